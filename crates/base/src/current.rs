@@ -23,9 +23,6 @@ pub fn announce_waits_by(announce: AnnounceWait) {
     let _ = ANNOUNCE_WAIT.set(announce);
 }
 
-/// Asked before a statement is recorded that a client may send again; an error undoes the statement.
-pub type BeforeRecord = Box<dyn Fn(i32) -> Result<()>>;
-
 /// What this thread works on.
 #[derive(Clone, Default)]
 pub struct Current {
@@ -147,34 +144,6 @@ pub fn spend(units: usize) -> Result<()> {
     CURRENT.with_borrow(|current| current.op.as_ref().map_or(Ok(()), |op| op.check()))
 }
 
-thread_local! {
-    static BEFORE_RECORD: RefCell<Option<BeforeRecord>> = const { RefCell::new(None) };
-}
-
-/// While this is there, the thread's statements are asked about before they are recorded.
-pub struct AskedBeforeRecord(());
-
-impl Drop for AskedBeforeRecord {
-    fn drop(&mut self) {
-        BEFORE_RECORD.take();
-    }
-}
-
-/// Asks this before each statement of this thread is recorded, until the result goes.
-#[must_use]
-pub fn ask_before_record(ask: BeforeRecord) -> AskedBeforeRecord {
-    BEFORE_RECORD.set(Some(ask));
-    AskedBeforeRecord(())
-}
-
-/// To be called in the unit that records a statement which a client may send again.
-///
-/// # Errors
-/// What [`ask_before_record`] brought in says.
-pub fn before_record(statement: i32) -> Result<()> {
-    BEFORE_RECORD.with_borrow(|ask| ask.as_ref().map_or(Ok(()), |ask| ask(statement)))
-}
-
 impl Drop for Entered {
     fn drop(&mut self) {
         let before = std::mem::take(&mut self.before);
@@ -224,16 +193,6 @@ mod tests {
         assert!(take().is_ok());
         let _held = lock.lock();
         assert_eq!(take().unwrap_err().code(), ErrorCode::ClientDisconnect);
-    }
-
-    #[test]
-    fn statements_are_asked_about_as_long_as_somebody_wants_it() {
-        let refused = || crate::Error::internal("not this one");
-        let asked =
-            ask_before_record(Box::new(move |id| if id == 1 { Err(refused()) } else { Ok(()) }));
-        assert!(before_record(0).is_ok() && before_record(1).is_err());
-        drop(asked);
-        assert!(before_record(1).is_ok());
     }
 
     #[test]

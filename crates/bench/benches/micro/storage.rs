@@ -4,7 +4,6 @@
 //! disk.
 
 use mayfly_storage::ReadView;
-use mayfly_storage::StoreSession;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -190,7 +189,7 @@ impl Bed {
             );
             created.expect("an index");
         }
-        let keys = load(StoreSession::new(&store, &op, &ReadView::now()), &namespace);
+        let keys = load(&store, &op, &namespace);
         if over == Over::RocksDb {
             store.close().expect("the store closes");
             drop(store);

@@ -269,7 +269,7 @@ fn run_drop_all(
     let changing = access.change()?;
     let mut dropped = 0;
     for name in access.user_names(store, Some(request.db))? {
-        dropped += i32::from(access.remove_user(store, ctx.op, &name)?);
+        dropped += i32::from(access.remove_user(&ctx.service.store, ctx.op, &name)?);
     }
     drop(changing);
     reply.append("n", dropped);

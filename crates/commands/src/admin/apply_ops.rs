@@ -191,8 +191,10 @@ fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Appli
             return Err(Error::not_implemented(text));
         }
         let mut reached = 0;
-        let written =
-            ctx.service.store.write_together(ctx.op, &Together { first, others }, |unit| {
+        let written = ctx.service.store.write_together(
+            (ctx.op, ctx.store.view),
+            &Together { first, others },
+            |unit| {
                 for (at, change) in changes.iter().enumerate() {
                     reached = at + 1;
                     let Some(change) = change else { continue };
@@ -203,7 +205,8 @@ fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Appli
                     }
                 }
                 Ok(())
-            });
+            },
+        );
         if let Err(error) = written {
             return Err(rolled_back(applied, reached, error));
         }
@@ -251,12 +254,12 @@ fn one_by_one(
 fn alone(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<bool> {
     check_target(ctx, entry)?;
     let Some(change) = DocumentChange::of(ctx, entry)? else { return Ok(true) };
-    ctx.service.store.write(ctx.op, &change.collection, |unit| change.apply(ctx, unit))
+    ctx.store.write(&change.collection, |unit| change.apply(ctx, unit))
 }
 
 /// Refuses collections that clients do not write to. A log has buckets of time series, too.
 fn check_target(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<()> {
-    let found = ctx.service.store.collection(&entry.ns);
+    let found = ctx.store.collection(&entry.ns);
     match found.is_some_and(|collection| collection.time_series().is_some()) {
         true => Ok(()),
         false => check_writable(&entry.ns),

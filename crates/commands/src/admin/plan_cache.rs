@@ -27,10 +27,10 @@ pub(super) fn find_collection(
 ) -> Result<Option<Arc<Collection>>> {
     let ns: Namespace = request.namespace()?;
     let store = &ctx.service.store;
-    if let Some(collection) = store.collection(&ns) {
+    if let Some(collection) = store.collection(ctx.store.view, &ns) {
         return Ok(Some(collection));
     }
-    match store.view(&ns)? {
+    match store.view(ctx.store.view, &ns)? {
         Some(_) => {
             let text = format!("{ns} is a view, not a collection");
             Err(Error::new(ErrorCode::CommandNotSupportedOnView, text))

@@ -120,7 +120,7 @@ fn check_query(
     fields: &Fields<'_>,
 ) -> Result<Planned> {
     let collating = Collating::parse(fields)?;
-    let collation = collating.over(ctx.service.store.collection(ns).as_deref());
+    let collation = collating.over(ctx.store.collection(ns).as_deref());
     let variables = fields.document("let")?;
     if row.flags.contains(RowFlags::PIPELINE) {
         let scripts = ctx.service.settings.script_limits();

@@ -73,7 +73,7 @@ fn transaction<'t>(
     ctx: &'t CommandContext<'_>,
     request: &Request<'_>,
 ) -> Result<RefMut<'t, CheckedOut>> {
-    ctx.transaction.as_ref().map(RefCell::borrow_mut).ok_or_else(|| {
+    ctx.transaction.map(RefCell::borrow_mut).ok_or_else(|| {
         let text = format!("{} must be run within a transaction", request.row.name);
         Error::new(ErrorCode::CommandFailed, text)
     })

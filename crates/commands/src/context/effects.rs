@@ -44,6 +44,7 @@ pub struct DataWait {
 #[derive(Default)]
 pub struct Effects {
     shown_up_to: Cell<u64>,
+    read_as_of: Cell<Option<u64>>,
     has_failed: Cell<bool>,
     wait: Cell<Option<Wait>>,
     counter: Cell<Option<i64>>,
@@ -92,6 +93,16 @@ impl Effects {
     /// The reply is sent so much later.
     pub fn pause(&self, pause: Duration) {
         self.pause.set(pause);
+    }
+
+    /// Everything was read as of this time.
+    pub(crate) fn read_as_of(&self, timestamp: u64) {
+        self.read_as_of.set(Some(timestamp));
+    }
+
+    /// The time that everything was read as of, if that was one.
+    pub(crate) fn time_of_reads(&self) -> Option<u64> {
+        self.read_as_of.get()
     }
 
     /// The last timestamp that the reply shows; 0 for none.

@@ -9,6 +9,8 @@ use mayfly_base::OpCtx;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Authority, CheckedOut, Connection, CursorOwner, Service, SessionId};
 
+use mayfly_storage::StoreSession;
+
 use crate::request::OpKind;
 
 pub(crate) mod command;
@@ -27,26 +29,26 @@ pub struct CommandContext<'a> {
     pub commands: &'static Table,
     /// The operation: deadline, kill flag, counters.
     pub op: &'a Arc<OpCtx>,
+    /// The store with this operation, and what the command sees of it.
+    pub store: StoreSession<'a>,
     /// The connection that it came in on.
     pub connection: &'a Arc<Connection>,
     /// The rights of its client.
     pub authority: Authority,
     /// Whether the command shows only what is durable by the time of the reply, and its cursor does so later.
     pub only_durable: bool,
-    /// The time that everything is read as of, with read concern `snapshot`.
-    pub snapshot_time: Option<u64>,
     /// Streaming replies and waiting; only the handshake uses it.
     pub exhaust: Exhaust,
     /// The session of a write that the client may send again.
-    pub retry: Option<Retry>,
+    pub retry: Option<&'a Retry>,
     /// The session of a statement of a transaction.
-    pub transaction: Option<RefCell<CheckedOut>>,
+    pub transaction: Option<&'a RefCell<CheckedOut>>,
     /// The logical session.
     pub session: Option<SessionId>,
     /// How long the command has waited for data so far.
     pub waited: Duration,
     /// What the command does beside its reply.
-    pub effects: Effects,
+    pub effects: &'a Effects,
 }
 
 /// How many documents a command changed, for `serverStatus.metrics.document`.

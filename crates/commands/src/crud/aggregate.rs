@@ -77,13 +77,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let hint = hint(&fields)?;
     let collation = Collating::parse(&fields)?;
     let collection = match request.target() {
-        RawValue::String(_) => ctx.service.store.collection(&request.namespace()?),
+        RawValue::String(_) => ctx.store.collection(&request.namespace()?),
         _ => None,
     };
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
     let mut settings = run_settings(ctx, &fields)?;
-    let parsed = Pipeline::parse(pipeline, &Around::command(request.db, &scope))?;
+    let around = Around::command(request.db, &scope).with_view(ctx.store.view);
+    let parsed = Pipeline::parse(pipeline, &around)?;
     let writes = parsed.writes();
     ctx.op.set_writes(writes);
     if writes && !ctx.service.is_primary() {
@@ -126,12 +127,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
                     let described = Described::Documents(collection);
                     parsed.start_source(&ServerHost { ctx, described }, settings)?
                 }
-                Source::Collection(collection) => parsed.start(Some(collection), hint, settings)?,
+                Source::Collection(collection) => {
+                    parsed.start(ctx.store.view, Some(collection), hint, settings)?
+                }
                 Source::Nothing if stage_name(pipeline) == "$collStats" => {
                     let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
                     return Err(Error::new(ErrorCode::NamespaceNotFound, text));
                 }
-                Source::Nothing => parsed.start(None, hint, settings)?,
+                Source::Nothing => parsed.start(ctx.store.view, None, hint, settings)?,
                 Source::View(view) if parsed.describes_collection() && has_natural_order(&view) => {
                     let described = match (reads_log(&view), collection) {
                         (true, _) => Described::Log,
@@ -276,7 +279,7 @@ fn needs_collection(pipeline: RawDoc<'_>) -> Error {
 
 /// What stages that describe a collection can say about something that is read as a view.
 fn described_view(ctx: &CommandContext<'_>, ns: &Namespace, stage: &str) -> Result<Described> {
-    match (ctx.service.store.time_series_named(ns), stage) {
+    match (ctx.service.store.time_series_named(ctx.store.view, ns), stage) {
         (Some((buckets, _)), "$collStats" | "$indexStats") => Ok(Described::Measurements(buckets)),
         (None, "$collStats") => Ok(Described::View(ns.clone())),
         _ => Err(not_on_views(stage)),

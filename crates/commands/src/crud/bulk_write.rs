@@ -8,7 +8,6 @@ mod results;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Cursor, CursorSource};
-use mayfly_storage::in_transaction;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
@@ -120,7 +119,7 @@ fn execute(
                 results.note(ctx, index, Kind::Delete, deleted.map(Outcome::Deleted))?
             }
         };
-        if failed && (options.ordered || in_transaction()) {
+        if failed && (options.ordered || ctx.store.in_transaction()) {
             return Ok(());
         }
     }
@@ -137,7 +136,8 @@ fn insert(
     results: &mut Results,
 ) -> Result<bool> {
     if let Err(error) = check_insertable(ctx, ns) {
-        let refused = if options.ordered || in_transaction() { 1 } else { documents.len() };
+        let refused =
+            if options.ordered || ctx.store.in_transaction() { 1 } else { documents.len() };
         for index in first..first + refused {
             results.note(ctx, index, Kind::Insert, Err(error.clone()))?;
         }
@@ -152,7 +152,7 @@ fn insert(
             None => drop(results.note(ctx, first + at, Kind::Insert, Ok(Outcome::Inserted))?),
             Some((_, error)) => {
                 results.note(ctx, first + at, Kind::Insert, Err(error))?;
-                if options.ordered || in_transaction() {
+                if options.ordered || ctx.store.in_transaction() {
                     break;
                 }
             }

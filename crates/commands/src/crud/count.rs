@@ -42,7 +42,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     // A negative limit counts as a positive one.
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-    let collection = ctx.service.store.collection(&ns);
+    let collection = ctx.store.collection(&ns);
     let options = FindOptions {
         skip: skip as u64,
         limit,
@@ -96,13 +96,13 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let all = store.count_documents(ctx.op, &collection)?;
         within(all, skip, limit)
     } else {
-        let mut executor = Executor::new(collection, query)?;
+        let mut executor = Executor::new(ctx.store.view, collection, query)?;
         executor.name_failures(request.row.name);
         if executor.keeps_much() {
             executor.use_budget(budget(ctx, &fields)?);
         }
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
-        let counted = executor.count(store, ctx.op)?;
+        let counted = executor.count(ctx.store)?;
         i64::try_from(counted).unwrap_or(i64::MAX)
     };
     reply.append("n", number(count));

@@ -60,7 +60,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
                 ctx.count_modified(&DocumentChanges { deleted, ..DocumentChanges::default() });
                 results.n += deleted;
             }
-            Err(error) if ends_command(&error) => return Err(error),
+            Err(error) if ends_command(ctx, &error) => return Err(error),
             Err(error) => {
                 if results.fail(ctx, index, error, options) {
                     break;
@@ -115,7 +115,7 @@ impl DeleteStatement<'_> {
             Attempt::First(statement) => statement,
         };
         let DeleteStatement { filter, multi, variables, hint, collation } = self;
-        let collection = ctx.service.store.collection(ns);
+        let collection = ctx.store.collection(ns);
         let collation = collation.over(collection.as_deref());
         let now_ms = Some(ctx.op.now_ms());
         let scripts = Some(ctx.service.settings.script_limits());
@@ -136,11 +136,11 @@ impl DeleteStatement<'_> {
         }
         let Some(collection) = collection else {
             check_absent(&spec.query, ns)?;
-            return ctx.service.store.check_no_view(ns).map(|()| 0);
+            return ctx.service.store.check_no_view(ctx.store.view, ns).map(|()| 0);
         };
-        let deleted = match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, &spec) {
+        let deleted = match mayfly_query::delete(ctx.store, &collection, &spec) {
             // Dropped meanwhile: nothing is left to delete.
-            Err(error) if was_dropped(&error, &collection) => 0,
+            Err(error) if was_dropped(ctx.store, &error, &collection) => 0,
             other => other?,
         };
         if deleted > 0 {

@@ -48,7 +48,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         return Err(Error::new(ErrorCode(31032), text));
     }
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-    let collection = ctx.service.store.collection(&ns);
+    let collection = ctx.store.collection(&ns);
     let collation = collating.over(collection.as_deref());
     let options = FindOptions {
         hint: hint(&fields)?,
@@ -67,7 +67,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         Source::Nothing => check_absent(&query, &ns)?,
         Source::Collection(collection) => {
             query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
-            let mut executor = Executor::new(collection, query)?;
+            let mut executor = Executor::new(ctx.store.view, collection, query)?;
             executor.name_failures(request.row.name);
             if executor.keeps_much() {
                 executor.use_budget(budget(ctx, &fields)?);
@@ -85,7 +85,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         }
     }
     reply.end();
-    if let Some(time) = ctx.snapshot_time {
+    if let Some(time) = ctx.store.view.cluster_time() {
         reply.append("atClusterTime", RawValue::Timestamp(time));
     }
     Ok(())
@@ -99,7 +99,7 @@ fn from_collection(
 ) -> Result<()> {
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
-        executor.run(&ctx.service.store, ctx.op, &mut |_, document, _| {
+        executor.run(ctx.store, &mut |_, document, _| {
             values.of_path(document, key)?;
             Ok(Flow::More)
         })?;

@@ -6,7 +6,7 @@ use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, RunSettings,
     allowed_on, check_absent,
 };
-use mayfly_storage::{ResolvedView, in_transaction};
+use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::explain;
@@ -65,11 +65,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
-    if tailing.tailable && in_transaction() {
+    if tailing.tailable && ctx.store.in_transaction() {
         let text = "It is illegal to open a tailable cursor in a transaction";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
-    if tailing.tailable && ctx.snapshot_time.is_some() {
+    if tailing.tailable && ctx.store.view.cluster_time().is_some() {
         let text = "A tailable cursor cannot be opened with read concern 'snapshot'";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
@@ -85,7 +85,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         record_id: fields.bool("showRecordId")?.unwrap_or(false),
     };
     let collating = Collating::parse(&fields)?;
-    let collection = ctx.service.store.collection(&ns);
+    let collection = ctx.store.collection(&ns);
     let options = FindOptions {
         sort: fields.document("sort")?,
         projection: fields.document("projection")?,
@@ -128,7 +128,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         }
     };
     query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
-    let mut executor = Executor::new(collection, query)?;
+    let mut executor = Executor::new(ctx.store.view, collection, query)?;
     if tailing.tailable {
         executor.follow()?;
     }
@@ -142,7 +142,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         info.plan_summary = executor.plan().summary();
     });
     // With a snapshot what is behind the first batch is read at once, too.
-    if ctx.snapshot_time.is_none() {
+    if ctx.store.view.cluster_time().is_none() {
         executor.expect(batch.documents());
     }
     let length = Work::Plan(&executor).length();

@@ -171,7 +171,7 @@ impl<'a> Wanted<'a> {
             return Err(Error::bad_value(text));
         }
         let Some(update) = self.update else {
-            let collection = ctx.service.store.collection(ns);
+            let collection = ctx.store.collection(ns);
             let options = FindOptions {
                 sort,
                 projection,
@@ -216,13 +216,15 @@ fn execute(
         return on_collection(ctx, ns, |collection| modify(ctx, collection, spec, image));
     }
     let store = &ctx.service.store;
-    let Some(collection) = store.collection(ns) else {
+    let Some(collection) = store.collection(ctx.store.view, ns) else {
         check_absent(query(spec), ns)?;
-        return store.check_no_view(ns).map(|()| FoundAndModified::default());
+        return store.check_no_view(ctx.store.view, ns).map(|()| FoundAndModified::default());
     };
     match modify(ctx, &collection, spec, image) {
         // Dropped meanwhile: nothing is left to find.
-        Err(error) if was_dropped(&error, &collection) => Ok(FoundAndModified::default()),
+        Err(error) if was_dropped(ctx.store, &error, &collection) => {
+            Ok(FoundAndModified::default())
+        }
         other => other,
     }
 }
@@ -238,8 +240,8 @@ fn modify(
     if query.hint.is_some() {
         plan(collection, query)?;
     }
-    let found = find_and_modify(&ctx.service.store, ctx.op, collection, spec, image);
-    found.map_err(|error| match ends_command(&error) {
+    let found = find_and_modify(ctx.store, collection, spec, image);
+    found.map_err(|error| match ends_command(ctx, &error) {
         true => error,
         false => error.in_context("Plan executor error during findAndModify"),
     })

@@ -106,7 +106,7 @@ fn fill(
                 false => ctx.op.set_max_time_ms(limit_ms),
             }
         }
-        let count = cursor.fill(store, ctx.op, limit, reply)?;
+        let count = cursor.fill(ctx.store, limit, reply)?;
         if left_micros.is_some() {
             cursor.time_left_micros = ctx.op.time_left_micros().or(left_micros);
         }
@@ -119,7 +119,7 @@ fn fill(
     };
     let left = longest.saturating_sub(ctx.waited);
     let seen = awaited.seen(store);
-    let count = cursor.fill(store, ctx.op, limit, reply)?;
+    let count = cursor.fill(ctx.store, limit, reply)?;
     note_shown(ctx, cursor, count);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
         let seen = cursor.reached().unwrap_or(seen);

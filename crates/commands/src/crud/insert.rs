@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::{WriteUnit, in_transaction, is_empty_timestamp};
+use mayfly_storage::{WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::measurements;
@@ -230,9 +230,9 @@ impl<'a> Chunk<'a> {
             let together = self.insert_all(ctx, ns, first, documents, &reached);
             match together {
                 Ok(()) => results.n += documents.len() as i64,
-                Err(error) if ends_command(&error) => return Err(error),
+                Err(error) if ends_command(ctx, &error) => return Err(error),
                 // Nothing is run again: the unit says itself how far it came.
-                Err(error) if in_transaction() => {
+                Err(error) if ctx.store.in_transaction() => {
                     results.n += reached.get() as i64;
                     stopped = results.fail(ctx, self.first + reached.get(), error, options);
                 }
@@ -242,7 +242,8 @@ impl<'a> Chunk<'a> {
                 // The disk is to blame, and no document would have fared better alone.
                 Err(error) if error.code() == ErrorCode::OutOfDiskSpace => {
                     for at in 0..documents.len() {
-                        stopped = stopped || results.fail(self.first + at, error.clone(), ordered);
+                        stopped =
+                            stopped || results.fail(ctx, self.first + at, error.clone(), options);
                     }
                 }
                 // One of them is to blame: the others still go in, each for itself.
@@ -267,7 +268,7 @@ impl<'a> Chunk<'a> {
             let reached = Cell::new(0);
             match self.insert_all(ctx, ns, self.base + self.first + at, one, &reached) {
                 Ok(()) => results.n += 1,
-                Err(error) if ends_command(&error) => return Err(error),
+                Err(error) if ends_command(ctx, &error) => return Err(error),
                 Err(error) => {
                     if results.fail(ctx, self.first + at, error, options) {
                         return Ok(true);
@@ -329,9 +330,7 @@ fn insert_all(
     };
     match target {
         Target::Buckets => measurements::restore_all(ctx, ns, write)?,
-        _ => {
-            on_collection(ctx, ns, |collection| ctx.service.store.write(ctx.op, collection, write))?
-        }
+        _ => on_collection(ctx, ns, |collection| ctx.store.write(collection, write))?,
     }
     match &ctx.retry {
         Some(retry) => retry.note_inserts(first, documents.len()),

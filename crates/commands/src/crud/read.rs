@@ -108,16 +108,16 @@ pub(crate) fn first_batch(
     let (began, reply_before) = (memory::mark(), reply.capacity());
     reply.start_document("cursor").start_array("firstBatch");
     let limit = BatchLimit { documents: Some(size) };
-    let count = cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
+    let count = cursor.fill(ctx.store, limit, reply)?;
     cursor.only_durable = ctx.only_durable;
     note_shown(ctx, &cursor, count);
     reply.end();
     if let Some(token) = cursor.resume_token() {
         reply.append("postBatchResumeToken", &token);
     }
-    if let Some(time) = ctx.snapshot_time {
+    if let Some(time) = ctx.store.view.cluster_time() {
         if !batch.single {
-            cursor.keep_rest(&ctx.service.store, ctx.op, &ctx.service.spill_folder())?;
+            cursor.keep_rest(ctx.store, &ctx.service.spill_folder())?;
         }
         reply.append("atClusterTime", RawValue::Timestamp(time));
     }
@@ -153,7 +153,7 @@ fn shown_namespace(ns: &Namespace) -> String {
 /// `cursor: { firstBatch: [], id: 0, ns }`.
 pub(super) fn empty_cursor(ctx: &CommandContext<'_>, ns: &str, reply: &mut DocBuilder) {
     reply.start_document("cursor").start_array("firstBatch").end();
-    if let Some(time) = ctx.snapshot_time {
+    if let Some(time) = ctx.store.view.cluster_time() {
         reply.append("atClusterTime", RawValue::Timestamp(time));
     }
     reply.append("id", 0i64).append("ns", ns).end();

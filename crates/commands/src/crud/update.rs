@@ -78,7 +78,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
                     results.upserted.push((index, id));
                 }
             }
-            Err(error) if ends_command(&error) => return Err(error),
+            Err(error) if ends_command(ctx, &error) => return Err(error),
             Err(error) => {
                 if results.fail(ctx, index, error, options) {
                     break;
@@ -189,7 +189,7 @@ impl<'a> UpdateStatement<'a> {
         repeatable: Option<Repeatable>,
     ) -> Result<UpdateSpec> {
         let now_ms = ctx.op.now_ms();
-        let collection = ctx.service.store.collection(ns);
+        let collection = ctx.store.collection(ns);
         let collation = self.collation.over(collection.as_deref());
         let context =
             ParseContext { now_ms, collation: collation.clone(), ..ParseContext::default() };
@@ -280,12 +280,16 @@ impl<'a> UpdateStatement<'a> {
         let image = Image::Neither;
         let repeatable = statement.map(|statement| Repeatable { statement, image });
         let spec = self.spec(ctx, ns, repeatable)?;
-        if !self.upsert && ctx.service.store.collection(ns).is_none() {
+        if !self.upsert && ctx.store.collection(ns).is_none() {
             check_absent(&spec.query, ns)?;
-            return ctx.service.store.check_no_view(ns).map(|()| ModifyOutcome::default());
+            return ctx
+                .service
+                .store
+                .check_no_view(ctx.store.view, ns)
+                .map(|()| ModifyOutcome::default());
         }
         let outcome = on_collection(ctx, ns, |collection| {
-            mayfly_query::update(&ctx.service.store, ctx.op, collection, &spec)
+            mayfly_query::update(ctx.store, collection, &spec)
         })?;
         if outcome.had_effect() {
             ctx.committed(statement, || outcome.record(None));

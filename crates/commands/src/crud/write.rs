@@ -1,9 +1,10 @@
 //! What the write commands share: where their statements go, per-item errors, and the shape of the reply.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::{Collection, OPLOG, in_transaction};
+use mayfly_storage::{Collection, OPLOG};
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue, ValueBuf};
 
 use crate::context::CommandContext;
@@ -31,7 +32,7 @@ impl WriteResults {
         self.errors.push((index, error));
         ctx.effects.fail_statement();
         // Inside a transaction nothing is done after a failure.
-        in_transaction() || options.ordered
+        ctx.store.in_transaction() || options.ordered
     }
 
     /// The errors, by the index of their statement.
@@ -83,7 +84,7 @@ pub(super) fn clamped(count: i64) -> i32 {
 }
 
 /// Errors that end a whole command instead of being reported beside their statement.
-pub(super) fn ends_command(error: &Error) -> bool {
+pub(super) fn ends_command(ctx: &CommandContext<'_>, error: &Error) -> bool {
     matches!(
         error.code(),
         ErrorCode::MaxTimeMSExpired
@@ -93,7 +94,7 @@ pub(super) fn ends_command(error: &Error) -> bool {
             | ErrorCode::NotWritablePrimary
             // Nobody knows whether the statement was committed: the client may send the command again.
             | ErrorCode::HostUnreachable
-    ) || transaction::ends_statement(error)
+    ) || transaction::ends_statement(ctx.store, error)
 }
 
 /// Checks the number of statements.
@@ -208,10 +209,10 @@ pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
 
 /// Whether a write failed because its collection went away. That an index did is something else: a second run over the
 /// same collection would change documents twice.
-pub(super) fn was_dropped(error: &Error, collection: &Collection) -> bool {
+pub(super) fn was_dropped(store: StoreSession<'_>, error: &Error, collection: &Collection) -> bool {
     let code = error.code();
     // In a transaction it is a conflict.
-    !in_transaction()
+    !store.in_transaction()
         && collection.is_dropped()
         && matches!(code, ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled)
 }
@@ -224,9 +225,9 @@ pub(super) fn on_collection<T>(
 ) -> Result<T> {
     let mut tries = 0;
     loop {
-        let (collection, _) = ctx.service.store.get_or_create(ns)?;
+        let (collection, _) = ctx.service.store.get_or_create(ctx.store.view, ns)?;
         match act(&collection) {
-            Err(error) if tries < 10 && was_dropped(&error, &collection) => tries += 1,
+            Err(error) if tries < 10 && was_dropped(ctx.store, &error, &collection) => tries += 1,
             other => return other,
         }
     }

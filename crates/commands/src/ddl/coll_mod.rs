@@ -58,9 +58,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         }
     }
     // What clients call a time series is a collection of buckets here.
-    let series = match ctx.service.store.collection(&ns) {
+    let series = match ctx.store.collection(&ns) {
         Some(_) => None,
-        None => ctx.service.store.time_series_named(&ns),
+        None => ctx.service.store.time_series_named(ctx.store.view, &ns),
     };
     if series.is_some() && index.as_ref().is_some_and(|index| index.change.expire_after.is_some()) {
         return Err(invalid(
@@ -69,8 +69,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         ));
     }
     let ns = series.as_ref().map_or(ns, |(buckets, _)| buckets.namespace());
-    if ctx.service.store.collection(&ns).is_none() {
-        let Some(view) = ctx.service.store.view(&ns)? else {
+    if ctx.store.collection(&ns).is_none() {
+        let Some(view) = ctx.service.store.view(ctx.store.view, &ns)? else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
         let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds"]);
@@ -108,7 +108,7 @@ fn change_options(
 ) -> Result<()> {
     let mut new = DocBuilder::new();
     let (size, max) = (fields.long("cappedSize")?, fields.long("cappedMax")?);
-    let collection = ctx.service.store.collection(ns);
+    let collection = ctx.store.collection(ns);
     if (size.is_some() || max.is_some())
         && collection.as_ref().is_some_and(|collection| collection.capped().is_none())
     {
@@ -200,7 +200,7 @@ enum Expiry {
 impl Expiry {
     fn parse(ctx: &CommandContext<'_>, ns: &Namespace, value: RawValue<'_>) -> Result<Expiry> {
         let store = &ctx.service.store;
-        let options = store.collection(ns).map(|collection| collection.options());
+        let options = store.collection(ctx.store.view, ns).map(|collection| collection.options());
         let by_date = options.is_some_and(|options| {
             let options = options.as_doc();
             options.get("clusteredIndex").is_some() || options.get("timeseries").is_some()

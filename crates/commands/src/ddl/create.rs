@@ -1,7 +1,6 @@
 //! `create`: a collection or a view.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::in_transaction;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawValue};
 
@@ -70,11 +69,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         refuse(&fields, name)?;
     }
     match fields.string("viewOn")? {
-        Some(_) if in_transaction() => {
+        Some(_) if ctx.store.in_transaction() => {
             let text = "Cannot create a view in a multi-document transaction.";
             return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
         }
-        None if in_transaction() && fields.get("timeseries").is_some() => {
+        None if ctx.store.in_transaction() && fields.get("timeseries").is_some() => {
             let text = "Cannot create a time-series collection in a multi-document transaction.";
             return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
         }
@@ -100,14 +99,14 @@ fn create_collection(
         store.check_collection_policy(ttl, false)?;
     }
     let created = match defining.uuid {
-        Some(uuid) => store.create_collection_as(ns, options.clone(), uuid),
-        None => store.create_collection(ns, options.clone()),
+        Some(uuid) => store.create_collection_as(ctx.store.view, ns, options.clone(), uuid),
+        None => store.create_collection(ctx.store.view, ns, options.clone()),
     };
     match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => {
-            let Some(existing) = store.collection(ns) else { return Err(error) };
+            let Some(existing) = store.collection(ctx.store.view, ns) else { return Err(error) };
             // The same definition again changes nothing; a transaction that makes what is there already has failed.
-            if in_transaction() {
+            if ctx.store.in_transaction() {
                 return Err(error);
             }
             if existing.options() == options {

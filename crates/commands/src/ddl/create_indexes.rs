@@ -57,7 +57,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     if fields.bool("dryRun")?.unwrap_or(false) {
         return dry_run(ctx, &ns, &specs, reply);
     }
-    let result = ctx.service.store.create_indexes(ctx.op, &ns, &specs, options)?;
+    let result =
+        ctx.service.store.create_indexes((ctx.op, ctx.store.view), &ns, &specs, options)?;
     if result.last_modified {
         // As the servers do whose policies these are; their clients look for it.
         reply.append("_t", "CreateIndexesResponse");
@@ -87,7 +88,7 @@ fn indexes_of_buckets(
     specs: &[RawDoc<'_>],
 ) -> Result<Option<(Namespace, Vec<DocBuf>)>> {
     let Some(name) = TimeSeries::name_of(ns) else { return Ok(None) };
-    let buckets = ctx.service.store.collection(ns);
+    let buckets = ctx.store.collection(ns);
     let Some(series) = buckets.and_then(|buckets| buckets.time_series()) else { return Ok(None) };
     let specs = specs.iter().map(|spec| on_measurements(*spec, &series.fields));
     Ok(Some((Namespace::new(ns.db(), name)?, specs.collect::<Result<_>>()?)))
@@ -101,7 +102,7 @@ fn dry_run(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let store = &ctx.service.store;
-    store.check_no_view(ns)?;
+    store.check_no_view(ctx.store.view, ns)?;
     let census = match specs {
         [spec] => store.dry_run_index(ctx.op, ns, *spec)?,
         _ => None,

@@ -30,8 +30,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     // A missing collection is no error since 7.0.
     let store = &ctx.service.store;
-    if store.collection(&ns).is_none()
-        && let Some((buckets, _)) = store.time_series_named(&ns)
+    if store.collection(ctx.store.view, &ns).is_none()
+        && let Some((buckets, _)) = store.time_series_named(ctx.store.view, &ns)
     {
         if let Some(indexes) = store.drop_collection(&buckets.namespace())? {
             // There is no index on `_id` that clients know of.

@@ -42,13 +42,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let size = cursor_batch_size(&fields, "listCollections.cursor")?;
     let ns = Namespace::new(request.db, "$cmd.listCollections")?;
     let store = &ctx.service.store;
-    let views = store.views(request.db)?;
+    let views = store.views(ctx.store.view, request.db)?;
     let collections = match fields.document("filter")?.and_then(only_name) {
         // What drivers ask before they create one, answered without a walk over all of them.
         Some(name) => match Namespace::new(request.db, name) {
             Ok(ns) => {
-                let named = store.time_series_named(&ns).map(|(buckets, _)| buckets);
-                store.collection(&ns).or(named).into_iter().collect()
+                let named =
+                    store.time_series_named(ctx.store.view, &ns).map(|(buckets, _)| buckets);
+                store.collection(ctx.store.view, &ns).or(named).into_iter().collect()
             }
             Err(_) => Vec::new(),
         },

@@ -31,15 +31,15 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let cursor = Cursor::new(ns, CursorSource::Ready(VecDeque::new()));
         return first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply);
     }
-    if store.collection(&ns).is_none()
-        && let Some((buckets, _)) = store.time_series_named(&ns)
+    if store.collection(ctx.store.view, &ns).is_none()
+        && let Some((buckets, _)) = store.time_series_named(ctx.store.view, &ns)
     {
         let shown = buckets.list_measurement_indexes();
         let cursor = Cursor::new(ns, CursorSource::Ready(shown.into()));
         return first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply);
     }
-    let Some(collection) = ctx.service.store.collection(&ns) else {
-        ctx.service.store.check_no_view(&ns)?;
+    let Some(collection) = ctx.store.collection(&ns) else {
+        ctx.service.store.check_no_view(ctx.store.view, &ns)?;
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {ns}")));
     };
     let cursor = Cursor::new(ns, CursorSource::Ready(collection.list_indexes().into()));

@@ -62,18 +62,18 @@ pub(super) fn create(
         let text = format!("Fully qualified namespace is too long: '{ns}'");
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     };
-    if let Some((existing, _)) = store.time_series_named(ns) {
+    if let Some((existing, _)) = store.time_series_named(ctx.store.view, ns) {
         return match existing.options() == options {
             true => Ok(()),
             false => Err(exists(ns)),
         };
     }
-    if store.collection(ns).is_some() || store.view(ns)?.is_some() {
+    if store.collection(ctx.store.view, ns).is_some() || store.view(ctx.store.view, ns)?.is_some() {
         return Err(exists(ns));
     }
     let created = match defining.uuid {
-        Some(uuid) => store.create_collection_as(&buckets, options, uuid),
-        None => store.create_collection(&buckets, options),
+        Some(uuid) => store.create_collection_as(ctx.store.view, &buckets, options, uuid),
+        None => store.create_collection(ctx.store.view, &buckets, options),
     };
     match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => Err(exists(ns)),

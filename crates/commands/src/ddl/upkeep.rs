@@ -29,10 +29,10 @@ fn collection(
 ) -> Result<Arc<Collection>> {
     let ns = request.namespace()?;
     let store = &ctx.service.store;
-    if let Some(collection) = store.collection(&ns) {
+    if let Some(collection) = store.collection(ctx.store.view, &ns) {
         return Ok(collection);
     }
-    Err(match store.view(&ns)? {
+    Err(match store.view(ctx.store.view, &ns)? {
         Some(_) => {
             Error::new(ErrorCode::CommandNotSupportedOnView, format!("can't {act} a view: {ns}"))
         }

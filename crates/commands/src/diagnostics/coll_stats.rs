@@ -30,7 +30,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     if ns.as_str() == OPLOG {
         return append_log(ctx, scale, doc);
     }
-    match (store.collection(&ns), store.time_series_named(&ns)) {
+    match (store.collection(ctx.store.view, &ns), store.time_series_named(ctx.store.view, &ns)) {
         (Some(collection), _) => append(ctx, &collection, Shown::Documents, scale, doc),
         (None, Some((buckets, _))) => append(ctx, &buckets, Shown::Measurements, scale, doc),
         (None, None) => {

@@ -1,5 +1,6 @@
 //! `dataSize`: the size of the documents of a collection, or of those between two keys.
 
+use mayfly_storage::VisibleIndexes;
 use std::sync::Arc;
 
 use mayfly_auth::Action;
@@ -33,7 +34,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         bytes: fields.long("maxSize")?.filter(|most| *most > 0),
         documents: fields.long("maxObjects")?.filter(|most| *most > 0),
     };
-    let Some(collection) = ctx.service.store.collection(&ns) else {
+    let Some(collection) = ctx.store.collection(&ns) else {
         doc.append("size", 0i64).append("numObjects", 0i64).append("millis", 0i64);
         return Ok(());
     };
@@ -83,7 +84,7 @@ impl<'a> Bounds<'a> {
                 && !index.is_partial()
                 && !index.spec.sparse()
         };
-        match collection.plannable_indexes().into_iter().find(fits) {
+        match collection.plannable_indexes(VisibleIndexes::PUBLISHED).into_iter().find(fits) {
             Some(index) => Ok(Some(index)),
             None => Err(Error::new(
                 ErrorCode::OperationFailed,

@@ -74,7 +74,7 @@ fn wanted(body: RawDoc<'_>) -> Result<Vec<&str>> {
 
 /// The hash of the documents as one snapshot has them: in the order of `_id`, of capped collections in that of their insertion.
 fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
-    let snapshot = ctx.service.store.snapshot()?;
+    let snapshot = ctx.store.snapshot()?;
     let (mut digest, mut range) = (Md5::new(), whole_range());
     let by_id = collection.id_index().filter(|_| collection.capped().is_none());
     let mut documents = 0u64;

@@ -4,6 +4,7 @@ use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::Service;
 use mayfly_storage::LogSizes;
+use mayfly_storage::ReadView;
 use mayfly_value::DocBuilder;
 
 use super::scale::{bytes, scale};
@@ -82,7 +83,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
 
 /// The views of a database, time series among them: clients read both alike.
 fn views(service: &Service, db: &str) -> Result<i64> {
-    let views = service.store.views(db)?.len();
+    let views = service.store.views(&ReadView::now(), db)?.len();
     let collections = service.store.collections(Some(db));
     let series = collections.iter().filter(|collection| collection.time_series().is_some());
     Ok((views + series.count()) as i64)

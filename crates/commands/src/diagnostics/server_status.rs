@@ -1,6 +1,7 @@
 //! `serverStatus`: what monitoring reads. Sections that this server has nothing to say about are left out;
 //! `<section>: 0` leaves one out, too.
 
+use mayfly_storage::ReadView;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -154,7 +155,9 @@ fn catalog_stats(service: &Service, doc: &mut DocBuilder) {
         databases.insert(ns.db().to_owned());
     }
     // A database whose views cannot be read has none to count.
-    let views = |db: &String| service.store.views(db).map_or(0, |views| views.len() as i64);
+    let views = |db: &String| {
+        service.store.views(&ReadView::now(), db).map_or(0, |views| views.len() as i64)
+    };
     counts.views = databases.iter().map(views).sum();
     doc.append("collections", small(counts.collections)).append("capped", small(counts.capped));
     doc.append("clustered", small(counts.clustered));

@@ -76,9 +76,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     let ns = request.namespace()?;
     let options = Options::parse(request.body)?;
     let store = &ctx.service.store;
-    let buckets = || store.time_series_named(&ns).map(|(buckets, _)| buckets);
-    let Some(collection) = store.collection(&ns).or_else(buckets) else {
-        return Err(match store.view(&ns)? {
+    let buckets = || store.time_series_named(ctx.store.view, &ns).map(|(buckets, _)| buckets);
+    let Some(collection) = store.collection(ctx.store.view, &ns).or_else(buckets) else {
+        return Err(match store.view(ctx.store.view, &ns)? {
             Some(_) => Error::new(ErrorCode::CommandNotSupportedOnView, "Cannot validate a view"),
             None => {
                 let text = format!("Collection '{ns}' does not exist to validate.");

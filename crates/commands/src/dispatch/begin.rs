@@ -1,4 +1,5 @@
-//! The steps up to the handler: admit, pass the fail points, wait, pin the reads, occupy the thread, make the context.
+//! The steps up to the handler: admit, pass the fail points, wait, occupy the thread, take the sessions, enter the writers, make the
+//! view and the context.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -9,13 +10,13 @@ use mayfly_base::current::{self, Current};
 use mayfly_base::op::OpGuard;
 use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, Result, memory};
 use mayfly_query::Awaited;
-use mayfly_service::{Authority, Connection, Service, SessionOwner};
-use mayfly_storage::PinnedReads;
+use mayfly_service::{Authority, CheckedOut, Connection, Service, SessionOwner};
+use mayfly_storage::{ReadView, StoreSession, Writing};
 
 use super::{After, Call};
 use crate::context::{CommandContext, DataWait, Effects, Exhaust, Retry};
 use crate::registry;
-use crate::request::row::Writes;
+use crate::request::row::{InTransaction, Writes};
 use crate::request::{Durability, Generic, ReadConcern, ReadLevel, Request, RowFlags};
 use crate::rules::faults::{self, Faults};
 use crate::rules::{implied, primacy, redaction, transaction};
@@ -78,20 +79,6 @@ pub(super) fn wait(call: &Call<'_>, request: &Request<'_>) -> Result<Option<Data
     }
 }
 
-/// Pins the reads of a command that asks for those of one time. The time has come.
-///
-/// # Errors
-/// 239 SnapshotTooOld.
-#[inline(always)]
-pub(super) fn pin_reads(call: &Call<'_>, request: &Request<'_>) -> Result<Option<PinnedReads>> {
-    match request.generic.read_concern.level {
-        ReadLevel::Snapshot if request.generic.transaction.is_none() => {
-            pin(call.service, &request.generic.read_concern).map(Some)
-        }
-        _ => Ok(None),
-    }
-}
-
 /// The thread's state while a command runs.
 pub(super) struct Running {
     _counted: memory::Counted,
@@ -111,45 +98,136 @@ pub(super) fn occupy_thread(call: &Call<'_>, guard: &OpGuard) -> Running {
     Running { _counted: counted, _entered: entered }
 }
 
-/// Makes the handler's context, and takes the session of a write that can be repeated, or of a statement. The thread is the
-/// operation's: taking a session can wait.
+/// What a command holds while it runs, and what it leaves to the steps after the handler.
+pub(super) struct Held<'a> {
+    pub(super) op: &'a Arc<OpCtx>,
+    /// The session of a write that the client may send again.
+    pub(super) retry: Option<Retry>,
+    /// The session of a statement of a transaction.
+    pub(super) transaction: Option<RefCell<CheckedOut>>,
+    /// Whether the reply shows only what is durable.
+    pub(super) only_durable: bool,
+    pub(super) effects: Effects,
+}
+
+/// Takes the session of a write that can be repeated, or of a statement. The thread is the operation's: taking a session can wait.
 ///
 /// # Errors
 /// Those of sessions: 50768 NotARetryableWriteCommand, 225 TransactionTooOld, 251 NoSuchTransaction.
 #[inline(always)]
-pub(super) fn context<'a>(
+pub(super) fn take_sessions<'a>(
     call: &Call<'a>,
     op: &'a Arc<OpCtx>,
     request: &Request<'_>,
-    (authority, pinned): (Authority, Option<&PinnedReads>),
-) -> Result<CommandContext<'a>> {
-    let Call { service, connection, incoming, .. } = *call;
-    Ok(CommandContext {
-        service,
-        commands: registry::table(),
+) -> Result<Held<'a>> {
+    let Call { service, connection, .. } = *call;
+    Ok(Held {
         op,
-        connection,
-        authority,
-        only_durable: implied::only_durable(service, request),
-        snapshot_time: pinned.map(PinnedReads::cluster_time),
-        exhaust: Exhaust {
-            allowed: incoming.exhaust_allowed,
-            last_counter: incoming.repeat.last_counter,
-            waited: incoming.repeat.waited,
-        },
         retry: check_out(service, op, request)?,
         transaction: match request.generic.transaction {
             None => None,
             Some(_) => transaction::check_out(service, op, connection, request)?.map(RefCell::new),
         },
-        session: request.generic.lsid,
-        waited: incoming.repeat.waited_for,
+        only_durable: implied::only_durable(service, request),
         effects: Effects::default(),
     })
 }
 
+/// Waits with a writing command while `fsync` holds its lock. The sessions are taken: a transaction whose statement cannot run has
+/// ended.
+///
+/// # Errors
+/// The end of the operation while it waits.
+#[inline(always)]
+pub(super) fn enter_writers<'a>(
+    call: &Call<'a>,
+    request: &Request<'_>,
+    held: &Held<'_>,
+) -> Result<Option<Writing<'a>>> {
+    if !request.row.writes.is_certain() {
+        return Ok(None);
+    }
+    let lock = &call.service.store.fsync_lock;
+    let entered = match lock.try_enter() {
+        Some(writing) => return Ok(Some(writing)),
+        None => current::wait(|| lock.enter(held.op)).map(Some),
+    };
+    if let (Err(_), Some(session)) = (&entered, &held.transaction) {
+        session.borrow_mut().abort_open();
+    }
+    entered
+}
+
+/// What the command sees of the store: one time for read concern `snapshot`, its transaction for a statement, else what is
+/// committed at each read. The time has come, and the sessions are taken.
+///
+/// # Errors
+/// 239 SnapshotTooOld; 251 NoSuchTransaction when the transaction has ended meanwhile.
+#[inline(always)]
+pub(super) fn make_view(
+    call: &Call<'_>,
+    request: &Request<'_>,
+    held: &Held<'_>,
+    faults: &mut Faults,
+) -> Result<ReadView> {
+    let generic = &request.generic;
+    let mut view = match statement_session(held, request) {
+        Some(session) => session.borrow_mut().enter(held.op)?,
+        None if generic.read_concern.level == ReadLevel::Snapshot
+            && generic.transaction.is_none() =>
+        {
+            pin(call.service, &generic.read_concern)?
+        }
+        None => ReadView::now(),
+    };
+    if call.may_fail {
+        faults.watch_statements(call.service, request, &mut view);
+    }
+    Ok(view)
+}
+
+/// The session whose transaction the command is a statement of.
+#[inline(always)]
+pub(super) fn statement_session<'h>(
+    held: &'h Held<'_>,
+    request: &Request<'_>,
+) -> Option<&'h RefCell<CheckedOut>> {
+    let session = held.transaction.as_ref();
+    session.filter(|_| request.row.in_transaction != InTransaction::Ends)
+}
+
+/// Makes the handler's context.
+#[inline(always)]
+pub(super) fn context<'a>(
+    call: &Call<'a>,
+    request: &Request<'_>,
+    (held, view): (&'a Held<'a>, &'a ReadView),
+    authority: Authority,
+) -> CommandContext<'a> {
+    let Call { service, connection, incoming, .. } = *call;
+    CommandContext {
+        service,
+        commands: registry::table(),
+        op: held.op,
+        store: StoreSession::new(&service.store, held.op, view),
+        connection,
+        authority,
+        only_durable: held.only_durable,
+        exhaust: Exhaust {
+            allowed: incoming.exhaust_allowed,
+            last_counter: incoming.repeat.last_counter,
+            waited: incoming.repeat.waited,
+        },
+        retry: held.retry.as_ref(),
+        transaction: held.transaction.as_ref(),
+        session: request.generic.lsid,
+        waited: incoming.repeat.waited_for,
+        effects: &held.effects,
+    }
+}
+
 #[cold]
-fn pin(service: &Service, concern: &ReadConcern) -> Result<PinnedReads> {
+fn pin(service: &Service, concern: &ReadConcern) -> Result<ReadView> {
     match concern.at {
         0 => service.store.pin_reads(),
         at => service.store.pin_reads_at(at),

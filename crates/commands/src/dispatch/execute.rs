@@ -1,102 +1,101 @@
 //! The steps from the handler to the reply: execute, settle, observe.
 
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use mayfly_base::{ClientData, Error, OpCtx, Result, current};
-use mayfly_service::{CheckedOut, Service};
-use mayfly_storage::{PinnedReads, Writing};
+use mayfly_base::{ClientData, Error, Result};
+use mayfly_service::Authority;
+use mayfly_storage::ReadView;
 use mayfly_value::DocBuilder;
 
+use super::begin::{self, Held};
 use super::observe::Observed;
 use super::{After, Call, Outcome};
 use crate::context::{CommandContext, Run};
-use crate::request::row::{InTransaction, Row, Writes};
+use crate::request::row::Writes;
 use crate::request::{Durability, Request};
-use crate::rules::faults::{self, Faults};
+use crate::rules::faults::{self};
 use crate::rules::length::Work;
 use crate::rules::{audit, transaction};
-
-/// A command's context and its request.
-type Asked<'s> = (&'s CommandContext<'s>, &'s Request<'s>);
 
 /// The reply before the handler wrote to it.
 pub(super) struct Written {
     began_at: usize,
+    capacity: usize,
 }
 
 impl Written {
     /// The reply as it is now.
     pub(super) fn before(doc: &DocBuilder) -> Written {
-        Written { began_at: doc.len() }
+        Written { began_at: doc.len(), capacity: doc.capacity() }
+    }
+
+    /// The memory that the reply has taken since.
+    pub(super) fn grown(&self, doc: &DocBuilder) -> usize {
+        doc.capacity().saturating_sub(self.capacity)
     }
 }
 
-/// Runs the handler: with the lock of writers, inside its transaction, on a thread of its own where it takes long. The sessions are
-/// taken. Its own error is the value; the transaction of a statement that failed has ended.
+/// Runs the handler, on a thread of its own where it takes long. The sessions are taken and the view is made.
 ///
 /// # Errors
-/// What keeps the handler from running: the end of the operation while `fsync` holds its lock, of the transaction before its statement.
+/// Those of the handler.
 #[inline(always)]
 pub(super) fn execute(
     call: &Call<'_>,
-    run: Run,
-    (context, request): Asked<'_>,
-    faults: &mut Faults,
+    (run, request): (Run, &Request<'_>),
+    held: (&Held<'_>, &ReadView),
+    authority: Authority,
     doc: &mut DocBuilder,
-) -> Result<Result<()>> {
-    let (service, op) = (call.service, context.op);
-    let reply_before = doc.capacity();
-    let _writing = match may_write(service, op, request.row) {
-        Ok(writing) => writing,
-        Err(error) => {
-            if let Some(session) = &context.transaction {
-                session.borrow_mut().abort_open();
-            }
-            return Err(error);
-        }
-    };
-    let _asked = match call.may_fail {
-        true => faults.watch_statements(service, request),
-        false => None,
-    };
-    let statement = match statement_session(context, request) {
-        Some(session) => Some((session, session.borrow_mut().enter(op)?)),
-        None => None,
-    };
-    let guarded = || run_guarded(run, context, request, doc);
-    let result = Work::Command(request).length().run(guarded);
-    let Some((session, entered)) = statement else { return Ok(result) };
-    let grown = doc.capacity().saturating_sub(reply_before);
-    let failed = context.effects.has_failed();
-    Ok(transaction::leave(&mut session.borrow_mut(), entered, op, grown, (result, failed)))
+) -> Result<()> {
+    let context = begin::context(call, request, held, authority);
+    Work::Command(request).length().run(|| run_guarded(run, &context, request, doc))
 }
 
-/// What follows from the result: whether pinned reads still hold, what is remembered of a write that can be repeated, and up to
-/// which time the reply's documents must be durable. The handler has run and its transaction is left.
+/// Leaves the view: the transaction of a statement goes on or has ended, and pinned reads still hold. The handler has run, with a
+/// reply that has taken so much memory.
+///
+/// # Errors
+/// That of the handler; 246 SnapshotUnavailable.
 #[inline(always)]
-pub(super) fn settle(
+pub(super) fn leave(
     call: &Call<'_>,
-    (context, _): Asked<'_>,
-    pinned: Option<&PinnedReads>,
+    request: &Request<'_>,
+    (held, view): (&Held<'_>, ReadView),
     result: Result<()>,
+    grown: usize,
 ) -> Result<()> {
+    match begin::statement_session(held, request) {
+        Some(session) => {
+            let failed = held.effects.has_failed();
+            let session = &mut session.borrow_mut();
+            transaction::leave(session, view, held.op, grown, (result, failed))
+        }
+        None => {
+            if let Some(shown) = view.cluster_time() {
+                held.effects.read_as_of(shown);
+            }
+            result.and_then(|()| view.check(&call.service.store))
+        }
+    }
+}
+
+/// What follows from the result: what is remembered of a write that can be repeated, and up to which time the reply's documents
+/// must be durable. The view is left.
+#[inline(always)]
+pub(super) fn settle(call: &Call<'_>, held: &Held<'_>, result: Result<()>) -> Result<()> {
     let service = call.service;
-    let result = match pinned {
-        Some(pinned) => result.and_then(|()| pinned.check(&service.store)),
-        None => result,
-    };
-    if let Some(retry) = &context.retry {
+    if let Some(retry) = &held.retry {
         match retry.count_retried() {
             _ if result.is_err() => retry.doubt(),
             0 => {}
             retried => service.metrics.retried_statements.add(retried),
         }
     }
-    if context.only_durable && result.is_ok() {
-        let shown = context.snapshot_time.unwrap_or_else(|| service.store.last_timestamp());
+    if held.only_durable && result.is_ok() {
+        let read_as_of = held.effects.time_of_reads();
+        let shown = read_as_of.unwrap_or_else(|| service.store.last_timestamp());
         if !service.store.is_durable(shown) {
-            context.effects.show_up_to(shown);
+            held.effects.show_up_to(shown);
         }
     }
     result
@@ -107,14 +106,14 @@ pub(super) fn settle(
 #[inline(always)]
 pub(super) fn observe(
     call: &Call<'_>,
-    (context, request): Asked<'_>,
+    (held, request): (&Held<'_>, &Request<'_>),
     (result, written): (&Result<()>, &Written),
     (doc, after): (&mut DocBuilder, &mut After),
 ) {
     let Call { service, connection, .. } = call;
-    after.wait = context.effects.take_wait().filter(|_| result.is_ok());
+    after.wait = held.effects.take_wait().filter(|_| result.is_ok());
     if after.wait.is_none() {
-        let op = context.op;
+        let op = held.op;
         let began_at = written.began_at;
         Observed { service, connection, op, request, reply: doc, result, began_at }.note();
         if call.is_audited {
@@ -130,53 +129,31 @@ pub(super) fn observe(
 
 /// What the connection loop does with the reply of a command that succeeded.
 #[inline(always)]
-pub(super) fn outcome(context: &CommandContext<'_>, request: &Request<'_>) -> Outcome {
-    let effects = &context.effects;
+pub(super) fn outcome(call: &Call<'_>, held: &Held<'_>, request: &Request<'_>) -> Outcome {
+    let effects = &held.effects;
     Outcome {
-        wait_durable: waits_for_sync(context, request),
+        wait_durable: waits_for_sync(held, request),
         wait_shown: effects.shown_up_to(),
         more_to_come: effects.streams(),
         failed: false,
         close: effects.closes(),
         pause: effects.paused(),
-        counter: effects.counter().or(context.exhaust.last_counter),
+        counter: effects.counter().or(call.incoming.repeat.last_counter),
     }
 }
 
 /// Whether the reply waits until the log is synced: the command's row says that it writes, or its operation that it wrote, and the
 /// client asks for it. Statements of a transaction do not wait; the commit does.
 #[inline(always)]
-fn waits_for_sync(context: &CommandContext<'_>, request: &Request<'_>) -> bool {
+fn waits_for_sync(held: &Held<'_>, request: &Request<'_>) -> bool {
     match request.row.writes {
         Writes::Nothing => false,
         Writes::Configuration => true,
         Writes::Sometimes | Writes::Settings | Writes::Documents | Writes::Repeatable => {
-            context.op.writes()
+            held.op.writes()
                 && request.generic.write_concern.durability() == Durability::Synced
-                && statement_session(context, request).is_none()
+                && begin::statement_session(held, request).is_none()
         }
-    }
-}
-
-/// The session whose transaction the command is a statement of.
-#[inline(always)]
-fn statement_session<'c>(
-    context: &'c CommandContext<'_>,
-    request: &Request<'_>,
-) -> Option<&'c RefCell<CheckedOut>> {
-    let session = context.transaction.as_ref();
-    session.filter(|_| request.row.in_transaction != InTransaction::Ends)
-}
-
-/// Waits with a writing command while `fsync` holds its lock.
-fn may_write<'s>(service: &'s Service, op: &OpCtx, row: &Row) -> Result<Option<Writing<'s>>> {
-    if !row.writes.is_certain() {
-        return Ok(None);
-    }
-    let lock = &service.store.fsync_lock;
-    match lock.try_enter() {
-        Some(writing) => Ok(Some(writing)),
-        None => current::wait(|| lock.enter(op)).map(Some),
     }
 }
 

@@ -219,17 +219,20 @@ fn run_command(call: &Call<'_>, doc: &mut DocBuilder, after: &mut After) -> Resu
         after.wait = Some(Wait::Data(wait));
         return Ok(());
     }
-    let pinned = begin::pin_reads(call, &request)?;
     let _running = begin::occupy_thread(call, &guard);
-    let context = begin::context(call, guard.op(), &request, (authority, pinned.as_ref()))?;
+    let held = begin::take_sessions(call, guard.op(), &request)?;
+    let writing = begin::enter_writers(call, &request, &held)?;
+    let view = begin::make_view(call, &request, &held, &mut faults)?;
     let written = execute::Written::before(doc);
-    let result = execute::execute(call, run, (&context, &request), &mut faults, doc)?;
-    let result = execute::settle(call, (&context, &request), pinned.as_ref(), result);
-    execute::observe(call, (&context, &request), (&result, &written), (doc, after));
-    after.hang_up = context.effects.hangs_up()
+    let result = execute::execute(call, (run, &request), (&held, &view), authority, doc);
+    let result = execute::leave(call, &request, (&held, view), result, written.grown(doc));
+    drop(writing);
+    let result = execute::settle(call, &held, result);
+    execute::observe(call, (&held, &request), (&result, &written), (doc, after));
+    after.hang_up = held.effects.hangs_up()
         || faults.hangs_up()
         // If the audit log cannot be written, no reply is sent.
         || call.is_audited && call.service.audit.has_failed();
-    after.outcome = execute::outcome(&context, &request);
+    after.outcome = execute::outcome(call, &held, &request);
     result
 }

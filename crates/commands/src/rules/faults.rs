@@ -3,11 +3,12 @@
 //! The dispatcher comes here only while a point is on. Data of a point is not checked when it is set, as the reference
 //! does not: what has another type than its field wants counts as absent.
 
+use mayfly_storage::ReadView;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mayfly_base::current::{self, AskedBeforeRecord};
+use mayfly_base::current::{self};
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_service::{Connection, FailPoint, Service};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
@@ -86,12 +87,15 @@ impl Faults {
         &mut self,
         service: &Service,
         request: &Request<'_>,
-    ) -> Option<AskedBeforeRecord> {
-        request.generic.txn_number?;
+        view: &mut ReadView,
+    ) {
+        if request.generic.txn_number.is_none() {
+            return;
+        }
         let points = service.fail_points.clone();
         let hang_up = self.by_statement.get_or_insert_default().clone();
         let last: Mutex<Option<(i32, Option<ErrorCode>)>> = Mutex::new(None);
-        Some(current::ask_before_record(Box::new(move |statement| {
+        view.ask_before_record(Box::new(move |statement| {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             let fails = match *last {
                 Some((id, fails)) if id == statement => fails,
@@ -109,7 +113,7 @@ impl Faults {
             *last = Some((statement, fails));
             let text = "Failing the write due to the fail point 'onPrimaryTransactionalWrite'";
             fails.map_or(Ok(()), |code| Err(Error::new(code, text)))
-        })))
+        }));
     }
 }
 

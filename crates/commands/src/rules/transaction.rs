@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, Result};
 use mayfly_service::{Beginning, CheckedOut, Connection, Service, ShownTransaction};
-use mayfly_storage::{EnteredTransaction, in_transaction};
+use mayfly_storage::{ReadView, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::request::row::InTransaction;
@@ -137,15 +137,15 @@ pub(crate) fn check_out(
 #[cold]
 pub(crate) fn leave(
     session: &mut CheckedOut,
-    entered: EnteredTransaction,
+    view: ReadView,
     op: &Arc<OpCtx>,
     reply_bytes: usize,
     (result, failed): (Result<()>, bool),
 ) -> Result<()> {
     match result {
-        Ok(()) if !failed => session.leave(entered, op, reply_bytes),
+        Ok(()) if !failed => session.leave(view, op, reply_bytes),
         Ok(()) => {
-            drop(entered);
+            drop(view);
             session.abort_open();
             Ok(())
         }
@@ -154,7 +154,7 @@ pub(crate) fn leave(
             let gone =
                 matches!(error.code(), ErrorCode::QueryPlanKilled | ErrorCode::NamespaceNotFound);
             let left = match gone {
-                true => session.leave(entered, op, reply_bytes),
+                true => session.leave(view, op, reply_bytes),
                 false => Ok(()),
             };
             session.abort_open();
@@ -164,8 +164,8 @@ pub(crate) fn leave(
 }
 
 /// Whether an error of a statement lets the client begin the whole transaction again, so that the whole command says so.
-pub(crate) fn ends_statement(error: &Error) -> bool {
-    in_transaction() && is_transient(error.code(), false)
+pub(crate) fn ends_statement(store: StoreSession<'_>, error: &Error) -> bool {
+    store.in_transaction() && is_transient(error.code(), false)
 }
 
 /// After which codes the client may begin the whole transaction again. Specification "Transactions", "TransientTransactionError".

@@ -5,7 +5,6 @@
 //! place of another (`$out`, `convertToCapped`). So whoever gives a collection a policy or a name asks here, under the
 //! catalog's lock. What was made before that, or by an older server, is met where documents are deleted ([`crate::write`]).
 
-use crate::isolation::ReadView;
 use std::collections::HashMap;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -85,6 +84,7 @@ mod tests {
 
     use super::*;
     use crate::ddl::put_collection;
+    use crate::isolation::ReadView;
     use crate::{CreateIndexesOptions, StoreOptions};
 
     /// A folder of an older server: the names of its collections are changed behind the back of the checks.

@@ -51,20 +51,19 @@ fn list(key: u32, values: &[u64]) -> DocBuf {
     document.finish()
 }
 
-fn read(store: &Store, key: u32) -> Result<Vec<u64>> {
-    let Some(collection) = store.collection(&ReadView::now(), &namespace(key)) else {
+fn read(store: &Store, view: &ReadView, key: u32) -> Result<Vec<u64>> {
+    let Some(collection) = store.collection(view, &namespace(key)) else {
         return Ok(Vec::new());
     };
     let id_key = id_key(RawValue::Int32(key as i32));
-    let read =
-        store.read_by_id(&ReadView::now(), &collection, &id_key, |_, document| values(document))?;
+    let read = store.read_by_id(view, &collection, &id_key, |_, document| values(document))?;
     Ok(read.unwrap_or_default())
 }
 
-fn append(store: &Store, op: &OpCtx, key: u32, value: u64) -> Result<()> {
-    let (collection, _) = store.get_or_create(&ReadView::now(), &namespace(key))?;
+fn append((store, op, view): (&Store, &OpCtx, &ReadView), key: u32, value: u64) -> Result<()> {
+    let (collection, _) = store.get_or_create(view, &namespace(key))?;
     let id_key = id_key(RawValue::Int32(key as i32));
-    store.write(op, &ReadView::now(), &collection, |unit| {
+    store.write(op, view, &collection, |unit| {
         let found = match unit.locate(id_key.clone())? {
             Some(record) => unit.read(&record)?.map(|old| (record, old)),
             None => None,
@@ -121,21 +120,21 @@ impl Client<'_> {
     fn alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
         let key = self.key();
         let result = if self.random.random_bool(0.5) {
-            self.append(key, steps)
+            self.append(&ReadView::now(), key, steps)
         } else {
-            self.read(key, steps)
+            self.read(&ReadView::now(), key, steps)
         };
         outcome(result)
     }
 
-    fn append(&self, key: u32, steps: &mut Vec<Step>) -> Result<()> {
+    fn append(&self, view: &ReadView, key: u32, steps: &mut Vec<Step>) -> Result<()> {
         let value = self.run.next_value.fetch_add(1, Ordering::Relaxed) + 1;
         steps.push(Step::Append { key, value });
-        append(&self.run.store, &self.run.op, key, value)
+        append((&self.run.store, &self.run.op, view), key, value)
     }
 
-    fn read(&self, key: u32, steps: &mut Vec<Step>) -> Result<()> {
-        let values = read(&self.run.store, key)?;
+    fn read(&self, view: &ReadView, key: u32, steps: &mut Vec<Step>) -> Result<()> {
+        let values = read(&self.run.store, view, key)?;
         steps.push(Step::Read { key, values });
         Ok(())
     }
@@ -165,13 +164,13 @@ impl Client<'_> {
     ) -> Result<OpenTransaction> {
         for _ in 0..self.random.random_range(1..6) {
             let key = self.key();
-            let entered = open.enter()?;
+            let view = open.enter();
             if self.random.random_bool(0.5) {
-                self.append(key, steps)?;
+                self.append(&view, key, steps)?;
             } else {
-                self.read(key, steps)?;
+                self.read(&view, key, steps)?;
             }
-            open = entered.leave()?;
+            open = OpenTransaction::leave(view)?;
             if self.random.random_bool(0.1) {
                 std::thread::yield_now();
             }
@@ -265,7 +264,7 @@ fn no_anomalies(
     let ok = history.iter().filter(|it| it.outcome == Outcome::Ok).count();
     let turns = run.next_value.load(Ordering::Relaxed) / APPENDS;
     let steps = (0..(turns as u32 + 1) * KEYS)
-        .map(|key| Step::Read { key, values: read(&run.store, key).unwrap() })
+        .map(|key| Step::Read { key, values: read(&run.store, &ReadView::now(), key).unwrap() })
         .collect();
     let end = run.began.elapsed().as_micros() as u64;
     history.push(Transaction { begin: end, end: end + 1, outcome: Outcome::Ok, steps });

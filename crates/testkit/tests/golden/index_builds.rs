@@ -1,7 +1,6 @@
 //! Index builds over whole servers: all kinds of indexes beside writers on other threads, over engines with files.
 
 use mayfly_storage::ReadView;
-use mayfly_storage::StoreSession;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -73,8 +72,7 @@ fn beside_writers(documents: i32, bytes: i64, open: OpenEngine) {
     fixture.ok("test", "{create: 'c'}");
     let op = OpCtx::detached(fixture.clock.clone());
     let mut random = SmallRng::seed_from_u64(5);
-    (0..documents)
-        .for_each(|id| put(StoreSession::new(&store, &op, &ReadView::now()), &mut random, id, now));
+    (0..documents).for_each(|id| put(&store, &op, &mut random, id, now));
     let over = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..2_u64)
         .map(|seed| {
@@ -83,7 +81,7 @@ fn beside_writers(documents: i32, bytes: i64, open: OpenEngine) {
                 let mut random = SmallRng::seed_from_u64(seed);
                 while !over.load(Ordering::Relaxed) {
                     let id = random.random_range(0..documents + 100);
-                    put(StoreSession::new(&store, &op, &ReadView::now()), &mut random, id, now);
+                    put(&store, &op, &mut random, id, now);
                     if random.random_bool(0.01) {
                         store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
                     }

@@ -2,6 +2,7 @@
 //! kilobytes that is trimmed again and again. Most documents that the log shows have been changed, removed, dropped or moved by
 //! the time that somebody reads it. `LOG_SEED=n` runs one case alone, `MORE=20` runs twenty times as many.
 
+use mayfly_storage::OpenTransaction;
 use mayfly_storage::ReadView;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -203,9 +204,9 @@ impl Model {
         (steps, logged)
     }
 
-    fn run(&self, name: &str, steps: &[Step]) -> Result<()> {
-        let (collection, _) = self.store.get_or_create(&ReadView::now(), &ns(name))?;
-        self.store.write(&self.op(), &ReadView::now(), &collection, |unit| {
+    fn run(&self, view: &ReadView, name: &str, steps: &[Step]) -> Result<()> {
+        let (collection, _) = self.store.get_or_create(view, &ns(name))?;
+        self.store.write(&self.op(), view, &collection, |unit| {
             for step in steps {
                 let key = match step {
                     Step::Insert(_) => Vec::new(),
@@ -248,7 +249,7 @@ impl Model {
         };
         let (steps, logged) = self.steps(name);
         if !steps.is_empty() {
-            self.run(name, &steps).unwrap();
+            self.run(&ReadView::now(), name, &steps).unwrap();
             self.committed(logged);
         }
     }
@@ -277,10 +278,10 @@ impl Model {
         let committed = (0..1000).find_map(|_| {
             let mut open = self.store.begin_transaction(owner.clone()).ok()?;
             for (name, (steps, _)) in &units {
-                let entered = open.enter().unwrap();
+                let view = open.enter();
                 // Dropping it undoes the transaction.
-                self.run(name, steps).ok()?;
-                open = entered.leave().unwrap();
+                self.run(&view, name, steps).ok()?;
+                open = OpenTransaction::leave(view).unwrap();
             }
             self.store.commit_transaction(open).ok()
         });

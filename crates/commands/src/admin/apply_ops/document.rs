@@ -124,10 +124,10 @@ fn find(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<Option<Arc<Collec
             .collections(Some(entry.ns.db()))
             .into_iter()
             .find(|collection| collection.uuid() == uuid),
-        None => store.collection(&entry.ns),
+        None => store.collection(ctx.store.view, &entry.ns),
     };
     if found.is_none() && (entry.uuid.is_some() || entry.kind != EntryKind::Delete) {
-        store.check_no_view(&entry.ns)?;
+        store.check_no_view(ctx.store.view, &entry.ns)?;
         let text = format!("cannot apply an op on a collection that does not exist: {}", entry.ns);
         return Err(Error::new(ErrorCode::NamespaceNotFound, text));
     }

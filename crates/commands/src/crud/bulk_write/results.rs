@@ -60,7 +60,7 @@ impl Results {
         outcome: Result<Outcome>,
     ) -> Result<bool> {
         match outcome {
-            Err(error) if ends_command(&error) => Err(error),
+            Err(error) if ends_command(ctx, &error) => Err(error),
             Err(error) => {
                 ctx.effects.fail_statement();
                 self.failed(index, kind, &error);

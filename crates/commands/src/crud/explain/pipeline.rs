@@ -31,7 +31,7 @@ pub(super) fn explain_stages(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = &inner.fields;
-    let collection = ctx.service.store.collection(&inner.ns);
+    let collection = ctx.store.collection(&inner.ns);
     let collation = inner.collating.over(collection.as_deref());
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation, variables)?;
@@ -44,7 +44,8 @@ pub(super) fn explain_stages(
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
-    let shown = parsed.explained(collection.as_deref(), fields.get("hint").is_some())?;
+    let shown =
+        parsed.explained(ctx.store.view, collection.as_deref(), fields.get("hint").is_some())?;
     let first_of = parsed.first_of();
     let key = collection.as_deref().and_then(|over| hinted_buckets(over, fields.get("hint")));
     let key = key.as_ref().map(|key| RawValue::Document(key.as_doc()));
@@ -114,12 +115,17 @@ fn run(
     let hint = hint.map(Hint::parse).transpose()?.flatten();
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.clone());
     let settings = RunSettings { read_only: true, hints, ..run_settings(ctx, &inner.fields)? };
-    let run = pipeline.start(store.collection(&inner.ns), hint, settings)?;
+    let run = pipeline.start(
+        ctx.store.view,
+        store.collection(ctx.store.view, &inner.ns),
+        hint,
+        settings,
+    )?;
     let mut cursor = Cursor::new(inner.ns.clone(), CursorSource::Pipeline(Box::new(run)));
     while !cursor.is_done() {
         let mut batch = DocBuilder::new_array();
         let limit = BatchLimit { documents: None };
-        cursor.fill(store, ctx.op, limit, &mut batch)?;
+        cursor.fill(ctx.store, limit, &mut batch)?;
     }
     let did = cursor.explained();
     let all = (ctx.op.elapsed_micros() - began).unsigned_abs();

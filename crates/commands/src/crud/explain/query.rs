@@ -99,7 +99,7 @@ pub(super) fn write(
         budget: budget(ctx, &inner.fields)?,
     };
     let store = &ctx.service.store;
-    let collection = store.collection(&inner.ns);
+    let collection = store.collection(ctx.store.view, &inner.ns);
     let collation = inner.collating.over(collection.as_deref());
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.as_deref());
     let allowed = hints.zip(collection.as_deref()).and_then(|(hints, on)| allowed_on(hints, on));
@@ -107,7 +107,7 @@ pub(super) fn write(
         let query = parts.parse(ctx, collation.clone())?;
         Ok(CanonicalQuery { allowed: allowed.clone(), ..query })
     };
-    explain(store, ctx.op, collection, &parse, &explained, doc)
+    explain(ctx.store, collection, &parse, &explained, doc)
 }
 
 pub(super) fn find(
