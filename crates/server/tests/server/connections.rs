@@ -1,9 +1,9 @@
 //! A whole server inside this process, over the memory engine, spoken to in bytes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use mayfly_base::testing::wait_until;
 use mayfly_base::{ManualClock, SystemClock};
 use mayfly_server::{Running, StartOptions, start};
 use mayfly_value::DocBuf;
@@ -181,9 +181,7 @@ fn connections_leave_descriptors_to_the_engine() {
     // Whoever comes when others have gone is let in.
     clients.truncate(1);
     let come = || server.connect().run(&ping).is_ok();
-    while !come() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("a connection is let in", come);
 }
 
 /// A server whose operations age.
@@ -196,15 +194,6 @@ fn endless() -> Document {
     let body = "function() { while (true) {} }";
     let script = doc! {"$function": {"body": body, "args": [], "lang": "js"}};
     doc! {"find": "c", "filter": {"_id": 1}, "projection": {"x": script}, "$db": "test"}
-}
-
-/// Waits until it holds, or for longer than it can take.
-async fn wait_until(holds: impl Fn() -> bool) -> bool {
-    let began = Instant::now();
-    while !holds() && began.elapsed() < Duration::from_secs(20) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    holds()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,7 +218,7 @@ async fn operations_end_with_their_clients() {
     let more = doc! {"getMore": cursor, "collection": "c", "maxTimeMS": 600_000, "$db": "test"};
     follows.send(more.clone(), 0, None).await;
     let runs = || !server.service.ops.list().is_empty();
-    assert!(wait_until(runs).await);
+    wait_until("it runs", runs);
     // Two that wait for a lock, of which one wants no reply: what it wrote is written in any case.
     client.run(doc! {"fsync": 1, "lock": true}).await;
     let (mut waits, mut unacknowledged) =
@@ -238,12 +227,12 @@ async fn operations_end_with_their_clients() {
     let forgotten =
         doc! {"insert": "c", "documents": [{"_id": 3}], "writeConcern": {"w": 0}, "$db": "test"};
     unacknowledged.send(forgotten, Flags::MORE_TO_COME, None).await;
-    assert!(wait_until(|| server.service.ops.list().len() == 3).await);
+    wait_until("three operations", || server.service.ops.list().len() == 3);
     drop((computes, greets, follows, waits, unacknowledged));
-    assert!(wait_until(|| server.service.connections.current() == 2).await);
+    wait_until("connections go", || server.service.connections.current() == 2);
     assert_eq!(server.service.ops.list().len(), 1);
     client.run(doc! {"fsyncUnlock": 1}).await;
-    assert!(wait_until(|| server.service.connections.current() == 1).await);
+    wait_until("connections go", || server.service.connections.current() == 1);
     let left = client.run(doc! {"find": "c", "projection": {"_id": 1}, "$db": "test"}).await;
     let left = left.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
     assert_eq!(left, vec![doc! {"_id": 1}.into(), doc! {"_id": 3}.into()]);
