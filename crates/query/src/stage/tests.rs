@@ -4,6 +4,8 @@ use mayfly_base::spill::Operator;
 use mayfly_expr::Scope;
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use crate::fixture::Fixture;
 use crate::{Around, Budget, MemoryLimits, RunSettings};
@@ -232,11 +234,8 @@ fn sequences_of_stages_give_the_same_in_files() {
     let scope = Scope::default();
     let around = Around::command("test", &scope);
     let folder = std::env::temp_dir();
-    let mut state = 12345u64;
-    let mut chance = |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
+    let mut random = SmallRng::seed_from_u64(12345);
+    let mut chance = |below: usize| random.random_range(0..below);
     let (mut same, mut spilled, mut refused) = (0, 0, 0);
     for _ in 0..300 {
         let mut text = Vec::new();

@@ -12,6 +12,8 @@ use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 const ROUNDS: u32 = 20;
 const WRITERS: u32 = 4;
@@ -102,7 +104,7 @@ fn check(client: &mut Client, known: &Acknowledged, round: u32) {
 fn nothing_acknowledged_is_lost_by_kill_9() {
     let folder = tempfile::tempdir().unwrap();
     let known: Acknowledged = Arc::default();
-    let mut seed = 0x2545_F491u32;
+    let mut random = SmallRng::seed_from_u64(1);
     for round in 0..ROUNDS {
         let mut server = Server::start(folder.path());
         let mut client = server.connect();
@@ -120,9 +122,8 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
                 let known = &known;
                 scope.spawn(move || write_until_cut(client, writer, round, known));
             }
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             // Real time on purpose: the kill shall come at any point of a write.
-            std::thread::sleep(Duration::from_millis(u64::from(20 + (seed >> 16) % 150)));
+            std::thread::sleep(Duration::from_millis(random.random_range(20..170)));
             server.child.kill().unwrap();
             server.child.wait().unwrap();
         });

@@ -11,6 +11,8 @@ use crate::common::{Client, Server};
 use mayfly_base::testing::wait_until;
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 /// So that a pass begins a second after the start.
 pub(crate) const EVERY_SECOND: &[&str] = &["--setParameter", "ttlMonitorSleepSecs=1"];
@@ -289,14 +291,10 @@ fn t_75_the_space_of_what_expired_comes_back_by_itself() {
     let server = Server::start_with(folder.path(), &options);
     let mut client = server.connect();
     make_policy(&mut client, doc! {});
-    let mut noise = 0x9E37_79B9u32;
-    let mut random = || {
-        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (noise >> 24) as u8
-    };
+    let mut random = SmallRng::seed_from_u64(1);
     for chunk in 0..DOCUMENTS / 1000 {
         let document = |n: u32| {
-            let bytes: Vec<u8> = (0..4000).map(|_| random()).collect();
+            let bytes: Vec<u8> = (0..4000).map(|_| random.random()).collect();
             let subtype = mayfly_value::bson::spec::BinarySubtype::Generic;
             let blob = mayfly_value::bson::Binary { subtype, bytes };
             Bson::from(doc! { "_id": chunk * 1000 + n, "at": DateTime::from_millis(1), "v": blob })

@@ -37,7 +37,6 @@ const THREAD_LOCALS: &[(&str, &str)] = &[
     ("crates/commands/src/transaction.rs", "names of what a snapshot read looked up"),
     ("crates/expr/src/javascript/mod.rs", "callbacks of QuickJS know their thread only"),
     ("crates/expr/src/javascript/watch.rs", "callbacks of QuickJS know their thread only"),
-    ("crates/expr/src/random.rs", "the generator of `$rand` and `$sampleRate`, without a lock"),
     ("crates/storage/src/catalog/definitions.rs", "names that a snapshot read has looked up"),
     ("crates/storage/src/catalog/local.rs", "collections that an open transaction has made"),
     (
