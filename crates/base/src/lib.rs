@@ -16,6 +16,7 @@ mod planner;
 pub mod scratch;
 mod scripts;
 pub mod spill;
+pub mod testing;
 mod threads;
 mod turns;
 

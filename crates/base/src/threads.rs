@@ -12,7 +12,7 @@ use std::sync::{OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::turns::{self, FIRST_TURNS, FirstTurn, TURNS};
+use crate::turns::{self, FIRST_TURNS, FirstTurn, TURNS, Turns};
 use crate::{OpCtx, OpRegistry, current};
 
 /// So long an operation may keep its thread.
@@ -65,9 +65,12 @@ impl Keeps {
 
     /// Waits while many other operations that are expected to take long have started and not run for long yet.
     pub fn begin_long(&self, op: &OpCtx) {
+        self.begin_long_by(&FIRST_TURNS, op);
+    }
+
+    fn begin_long_by(&self, turns: &Turns, op: &OpCtx) {
         if self.queues.load(Relaxed) && !self.has_first_turn.load(Relaxed) {
-            let has_turn =
-                FIRST_TURNS.try_take() || current::wait(|| FIRST_TURNS.take(|| op.goes_on()));
+            let has_turn = turns.try_take() || current::wait(|| turns.take(|| op.goes_on()));
             self.has_first_turn.store(has_turn, Relaxed);
         }
     }
@@ -104,19 +107,23 @@ impl Keeps {
         if self.is_set() {
             current::wait(|| std::thread::sleep(TAKEN_OVER));
         }
-        if self.wants_turn(op.elapsed_micros()) && !current::holds_lock() {
+        self.take_turn_by(&TURNS, op);
+    }
+
+    fn take_turn_by(&self, turns: &Turns, op: &OpCtx) {
+        if self.wants_turn_by(turns, op.elapsed_micros()) && !current::holds_lock() {
             self.end_turn();
-            let has_turn = TURNS.try_take() || current::wait(|| TURNS.take(|| op.goes_on()));
+            let has_turn = turns.try_take() || current::wait(|| turns.take(|| op.goes_on()));
             self.has_turn.store(has_turn, Relaxed);
             self.turn_at.store(op.elapsed_micros(), Relaxed);
         }
     }
 
     /// Whether it should have a turn and has none, or should give another one its own.
-    fn wants_turn(&self, elapsed_micros: i64) -> bool {
+    fn wants_turn_by(&self, turns: &Turns, elapsed_micros: i64) -> bool {
         self.queues.load(Relaxed)
             && elapsed_micros - self.turn_at.load(Relaxed) > micros(turns::SHORT)
-            && (!self.has_turn.load(Relaxed) || TURNS.waiting() > 0)
+            && (!self.has_turn.load(Relaxed) || turns.waiting() > 0)
     }
 
     /// Asks it to leave its thread, once in a while; nobody can tell whether another thread took over in time.
@@ -183,7 +190,7 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
                 }
                 kept => busy += usize::from(kept),
             }
-            if op.thread.wants_turn(elapsed) {
+            if op.thread.wants_turn_by(&TURNS, elapsed) {
                 op.thread.asked.store(true, Relaxed);
             }
         });
@@ -220,6 +227,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+    use crate::testing::wait_until;
     use crate::{OpInfo, SystemClock};
 
     #[test]
@@ -230,41 +238,32 @@ mod tests {
         let op = long.op();
         op.thread.set_queues();
         clock.advance_ms(1000);
-        let taken = std::iter::from_fn(|| TURNS.try_take().then_some(())).count();
+        let turns = Turns::new(1, 1);
+        assert!(turns.try_take());
         let held = current::HoldsLock::new();
-        op.thread.asked.store(true, Relaxed);
-        op.check().unwrap();
+        op.thread.take_turn_by(&turns, op);
         assert_eq!(op.thread.turn_at.load(Relaxed), 0, "it was not asked to wait");
         drop(held);
-        op.thread.asked.store(true, Relaxed);
-        op.check().unwrap();
+        op.thread.take_turn_by(&turns, op);
         assert!(op.thread.turn_at.load(Relaxed) > 0, "it has waited, in vain");
-        (0..taken).for_each(|_| TURNS.give_back());
     }
 
     #[test]
     fn of_many_long_operations_few_begin_at_once() {
         let registry = OpRegistry::new(Arc::new(SystemClock::new()));
-        let long: Vec<_> = std::iter::from_fn(|| {
-            let guard = registry.begin(OpInfo::default());
-            guard.op().thread.set_queues();
-            FIRST_TURNS.try_take().then(|| {
-                guard.op().thread.has_first_turn.store(true, Relaxed);
-                guard
-            })
-        })
-        .collect();
-        std::thread::scope(|scope| {
+        let turns = Turns::new(2, 1);
+        let begins = |registry: &Arc<OpRegistry>| {
             let next = registry.begin(OpInfo::default());
             next.op().thread.set_queues();
-            let waiting = scope.spawn(move || {
-                next.op().thread.begin_long(next.op());
-                next.op().thread.has_first_turn.load(Relaxed)
-            });
-            while FIRST_TURNS.waiting() == 0 {
-                std::thread::yield_now();
-            }
-            drop(long);
+            next.op().thread.begin_long_by(&turns, next.op());
+            // The turn is not one of the process, to which the operation would give it back.
+            next.op().thread.has_first_turn.swap(false, Relaxed)
+        };
+        assert!(begins(&registry) && begins(&registry));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| begins(&registry));
+            wait_until("the third waits", || turns.waiting() > 0);
+            turns.give_back();
             assert!(waiting.join().unwrap());
         });
     }
@@ -280,14 +279,10 @@ mod tests {
             };
             watch(&weak, &woken, &|| {});
         });
-        while !registry.sleeper.asleep.load(Relaxed) {
-            std::thread::yield_now();
-        }
+        wait_until("the watch sleeps", || registry.sleeper.asleep.load(Relaxed));
         let (quiet, keeps) = (registry.begin(OpInfo::default()), registry.begin(OpInfo::default()));
         keeps.op().thread.set(true);
-        while woken.load(Relaxed) == 0 {
-            std::thread::yield_now();
-        }
+        wait_until("a thread is woken", || woken.load(Relaxed) > 0);
         assert!(keeps.op().thread.asked.load(Relaxed) && !quiet.op().thread.asked.load(Relaxed));
         keeps.op().check().unwrap();
         assert!(!keeps.op().thread.asked.load(Relaxed));

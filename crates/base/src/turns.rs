@@ -265,6 +265,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::wait_until;
 
     #[test]
     fn whoever_waits_longest_is_next_and_nobody_waits_for_ever() {
@@ -278,13 +279,11 @@ mod tests {
             for place in 0..3 {
                 let (turns, order) = (&turns, &order);
                 scope.spawn(move || {
-                    while !turns.take(|| true) {}
+                    wait_until("a turn", || turns.take(|| true));
                     order.lock().push(place);
                     turns.give_back();
                 });
-                while turns.waiting() <= place {
-                    std::thread::yield_now();
-                }
+                wait_until("it waits", || turns.waiting() > place);
             }
             turns.give_back();
         });
@@ -326,15 +325,11 @@ mod tests {
         // Four are out, and two are too many.
         let begin = Instant::now();
         (0..3).for_each(|_| turns.give_back());
-        while !turns.try_take() {
-            std::thread::yield_now();
-        }
+        wait_until("the pause is over", || turns.try_take());
         assert!(begin.elapsed() >= PAUSE && !turns.try_take());
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| turns.take(|| true));
-            while turns.waiting() == 0 {
-                std::thread::yield_now();
-            }
+            wait_until("it waits", || turns.waiting() > 0);
             told(0);
             assert!(waiting.join().unwrap());
         });

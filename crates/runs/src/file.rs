@@ -1,10 +1,9 @@
 //! Files without names, and what goes wrong with them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_base::scratch::{Claim, FileOwner};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -88,8 +87,8 @@ pub fn failed(what: &str, error: &std::io::Error) -> Error {
     Error::new(code, format!("cannot {what} a temporary file: {error}"))
 }
 
-/// Opens a new file in this folder, which is made when it is not there, and takes its name away. For readers and writers of other
-/// things than entries.
+/// Opens a new file without a name in this folder, which is made when it does not exist. For readers and writers of other things
+/// than entries.
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -98,25 +97,9 @@ pub fn open(folder: &Path) -> Result<ScratchFile> {
 }
 
 fn open_of(owner: FileOwner, folder: &Path) -> Result<ScratchFile> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", &error))?;
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("run-{}-{number}", std::process::id()));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&path) {
-            Ok(file) => {
-                std::fs::remove_file(&path).map_err(|error| failed("unlink", &error))?;
-                return Ok(ScratchFile { file, claim: Claim::new(owner), position: 0 });
-            }
-            // A process of the same number had it before.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed("open", &error)),
-        }
-    }
+    let file = tempfile::tempfile_in(folder).map_err(|error| failed("open", &error))?;
+    Ok(ScratchFile { file, claim: Claim::new(owner), position: 0 })
 }
 
 /// A file to be written from its beginning.
@@ -175,12 +158,14 @@ mod tests {
 
     #[test]
     fn what_a_file_claims_is_refused_as_such() {
+        use std::sync::atomic::Ordering;
+
         use mayfly_base::{ManualClock, OpInfo, OpRegistry, current};
         let registry = OpRegistry::new(std::sync::Arc::new(ManualClock::at_ms(0)));
         registry.scratch().operation_limit.store(1 << 20, Ordering::Relaxed);
         let guard = registry.begin(OpInfo::default());
         let _entered = current::enter(current::Current { op: Some(guard.op().clone()) });
-        let folder = std::env::temp_dir().join("mayfly-runs-test");
+        let folder = std::env::temp_dir();
         let mut out = writer(FileOwner::Operation, &folder).unwrap();
         let refused = (0..100).find_map(|_| write_entry(&mut out, b"key", &[7; 50_000]).err());
         assert_eq!(refused.unwrap().code(), ErrorCode::ExceededMemoryLimit);
@@ -191,10 +176,10 @@ mod tests {
 
     #[test]
     fn files_have_no_names() {
-        let folder = std::env::temp_dir().join(format!("mayfly-runs-names-{}", std::process::id()));
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("made");
         let _file = open(&folder).unwrap();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-        std::fs::remove_dir(&folder).unwrap();
     }
 
     #[test]

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     fn folder() -> PathBuf {
-        std::env::temp_dir().join("mayfly-runs-test")
+        std::env::temp_dir()
     }
 
     /// Through a sorter that goes into a file whenever it holds so many bytes.

@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn entries_come_back_as_often_as_asked() {
-        let mut writer = SpoolWriter::new(&std::env::temp_dir().join("mayfly-runs-test")).unwrap();
+        let mut writer = SpoolWriter::new(&std::env::temp_dir()).unwrap();
         let entries: Vec<Vec<u8>> = (0..1000usize).map(|n| vec![n as u8; n]).collect();
         entries.iter().for_each(|entry| writer.push(entry).unwrap());
         assert_eq!(writer.spilled().bytes, 1000 * 999 / 2);

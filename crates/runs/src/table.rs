@@ -175,7 +175,7 @@ mod tests {
                 sorter.push(key, &value);
                 expected.entry(key.clone()).or_default().push(number as u32);
             }
-            let folder = std::env::temp_dir().join("mayfly-runs-test");
+            let folder = std::env::temp_dir();
             let merge = sorter.merge(&|| Ok(())).unwrap();
             let mut table = Table::of(merge, keys.len() as u64, &folder, &|| Ok(())).unwrap();
             prop_assert_eq!(table.spilled().records, keys.len() as u64);

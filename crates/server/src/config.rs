@@ -331,9 +331,8 @@ mod tests {
 
     #[test]
     fn higher_layers_win() {
-        let folder = std::env::temp_dir().join(format!("mayflydb-config-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("c.yaml");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.yaml");
         let text = "net:\n  port: 1\n  bindIpAll: true\nstorage:\n  wiredTiger:\n    engineConfig:\n      \
                     cacheSizeGB: 1.5\nsetParameter:\n  ttlMonitorSleepSecs: 7\nsystemLog:\n";
         std::fs::write(&file, text).unwrap();
@@ -350,7 +349,6 @@ mod tests {
         let layers = collect(&["-f", file, "--port", "3"], &environment).unwrap();
         assert_eq!(Config::from_layers(&layers).unwrap().port, 3);
         assert!(layers.describe().contains("net.port: 3  # flag --port"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

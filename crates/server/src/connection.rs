@@ -229,7 +229,7 @@ impl Served<'_> {
         let mut incoming = Incoming::new(message.document());
         incoming.sequences = &sequences;
         incoming.legacy_db = message.legacy_db.as_deref();
-        incoming.exhaust_allowed = message.flags.has(Flags::EXHAUST_ALLOWED);
+        incoming.exhaust_allowed = message.flags.contains(Flags::EXHAUST_ALLOWED);
         if memory::is_short() {
             self.service.relieve_memory();
         }

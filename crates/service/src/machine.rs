@@ -79,18 +79,15 @@ fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The memory that these files tell, in a folder named after the test.
-    fn told(test: &str, files: &[(&str, &str)]) -> Memory {
-        let root = std::env::temp_dir().join(format!("mayflydb-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&root);
+    /// The memory that these files describe.
+    fn told(files: &[(&str, &str)]) -> Memory {
+        let root = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            let file = root.join(name);
+            let file = root.path().join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let memory = Memory::below(&root);
-        let _ = fs::remove_dir_all(&root);
-        memory
+        Memory::below(root.path())
     }
 
     #[test]
@@ -98,7 +95,7 @@ mod tests {
         const MACHINE: (&str, &str) = ("proc/meminfo", "MemTotal: 8388608 kB\nMemFree: 5 kB\n");
         let machine_bytes = 8 << 30;
         let limit = |files: &[(&str, &str)]| {
-            let memory = told("limit", &[&[MACHINE], files].concat());
+            let memory = told(&[&[MACHINE], files].concat());
             assert_eq!(memory.machine_bytes, machine_bytes);
             assert_eq!(memory.usable_bytes(), memory.limit_bytes.unwrap_or(machine_bytes));
             memory.limit_bytes
@@ -131,8 +128,8 @@ mod tests {
 
     #[test]
     fn a_system_may_tell_nothing() {
-        assert_eq!(told("nothing", &[]), Memory { machine_bytes: 0, limit_bytes: None });
+        assert_eq!(told(&[]), Memory { machine_bytes: 0, limit_bytes: None });
         let odd = [("proc/meminfo", "MemTotal: much\n"), ("proc/self/cgroup", "x\n1:memory\n::\n")];
-        assert_eq!(told("nothing", &odd).usable_bytes(), 0);
+        assert_eq!(told(&odd).usable_bytes(), 0);
     }
 }

@@ -13,8 +13,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::{Namespace, OpCtx, Result};
 use mayfly_storage::{Collection, Direction, ScanLimit, WriteUnit, id_key, whole_range};
-use mayfly_value::bson::oid::ObjectId;
-use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawValue, new_object_id};
 
 use crate::Service;
 use crate::replica_set::SetConfig;
@@ -43,10 +42,9 @@ impl Service {
             return self.put_own(SHARDS, None);
         }
         if self.own_document(VERSION, RawValue::Int32(1))?.is_none() {
+            let cluster_id = RawValue::ObjectId(new_object_id(self.clock.now_ms()));
             let mut version = DocBuilder::new();
-            version
-                .append("_id", 1)
-                .append("clusterId", RawValue::ObjectId(ObjectId::new().bytes()));
+            version.append("_id", 1).append("clusterId", cluster_id);
             self.put_own(VERSION, Some(&version.finish()))?;
         }
         let mut shard = DocBuilder::new();

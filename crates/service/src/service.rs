@@ -206,10 +206,10 @@ impl Service {
         self.started_wall_ms
     }
 
-    /// Where queries put what does not fit into memory.
+    /// The folder of files for what does not fit into memory. They have no names, so that without a data folder the system's
+    /// temporary folder serves all users and servers.
     pub fn spill_folder(&self) -> PathBuf {
-        let own = || std::env::temp_dir().join("mayflydb");
-        self.spill_folder.get().cloned().unwrap_or_else(own)
+        self.spill_folder.get().cloned().unwrap_or_else(std::env::temp_dir)
     }
 
     /// Whether there is room for it.

@@ -294,7 +294,7 @@ fn a_missing_document_is_corruption_that_names_entry_and_record() {
     txn.commit().unwrap();
     let error = f.inserted("d.c").unwrap_err();
     assert_eq!(error.code(), ErrorCode::DataCorruptionDetected);
-    let shown: String = key[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let shown = hex::encode(&key[8..]);
     let text = error.message();
     assert!(text.contains("Timestamp(1800000000, 2)") && text.contains(&shown), "{text}");
     assert!(text.contains(&format!("id {id},")), "{text}");

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use mayfly_base::testing::wait_until;
 use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{
     Caps, ChaosEngine, ChaosOptions, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult,
@@ -667,12 +668,12 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
     f.index("d.c", &spec).unwrap();
     f.insert("d.c", &doc! { "_id": 1, "x": date(NOW - 1) }).unwrap();
     let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
-    while f.store.count_documents(&f.op, &collection).unwrap() > 0 {
+    wait_until("the document goes", || {
         assert!(asked.load(Ordering::Relaxed) < 2 || f.store.ttl_running(), "expiry has ended");
         f.clock.advance_ms(60_000);
         f.store.ttl_params().wake();
-        std::thread::yield_now();
-    }
+        f.store.count_documents(&f.op, &collection).unwrap() == 0
+    });
     f.store.close().unwrap();
 }
 
@@ -703,11 +704,11 @@ fn the_sweeper_outlives_a_panic() {
     let stored = || f.engine.approximate_bytes(Keyspace::Record, &all).unwrap();
     assert!(stored() > 0);
     f.store.drop_collection(&ns("d.c")).unwrap();
-    while stored() > 0 {
+    wait_until("the record is cleared", || {
         assert!(sweeps.0.load(Ordering::Acquire) < 1 || f.store.sweeper_running(), "it has ended");
         f.store.wake_sweeper();
-        std::thread::yield_now();
-    }
+        stored() == 0
+    });
     f.store.close().unwrap();
 }
 

@@ -4,10 +4,9 @@ use std::cell::Cell;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_storage::{WriteUnit, is_empty_timestamp};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::measurements;
-use super::object_id::new_object_id;
 use super::write::{
     DocumentRules, WriteOptions, WriteResults, check_count, ends_command, on_collection,
 };

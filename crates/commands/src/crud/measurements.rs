@@ -6,10 +6,9 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::{Budget, DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
 use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::insert::Prepared;
-use super::object_id::new_object_id;
 use super::update::UpdateStatement;
 use super::write::DocumentRules;
 use super::write::{check_writable, was_dropped};

@@ -11,7 +11,6 @@ mod find_and_modify;
 mod get_more;
 pub(crate) mod insert;
 mod measurements;
-mod object_id;
 mod read;
 mod settings;
 mod update;

@@ -6,11 +6,10 @@ use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
 };
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::explain;
 use super::measurements;
-use super::object_id::new_object_id;
 use super::read::{Collating, hint};
 use super::view::write_budget;
 use super::write::{

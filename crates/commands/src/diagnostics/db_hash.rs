@@ -1,7 +1,6 @@
 //! `dbHash`: a hash of the documents of each collection, in the order of `_id`. Two databases with the same documents have the
 //! same hashes.
 
-use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -53,7 +52,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     for (name, collection) in &collections {
         reply.append(name, RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
     }
-    reply.end().append("md5", hexadecimal(all).as_str());
+    reply.end().append("md5", hex::encode(all.finalize()).as_str());
     let millis = (ctx.service.clock.monotonic_micros() - began) / 1000;
     reply.append("timeMillis", i32::try_from(millis).unwrap_or(i32::MAX));
     Ok(())
@@ -97,15 +96,8 @@ fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
             }),
         };
         match scanned? {
-            Scanned::Exhausted => return Ok(hexadecimal(digest)),
+            Scanned::Exhausted => return Ok(hex::encode(digest.finalize())),
             Scanned::Paused(last) => range = range.after(&last, direction),
         }
     }
-}
-
-fn hexadecimal(digest: Md5) -> String {
-    digest.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

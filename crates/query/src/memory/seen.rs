@@ -69,7 +69,7 @@ mod tests {
     fn records_are_told_apart_in_files_too() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let limits = MemoryLimits::default().with_all(1000);
-        let folder = Some(std::env::temp_dir().join("mayfly-seen-test"));
+        let folder = Some(std::env::temp_dir());
         let budget = Budget::new(limits, folder);
         let mut seen = SeenRecords::new(&budget);
         for round in 0..2 {

@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn files_give_the_same_order_as_memory() {
-        let folder = Some(std::env::temp_dir().join("mayfly-sorter-test"));
+        let folder = Some(std::env::temp_dir());
         let in_memory = sorted(&Budget::default(), None).unwrap();
         assert_eq!(in_memory.len(), 2000);
         assert!(in_memory.is_sorted(), "equal keys keep their order");
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_sort_tells_what_it_took() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
-        let folder = Some(std::env::temp_dir().join("mayfly-sorter-test"));
+        let folder = Some(std::env::temp_dir());
         let budget = Budget::new(MemoryLimits::default().with_all(1000), folder);
         let mut sorter = Sorter::by_keys(None, &budget, Operator::Sort);
         let mut document = DocBuilder::new();

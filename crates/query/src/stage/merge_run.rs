@@ -11,12 +11,12 @@ use mayfly_expr::{Frame, Scope};
 use mayfly_mql::{Matcher, ParseContext, Update};
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 use std::cell::Cell;
 use std::sync::Arc;
 
 use super::merge::{Matched, Merge, NotMatched, fault};
-use super::target::{filled, new_id, with_id};
+use super::target::{filled, with_id};
 use super::{Next, Running, StageContext};
 use crate::exec::Flow;
 use crate::language::CanonicalQuery;
@@ -142,14 +142,14 @@ impl RunningMerge {
         document: RawDoc<'_>,
     ) -> Result<(Write, Vec<u8>)> {
         let document = match self.merge.on.iter().any(|field| field == "_id") {
-            true => with_id(document),
+            true => with_id(context, document),
             false => document.to_owned(),
         };
         let filter = self.filter(document.as_doc())?;
         let key = self.key(document.as_doc());
         let document = filled(context, document);
         if matches!(self.merge.matched, Matched::Fail) {
-            return Ok((Write::Insert(with_id(document.as_doc())), key));
+            return Ok((Write::Insert(with_id(context, document.as_doc())), key));
         }
         let matcher = Matcher::parse_in(filter.as_doc(), &self.merge.scope)?;
         let collation = self.merge.scope.collation().cloned();
@@ -166,7 +166,7 @@ impl RunningMerge {
             multi: false,
             upsert,
             supplied: (upsert && pipeline).then(|| document.clone()),
-            new_id: new_id(),
+            new_id: new_object_id(context.op.now_ms()),
             repeatable: None,
             bypass_validation: context.settings.bypass_validation,
             budget: Budget::default(),

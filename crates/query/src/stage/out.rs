@@ -200,7 +200,7 @@ impl Running for RunningOut {
         if context.settings.read_only {
             return Ok(Flow::More);
         }
-        let document = filled(context, with_id(document));
+        let document = filled(context, with_id(context, document));
         self.bytes += document.as_bytes().len();
         self.unit.push(document);
         if self.is_full() {

@@ -4,6 +4,7 @@ use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
+use mayfly_base::testing::wait_until;
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
@@ -75,9 +76,7 @@ fn racing_writers_keep_the_limit_and_followers_miss_nothing() {
         while seen.len() < 401 {
             let commits = f.collection.commits_seen();
             let found = f.next(&mut follower).unwrap();
-            while found.is_empty() && f.collection.commits_seen() == commits {
-                std::thread::yield_now();
-            }
+            wait_until("a commit", || !found.is_empty() || f.collection.commits_seen() != commits);
             seen.extend(found);
         }
     });

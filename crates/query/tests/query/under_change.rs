@@ -1,6 +1,7 @@
 //! Reads and writes while indexes and collections change under them.
 
 use mayfly_base::ErrorCode;
+use mayfly_base::testing::wait_until;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{Budget, DeleteSpec, Flow, UpdateSpec};
 use mayfly_storage::ReadView;
@@ -90,9 +91,7 @@ fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fix
             );
             first.unwrap() != Some(false)
         };
-        while !changed() {
-            std::hint::spin_loop();
-        }
+        wait_until("the first document changes", changed);
         f.store.drop_indexes(&f.ns, Some(&[IndexSelector::Name("i")])).unwrap();
         acting.join().unwrap()
     });

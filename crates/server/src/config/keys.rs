@@ -208,26 +208,10 @@ pub(super) fn ignored(path: &str) -> Option<&'static str> {
 
 /// ` (did you mean 'x'?)` for the nearest name, nothing when none is near.
 pub(super) fn suggestion<'n>(told: &str, names: impl Iterator<Item = &'n str>) -> String {
-    let nearest = names.map(|name| (distance(told, name), name)).min();
+    let distance = |name: &str| strsim::levenshtein(&told.to_lowercase(), &name.to_lowercase());
+    let nearest = names.map(|name| (distance(name), name)).min();
     match nearest {
         Some((far, name)) if far <= 1 + told.len() / 4 => format!(" (did you mean '{name}'?)"),
         _ => String::new(),
     }
-}
-
-/// Edit distance without regard to case.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use mayfly_base::testing::wait_until;
 use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
 use serde_json::{Value, json};
@@ -57,15 +58,12 @@ impl Audited {
 
     /// Events that come by themselves, until one of this kind is there.
     fn await_event(&mut self, atype: &str) -> Value {
-        let begun = Instant::now();
-        loop {
-            let mut found = self.events().into_iter().filter(|event| event["atype"] == atype);
-            if let Some(event) = found.next() {
-                return event;
-            }
-            assert!(begun.elapsed() < PATIENCE, "no event {atype}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut found = None;
+        wait_until(atype, || {
+            found = self.events().into_iter().find(|event| event["atype"] == atype);
+            found.is_some()
+        });
+        found.unwrap()
     }
 }
 
@@ -459,10 +457,8 @@ fn the_file_is_rotated_with_the_log_or_alone() {
     let mut seen = rotations(&log);
     while seen.iter().filter(|result| **result == 0).count() < 2 {
         rustix::process::kill_process(process, rustix::process::Signal::USR1).unwrap();
-        while rotations(&log).len() <= seen.len() {
-            assert!(begun.elapsed() < PATIENCE);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        assert!(begun.elapsed() < PATIENCE);
+        wait_until("an event", || rotations(&log).len() > seen.len());
         seen = rotations(&log);
     }
     message(&mut client, "three");

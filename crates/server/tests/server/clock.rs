@@ -4,6 +4,7 @@
 use mayfly_storage::ReadView;
 use std::sync::Arc;
 
+use mayfly_base::testing::wait_until;
 use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry, SystemClock};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
@@ -12,7 +13,7 @@ use mayfly_value::{DocBuf, RawValue};
 use tempfile::TempDir;
 
 use crate::common::{Client, Server};
-use crate::expiry::{EVERY_SECOND, wait_until};
+use crate::expiry::EVERY_SECOND;
 
 const DAY_MS: i64 = 86_400_000;
 

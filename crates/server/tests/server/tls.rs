@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use mayfly_base::testing::wait_until;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Document, doc};
 use pkcs8::pkcs5::pbes2::Parameters;
@@ -314,11 +315,7 @@ fn files_are_read_again_without_dropping_connections() {
     ] {
         std::fs::write(path.join("server.pem"), pem).unwrap();
         rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
-        let began = std::time::Instant::now();
-        while subject(&mut before) != subject_then {
-            assert!(began.elapsed().as_secs() < 60, "{subject_then}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(subject_then, || subject(&mut before) == subject_then);
     }
     connect(encrypted.server.port, &other.pem, None).unwrap();
 }
@@ -353,18 +350,11 @@ fn large_replies_and_vanished_clients_are_as_without_encryption() {
         let reply = ok(&mut client, running.clone());
         reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
     };
-    let began = std::time::Instant::now();
-    while count() == 0 {
-        assert!(began.elapsed().as_secs() < 60, "the script does not run");
-    }
+    wait_until("the script runs", || count() > 0);
     gone.conn.send_close_notify();
     gone.conn.write_tls(&mut gone.sock).unwrap();
     drop(gone);
-    let began = std::time::Instant::now();
-    while count() > 0 {
-        assert!(began.elapsed().as_secs() < 30, "nobody waits for this operation");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the operation ends with its client", || count() == 0);
 }
 
 #[test]

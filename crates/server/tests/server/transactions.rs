@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mayfly_base::SystemClock;
+use mayfly_base::testing::wait_until;
 use mayfly_server::{Running, StartOptions, start};
 use mayfly_value::bson::{Binary, Document, doc, spec::BinarySubtype};
 
@@ -71,9 +72,9 @@ async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
     // On a slow machine the transaction may be over before there are so many.
     let over =
         |writers: &[tokio::task::JoinHandle<()>]| writers.iter().all(|one| one.is_finished());
-    while conflicts() < before + 20 * i64::from(WRITERS) && !over(&writers) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_until("they conflict", || {
+        conflicts() >= before + 20 * i64::from(WRITERS) || over(&writers)
+    });
     writers
 }
 

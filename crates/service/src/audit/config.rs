@@ -94,7 +94,7 @@ pub fn store_config(
     actor: Actor<'_>,
     mut config: AuditConfig,
 ) -> Result<()> {
-    config.generation = mayfly_value::bson::oid::ObjectId::new().bytes();
+    config.generation = mayfly_value::new_object_id(service.clock.now_ms());
     config.time = service.store.new_timestamp();
     let mut out = DocBuilder::new();
     out.append("_id", STORED.1);

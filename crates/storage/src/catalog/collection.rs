@@ -453,10 +453,7 @@ impl Collection {
 
     /// The UUID in messages.
     pub(crate) fn shown_uuid(&self) -> String {
-        let digits: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (a, b, c, d, e) =
-            (&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]);
-        format!("{a}-{b}-{c}-{d}-{e}")
+        mayfly_value::bson::Uuid::from_bytes(self.uuid).to_string()
     }
 
     /// Its name now.

@@ -100,7 +100,7 @@ impl Store {
         check_no_build(&source, &source.indexes())?;
         let options = capped_like(&source, capped)?;
         for attempt in 0..=COPIES_BESIDE_WRITERS {
-            let temporary = temporary_name(ns.db(), OF_CONVERSION)?;
+            let temporary = temporary_name(ns.db(), OF_CONVERSION, op.now_ms())?;
             let made =
                 self.create_locked(&ReadView::now(), &temporary, options.clone(), new_uuid())?;
             let alone = attempt == COPIES_BESIDE_WRITERS;

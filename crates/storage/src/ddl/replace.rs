@@ -26,8 +26,9 @@ use crate::record::new_uuid;
 use crate::timeseries::TimeSeries;
 
 /// A new name for one.
-pub(super) fn temporary_name(db: &str, front: &str) -> Result<Namespace> {
-    Namespace::new(db, &format!("{front}{}", ObjectId::new().to_hex()))
+pub(super) fn temporary_name(db: &str, front: &str, now_ms: i64) -> Result<Namespace> {
+    let id = ObjectId::from_bytes(mayfly_value::new_object_id(now_ms));
+    Namespace::new(db, &format!("{front}{}", id.to_hex()))
 }
 
 /// A collection whose indexes are being built is not replaced: the build would fail.
@@ -123,7 +124,7 @@ impl Store {
         options: DocBuf,
     ) -> Result<Replacement> {
         let _changing = self.catalog.lock()?;
-        let mut name = temporary_name(becomes.db(), OF_AGGREGATION)?;
+        let mut name = temporary_name(becomes.db(), OF_AGGREGATION, self.clock.now_ms())?;
         if TimeSeries::name_of(becomes).is_some() {
             name = TimeSeries::buckets_of(&name).unwrap_or(name);
         }

@@ -4,6 +4,7 @@
 use crate::isolation::ReadView;
 use std::sync::{Arc, OnceLock, Weak};
 
+use mayfly_base::testing::wait_until;
 use mayfly_base::{Clock, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
 use mayfly_kv::MemoryEngine;
 use mayfly_value::DocBuf;
@@ -157,9 +158,9 @@ fn indexes_that_are_asked_for_during_a_conversion_are_those_of_the_result() {
         std::thread::scope(|scope| {
             let converting =
                 scope.spawn(|| f.store.convert_collection(&f.op, &ns("c"), capped().as_doc()));
-            while f.store.collections(Some("d")).len() == 1 && !converting.is_finished() {
-                std::hint::spin_loop();
-            }
+            wait_until("the conversion begins", || {
+                f.store.collections(Some("d")).len() > 1 || converting.is_finished()
+            });
             f.index("c", &doc! { "key": { "a": 1 }, "name": "a" });
             converting.join().unwrap().unwrap();
         });

@@ -156,7 +156,7 @@ async fn unknown_opcodes_and_checksums() {
     let outgoing = Outgoing {
         request_id: 9,
         response_to: 0,
-        flags: Flags(Flags::CHECKSUM_PRESENT),
+        flags: Flags::CHECKSUM_PRESENT,
         body: &body,
         sequences: &[],
         compressor: None,

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use mayfly_base::ErrorCode;
-use mayfly_testkit::{Fixture, dialect};
+use mayfly_testkit::{Fixture, dialect, environment};
 use mayfly_value::{DocBuf, RawValue};
 
 /// So long a command runs before its end comes.
@@ -556,9 +556,8 @@ fn end(fixture: &Fixture, row: &Endless, end: End, free: Duration) -> Result<Dur
 
 #[test]
 fn operations_end_when_they_have_to() {
-    let part = std::env::var("ENDS").ok();
-    let free = std::env::var("ENDS_FREE").ok().and_then(|seconds| seconds.parse().ok());
-    let free = free.map_or(RUNS, Duration::from_secs);
+    let shown = environment::text("ENDS").is_some();
+    let free = environment::number("ENDS_FREE").map_or(RUNS, Duration::from_secs);
     let fixture = Fixture::in_memory();
     for command in DATA {
         fixture.ok("test", command);
@@ -567,12 +566,11 @@ fn operations_end_when_they_have_to() {
     fixture.ok("test", "{createIndexes: 'rows', indexes: [{key: {a: 1, r: 1}, name: 'ar'}]}");
     fixture.ok("test", "{create: 'series', timeseries: {timeField: 't', metaField: 'm'}}");
     let mut wrong = Vec::new();
-    for row in
-        ENDLESS.iter().filter(|row| part.as_ref().is_none_or(|it| row.name.contains(it.as_str())))
-    {
+    let rows = environment::selected("ENDS", ENDLESS.iter().collect(), |row| row.name.to_owned());
+    for row in rows {
         for how in [End::Deadline, End::Killed] {
             let ended = end(&fixture, row, how, free);
-            if part.is_some() {
+            if shown {
                 println!("{}, {how:?}: {ended:?}", row.name);
             }
             wrong.extend(ended.err());

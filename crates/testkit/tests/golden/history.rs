@@ -13,7 +13,7 @@ use mayfly_storage::{
     id_key,
 };
 use mayfly_testkit::history::{Outcome, Step, Transaction, check};
-use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -214,9 +214,8 @@ fn no_anomalies(
     default_transactions: u64,
     faults: Option<(Arc<ChaosEngine>, ChaosOptions)>,
 ) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("HISTORY_SEED").unwrap_or_else(rand::random);
-    let seconds = number("HISTORY_SECS");
+    let seed = environment::number("HISTORY_SEED").unwrap_or_else(rand::random);
+    let seconds = environment::number("HISTORY_SECS");
     let fixture = Fixture::new(open);
     let disturbed = faults.is_none();
     if let Some((engine, options)) = faults {

@@ -12,7 +12,7 @@ use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
 use mayfly_storage::{
     Direction, LogEntry, LogRange, Store, StoreOptions, TransactionOwner, UpdateStyle,
 };
-use mayfly_testkit::{OpenEngine, clustered, memory, memory_under_chaos};
+use mayfly_testkit::{OpenEngine, clustered, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -440,10 +440,11 @@ impl Model {
 }
 
 fn check(open: impl Fn(u64) -> OpenEngine, cases: u64, steps: usize) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("LOG_SEED") {
+    let seeds = match environment::number("LOG_SEED") {
         Some(seed) => vec![seed],
-        None => (0..cases * number("MORE").unwrap_or(1)).map(|_| rand::random()).collect(),
+        None => {
+            (0..cases * environment::number("MORE").unwrap_or(1)).map(|_| rand::random()).collect()
+        }
     };
     for seed in seeds {
         println!("LOG_SEED={seed}");

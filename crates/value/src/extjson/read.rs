@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
 use super::json::{Json, parse};
 use crate::DocBuilder;
 use crate::decimal::Decimal;
@@ -172,28 +175,7 @@ fn date(value: &Json) -> Result<i64, ExtJsonError> {
 
 fn binary(parts: &[(String, Json)]) -> Result<ValueBuf, ExtJsonError> {
     let subtype = u8::from_str_radix(text(parts, "subType")?, 16).map_err(|_| bad("$binary"))?;
-    let bytes = base64(text(parts, "base64")?).ok_or_else(|| bad("$binary"))?;
+    let base64 = text(parts, "base64")?.trim_end_matches('=');
+    let bytes = STANDARD_NO_PAD.decode(base64).map_err(|_| bad("$binary"))?;
     Ok(RawValue::Binary { subtype, bytes: &bytes }.to_owned())
-}
-
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut group, mut bits) = (0u32, 0);
-    for byte in text.trim_end_matches('=').bytes() {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        group = (group << 6 | u32::from(digit)) & 0xFFFF;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((group >> bits) as u8);
-        }
-    }
-    Some(bytes)
 }
