@@ -20,6 +20,7 @@ pub mod paths;
 pub mod raw;
 mod set;
 pub mod shell;
+mod size;
 pub mod text;
 mod validate;
 
@@ -33,4 +34,5 @@ pub use names::Names;
 pub use number::Number;
 pub use raw::{DocBuf, Finder, RawDoc, RawElement, RawIter, RawValue, ValueBuf, ty, type_name};
 pub use set::ValueSet;
+pub use size::check_size;
 pub use validate::validate;

@@ -24,7 +24,7 @@ thread_local! {
 }
 
 /// A call begins now.
-pub(super) fn begin(op: Option<Arc<OpCtx>>, timeout_ms: i64) {
+pub(crate) fn begin(op: Option<Arc<OpCtx>>, timeout_ms: i64) {
     let most_micros = timeout_ms.saturating_mul(1000);
     let watch =
         Watch { op, clock: SystemClock::new(), most_micros, ended: None, has_run_out: false };
@@ -32,12 +32,12 @@ pub(super) fn begin(op: Option<Arc<OpCtx>>, timeout_ms: i64) {
 }
 
 /// The call is over; tells why it had to be ended, when it had to.
-pub(super) fn end() -> Option<Error> {
+pub(crate) fn end() -> Option<Error> {
     WATCH.take().and_then(|watch| watch.ended)
 }
 
 /// Whether the call has to end now.
-pub(super) fn must_end() -> bool {
+pub(crate) fn must_end() -> bool {
     WATCH.with_borrow_mut(|watch| {
         let Some(watch) = watch else { return false };
         if watch.ended.is_none() {
@@ -55,7 +55,7 @@ pub(super) fn must_end() -> bool {
 }
 
 /// The call was refused memory.
-pub(super) fn ran_out_of_memory() {
+pub(crate) fn ran_out_of_memory() {
     WATCH.with_borrow_mut(|watch| {
         if let Some(watch) = watch {
             watch.has_run_out = true;
@@ -64,6 +64,6 @@ pub(super) fn ran_out_of_memory() {
 }
 
 /// Whether the call was ever refused memory.
-pub(super) fn has_run_out_of_memory() -> bool {
+pub(crate) fn has_run_out_of_memory() -> bool {
     WATCH.with_borrow(|watch| watch.as_ref().is_some_and(|watch| watch.has_run_out))
 }

@@ -3,51 +3,51 @@
 use std::cell::RefCell;
 
 use mayfly_base::current::current;
-use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
 use rquickjs::function::Args;
 use rquickjs::object::Property;
 use rquickjs::{Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Symbol, Value};
 
-use super::allocator::WatchedAllocator;
-use super::{from_js, prelude, to_js, watch};
+use crate::allocator::WatchedAllocator;
+use crate::{ScriptLimits, from_js, prelude, to_js, watch};
 
 /// Native stack of a script, in bytes: the server's threads have two megabytes.
 const MAX_STACK_BYTES: usize = 512 << 10;
 
 /// The functions of the prelude that the server calls.
 #[derive(Clone)]
-pub(super) struct Prelude<'js> {
-    pub(super) make: Function<'js>,
+pub(crate) struct Prelude<'js> {
+    pub(crate) make: Function<'js>,
     fold: Function<'js>,
     compile: Function<'js>,
-    pub(super) classify: Function<'js>,
-    pub(super) well_formed: Function<'js>,
+    pub(crate) classify: Function<'js>,
+    pub(crate) well_formed: Function<'js>,
     /// The key of the names of integer fields.
-    pub(super) integers: Symbol<'js>,
+    pub(crate) integers: Symbol<'js>,
     /// The prototype of plain objects.
-    pub(super) plain: Object<'js>,
+    pub(crate) plain: Object<'js>,
 }
 
 /// One call.
-pub(super) struct Called<'d> {
+pub(crate) struct Called<'d> {
     /// Bound to `this` and `obj`.
-    pub(super) this: Option<RawDoc<'d>>,
+    pub(crate) this: Option<RawDoc<'d>>,
     /// An array.
-    pub(super) arguments: RawDoc<'d>,
+    pub(crate) arguments: RawDoc<'d>,
 }
 
 /// One of a script's functions.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'s> {
+pub(crate) struct Source<'s> {
     /// Which.
-    pub(super) place: usize,
+    pub(crate) place: usize,
     /// What it is compiled from.
-    pub(super) text: &'s str,
+    pub(crate) text: &'s str,
 }
 
 /// An interpreter. The fields go in this order: what the interpreter holds before the interpreter.
-pub(super) struct Sandbox {
+pub(crate) struct Sandbox {
     /// Those that are compiled, by their place in the script.
     functions: RefCell<Vec<Option<Persistent<Function<'static>>>>>,
     prelude: Persistent<Object<'static>>,
@@ -58,7 +58,7 @@ pub(super) struct Sandbox {
 
 impl Sandbox {
     /// Makes an interpreter in which nothing is compiled.
-    pub(super) fn new(limits: ScriptLimits) -> Result<Sandbox> {
+    pub(crate) fn new(limits: ScriptLimits) -> Result<Sandbox> {
         let allocator = WatchedAllocator::new(limits.heap_bytes);
         let runtime = Runtime::new_with_alloc(allocator).map_err(|_| out_of_memory())?;
         runtime.set_max_stack_size(MAX_STACK_BYTES);
@@ -75,12 +75,12 @@ impl Sandbox {
     }
 
     /// Compiles a function.
-    pub(super) fn compile(&self, from: Source<'_>) -> Result<()> {
+    pub(crate) fn compile(&self, from: Source<'_>) -> Result<()> {
         self.run(from, |_, _, _| Ok(()))
     }
 
     /// Calls a function and takes its result over.
-    pub(super) fn call(&self, from: Source<'_>, call: &Called<'_>) -> Result<ValueBuf> {
+    pub(crate) fn call(&self, from: Source<'_>, call: &Called<'_>) -> Result<ValueBuf> {
         self.run(from, |ctx, prelude, function| {
             let value = called(ctx, prelude, function, call);
             from_js::value_of(prelude, value.map_err(|error| thrown(ctx, &error))?)
@@ -88,7 +88,7 @@ impl Sandbox {
     }
 
     /// Calls a function and asks whether its result counts as true.
-    pub(super) fn holds(&self, from: Source<'_>, call: &Called<'_>) -> Result<bool> {
+    pub(crate) fn holds(&self, from: Source<'_>, call: &Called<'_>) -> Result<bool> {
         self.run(from, |ctx, prelude, function| {
             let flag = called(ctx, prelude, function, call)
                 .and_then(|value| value.get::<Coerced<bool>>())
@@ -98,7 +98,7 @@ impl Sandbox {
     }
 
     /// Calls a function on a state and the items of each of these arrays in turn.
-    pub(super) fn fold(
+    pub(crate) fn fold(
         &self,
         from: Source<'_>,
         state: RawValue<'_>,
@@ -191,7 +191,7 @@ fn called<'js>(
 }
 
 /// What the interpreter ended with, as an error.
-pub(super) fn thrown(ctx: &Ctx<'_>, error: &rquickjs::Error) -> Error {
+pub(crate) fn thrown(ctx: &Ctx<'_>, error: &rquickjs::Error) -> Error {
     match error {
         rquickjs::Error::Exception => failure(&description(&ctx.catch())),
         rquickjs::Error::Allocation => out_of_memory(),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::current::{Current, enter};
-use mayfly_base::{Clock, ErrorCode, OpCtx, ScriptLimits, SystemClock};
+use mayfly_base::{Clock, ErrorCode, OpCtx, SystemClock};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf};
 
-use super::Script;
+use super::{Script, ScriptLimits};
 
 fn arguments(values: &[RawValue<'_>]) -> DocBuf {
     let mut out = DocBuilder::new_array();

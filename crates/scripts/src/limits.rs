@@ -1,13 +1,13 @@
-//! What scripts may take.
+//! Limits of scripts. Parsing a statement reads them from the server's parameters once; a change applies to later statements.
 
-/// What the scripts of a statement may take.
+/// Limits of the scripts of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptLimits {
     /// Whether there are scripts at all.
     pub enabled: bool,
-    /// One call may take this long.
+    /// Longest time of one call.
     pub timeout_ms: i64,
-    /// A script's values may take this much memory.
+    /// Largest heap of one sandbox.
     pub heap_bytes: usize,
 }
 

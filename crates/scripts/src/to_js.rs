@@ -5,11 +5,11 @@ use mayfly_value::{RawDoc, RawValue, ty};
 use rquickjs::object::Property;
 use rquickjs::{Array, Ctx, IntoJs, Object, Result, String as Text, Value};
 
-use super::sandbox::Prelude;
+use crate::sandbox::Prelude;
 
 /// A document as a plain object. The names of its integer fields go with it. Documents are nested as deep as the wire
 /// allows, which bounds this recursion.
-pub(super) fn document<'js>(
+pub(crate) fn document<'js>(
     ctx: &Ctx<'js>,
     prelude: &Prelude<'js>,
     document: RawDoc<'_>,
@@ -33,7 +33,7 @@ pub(super) fn document<'js>(
 }
 
 /// A value.
-pub(super) fn value<'js>(
+pub(crate) fn value<'js>(
     ctx: &Ctx<'js>,
     prelude: &Prelude<'js>,
     value: RawValue<'_>,

@@ -1,21 +1,25 @@
-//! Regular expressions, by the engine that the reference uses (PCRE2), so that patterns mean the same. Filters and expressions
-//! compile them here; what they say about a bad one is their own.
+//! Regular expressions. A [`Pattern`] is compiled once and asked whether texts match, or where.
 //!
-//! PCRE2 tries one way after the other, and there are patterns and texts with more ways than anybody can wait for. It gives up
-//! after a number of steps, or when the small stack of its compiled code is full. That is no answer: what was not finished must
-//! not count as "no match". Three programs answer in turn:
+//! Patterns mean what they mean to the reference server, because the same library (PCRE2) compiles them. The crate knows no BSON and
+//! no operators: `$regex`, `$regexMatch` and their relatives read their arguments and word their own errors ([`PatternFault`]). It does
+//! no IO. Its unsafe code is in [`patient`] and calls PCRE2.
 //!
-//! 1. The quick one is PCRE2 with few steps and its usual stack. It answers nearly everything that is short.
-//! 2. [`Linear`] has no such texts. It knows the part of the language that both engines read alike.
-//! 3. The [patient one](Patient) is PCRE2 again, with more steps and a large stack. While it runs it asks whether the operation may
-//!    go on, which the quick one cannot.
+//! PCRE2 backtracks, and for some patterns and texts no time is long enough. It gives up after a number of steps, or when the
+//! small stack of its compiled code is full. A search that was given up has no answer, and must not count as "no match". Three
+//! programs try in turn:
 //!
-//! What the last one does not finish is [`Unfinished`], an error. The second and the third are compiled when they are needed
-//! first. From then on the pattern is not asked of the quick one again, so that giving up is paid once for a query.
+//! 1. The quick program is PCRE2 with few steps and its usual stack. It answers nearly every search in a short text.
+//! 2. [`Linear`] is an automaton, which reads each text in linear time. It knows the part of the language that both engines
+//!    read alike.
+//! 3. The [patient program](Patient) is PCRE2 again, with more steps and a large stack. While it runs it asks whether the
+//!    operation may go on, which the quick program cannot.
 //!
-//! Steps are counted anew at each place that a match may begin at, and one step may look through the whole text. So a long text can keep
-//! the quick one busy for minutes without ever making it give up: it is asked about short ones only, where all places and steps
-//! together take less than a second.
+//! A search that the patient program gives up is an error, [`Unfinished`]. The second and the third program are compiled at their
+//! first use. From then on the pattern skips the quick program, so that a query pays for giving up only once.
+//!
+//! PCRE2 counts steps anew at each place where a match may begin, and one step may read the whole text. A long text can therefore keep
+//! the quick program busy for minutes although it never gives up. It gets only short texts, for which all places and steps together take
+//! less than a second.
 
 mod linear;
 mod patient;
@@ -176,7 +180,7 @@ impl Pattern {
     ///
     /// # Errors
     /// When that was not found out within the limits, or the operation has to end.
-    pub(crate) fn find_at(
+    pub fn find_at(
         &self,
         groups: &mut Groups,
         text: &str,
@@ -206,7 +210,7 @@ impl Pattern {
     }
 
     /// Room for the groups of a match.
-    pub(crate) fn groups(&self) -> Groups {
+    pub fn groups(&self) -> Groups {
         Groups { found: vec![None; self.0.quick.captures_len()], patient: false }
     }
 }
@@ -218,19 +222,19 @@ fn spend_on(text: &str) -> Result<(), Unfinished> {
 }
 
 /// Where the groups of a match are, and whether the patient program found it.
-pub(crate) struct Groups {
+pub struct Groups {
     found: Vec<Option<(usize, usize)>>,
     patient: bool,
 }
 
 impl Groups {
     /// Where a group is; the first one is the whole match.
-    pub(crate) fn get(&self, at: usize) -> Option<(usize, usize)> {
+    pub fn get(&self, at: usize) -> Option<(usize, usize)> {
         self.found.get(at).copied().flatten()
     }
 
     /// How many the pattern has, the whole match among them.
-    pub(crate) fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.found.len()
     }
 

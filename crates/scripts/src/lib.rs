@@ -1,22 +1,24 @@
 //! Server-side JavaScript: what `$function`, `$accumulator` and `$where` run.
 //!
-//! A [`Script`] is the source of a function, or of those that work together. Each thread that runs it makes a sandbox for it:
-//! an interpreter with an empty heap of its own, in which each function is compiled once and which goes with the script. So a script sees what it did to its
-//! globals for the documents before, as long as the same thread goes on with the same statement, and nothing of it is
-//! visible to another statement, not even to another script of the same one.
+//! A [`Script`] is the source of a function, or of several that work together. Each thread that runs it makes a sandbox for it:
+//! an interpreter with an empty heap of its own, in which each function is compiled once. The sandbox is dropped with the script.
+//! A script therefore sees what it did to its globals for earlier documents, as long as the same thread continues the same statement.
+//! No other statement sees that, and no other script of the same statement.
 //!
-//! What a call may take is in [`ScriptLimits`], which a script keeps from when it was parsed: memory, time, and whether there are
-//! scripts at all; the stack is bounded here. The interpreter asks the thread's current operation whether it may go on, so
+//! [`ScriptLimits`] bound the memory and the time of a call, and say whether there are scripts at all. A script keeps the limits of the
+//! moment when it was parsed; the stack is bounded here. The interpreter asks the thread's current operation whether it may go on, so
 //! `maxTimeMS` and `killOp` end a loop without an end. It asks once in ten thousand calls and turns; meanwhile a script that has to
 //! end gets no more memory (`allocator`), and built-in functions that need none are counted (`prelude.js`). What neither reaches:
 //! operators on texts of tens of megabytes (`===`, unary `+`), and turning a `BigInt` of a million bits into a text (four seconds).
-//! There is no file, no network, no module and no clock but `Date`.
+//! There is no file, no network, no module and no clock but `Date`. The crate knows no operators: they read their arguments and call
+//! [`Script`]. Its unsafe code is in [`allocator`] and [`prelude`].
 //!
 //! Values: 32-bit integers and doubles are numbers, and numbers come back as doubles; a field of a document keeps its
 //! integer type as long as its value is one. Other types are objects (`NumberLong`, `ObjectId`, ...) made in `prelude.js`.
 
 mod allocator;
 mod from_js;
+mod limits;
 mod prelude;
 mod sandbox;
 mod to_js;
@@ -26,8 +28,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
+
+pub use limits::ScriptLimits;
 
 use sandbox::{Called, Sandbox, Source};
 
@@ -83,22 +87,17 @@ impl Script {
     ///
     /// # Errors
     /// As [`Script::call`].
-    pub(crate) fn call_at(&self, place: usize, arguments: RawDoc<'_>) -> Result<ValueBuf> {
+    pub fn call_at(&self, place: usize, arguments: RawDoc<'_>) -> Result<ValueBuf> {
         let call = Called { this: None, arguments };
         self.with_sandbox(|sandbox| sandbox.call(self.source(place), &call))
     }
 
-    /// Calls the function at this place once for each of `calls`, which are arrays of arguments, behind the result of the call
-    /// before; `state` comes first. So only the last result has to be turned into a value.
+    /// Calls the function at this place once for each of `calls`, which are arrays of arguments. Each call gets the result of the
+    /// previous one in front of its arguments, the first call `state`. Only the last result is converted to a value.
     ///
     /// # Errors
     /// As [`Script::call`].
-    pub(crate) fn fold(
-        &self,
-        place: usize,
-        state: RawValue<'_>,
-        calls: RawDoc<'_>,
-    ) -> Result<ValueBuf> {
+    pub fn fold(&self, place: usize, state: RawValue<'_>, calls: RawDoc<'_>) -> Result<ValueBuf> {
         self.with_sandbox(|sandbox| sandbox.fold(self.source(place), state, calls))
     }
 
@@ -115,7 +114,7 @@ impl Script {
     ///
     /// # Errors
     /// 31264.
-    pub(crate) fn check_enabled(&self) -> Result<()> {
+    pub fn check_enabled(&self) -> Result<()> {
         if self.limits.enabled {
             return Ok(());
         }
@@ -139,7 +138,7 @@ impl Script {
         };
         let result = run(&sandbox)?;
         SANDBOXES.with_borrow_mut(|sandboxes| {
-            // Who holds the only reference to the sources was left behind by a script that another thread dropped.
+            // A sandbox that holds the last reference to its sources belongs to a script that another thread has dropped.
             sandboxes.retain(|(sources, _, _)| Arc::strong_count(sources) > 1);
             if sandboxes.len() >= MAX_SANDBOXES {
                 sandboxes.remove(0);
@@ -162,7 +161,7 @@ impl Drop for Script {
 }
 
 /// Whether the value can be the source of a function: a string, or code without a scope.
-pub(crate) fn source_of(value: RawValue<'_>) -> Option<&str> {
+pub fn source_of(value: RawValue<'_>) -> Option<&str> {
     match value {
         RawValue::String(source) | RawValue::Code(source) => Some(source),
         _ => None,

@@ -3,15 +3,14 @@
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::decimal::Decimal;
-use mayfly_value::{DocBuilder, RawValue, ValueBuf, ty};
+use mayfly_value::{DocBuilder, RawValue, ValueBuf, check_size, ty};
 use rquickjs::object::Filter;
 use rquickjs::{Array, Coerced, Object, String as Text, Value};
 
-use super::sandbox::{Prelude, thrown};
-use crate::check_size;
+use crate::sandbox::{Prelude, thrown};
 
 /// The result of a call. Numbers are doubles; no result is null.
-pub(super) fn value_of<'js>(prelude: &Prelude<'js>, value: Value<'js>) -> Result<ValueBuf> {
+pub(crate) fn value_of<'js>(prelude: &Prelude<'js>, value: Value<'js>) -> Result<ValueBuf> {
     if value.is_undefined() {
         return Ok(RawValue::Null.to_owned());
     }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use rquickjs::module::{Module, WriteOptions};
 use rquickjs::{Ctx, Function, Object, Result};
 
-use super::watch;
+use crate::watch;
 
 /// A module whose `default` makes what the server calls of what asks whether a script has to end.
 const SOURCE: &str = include_str!("prelude.js");
@@ -15,7 +15,7 @@ const SOURCE: &str = include_str!("prelude.js");
 ///
 /// # Errors
 /// There is no memory for it.
-pub(super) fn run<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+pub(crate) fn run<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     static BYTECODE: OnceLock<Vec<u8>> = OnceLock::new();
     let bytecode = match BYTECODE.get() {
         Some(bytecode) => bytecode,

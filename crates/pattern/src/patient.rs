@@ -2,8 +2,8 @@
 //! through the text, so that a match ends soon after its operation has to, whatever the pattern and the text.
 //!
 //! The binding has no such questions (*callouts* in PCRE2's words), so this stands on the library's own functions. All unsafe code
-//! of this crate is here: the compiled program is shared and never changed, and what a match writes to belongs to one thread as
-//! long as it runs ([`Room`]).
+//! of this crate is here: the compiled program is shared and never changed, and the memory that a match writes to belongs to one
+//! thread while it runs ([`Room`]).
 
 #![allow(unsafe_code, reason = "the library's functions take pointers")]
 
@@ -24,7 +24,7 @@ use pcre2_sys::{
 };
 use regex_automata::util::pool::Pool;
 
-use super::{Options, PATIENT_STACK_BYTES, Unfinished};
+use crate::{Options, PATIENT_STACK_BYTES, Unfinished};
 
 /// Stack of a match at its beginning, in bytes.
 const FIRST_STACK_BYTES: usize = 32 << 10;
@@ -42,7 +42,7 @@ unsafe extern "C" {
 }
 
 /// A compiled program.
-pub(super) struct Patient {
+pub(crate) struct Patient {
     code: Arc<Code>,
     rooms: Pool<Room, NewRoom>,
 }
@@ -109,7 +109,7 @@ unsafe extern "C" fn may_go_on(_: *mut c_void, units: *mut c_void) -> c_int {
 
 impl Patient {
     /// Compiles a pattern that was compiled before without questions; nothing when it grows too large by them.
-    pub(super) fn compile(pattern: &str, options: Options) -> Option<Patient> {
+    pub(crate) fn compile(pattern: &str, options: Options) -> Option<Patient> {
         let mut flags = PCRE2_UTF | PCRE2_AUTO_CALLOUT;
         for (is_on, flag) in [
             (options.ignore_case, PCRE2_CASELESS),
@@ -135,7 +135,7 @@ impl Patient {
 
     /// Whether the text matches at this byte, which is one where a letter begins, or behind it; fills the places of groups in, as far
     /// as there is room for them.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         text: &str,
         from: usize,

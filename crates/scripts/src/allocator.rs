@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 
 use rquickjs::allocator::{Allocator, RustAllocator};
 
-use super::watch;
+use crate::watch;
 
 /// Bytes between two questions whether the script may go on.
 const ASKED_EVERY: usize = 1 << 20;
@@ -21,7 +21,7 @@ const EACH: usize = 64;
 const OVERHEAD: usize = 16;
 
 /// The allocator of one interpreter.
-pub(super) struct WatchedAllocator {
+pub(crate) struct WatchedAllocator {
     /// Bytes that the interpreter may have at a time.
     limit: usize,
     /// Bytes that it has, each with [`OVERHEAD`].
@@ -33,7 +33,7 @@ pub(super) struct WatchedAllocator {
 
 impl WatchedAllocator {
     /// For an interpreter that may have so many bytes.
-    pub(super) fn new(limit: usize) -> WatchedAllocator {
+    pub(crate) fn new(limit: usize) -> WatchedAllocator {
         WatchedAllocator { limit, held: 0, spent: 0, has_ended: false }
     }
 

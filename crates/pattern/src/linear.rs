@@ -28,7 +28,7 @@ use regex_syntax::ast::{
 };
 use regex_syntax::hir::{self, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Look};
 
-use super::Options;
+use crate::Options;
 
 /// How deep groups and classes may lie in one another.
 const MAX_DEPTH: u32 = 50;
@@ -43,7 +43,7 @@ const STATES_BYTES: usize = 2 << 20;
 const MOST_FILLINGS: usize = 4;
 
 /// A pattern as an automaton.
-pub(super) struct Linear {
+pub(crate) struct Linear {
     automaton: Arc<DFA>,
     /// What threads know of its states.
     states: Pool<Cache, NewStates>,
@@ -53,7 +53,7 @@ type NewStates = Box<dyn Fn() -> Cache + Send + Sync + UnwindSafe + RefUnwindSaf
 
 impl Linear {
     /// Compiles a pattern that PCRE2 accepts; nothing when it is outside of the shared language, or too large.
-    pub(super) fn compile(pattern: &str, options: Options) -> Option<Linear> {
+    pub(crate) fn compile(pattern: &str, options: Options) -> Option<Linear> {
         if options.extended {
             return None;
         }
@@ -73,7 +73,7 @@ impl Linear {
     }
 
     /// Whether the text matches anywhere; nothing when it leads to too many states.
-    pub(super) fn is_match(&self, text: &str) -> Option<bool> {
+    pub(crate) fn is_match(&self, text: &str) -> Option<bool> {
         let input = Input::new(text).earliest(true);
         let found = self.automaton.try_search_fwd(&mut self.states.get(), &input);
         found.ok().map(|end| end.is_some())
