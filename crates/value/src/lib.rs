@@ -1,7 +1,8 @@
-//! BSON as bytes and as values: borrowed access, building, comparison order, numbers, dotted paths
-//! and order-preserving keys; geometry.
+//! BSON as bytes and as values: borrowed access, building, comparison order and collations, numbers, dotted paths and
+//! order-preserving keys.
 //!
-//! Pure and synchronous: no IO, no clock.
+//! Pure and synchronous: no IO, no clock. Geometry and the analysis of text are crates of their own (`geo`, `text`): they read values,
+//! and nothing of BSON depends on them.
 
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary;
@@ -11,7 +12,6 @@ pub mod compare;
 pub mod decimal;
 mod depth;
 pub mod extjson;
-pub mod geo;
 mod hashed;
 pub mod keys;
 mod names;
@@ -21,7 +21,6 @@ pub mod raw;
 mod set;
 pub mod shell;
 mod size;
-pub mod text;
 mod validate;
 
 pub use bson;

@@ -10,13 +10,13 @@ use std::cmp::Ordering;
 
 use robust::{Coord, Coord3D, orient2d, orient3d};
 
-use super::point::{Point, vector};
+use crate::point::{Point, vector};
 
 /// Below this a determinant of unit vectors may have the wrong sign.
 const CERTAIN: f64 = 8e-16;
 
 /// 1 when a, b, c are in counter-clockwise order, -1 when clockwise; 0 only when two of them are the same.
-pub(super) fn sign(a: &Point, b: &Point, c: &Point) -> i32 {
+pub(crate) fn sign(a: &Point, b: &Point, c: &Point) -> i32 {
     let determinant = a.0.cross(&b.0).dot(&c.0);
     if determinant > CERTAIN {
         return 1;
@@ -89,7 +89,7 @@ fn compare(a: &Point, b: &Point) -> Ordering {
 }
 
 /// Whether a, b, c are met in this order on a turn around `o` to the left that begins at a.
-pub(super) fn ordered(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
+pub(crate) fn ordered(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
     let votes = i32::from(sign(b, o, a) >= 0)
         + i32::from(sign(c, o, b) >= 0)
         + i32::from(sign(a, o, c) > 0);
@@ -98,7 +98,7 @@ pub(super) fn ordered(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
 
 /// How two arcs meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Crossing {
+pub(crate) enum Crossing {
     /// At a point inside of both.
     Inside,
     /// They have an end in common.
@@ -108,7 +108,7 @@ pub(super) enum Crossing {
 }
 
 /// How the arcs ab and cd meet.
-pub(super) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
+pub(crate) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
     if a == c || a == d || b == c || b == d {
         return Crossing::SharedEnd;
     }
@@ -130,7 +130,7 @@ pub(super) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
 
 /// Whether passing along ab changes sides at cd: a crossing counts, and of the touches at a corner just so many that a ring
 /// around a point is crossed once.
-pub(super) fn changes_side(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
+pub(crate) fn changes_side(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
     match crossing(a, b, c, d) {
         Crossing::Inside => true,
         Crossing::None => false,
@@ -158,7 +158,7 @@ fn corner_changes_side(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
 }
 
 /// Some fixed direction at a point.
-pub(super) fn aside(point: &Point) -> Point {
+pub(crate) fn aside(point: &Point) -> Point {
     let v = &point.0;
     let (x, y, z) = (v.x.abs(), v.y.abs(), v.z.abs());
     // Away from the axis before the one that the point is nearest to.
@@ -174,20 +174,20 @@ pub(super) fn aside(point: &Point) -> Point {
 
 /// Two arcs that meet at a corner, with the inside to the left of the way `before`, `corner`, `after`.
 #[derive(Clone, Copy)]
-pub(super) struct Wedge<'a> {
-    pub(super) before: &'a Point,
-    pub(super) after: &'a Point,
+pub(crate) struct Wedge<'a> {
+    pub(crate) before: &'a Point,
+    pub(crate) after: &'a Point,
 }
 
 impl Wedge<'_> {
     /// Whether the other wedge at the same corner lies within this one.
-    pub(super) fn contains(&self, other: &Wedge<'_>, corner: &Point) -> bool {
+    pub(crate) fn contains(&self, other: &Wedge<'_>, corner: &Point) -> bool {
         ordered(self.after, other.after, other.before, corner)
             && ordered(other.before, self.before, self.after, corner)
     }
 
     /// Whether both wedges have room in common.
-    pub(super) fn intersects(&self, other: &Wedge<'_>, corner: &Point) -> bool {
+    pub(crate) fn intersects(&self, other: &Wedge<'_>, corner: &Point) -> bool {
         !(ordered(self.before, other.after, other.before, corner)
             && ordered(other.before, self.after, self.before, corner))
     }

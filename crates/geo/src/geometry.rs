@@ -1,15 +1,14 @@
 //! What a field of a document holds: GeoJSON, or a legacy pair, which is a point in the plane and on the sphere.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{RawElement, RawValue};
 
-use super::distance;
-use super::parse;
-use super::plane::flat_distance;
-use super::point::{Pair, Point};
-use super::shape::Shape;
-use crate::RawElement;
-use crate::raw::RawValue;
-use crate::shell::ShellValue;
+use crate::distance;
+use crate::parse;
+use crate::plane::flat_distance;
+use crate::point::{Pair, Point};
+use crate::shape::Shape;
 
 /// What coordinates mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,15 +2,14 @@
 
 use mayfly_base::current::spend;
 use mayfly_base::{Error, Result};
+use mayfly_value::shell::{Shell, ShellValue};
+use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::geometry::Crs;
-use super::point::{Pair, Point};
-use super::polygon::{Loop, Polygon};
-use super::shape::{Kind, Shape};
-use super::validity::{fault_of_ring, fault_of_rings, is_hole_of};
-use crate::number::Number;
-use crate::raw::{RawDoc, RawValue};
-use crate::shell::{Shell, ShellValue};
+use crate::geometry::Crs;
+use crate::point::{Pair, Point};
+use crate::polygon::{Loop, Polygon};
+use crate::shape::{Kind, Shape};
+use crate::validity::{fault_of_ring, fault_of_rings, is_hole_of};
 
 /// Most points of one geometry.
 const MAX_POINTS: usize = 250_000;
@@ -91,7 +90,7 @@ pub fn crs_of(doc: RawDoc<'_>) -> Result<Crs> {
 ///
 /// # Errors
 /// 2 BadValue for what is none.
-pub(super) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
+pub(crate) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
     let kind = match doc.get("type") {
         Some(RawValue::String(name)) => Kind::of_name(name),
         _ => None,

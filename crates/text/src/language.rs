@@ -40,7 +40,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// How many there are.
-pub(super) const COUNT: usize = ROWS.len();
+pub(crate) const COUNT: usize = ROWS.len();
 
 impl Language {
     /// No language: words as they are.
@@ -71,24 +71,24 @@ impl Language {
         self.row().name
     }
 
-    pub(super) fn place(self) -> usize {
+    pub(crate) fn place(self) -> usize {
         usize::from(self.place)
     }
 
-    pub(super) fn stop_words_code(self) -> &'static str {
+    pub(crate) fn stop_words_code(self) -> &'static str {
         self.row().stop_words
     }
 
-    pub(super) fn stemmer(self) -> Option<Algorithm> {
+    pub(crate) fn stemmer(self) -> Option<Algorithm> {
         self.row().stemmer
     }
 
     /// English words have apostrophes inside.
-    pub(super) fn keeps_apostrophes(self) -> bool {
+    pub(crate) fn keeps_apostrophes(self) -> bool {
         self == Language::ENGLISH
     }
 
-    pub(super) fn is_turkish(self) -> bool {
+    pub(crate) fn is_turkish(self) -> bool {
         self.code() == "tr"
     }
 

@@ -11,14 +11,14 @@ use std::f64::consts::PI;
 use s2::cell::Cell;
 use s2::cellid::CellID;
 
-use super::distance::{Bounds, to_arc, to_corners};
-use super::point::{Point, angle, antipode};
-use super::predicate::{Crossing, crossing};
-use super::relation::Arc;
-use super::shape::Shape;
+use crate::distance::{Bounds, to_arc, to_corners};
+use crate::point::{Point, angle, antipode};
+use crate::predicate::{Crossing, crossing};
+use crate::relation::Arc;
+use crate::shape::Shape;
 
 /// The level of the smallest cells in an index: about a metre.
-pub(super) const FINEST_LEVEL: u64 = 23;
+pub(crate) const FINEST_LEVEL: u64 = 23;
 
 /// Most cells of one geometry in an index.
 const MAX_INDEX_CELLS: usize = 20;
@@ -27,7 +27,7 @@ const MAX_INDEX_CELLS: usize = 20;
 const CLOSE: f64 = 1e-13;
 
 /// Something that cells cover.
-pub(super) trait Region {
+pub(crate) trait Region {
     /// Whether it has anything in common with a cell; may say so where it passes by closely.
     fn may_meet(&self, cell: &Cell) -> bool;
 
@@ -45,7 +45,7 @@ pub struct CellRange {
 }
 
 /// At most about so many cells, none finer than [`FINEST_LEVEL`], that cover a region.
-pub(super) fn covering(region: &dyn Region, max_cells: usize) -> Vec<CellID> {
+pub(crate) fn covering(region: &dyn Region, max_cells: usize) -> Vec<CellID> {
     let mut done = Vec::new();
     let mut open: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
     for face in 0..6 {
@@ -88,13 +88,13 @@ pub fn index_cells(shape: &Shape) -> Vec<i64> {
 }
 
 /// The range of all cells within one.
-pub(super) fn range_of(id: CellID) -> CellRange {
+pub(crate) fn range_of(id: CellID) -> CellRange {
     CellRange { first: id.range_min().0 as i64, last: id.range_max().0 as i64 }
 }
 
 /// Where an index has everything that a covering may have in common with a shape: ranges in ascending order, none within
 /// another.
-pub(super) fn ranges(cells: &[CellID]) -> Vec<CellRange> {
+pub(crate) fn ranges(cells: &[CellID]) -> Vec<CellRange> {
     let mut ranges: Vec<CellRange> = cells.iter().map(|id| range_of(*id)).collect();
     ranges.extend(ancestors(cells).into_iter().map(|id| CellRange { first: id, last: id }));
     ranges.sort();
@@ -121,12 +121,12 @@ fn ancestors(cells: &[CellID]) -> Vec<i64> {
 }
 
 /// The smallest cell that a point lies in.
-pub(super) fn leaf_of(point: &Point) -> Cell {
+pub(crate) fn leaf_of(point: &Point) -> Cell {
     Cell::from(CellID::from(point))
 }
 
 /// Whether an arc comes into the smallest cell.
-pub(super) fn leaf_meets_arc(leaf: &Cell, a: &Point, b: &Point) -> bool {
+pub(crate) fn leaf_meets_arc(leaf: &Cell, a: &Point, b: &Point) -> bool {
     // Nearly always it is far away.
     let far = to_arc(&leaf.center(), a, b) > 1e-8;
     !far && cell_meets_arc(leaf, &leaf.vertices(), a, b)
@@ -156,13 +156,13 @@ fn bounds_of(cell: &Cell, corners: &[Point; 4]) -> Bounds {
 }
 
 /// A shape with what its tests against many cells need.
-pub(super) struct Covered<'a> {
+pub(crate) struct Covered<'a> {
     shape: &'a Shape,
     arcs: Vec<Arc>,
 }
 
 impl<'a> Covered<'a> {
-    pub(super) fn new(shape: &'a Shape) -> Covered<'a> {
+    pub(crate) fn new(shape: &'a Shape) -> Covered<'a> {
         let lines = shape.lines().iter().flat_map(|line| line.windows(2));
         let lines = lines.map(|pair| (&pair[0], &pair[1]));
         let borders = shape.polygons().iter().flat_map(|polygon| polygon.edges());
@@ -199,24 +199,24 @@ impl Region for Covered<'_> {
 
 /// What lies between two distances from a point.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     /// Where distances are measured from.
-    pub(super) centre: Point,
+    pub(crate) centre: Point,
     /// The nearest, as an angle.
-    pub(super) inner: f64,
+    pub(crate) inner: f64,
     /// The farthest, as an angle.
-    pub(super) outer: f64,
+    pub(crate) outer: f64,
 }
 
 impl Ring {
-    pub(super) fn nearest(&self, cell: &Cell) -> f64 {
+    pub(crate) fn nearest(&self, cell: &Cell) -> f64 {
         if in_cell(cell, &self.centre) {
             return 0.0;
         }
         to_corners(&self.centre, &cell.vertices())
     }
 
-    pub(super) fn farthest(&self, cell: &Cell) -> f64 {
+    pub(crate) fn farthest(&self, cell: &Cell) -> f64 {
         let opposite = Ring { centre: antipode(&self.centre), ..*self };
         PI - opposite.nearest(cell)
     }

@@ -6,9 +6,9 @@
 use std::ops::Bound;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{RawDoc, RawValue};
 
-use super::{Language, TextSpec};
-use crate::{RawDoc, RawValue};
+use crate::{Language, TextSpec};
 
 /// What a field weighs for which nothing is said.
 const DEFAULT_WEIGHT: f64 = 1.0;
@@ -31,7 +31,7 @@ struct Walk<'w> {
     path: String,
 }
 
-pub(super) fn visit_fields<'d>(
+pub(crate) fn visit_fields<'d>(
     spec: &TextSpec,
     document: RawDoc<'d>,
     see: &mut See<'_, 'd>,

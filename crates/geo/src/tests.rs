@@ -1,11 +1,12 @@
 //! Shapes of which the answer is known, and shapes by chance: what an index finds is what the predicates say.
 
+use mayfly_value::RawValue;
+use mayfly_value::bson::doc;
+use mayfly_value::extjson::parse_document;
 use proptest::prelude::*;
 
 use super::cells::{Ring, covering, ranges};
 use super::*;
-use crate::extjson::parse_document;
-use crate::raw::RawValue;
 
 fn geometry(text: &str) -> Geometry {
     parsed(text).unwrap_or_else(|error| panic!("{text}: {}", error.message()))
@@ -333,11 +334,11 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(value in crate::arbitrary::any_value(), numbers in prop::collection::vec(any::<f64>(), 8)) {
+    fn nothing_panics(value in mayfly_value::arbitrary::any_value(), numbers in prop::collection::vec(any::<f64>(), 8)) {
         let _ = Geometry::of_value(value.as_raw());
-        let doc = bson::doc! { "type": "Polygon", "coordinates": [[[numbers[0], numbers[1]], [numbers[2], numbers[3]],
+        let doc = doc! { "type": "Polygon", "coordinates": [[[numbers[0], numbers[1]], [numbers[2], numbers[3]],
             [numbers[4], numbers[5]], [numbers[0], numbers[1]]]] };
-        let doc = crate::DocBuf::from_bson(&doc);
+        let doc = mayfly_value::DocBuf::from_bson(&doc);
         let _ = Geometry::of_value(RawValue::Document(doc.as_doc()));
         let pair = Pair { x: numbers[6], y: numbers[7] };
         let _ = Grid::default().number(pair);

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use super::language::{COUNT, Language};
+use crate::language::{COUNT, Language};
 
 /// In the English list, but pieces of contractions, or words that a search may well mean.
 const NO_ENGLISH_STOP_WORDS: &[&str] = &[
@@ -22,7 +22,7 @@ const MORE_ENGLISH_STOP_WORDS: &[&str] = &[
 ];
 
 /// The stop words of a language, in lower case.
-pub(super) fn stop_words(language: Language) -> &'static HashSet<&'static str> {
+pub(crate) fn stop_words(language: Language) -> &'static HashSet<&'static str> {
     static LISTS: [OnceLock<HashSet<&'static str>>; COUNT] = [const { OnceLock::new() }; COUNT];
     LISTS[language.place()].get_or_init(|| {
         let list = stop_words::lookup(language.stop_words_code()).unwrap_or_default();

@@ -6,11 +6,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::RawValue;
+use mayfly_value::shell::ShellValue;
 
-use super::plane::FlatShape;
-use super::point::Pair;
-use crate::raw::RawValue;
-use crate::shell::ShellValue;
+use crate::plane::FlatShape;
+use crate::point::Pair;
 
 /// Most squares of a covering.
 const MAX_SQUARES: usize = 48;
@@ -44,17 +44,17 @@ impl Default for Grid {
 /// A square: its column and row among those of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Square {
-    pub(super) level: u32,
+    pub(crate) level: u32,
     column: u64,
     row: u64,
 }
 
 impl Square {
     /// All of a grid.
-    pub(super) const ALL: Square = Square { level: 0, column: 0, row: 0 };
+    pub(crate) const ALL: Square = Square { level: 0, column: 0, row: 0 };
 
     /// Its four parts.
-    pub(super) fn parts(self) -> [Square; 4] {
+    pub(crate) fn parts(self) -> [Square; 4] {
         [0, 1, 2, 3].map(|at| Square {
             level: self.level + 1,
             column: 2 * self.column + at / 2,
@@ -95,7 +95,7 @@ impl Grid {
     }
 
     /// The corners of a square, a little farther apart than they are.
-    pub(super) fn corners(&self, square: Square) -> (Pair, Pair) {
+    pub(crate) fn corners(&self, square: Square) -> (Pair, Pair) {
         let width = (self.max - self.min) / (1u64 << square.level) as f64;
         let slack = (self.max - self.min + self.min.abs() + self.max.abs()) * 1e-14;
         let at = |place: u64| self.min + place as f64 * width;
@@ -104,7 +104,7 @@ impl Grid {
         (low, high)
     }
 
-    pub(super) fn range(&self, square: Square) -> GridRange {
+    pub(crate) fn range(&self, square: Square) -> GridRange {
         let rest = 2 * (self.bits - square.level);
         let first = interleaved(square.column, square.row).checked_shl(rest).unwrap_or(0);
         let last = first | 1u64.checked_shl(rest).map_or(u64::MAX, |end| end - 1);

@@ -3,24 +3,24 @@
 use std::collections::BTreeMap;
 
 use mayfly_base::{Error, Result};
+use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::fields::visit_fields;
-use super::{Analyzer, Language, TermScores, TextField};
-use crate::{Number, RawDoc, RawValue};
+use crate::fields::visit_fields;
+use crate::{Analyzer, Language, TermScores, TextField};
 
 /// The weights' name for all fields.
-pub(super) const WILDCARD: &str = "$**";
+pub(crate) const WILDCARD: &str = "$**";
 
 /// What an index searches, in its specification as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextSpec {
     /// By path.
-    pub(super) weights: BTreeMap<String, f64>,
+    pub(crate) weights: BTreeMap<String, f64>,
     /// Every string counts.
-    pub(super) wildcard: bool,
-    pub(super) default_language: Language,
+    pub(crate) wildcard: bool,
+    pub(crate) default_language: Language,
     /// The field of a document that names its language.
-    pub(super) language_override: String,
+    pub(crate) language_override: String,
     /// Fields of the key before the terms.
     before: Vec<String>,
     /// Fields of the key behind them.
@@ -115,7 +115,7 @@ impl TextSpec {
 ///
 /// # Errors
 /// 2 BadValue when there is none.
-pub(super) fn language(name: &str) -> Result<Language> {
+pub(crate) fn language(name: &str) -> Result<Language> {
     Language::find(name).ok_or_else(|| {
         Error::bad_value(format!("unsupported language: \"{name}\" for text index version 3"))
     })

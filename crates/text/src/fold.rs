@@ -22,7 +22,7 @@ const DECOMPOSED: DecomposingNormalizerBorrowed<'static> = DecomposingNormalizer
 const COMPOSED: ComposingNormalizerBorrowed<'static> = ComposingNormalizerBorrowed::new_nfc();
 
 /// In one case; Turkish tells the i with and without a dot apart.
-pub(super) fn without_case(text: &str, turkish: bool) -> Cow<'_, str> {
+pub(crate) fn without_case(text: &str, turkish: bool) -> Cow<'_, str> {
     if text.is_ascii() && !turkish {
         return match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => Cow::Owned(text.to_ascii_lowercase()),
@@ -39,7 +39,7 @@ pub(super) fn without_case(text: &str, turkish: bool) -> Cow<'_, str> {
 }
 
 /// Letters without their diacritics.
-pub(super) fn without_diacritics(text: &str) -> Cow<'_, str> {
+pub(crate) fn without_diacritics(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
@@ -57,7 +57,7 @@ pub(super) fn without_diacritics(text: &str) -> Cow<'_, str> {
 
 impl Sensitivity {
     /// A text in which everything that is not told apart is the same.
-    pub(super) fn folded(self, text: &str, turkish: bool) -> Cow<'_, str> {
+    pub(crate) fn folded(self, text: &str, turkish: bool) -> Cow<'_, str> {
         let text = match self.case {
             true => Cow::Borrowed(text),
             false => without_case(text, turkish),

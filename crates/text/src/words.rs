@@ -6,7 +6,7 @@ use icu_properties::props::{
 };
 use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
 
-use super::Language;
+use crate::Language;
 
 const DELIMITERS: [CodePointSetDataBorrowed<'static>; 6] = [
     CodePointSetData::new::<WhiteSpace>(),
@@ -18,9 +18,9 @@ const DELIMITERS: [CodePointSetDataBorrowed<'static>; 6] = [
 ];
 
 /// A letter to Unicode, and syntax.
-pub(super) const VERTICAL_TILDE: char = '\u{2e2f}';
+pub(crate) const VERTICAL_TILDE: char = '\u{2e2f}';
 
-pub(super) fn has_delimiting_property(letter: char) -> bool {
+pub(crate) fn has_delimiting_property(letter: char) -> bool {
     DELIMITERS.iter().any(|set| set.contains(letter))
 }
 

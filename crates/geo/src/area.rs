@@ -2,14 +2,14 @@
 
 use std::f64::consts::PI;
 
-use super::cells::{CellRange, Covered, Ring, covering, ranges};
-use super::distance::to_shape;
-use super::geometry::Geometry;
-use super::grid::{Grid, GridRange};
-use super::plane::FlatShape;
-use super::point::{Pair, Point, antipode};
-use super::relation;
-use super::shape::Shape;
+use crate::cells::{CellRange, Covered, Ring, covering, ranges};
+use crate::distance::to_shape;
+use crate::geometry::Geometry;
+use crate::grid::{Grid, GridRange};
+use crate::plane::FlatShape;
+use crate::point::{Pair, Point, antipode};
+use crate::relation;
+use crate::shape::Shape;
 
 /// Most cells of the covering of a query.
 const MAX_QUERY_CELLS: usize = 32;

@@ -1,9 +1,10 @@
 //! What text search finds, a row per rule.
 
+use mayfly_value::extjson::parse_document;
+use mayfly_value::{DocBuilder, RawDoc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::extjson::parse_document;
 
 #[test]
 fn no_letter_but_one_is_a_delimiter() {
@@ -131,7 +132,7 @@ fn matches(search: &str, sensitivity: Sensitivity, text: &str) -> bool {
     let spec = spec("{weights: {a: 1, b: 1}, default_language: 'english'}");
     let options = SearchOptions { search: search.to_owned(), language: None, sensitivity };
     let search = TextSearch::parse(&options, &spec).unwrap();
-    let mut document = crate::DocBuilder::new();
+    let mut document = DocBuilder::new();
     document.append("a", text).append("b", "other words");
     search.matches(document.finish().as_doc(), &spec, Found::Otherwise).unwrap()
 }
@@ -230,7 +231,7 @@ proptest! {
     fn a_text_is_found_by_its_words(text in "[a-zA-Zäöéñşıİà ]{1,40}", place in 0..16usize) {
         let name = Language::all().nth(place).unwrap().name();
         let spec = spec(&format!("{{weights: {{a: 1}}, default_language: '{name}'}}"));
-        let mut document = crate::DocBuilder::new();
+        let mut document = DocBuilder::new();
         document.append("a", text.as_str());
         let document = document.finish();
         let scores = spec.score(document.as_doc()).unwrap();
@@ -241,5 +242,3 @@ proptest! {
         prop_assert_eq!(found, !scores.is_empty());
     }
 }
-
-use crate::RawDoc;

@@ -5,11 +5,11 @@ use std::f64::consts::PI;
 use s2::cell::Cell;
 use s2::cellid::CellID;
 
-use super::cells::{CellRange, FINEST_LEVEL, Ring, range_of};
-use super::distance::to_arc;
-use super::grid::{Grid, GridRange, Square};
-use super::plane::flat_distance;
-use super::point::{Pair, Point};
+use crate::cells::{CellRange, FINEST_LEVEL, Ring, range_of};
+use crate::distance::to_arc;
+use crate::grid::{Grid, GridRange, Square};
+use crate::plane::flat_distance;
+use crate::point::{Pair, Point};
 
 /// What is lost in the sums that tell distances: parts may count as nearer than they are, and never as farther.
 const SLACK: f64 = 1e-12;

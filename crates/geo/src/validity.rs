@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use mayfly_base::Result;
 use mayfly_base::current::spend;
 
-use super::point::{Point, bits};
-use super::polygon::{Loop, Polygon};
-use super::predicate::Crossing;
-use super::relation::{Arc, any_pair, polygon_contains, sorted_arcs};
+use crate::point::{Point, bits};
+use crate::polygon::{Loop, Polygon};
+use crate::predicate::Crossing;
+use crate::relation::{Arc, any_pair, polygon_contains, sorted_arcs};
 
 /// Why a ring is none: a vertex that occurs twice, or edges that cross.
 ///
 /// # Errors
 /// Those of an operation that must end: all edges of a ring may lie so that each pair has to be looked at.
-pub(super) fn fault_of_ring(vertices: &[Point]) -> Result<Option<String>> {
+pub(crate) fn fault_of_ring(vertices: &[Point]) -> Result<Option<String>> {
     let mut known: HashMap<[u64; 3], usize> = HashMap::new();
     for (at, vertex) in vertices.iter().enumerate() {
         if let Some(first) = known.insert(bits(vertex), at) {
@@ -61,7 +61,7 @@ fn in_degrees(point: &Point) -> String {
 }
 
 /// Whether a further ring lies in the first one.
-pub(super) fn is_hole_of(first: &Loop, ring: &Loop) -> bool {
+pub(crate) fn is_hole_of(first: &Loop, ring: &Loop) -> bool {
     let alone = |ring: &Loop| Polygon::new(vec![ring.clone()]);
     polygon_contains(&alone(first), &alone(ring))
 }
@@ -70,7 +70,7 @@ pub(super) fn is_hole_of(first: &Loop, ring: &Loop) -> bool {
 ///
 /// # Errors
 /// Those of an operation that must end.
-pub(super) fn fault_of_rings(loops: &[Loop]) -> Result<Option<String>> {
+pub(crate) fn fault_of_rings(loops: &[Loop]) -> Result<Option<String>> {
     if loops.len() < 2 {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Text search without storage: from strings to terms, from terms to scores, from a search to what it asks for.
+//! Text search without an index: the terms of a string, the scores of a document's terms, and parsed searches.
 //!
 //! 1. [`words()`] cuts a string at delimiters: white space, dashes, quotation marks, punctuation.
 //! 2. [`Analyzer`] makes terms out of words: case folded, stop words left out, stemmed, without diacritics.
@@ -7,8 +7,11 @@
 //! 4. [`TextSearch`] is a parsed search: terms to look for, terms and phrases to have or not to have; it looks at
 //!    documents.
 //!
-//! Whoever writes an index entry and whoever looks for it goes through the same analysis. Terms are stored: what changes
-//! them needs a new version of the index.
+//! Index entries and searches go through the same analysis. Terms are stored: a change of the analysis needs a new version of
+//! the index.
+//!
+//! The crate is pure. It does no IO and knows neither index keys nor plans: `storage` makes entries out of terms, `query` looks
+//! them up, and `mql` reads `$text`.
 
 mod analyze;
 mod fields;

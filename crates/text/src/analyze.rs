@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use rust_stemmers::Stemmer;
 
-use super::fold::{without_case, without_diacritics};
-use super::stop_words::stop_words;
-use super::{Language, Sensitivity, words};
+use crate::fold::{without_case, without_diacritics};
+use crate::stop_words::stop_words;
+use crate::{Language, Sensitivity, words};
 
 /// Longer words stay as they are: they are no words of a language.
 const MAX_STEMMED_BYTES: usize = 256;
@@ -50,7 +50,7 @@ impl Analyzer {
     }
 
     /// The term that a word stands for.
-    pub(super) fn term(&self, word: &str) -> Option<String> {
+    pub(crate) fn term(&self, word: &str) -> Option<String> {
         let lower = without_case(word, self.language.is_turkish());
         if !self.keeps_stop_words && stop_words(self.language).contains(&*lower) {
             return None;

@@ -2,7 +2,7 @@
 
 use robust::{Coord, orient2d};
 
-use super::point::Pair;
+use crate::point::Pair;
 
 /// The distance of two points in the plane.
 pub fn flat_distance(a: Pair, b: Pair) -> f64 {

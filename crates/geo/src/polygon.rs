@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use mayfly_base::current::spend;
 
-use super::distance::Bounds;
-use super::point::{Point, angle, vector};
-use super::predicate::{aside, changes_side, ordered, sign};
-use super::relation::Prepared;
+use crate::distance::Bounds;
+use crate::point::{Point, angle, vector};
+use crate::predicate::{aside, changes_side, ordered, sign};
+use crate::relation::Prepared;
 
 /// A closed ring; its last vertex is connected with its first one. Inside is what lies to its left.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ fn reference() -> Point {
 
 impl Loop {
     /// A ring of at least three different vertices.
-    pub(super) fn new(vertices: Vec<Point>) -> Loop {
+    pub(crate) fn new(vertices: Vec<Point>) -> Loop {
         let mut ring = Loop { vertices, reference_inside: false, circle: None };
         ring.find_sides();
         ring
@@ -75,7 +75,7 @@ impl Loop {
     }
 
     /// Makes the smaller side the inside.
-    pub(super) fn normalize(&mut self) {
+    pub(crate) fn normalize(&mut self) {
         if self.turning() < -1e-14 {
             self.vertices.reverse();
             self.find_sides();
@@ -101,7 +101,7 @@ impl Loop {
     }
 
     /// Whether a point is inside.
-    pub(super) fn contains(&self, point: &Point) -> bool {
+    pub(crate) fn contains(&self, point: &Point) -> bool {
         match &self.circle {
             Some((centre, radius)) if angle(centre, point) > *radius => false,
             _ => self.contains_slowly(point),
@@ -136,7 +136,7 @@ pub struct Polygon {
 }
 
 impl Polygon {
-    pub(super) fn new(loops: Vec<Loop>) -> Polygon {
+    pub(crate) fn new(loops: Vec<Loop>) -> Polygon {
         let around = |at: usize| {
             let others = loops.iter().enumerate().filter(|(other, _)| *other != at);
             // When the operation has to end, whoever parses it will say so.
@@ -156,17 +156,17 @@ impl Polygon {
     }
 
     /// A box around its border.
-    pub(super) fn bounds(&self) -> Option<&Bounds> {
+    pub(crate) fn bounds(&self) -> Option<&Bounds> {
         self.bounds.as_ref()
     }
 
     /// What relations to it need.
-    pub(super) fn prepared(&self) -> &Prepared {
+    pub(crate) fn prepared(&self) -> &Prepared {
         self.prepared.get_or_init(|| Prepared::new(self))
     }
 
     /// A circle that holds all of it: its centre and its angle; nothing when it may be larger than half of the sphere.
-    pub(super) fn circle(&self) -> Option<(Point, f64)> {
+    pub(crate) fn circle(&self) -> Option<(Point, f64)> {
         self.loops.first().and_then(|ring| ring.circle)
     }
 
@@ -176,14 +176,14 @@ impl Polygon {
     }
 
     /// All edges, each with the inside to its left.
-    pub(super) fn edges(&self) -> impl Iterator<Item = (&Point, &Point)> {
+    pub(crate) fn edges(&self) -> impl Iterator<Item = (&Point, &Point)> {
         self.loops.iter().zip(&self.holes).flat_map(|(ring, hole)| {
             ring.edges().map(move |(a, b)| if *hole { (b, a) } else { (a, b) })
         })
     }
 
     /// All corners: the one before, itself, the one after, with the inside to the left.
-    pub(super) fn corners(&self) -> impl Iterator<Item = [&Point; 3]> {
+    pub(crate) fn corners(&self) -> impl Iterator<Item = [&Point; 3]> {
         self.loops.iter().zip(&self.holes).flat_map(|(ring, hole)| {
             let vertices = &ring.vertices;
             let count = vertices.len();
@@ -199,7 +199,7 @@ impl Polygon {
 
 impl Loop {
     /// Whether another ring, which does not cross this one, lies inside.
-    pub(super) fn holds_ring(&self, other: &Loop) -> bool {
+    pub(crate) fn holds_ring(&self, other: &Loop) -> bool {
         let own = |vertex: &Point| self.vertices.contains(vertex);
         let free = other.vertices.iter().find(|vertex| !own(vertex));
         match free {

@@ -5,12 +5,16 @@
 
 use std::collections::BTreeSet;
 
-use mayfly_base::limits::{MAX_TEXT_SEARCH_PHRASES, MAX_TEXT_SEARCH_TERMS};
 use mayfly_base::{Error, Result};
+use mayfly_value::RawDoc;
 
-use super::spec::language;
-use super::{Analyzer, Language, Sensitivity, TextSpec};
-use crate::RawDoc;
+use crate::spec::language;
+use crate::{Analyzer, Language, Sensitivity, TextSpec};
+
+/// Most terms that one search looks for, and most that it excludes.
+const MAX_TERMS: usize = 10_000;
+/// Most phrases of one search.
+const MAX_PHRASES: usize = 100;
 
 /// What a search says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,12 +89,12 @@ impl TextSearch {
 
     fn check_size(&self) -> Result<()> {
         let phrases = self.phrases.len() + self.negated_phrases.len();
-        if self.terms.len().max(self.negated_terms.len()) > MAX_TEXT_SEARCH_TERMS {
-            let text = format!("a text search may have at most {MAX_TEXT_SEARCH_TERMS} terms");
+        if self.terms.len().max(self.negated_terms.len()) > MAX_TERMS {
+            let text = format!("a text search may have at most {MAX_TERMS} terms");
             return Err(Error::bad_value(text));
         }
-        if phrases > MAX_TEXT_SEARCH_PHRASES {
-            let text = format!("a text search may have at most {MAX_TEXT_SEARCH_PHRASES} phrases");
+        if phrases > MAX_PHRASES {
+            let text = format!("a text search may have at most {MAX_PHRASES} phrases");
             return Err(Error::bad_value(text));
         }
         Ok(())

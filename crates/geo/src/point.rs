@@ -28,7 +28,7 @@ impl Pair {
     }
 }
 
-pub(super) fn vector(x: f64, y: f64, z: f64) -> s2::r3::vector::Vector {
+pub(crate) fn vector(x: f64, y: f64, z: f64) -> s2::r3::vector::Vector {
     s2::r3::vector::Vector { x, y, z }
 }
 
@@ -40,12 +40,12 @@ pub fn angle(a: &Point, b: &Point) -> f64 {
 }
 
 /// The point on the other side of the sphere.
-pub(super) fn antipode(point: &Point) -> Point {
+pub(crate) fn antipode(point: &Point) -> Point {
     Point(vector(-point.0.x, -point.0.y, -point.0.z))
 }
 
 /// The point's coordinates as bits, to find the same point again.
-pub(super) fn bits(point: &Point) -> [u64; 3] {
+pub(crate) fn bits(point: &Point) -> [u64; 3] {
     // Zero has two signs and is one number.
     [point.0.x, point.0.y, point.0.z].map(|value| (value + 0.0).to_bits())
 }

@@ -10,38 +10,38 @@ use std::collections::HashMap;
 
 use mayfly_base::current::spend;
 
-use super::cells::{leaf_meets_arc, leaf_of};
-use super::distance::Bounds;
-use super::point::{Point, angle, bits};
-use super::polygon::Polygon;
-use super::predicate::{Crossing, Wedge, crossing, ordered};
-use super::shape::Shape;
+use crate::cells::{leaf_meets_arc, leaf_of};
+use crate::distance::Bounds;
+use crate::point::{Point, angle, bits};
+use crate::polygon::Polygon;
+use crate::predicate::{Crossing, Wedge, crossing, ordered};
+use crate::shape::Shape;
 
 /// So many edges that are looked at are a unit of work.
 const EDGES_PER_UNIT: usize = 32;
 
 /// An arc and the box around it.
 #[derive(Clone, Debug)]
-pub(super) struct Arc {
-    pub(super) a: Point,
-    pub(super) b: Point,
-    pub(super) bounds: Bounds,
+pub(crate) struct Arc {
+    pub(crate) a: Point,
+    pub(crate) b: Point,
+    pub(crate) bounds: Bounds,
     /// Its place among the edges that it was taken from.
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 impl Arc {
-    pub(super) fn new(at: usize, (a, b): (&Point, &Point)) -> Arc {
+    pub(crate) fn new(at: usize, (a, b): (&Point, &Point)) -> Arc {
         Arc { a: *a, b: *b, bounds: Bounds::of_arc(a, b), at }
     }
 
-    pub(super) fn crosses(&self, other: &Arc) -> Crossing {
+    pub(crate) fn crosses(&self, other: &Arc) -> Crossing {
         crossing(&self.a, &self.b, &other.a, &other.b)
     }
 }
 
 /// Arcs in the order in which [`any_pair`] wants them.
-pub(super) fn sorted_arcs<'a>(edges: impl Iterator<Item = (&'a Point, &'a Point)>) -> Vec<Arc> {
+pub(crate) fn sorted_arcs<'a>(edges: impl Iterator<Item = (&'a Point, &'a Point)>) -> Vec<Arc> {
     let mut arcs: Vec<Arc> = edges.enumerate().map(|(at, edge)| Arc::new(at, edge)).collect();
     arcs.sort_by(|x, y| x.bounds.first().total_cmp(&y.bounds.first()));
     arcs
@@ -49,14 +49,14 @@ pub(super) fn sorted_arcs<'a>(edges: impl Iterator<Item = (&'a Point, &'a Point)
 
 /// What relations to a polygon need and do not want to find out again.
 #[derive(Clone, Debug)]
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     arcs: Vec<Arc>,
     /// The corners before and after each corner.
     corners: HashMap<[u64; 3], Vec<(Point, Point)>>,
 }
 
 impl Prepared {
-    pub(super) fn new(polygon: &Polygon) -> Prepared {
+    pub(crate) fn new(polygon: &Polygon) -> Prepared {
         let mut corners: HashMap<[u64; 3], Vec<(Point, Point)>> = HashMap::new();
         for [before, corner, after] in polygon.corners() {
             corners.entry(bits(corner)).or_default().push((*before, *after));
@@ -76,7 +76,7 @@ impl Prepared {
 }
 
 /// Visits pairs of arcs whose boxes meet, both lists sorted, until a visit says that it has seen enough.
-pub(super) fn any_pair<'a>(
+pub(crate) fn any_pair<'a>(
     left: &'a [Arc],
     right: &'a [Arc],
     visit: &mut dyn FnMut(&'a Arc, &'a Arc) -> bool,
@@ -154,7 +154,7 @@ fn far_apart(a: &Polygon, b: &Polygon) -> bool {
 }
 
 /// Whether all of b lies in a.
-pub(super) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
+pub(crate) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
     if far_apart(a, b) || borders_cross(a, b) {
         return false;
     }
@@ -174,7 +174,7 @@ pub(super) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
 }
 
 /// Whether both have some of the sphere in common; a common border alone is nothing, as in the reference.
-pub(super) fn polygons_meet(a: &Polygon, b: &Polygon) -> bool {
+pub(crate) fn polygons_meet(a: &Polygon, b: &Polygon) -> bool {
     if far_apart(a, b) {
         return false;
     }
@@ -192,7 +192,7 @@ pub(super) fn polygons_meet(a: &Polygon, b: &Polygon) -> bool {
 }
 
 /// Whether all of a line lies in a polygon or on its border.
-pub(super) fn polygon_contains_line(polygon: &Polygon, line: &[Point]) -> bool {
+pub(crate) fn polygon_contains_line(polygon: &Polygon, line: &[Point]) -> bool {
     let prepared = polygon.prepared();
     let into = |corner: &Point, next: &Point| match prepared.wedges(corner) {
         Some(mut wedges) => wedges.any(|wedge| {
@@ -230,7 +230,7 @@ fn line_meets_point(line: &[Point], point: &Point) -> bool {
 }
 
 /// Whether all of `inner` lies in the polygons of `outer`, each of its parts in one of them.
-pub(super) fn contains(outer: &Shape, inner: &Shape) -> bool {
+pub(crate) fn contains(outer: &Shape, inner: &Shape) -> bool {
     let polygons = outer.polygons();
     let any = |test: &dyn Fn(&Polygon) -> bool| polygons.iter().any(test);
     inner.points().iter().all(|point| any(&|polygon| is_inside(polygon, point)))
@@ -239,7 +239,7 @@ pub(super) fn contains(outer: &Shape, inner: &Shape) -> bool {
 }
 
 /// Whether both have something in common.
-pub(super) fn meet(a: &Shape, b: &Shape) -> bool {
+pub(crate) fn meet(a: &Shape, b: &Shape) -> bool {
     let points_on = |x: &Shape, y: &Shape| {
         x.points().iter().any(|point| {
             y.lines().iter().any(|line| line_meets_point(line, point))

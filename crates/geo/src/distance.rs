@@ -2,11 +2,11 @@
 
 use std::f64::consts::PI;
 
-use super::point::{Point, angle, vector};
-use super::shape::Shape;
+use crate::point::{Point, angle, vector};
+use crate::shape::Shape;
 
 /// The angle between a point and the nearest point of an arc.
-pub(super) fn to_arc(x: &Point, a: &Point, b: &Point) -> f64 {
+pub(crate) fn to_arc(x: &Point, a: &Point, b: &Point) -> f64 {
     let ends = angle(x, a).min(angle(x, b));
     let normal = a.0.cross(&b.0);
     let length = normal.norm();
@@ -24,7 +24,7 @@ pub(super) fn to_arc(x: &Point, a: &Point, b: &Point) -> f64 {
 }
 
 /// The angle between a point and the nearest point of a shape; 0 inside of a polygon.
-pub(super) fn to_shape(x: &Point, shape: &Shape) -> f64 {
+pub(crate) fn to_shape(x: &Point, shape: &Shape) -> f64 {
     let mut nearest = PI;
     for point in shape.points() {
         nearest = nearest.min(angle(x, point));
@@ -46,20 +46,20 @@ pub(super) fn to_shape(x: &Point, shape: &Shape) -> f64 {
 }
 
 /// The angle between a point and the nearest point of a cell with these corners, when the point is not inside.
-pub(super) fn to_corners(x: &Point, corners: &[Point; 4]) -> f64 {
+pub(crate) fn to_corners(x: &Point, corners: &[Point; 4]) -> f64 {
     (0..4).map(|k| to_arc(x, &corners[k], &corners[(k + 1) % 4])).fold(PI, f64::min)
 }
 
 /// A box with sides along the axes around an arc, in space.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     low: [f64; 3],
     high: [f64; 3],
 }
 
 impl Bounds {
     /// Around an arc, which bulges out of the straight line between its ends.
-    pub(super) fn of_arc(a: &Point, b: &Point) -> Bounds {
+    pub(crate) fn of_arc(a: &Point, b: &Point) -> Bounds {
         let middle = vector((a.0.x + b.0.x) / 2.0, (a.0.y + b.0.y) / 2.0, (a.0.z + b.0.z) / 2.0);
         let bulge = (1.0 - middle.norm()).max(0.0) + 1e-15;
         let (a, b) = ([a.0.x, a.0.y, a.0.z], [b.0.x, b.0.y, b.0.z]);
@@ -72,14 +72,14 @@ impl Bounds {
     }
 
     /// Around everything that is not farther from a point, along a straight line, than this.
-    pub(super) fn of_ball(centre: &Point, radius: f64) -> Bounds {
+    pub(crate) fn of_ball(centre: &Point, radius: f64) -> Bounds {
         let centre = [centre.0.x, centre.0.y, centre.0.z];
         let (low, high) = (centre.map(|value| value - radius), centre.map(|value| value + radius));
         Bounds { low, high }
     }
 
     /// Around both.
-    pub(super) fn joined(mut self, other: &Bounds) -> Bounds {
+    pub(crate) fn joined(mut self, other: &Bounds) -> Bounds {
         for axis in 0..3 {
             self.low[axis] = self.low[axis].min(other.low[axis]);
             self.high[axis] = self.high[axis].max(other.high[axis]);
@@ -87,17 +87,17 @@ impl Bounds {
         self
     }
 
-    pub(super) fn meets(&self, other: &Bounds) -> bool {
+    pub(crate) fn meets(&self, other: &Bounds) -> bool {
         (0..3).all(|axis| self.low[axis] <= other.high[axis] && other.low[axis] <= self.high[axis])
     }
 
     /// Where it begins along the axis by which arcs are sorted.
-    pub(super) fn first(&self) -> f64 {
+    pub(crate) fn first(&self) -> f64 {
         self.low[0]
     }
 
     /// Where it ends along that axis.
-    pub(super) fn last(&self) -> f64 {
+    pub(crate) fn last(&self) -> f64 {
         self.high[0]
     }
 }

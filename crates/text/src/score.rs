@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use md5::{Digest, Md5};
 
-use super::{Analyzer, words};
+use crate::{Analyzer, words};
 
 /// What a string adds when it is the term itself.
 const WHOLE_STRING_FACTOR: f64 = 1.1;

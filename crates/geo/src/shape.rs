@@ -1,7 +1,7 @@
 //! Shapes on the sphere: points, lines and polygons, together what a GeoJSON object describes.
 
-use super::point::{Pair, Point};
-use super::polygon::Polygon;
+use crate::point::{Pair, Point};
+use crate::polygon::Polygon;
 
 /// The types of GeoJSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Shape {
         Shape { points: vec![pair.to_point()], pair: Some(pair), ..Shape::default() }
     }
 
-    pub(super) fn of_parts(
+    pub(crate) fn of_parts(
         points: Vec<Point>,
         lines: Vec<Vec<Point>>,
         polygons: Vec<Polygon>,
@@ -70,7 +70,7 @@ impl Shape {
     }
 
     /// Takes the parts of another one.
-    pub(super) fn add(&mut self, other: Shape) {
+    pub(crate) fn add(&mut self, other: Shape) {
         self.points.extend(other.points);
         self.lines.extend(other.lines);
         self.polygons.extend(other.polygons);
@@ -98,7 +98,7 @@ impl Shape {
     }
 
     /// All points that it is drawn between.
-    pub(super) fn vertices(&self) -> impl Iterator<Item = &Point> {
+    pub(crate) fn vertices(&self) -> impl Iterator<Item = &Point> {
         let rings = self.polygons.iter().flat_map(Polygon::loops);
         let corners = rings.flat_map(|ring| ring.vertices());
         self.points.iter().chain(self.lines.iter().flatten()).chain(corners)
