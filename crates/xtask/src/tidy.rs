@@ -23,18 +23,25 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &["value", "base"]),
     ("geo", &["value", "base"]),
     ("text", &["value", "base"]),
+    ("buckets", &["value", "base"]),
     ("scripts", &["value", "base"]),
     ("expr", &["pattern", "scripts", "value", "base"]),
-    ("storage", &["kv", "runs", "geo", "text", "value", "base"]),
+    ("storage", &["kv", "runs", "geo", "text", "buckets", "value", "base"]),
     ("mql", &["expr", "pattern", "scripts", "geo", "text", "value", "base"]),
     (
         "query",
-        &["mql", "expr", "pattern", "scripts", "storage", "runs", "geo", "text", "value", "base"],
+        &[
+            "mql", "expr", "pattern", "scripts", "storage", "runs", "geo", "text", "buckets",
+            "value", "base",
+        ],
     ),
     ("service", &["query", "storage", "mql", "scripts", "auth", "value", "base"]),
     (
         "commands",
-        &["service", "query", "mql", "expr", "storage", "auth", "wire", "kv", "value", "base"],
+        &[
+            "service", "query", "mql", "expr", "storage", "auth", "wire", "kv", "buckets", "value",
+            "base",
+        ],
     ),
 ];
 

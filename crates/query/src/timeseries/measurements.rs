@@ -7,8 +7,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
+use mayfly_buckets::{BucketView, MeasurementFields, TimeSeries};
 use mayfly_mql::Matcher;
-use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, Store, TimeSeries};
+use mayfly_storage::{Collection, RecordKey, Store};
 use mayfly_value::DocBuf;
 
 use super::OnBuckets;

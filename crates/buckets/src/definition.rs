@@ -4,7 +4,8 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::{Granularity, MeasurementFields, TimeSeries};
+use crate::fields::MeasurementFields;
+use crate::options::{Granularity, TimeSeries};
 
 /// Longest span of a bucket, in seconds: a year.
 const MAX_SPAN_SECS: i64 = 31_536_000;

@@ -14,15 +14,15 @@
 //!                                                           | length + 1, varint | the value's bytes in BSON |
 //! ```
 //!
-//! Integers and doubles are drawn in [`super::numbers`]. This is no compressor for text: the store's blocks are compressed.
-//! Clients see the reference's format ([`super::exchange`]).
+//! Integers and doubles are drawn in [`crate::numbers`]. This is no compressor for text: the store's blocks are compressed.
+//! Clients see the reference's format ([`crate::exchange`]).
 
 use mayfly_value::{RawValue, ty};
 
-use super::numbers::{Reader, put_doubles, put_integers, put_varint, read_doubles, read_integers};
+use crate::numbers::{Reader, put_doubles, put_integers, put_varint, read_doubles, read_integers};
 
 /// The first byte.
-pub(super) const FORMAT: u8 = 0xE1;
+pub(crate) const FORMAT: u8 = 0xE1;
 /// "Has no such field", in the place of a type.
 const NONE: u8 = 0;
 /// Most measurements in a column, whatever its bytes say.
@@ -205,12 +205,12 @@ impl Column {
     }
 
     /// Reads the last runs of a column, however many rows they have.
-    pub(super) fn decode_tail(runs: &[u8]) -> Option<Column> {
+    pub(crate) fn decode_tail(runs: &[u8]) -> Option<Column> {
         Column::decode_runs(runs, MAX_ROWS)
     }
 
     /// The rows from this one on.
-    pub(super) fn behind(&self, row: usize) -> Column {
+    pub(crate) fn behind(&self, row: usize) -> Column {
         let mut rest = Column::default();
         for row in row..self.len() {
             match self.get(row) {

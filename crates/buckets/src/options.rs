@@ -10,7 +10,7 @@
 use mayfly_base::Namespace;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-use super::MeasurementFields;
+use crate::fields::MeasurementFields;
 
 /// What the names of collections of buckets begin with.
 pub const BUCKETS_PREFIX: &str = "system.buckets.";
@@ -115,13 +115,13 @@ impl TimeSeries {
     }
 
     /// Where the bucket that begins with this measurement starts.
-    pub(crate) fn start_of(&self, time_ms: i64) -> i64 {
+    pub fn start_of(&self, time_ms: i64) -> i64 {
         let rounding = self.rounding_secs * 1000;
         time_ms.checked_sub(time_ms.rem_euclid(rounding)).unwrap_or(time_ms)
     }
 
     /// Whether a measurement falls into the span of a bucket with this start.
-    pub(crate) fn spans(&self, start_ms: i64, time_ms: i64) -> bool {
+    pub fn spans(&self, start_ms: i64, time_ms: i64) -> bool {
         let after = i128::from(time_ms) - i128::from(start_ms);
         (0..i128::from(self.max_span_secs) * 1000).contains(&after)
     }

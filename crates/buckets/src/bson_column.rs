@@ -13,11 +13,11 @@
 //! Embedded documents may be packed field by field ([`interleaved`]).
 //!
 //! Only literals, repetitions and gaps are written: every reader of the format takes them, and the store packs in its own way
-//! ([`super::column`]).
+//! ([`crate::column`]).
 
 use mayfly_value::{RawElement, ty};
 
-use super::column::{Column, MAX_BYTES, MAX_ROWS, is_value};
+use crate::column::{Column, MAX_BYTES, MAX_ROWS, is_value};
 use simple8b::{Slots, put_run};
 
 mod interleaved;
@@ -36,7 +36,7 @@ const SCALES: [f64; 5] = [1.0, 10.0, 100.0, 10_000.0, 100_000_000.0];
 const MAX_SHORT: usize = 16;
 
 /// The column in the reference's format.
-pub(super) fn encode(column: &Column) -> Vec<u8> {
+pub(crate) fn encode(column: &Column) -> Vec<u8> {
     let mut out = Vec::with_capacity(column.bytes() + 4 * column.len() + 1);
     let mut row = 0;
     let mut before = None;
@@ -60,7 +60,7 @@ pub(super) fn encode(column: &Column) -> Vec<u8> {
 }
 
 /// Reads a column of so many rows at most; nothing for what no encoder wrote.
-pub(super) fn decode(bytes: &[u8], most: usize) -> Option<Column> {
+pub(crate) fn decode(bytes: &[u8], most: usize) -> Option<Column> {
     let mut rows = Rows { column: Column::default(), most: most.min(MAX_ROWS) };
     let (mut stream, mut rest) = (Stream::default(), bytes);
     loop {

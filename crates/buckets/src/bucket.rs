@@ -14,34 +14,23 @@
 //! ```
 //!
 //! So records stand in the order of 64-bit times, which the seconds in an ObjectId do not. `version` is 3 when measurements
-//! are not in the order of time. Columns are drawn in [`super::column`].
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! are not in the order of time. Columns are drawn in [`crate::column`].
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, DocBuilder, Names, Number, RawDoc, RawElement, RawValue, ValueBuf, ty};
 
-use super::column::{Column, MAX_ROWS};
-use crate::record::RecordKey;
+use crate::column::{Column, MAX_ROWS};
+use crate::fields::MeasurementFields;
 
 /// Measurements, and about how many bytes of them, in a bucket.
-pub(crate) const MAX_MEASUREMENTS: usize = 1000;
+pub const MAX_MEASUREMENTS: usize = 1000;
 pub(crate) const MAX_BYTES: usize = 128_000;
 /// Large measurements share a bucket until there are so many, or so many bytes.
 const MIN_MEASUREMENTS: usize = 10;
 const MAX_LARGE_BYTES: usize = 12 << 20;
 /// BSON's subtype for columns.
 pub(crate) const COLUMN: u8 = 7;
-
-/// The fields that a collection of measurements names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeasurementFields {
-    /// The one that holds the time.
-    pub time: String,
-    /// The one that says whose measurement it is.
-    pub meta: Option<String>,
-}
 
 /// A stored bucket, looked at.
 #[derive(Clone, Copy)]
@@ -52,12 +41,12 @@ pub struct BucketView<'a> {
     rows: usize,
 }
 
-fn damaged() -> Error {
+pub(crate) fn damaged() -> Error {
     Error::new(ErrorCode::DataCorruptionDetected, "a time-series bucket cannot be read")
 }
 
 impl<'a> BucketView<'a> {
-    /// Looks at a bucket's document.
+    /// Reads the parts of a bucket's document.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
@@ -76,7 +65,7 @@ impl<'a> BucketView<'a> {
     }
 
     /// Whether nothing is to be added to it.
-    pub(crate) fn is_closed(self) -> bool {
+    pub fn is_closed(self) -> bool {
         self.control.get("closed") == Some(RawValue::Bool(true))
     }
 
@@ -156,7 +145,7 @@ fn append_row(out: &mut DocBuilder, columns: &[(RawElement<'_>, Column)], row: u
 }
 
 /// Whether a bucket with so many measurements of so many bytes has room for so many bytes more.
-pub(crate) fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
+pub fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
     let after = bytes + more;
     rows == 0
         || rows < MAX_MEASUREMENTS && after <= MAX_BYTES
@@ -164,9 +153,10 @@ pub(crate) fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
 }
 
 /// A bucket in the making, or being changed.
-pub(crate) struct Bucket {
+pub struct Bucket {
     id: [u8; 12],
-    pub(crate) start_ms: i64,
+    /// Its start, rounded down, in milliseconds since 1970.
+    pub start_ms: i64,
     meta: Option<ValueBuf>,
     columns: Names<Column>,
     rows: usize,
@@ -195,7 +185,7 @@ impl Bucket {
     }
 
     /// An empty one.
-    pub(crate) fn new(start_ms: i64, suffix: u64, meta: Option<RawValue<'_>>) -> Bucket {
+    pub fn new(start_ms: i64, suffix: u64, meta: Option<RawValue<'_>>) -> Bucket {
         let mut id = [0; 12];
         // Times before 1970 and after 2106 wrap around, as the reference's do; nothing goes by them.
         id[..4].copy_from_slice(&(start_ms.div_euclid(1000) as u32).to_be_bytes());
@@ -208,7 +198,7 @@ impl Bucket {
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
-    pub(crate) fn open(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
+    pub fn open(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
         let Some(RawValue::ObjectId(id)) = view.document.get("_id") else { return Err(damaged()) };
         let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
             return Err(damaged());
@@ -223,23 +213,24 @@ impl Bucket {
     }
 
     /// Its `_id`.
-    pub(crate) fn id(&self) -> RawValue<'_> {
+    pub fn id(&self) -> RawValue<'_> {
         RawValue::ObjectId(self.id)
     }
 
     /// The key of its record.
-    pub(crate) fn record_key(&self) -> RecordKey {
+    pub fn record_key(&self) -> Vec<u8> {
         let mut key = start_key(self.start_ms);
         key.extend_from_slice(&self.id[4..]);
         key
     }
 
-    pub(crate) fn rows(&self) -> usize {
+    /// How many measurements it has.
+    pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Bytes of its values.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -252,7 +243,7 @@ impl Bucket {
     }
 
     /// The same bucket without what it holds, for what is added to it.
-    pub(crate) fn addition_to(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
+    pub fn addition_to(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
         let Some(RawValue::ObjectId(id)) = view.document.get("_id") else { return Err(damaged()) };
         let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
             return Err(damaged());
@@ -278,7 +269,7 @@ impl Bucket {
     }
 
     /// Adds rows that stand in these columns; fields without a column are missing in them.
-    pub(super) fn extend_by(
+    pub(crate) fn extend_by(
         &mut self,
         rows: usize,
         columns: impl Iterator<Item = (Box<str>, Column)>,
@@ -305,7 +296,7 @@ impl Bucket {
     }
 
     /// Adds a measurement.
-    pub(crate) fn push(&mut self, measurement: RawDoc<'_>, meta_field: Option<&str>) {
+    pub fn push(&mut self, measurement: RawDoc<'_>, meta_field: Option<&str>) {
         let mut at = 0;
         for element in measurement {
             let name = element.name();
@@ -334,7 +325,7 @@ impl Bucket {
     }
 
     /// Takes measurements out: those for which `gone` says so. Columns that nothing is left of go, too.
-    pub(crate) fn retain(&mut self, kept: &dyn Fn(usize) -> bool) {
+    pub fn retain(&mut self, kept: &dyn Fn(usize) -> bool) {
         for column in self.columns.iter_mut() {
             let mut left = Column::default();
             for row in (0..self.rows).filter(|row| kept(*row)) {
@@ -352,7 +343,7 @@ impl Bucket {
     }
 
     /// Its document.
-    pub(crate) fn document(&self, fields: &MeasurementFields) -> DocBuf {
+    pub fn document(&self, fields: &MeasurementFields) -> DocBuf {
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(1024));
         out.append("_id", RawValue::ObjectId(self.id)).start_document("control");
         out.append("version", if self.is_sorted(fields) { 2 } else { 3 });
@@ -411,52 +402,9 @@ impl Bucket {
     }
 }
 
-/// Counts the rests of buckets' `_id`s, so that of buckets with one start the earlier one stands in front. It begins anywhere,
-/// as the reference's does: servers that were started over copies of one folder hardly meet.
-pub(crate) struct Suffixes(AtomicU64);
-
-impl Default for Suffixes {
-    fn default() -> Suffixes {
-        Suffixes(AtomicU64::new(rand::random()))
-    }
-}
-
-impl Suffixes {
-    /// The next one. A bucket that was restored may have it.
-    pub(crate) fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Goes on elsewhere: the next one was taken.
-    pub(crate) fn jump(&self) {
-        self.go_on_from(rand::random());
-    }
-
-    pub(crate) fn go_on_from(&self, next: u64) {
-        self.0.store(next, Ordering::Relaxed);
-    }
-}
-
 /// The front of the record keys of buckets that begin at this time.
-pub(crate) fn start_key(start_ms: i64) -> Vec<u8> {
+pub fn start_key(start_ms: i64) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
     keys::append_value(&mut key, &mut TypeBits::default(), RawValue::Date(start_ms), false);
     key
-}
-
-/// The time of a measurement.
-///
-/// # Errors
-/// 2 BadValue when it has none.
-pub fn measurement_time(measurement: RawDoc<'_>, fields: &MeasurementFields) -> Result<i64> {
-    match measurement.get(&fields.time) {
-        Some(value) if value.type_byte() == ty::DATE => match value {
-            RawValue::Date(date) => Ok(date),
-            _ => Err(damaged()),
-        },
-        _ => Err(Error::bad_value(format!(
-            "'{}' must be present and contain a valid BSON UTC datetime value",
-            fields.time
-        ))),
-    }
 }

@@ -7,10 +7,10 @@ use mayfly_value::bson::{Bson, DateTime, doc, oid::ObjectId};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 use proptest::prelude::*;
 
-use super::MeasurementFields;
-use super::append::{Packed, packed_with};
-use super::bucket::{Bucket, BucketView};
-use super::column::Column;
+use crate::append::{Packed, packed_with};
+use crate::bucket::{Bucket, BucketView};
+use crate::column::Column;
+use crate::fields::MeasurementFields;
 
 fn fields() -> MeasurementFields {
     MeasurementFields { time: "t".into(), meta: Some("m".into()) }

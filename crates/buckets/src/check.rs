@@ -2,8 +2,8 @@
 
 use mayfly_value::{DocBuilder, RawDoc, RawValue, compare_values};
 
-use super::TimeSeries;
-use super::bucket::{Bucket, BucketView};
+use crate::bucket::{Bucket, BucketView};
+use crate::options::TimeSeries;
 
 /// The fields of a bucket.
 const PARTS: [&str; 4] = ["_id", "control", "meta", "data"];
@@ -13,7 +13,7 @@ impl TimeSeries {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn check_bucket(&self, key: &[u8], document: RawDoc<'_>) -> Result<(), String> {
+    pub fn check_bucket(&self, key: &[u8], document: RawDoc<'_>) -> Result<(), String> {
         let fields = &self.fields;
         if let Some(other) = document.iter().find(|part| !PARTS.contains(&part.name())) {
             return Err(format!("it has a field '{}'", other.name()));

@@ -15,10 +15,11 @@ use std::collections::{HashMap, HashSet};
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, compare_values, ty};
 
-use super::bson_column;
-use super::bucket::{Bucket, BucketParts, BucketView, COLUMN};
-use super::column::{Column, FORMAT, MAX_BYTES, MAX_ROWS};
-use super::{MeasurementFields, TimeSeries};
+use crate::bson_column;
+use crate::bucket::{Bucket, BucketParts, BucketView, COLUMN};
+use crate::column::{Column, FORMAT, MAX_BYTES, MAX_ROWS};
+use crate::fields::MeasurementFields;
+use crate::options::TimeSeries;
 
 /// Most values of a restored bucket, gaps included.
 const MAX_CELLS: usize = 1 << 22;
@@ -136,7 +137,7 @@ fn append_inner(out: &mut DocBuilder, documents: &[RawDoc<'_>], largest: bool) {
 ///
 /// # Errors
 /// 121 DocumentValidationFailure for what is no bucket of this time series.
-pub(crate) fn restored(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
+pub fn restored(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
     Restored { document, series }.bucket()
 }
 
@@ -144,7 +145,7 @@ pub(crate) fn restored(document: RawDoc<'_>, series: &TimeSeries) -> Result<Buck
 ///
 /// # Errors
 /// As [`restored`].
-pub(crate) fn logged(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
+pub fn logged(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
     if !is_packed(document) {
         return restored(document, series);
     }

@@ -6,22 +6,22 @@
 use mayfly_base::Result;
 use mayfly_value::{DocBuf, DocBuilder, Finder, RawDoc, RawElement, RawValue, compare_values};
 
-use super::MeasurementFields;
-use super::bucket::{Bucket, BucketView, COLUMN, MAX_MEASUREMENTS};
-use super::column::Column;
+use crate::bucket::{Bucket, BucketView, COLUMN, MAX_MEASUREMENTS};
+use crate::column::Column;
+use crate::fields::MeasurementFields;
 
 /// Additions before a bucket is packed anew.
 const MAX_ADDITIONS: usize = 24;
 
 /// What is known of a packed bucket that is only added to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Packed {
+pub struct Packed {
     /// Measurements.
-    pub(crate) rows: usize,
+    pub rows: usize,
     /// Bytes of their values.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// How often it was added to.
-    pub(crate) additions: usize,
+    pub additions: usize,
 }
 
 impl Packed {
@@ -37,7 +37,7 @@ impl Packed {
 ///
 /// # Errors
 /// 301 DataCorruptionDetected.
-pub(crate) fn packed_with(
+pub fn packed_with(
     old: RawDoc<'_>,
     before: Packed,
     added: &Bucket,

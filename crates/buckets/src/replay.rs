@@ -16,11 +16,11 @@ use std::collections::HashMap;
 use mayfly_base::{Error, Result};
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::bucket::{Bucket, COLUMN};
-use super::column::{Column, MAX_ROWS};
+use crate::bucket::{Bucket, COLUMN};
+use crate::column::{Column, MAX_ROWS};
 
 /// What a delta adds to a bucket.
-pub(crate) struct AddedRows {
+pub struct AddedRows {
     /// Rows before it.
     before: usize,
     rows: usize,
@@ -40,7 +40,7 @@ impl AddedRows {
     ///
     /// # Errors
     /// 9 FailedToParse for what adds no rows.
-    pub(crate) fn of(delta: RawDoc<'_>) -> Result<AddedRows> {
+    pub fn of(delta: RawDoc<'_>) -> Result<AddedRows> {
         let count = part(delta, &["scontrol", "u"]).or(part(delta, &["u", "control"]));
         let count = count.and_then(|control| control.get("count")).and_then(Number::from_value);
         let count =
@@ -80,7 +80,7 @@ impl AddedRows {
     }
 
     /// Adds those rows that the bucket does not have; whether there were some.
-    pub(crate) fn add_to(self, bucket: &mut Bucket) -> bool {
+    pub fn add_to(self, bucket: &mut Bucket) -> bool {
         let known = bucket.rows().saturating_sub(self.before);
         if known >= self.rows {
             return false;
