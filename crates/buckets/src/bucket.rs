@@ -41,7 +41,7 @@ pub struct BucketView<'a> {
     rows: usize,
 }
 
-pub(crate) fn damaged() -> Error {
+fn damaged() -> Error {
     Error::new(ErrorCode::DataCorruptionDetected, "a time-series bucket cannot be read")
 }
 

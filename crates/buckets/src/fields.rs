@@ -7,9 +7,7 @@
 //! ```
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ty};
-
-use crate::bucket::damaged;
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 /// The fields that a collection of measurements names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +80,7 @@ impl MeasurementFields {
 /// 2 BadValue when it has none.
 pub fn measurement_time(measurement: RawDoc<'_>, fields: &MeasurementFields) -> Result<i64> {
     match measurement.get(&fields.time) {
-        Some(value) if value.type_byte() == ty::DATE => match value {
-            RawValue::Date(date) => Ok(date),
-            _ => Err(damaged()),
-        },
+        Some(RawValue::Date(date)) => Ok(date),
         _ => Err(Error::bad_value(format!(
             "'{}' must be present and contain a valid BSON UTC datetime value",
             fields.time

@@ -1,7 +1,7 @@
 //! Buckets of time series as values: from measurements to the document of a bucket, and back. A codec without IO.
 //!
 //! A bucket holds many measurements of one source within a span of time, column by column. This server packs columns in a format of its
-//! own ([`bucket`], [`column`], [`numbers`]), because it is smaller and can be added to without unpacking ([`append`]). Clients read
+//! own ([`bucket`], [`mod@column`], [`numbers`]), because it is smaller and can be added to without unpacking ([`append`]). Clients read
 //! and restore buckets in the reference's format: [`exchange`] converts whole buckets, [`bson_column`] its columns. Both formats
 //! give the same measurements.
 //!
