@@ -24,10 +24,6 @@ pub const MAX_INDEXES_PER_COLLECTION: usize = 64;
 pub const MAX_INDEX_FIELDS: usize = 32;
 /// Most index keys one document may have in one index.
 pub const MAX_KEYS_PER_DOCUMENT: usize = 100_000;
-/// Most terms that one text search looks for, and most that it excludes.
-pub const MAX_TEXT_SEARCH_TERMS: usize = 10_000;
-/// Most phrases of one text search.
-pub const MAX_TEXT_SEARCH_PHRASES: usize = 100;
 /// Documents in the first batch of a cursor when the client does not say.
 pub const DEFAULT_FIRST_BATCH_DOCS: usize = 101;
 /// Memory that one blocking operator (sort, group) may use before it must spill or fail.

@@ -1,6 +1,6 @@
 //! What expressions give, a row per rule.
 
-use mayfly_base::ScriptLimits;
+use mayfly_scripts::ScriptLimits;
 use mayfly_value::extjson::{Style, parse_document, to_string};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 

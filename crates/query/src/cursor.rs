@@ -7,10 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_expr::check_size;
 use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store, Watch};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, check_size};
 
 use crate::exec::Failures;
 use crate::exec::shape::{Asked, KeyPaths};

@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 
 use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -36,7 +37,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::new_uuid;
 use crate::record::storable::check_bytes;
-use crate::timeseries::{TimeSeries, default_index};
+use crate::timeseries::default_index;
 pub use change_index::{CollModChange, CollModResult, IndexSelector, NewExpireAfter};
 pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
 pub use replace::Replacement;

@@ -45,7 +45,6 @@ pub use read::{
 pub use record::{IdKey, RecordKey, StoredDocument, id_key, record_id};
 pub use session::StoreSession;
 pub use store::{Store, StoreOptions};
-pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;
 pub use views::{
     MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,

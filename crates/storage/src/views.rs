@@ -11,6 +11,7 @@ use crate::isolation::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
 
 use crate::catalog::Definition;
@@ -18,7 +19,7 @@ use crate::read::Scanned;
 use crate::record::IdKey;
 use crate::record::layout::id_key;
 use crate::write::DefinitionChange;
-use crate::{Collection, Direction, ScanLimit, Store, TimeSeries, UpdateStyle, whole_range};
+use crate::{Collection, Direction, ScanLimit, Store, UpdateStyle, whole_range};
 
 /// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".
 pub const MAX_VIEW_DEPTH: usize = 20;

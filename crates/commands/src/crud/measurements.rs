@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_buckets::{MeasurementFields, TimeSeries, measurement_time};
 use mayfly_query::{Budget, DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
-use mayfly_storage::timeseries::measurement_time;
-use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp};
+use mayfly_storage::{Collection, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::insert::Prepared;

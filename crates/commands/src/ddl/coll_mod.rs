@@ -1,9 +1,10 @@
 //! `collMod`: options of a collection, of a view, of an index (expiry contract, section 3).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_storage::policy::TtlOptions;
 use mayfly_storage::policy::value::{expire_after_for_collection, expire_after_for_collmod};
-use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TimeSeries, TtlIndexRules};
+use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{

@@ -1,7 +1,8 @@
 //! `createIndexes`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{CreateIndexesOptions, TimeSeries};
+use mayfly_buckets::TimeSeries;
+use mayfly_storage::CreateIndexesOptions;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::time_series::on_measurements;

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use mayfly_base::{Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_query::{Cursor, CursorSource};
-use mayfly_storage::{Collection, OPLOG, TimeSeries, View};
+use mayfly_storage::{Collection, OPLOG, View};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};

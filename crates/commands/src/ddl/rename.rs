@@ -1,7 +1,8 @@
 //! `renameCollection`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{OPLOG, TimeSeries};
+use mayfly_buckets::TimeSeries;
+use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
 use crate::context::{Command, CommandContext};

@@ -2,8 +2,8 @@
 //! "timeseries", "collMod", "timeseries".
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::{MeasurementFields, TimeSeries};
 use mayfly_storage::policy::value::expire_after_for_collection;
-use mayfly_storage::{MeasurementFields, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::options::{Defining, invalid, policy};

@@ -4,9 +4,10 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_query::is_clustered;
 use mayfly_service::top::Latencies;
-use mayfly_storage::{Collection, OPLOG, TimeSeries};
+use mayfly_storage::{Collection, OPLOG};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};

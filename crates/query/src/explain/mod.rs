@@ -18,9 +18,10 @@ mod tree;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Result, ScriptLimits};
+use mayfly_base::Result;
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::Matcher;
+use mayfly_scripts::ScriptLimits;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 

@@ -3,10 +3,11 @@
 use mayfly_storage::VisibleIndexes;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
+use mayfly_scripts::ScriptLimits;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use super::AllowedIndexes;

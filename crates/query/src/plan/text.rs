@@ -9,7 +9,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_mql::matcher::{BoundSearch, CmpOp, DocumentTest, Expr, Predicate, TextTest};
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{Collection, Index, KeyRange};
-use mayfly_value::text::stored_term;
+use mayfly_text::stored_term;
 use mayfly_value::{RawValue, ValueBuf};
 
 use super::allowed::allows;

@@ -3,10 +3,12 @@
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, Frame, check_size};
+use mayfly_expr::{Expression, Frame};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values_in};
+use mayfly_value::{
+    DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_size, compare_values_in,
+};
 
 use super::bucket::is_expression;
 use super::granularity::Granularity;

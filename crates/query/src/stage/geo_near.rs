@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_geo::{Crs, Pair, legacy_pair, query_geometry};
 use mayfly_mql::matcher::{Near, Unit};
 use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
-use mayfly_value::geo::{Crs, Pair, legacy_pair, query_geometry};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};

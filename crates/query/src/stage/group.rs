@@ -8,11 +8,11 @@ use foldhash::{HashMap, HashMapExt};
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope, check_size};
+use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{
-    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth,
+    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth, check_size,
 };
 
 use super::fields::plain_field;

@@ -10,7 +10,8 @@
 //! buckets, and takes the name of the target's buckets.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{Collection, Replacement, TimeSeries};
+use mayfly_buckets::TimeSeries;
+use mayfly_storage::{Collection, Replacement};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;

@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_buckets::{BucketView, MeasurementFields, TimeSeries};
 use mayfly_mql::Matcher;
-use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, TimeSeries};
+use mayfly_storage::{Collection, RecordKey};
 use mayfly_value::DocBuf;
 
 use super::OnBuckets;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use mayfly_query::{Budget, DeleteSpec, Executor, Flow, Metadata};
+use mayfly_text::{Found, SearchOptions, Sensitivity, TextSearch, TextSpec};
 use mayfly_value::bson::{Document, doc};
-use mayfly_value::text::{Found, SearchOptions, Sensitivity, TextSearch, TextSpec};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use proptest::prelude::*;
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result, current};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -26,7 +27,7 @@ use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
 use crate::policy::{PolicyRuntime, TtlOptions};
 use crate::record::IdKey;
 use crate::record::layout::id_key_in;
-use crate::timeseries::{OpenBuckets, TimeSeries};
+use crate::timeseries::OpenBuckets;
 
 /// A collection's state, shared with others.
 pub(crate) type SharedState<'c> = Ranked<RwLockReadGuard<'c, CollectionState>>;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
@@ -24,7 +25,7 @@ use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
-use crate::timeseries::{TimeSeries, checked_on_buckets, shown_to_clients};
+use crate::timeseries::{checked_on_buckets, shown_to_clients};
 use crate::write::DefinitionChange;
 
 /// What `createIndexes` reports.

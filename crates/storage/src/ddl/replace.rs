@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::shell::Shell;
@@ -23,7 +24,6 @@ use crate::catalog::{Collection, CollectionState, Index};
 use crate::catalog::{OF_AGGREGATION, is_temporary};
 use crate::index::spec::IndexSpec;
 use crate::record::new_uuid;
-use crate::timeseries::TimeSeries;
 
 /// A new name for one.
 pub(super) fn temporary_name(db: &str, front: &str, now_ms: i64) -> Result<Namespace> {

@@ -3,12 +3,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mayfly_base::Result;
-use mayfly_value::{RawValue, ty};
+use mayfly_value::{RawValue, check_size, ty};
 
 use super::super::operand::{double, fault, text};
 use super::to::{small, unsupported};
 use super::{Manner, Target, conversion_fault};
-use crate::{Value, check_size};
+use crate::Value;
 
 const UUID: u8 = 4;
 

@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, OpCtx, Result};
+use mayfly_geo::{Geometry, Origin, Part, PartRange};
 use mayfly_mql::matcher::Near;
 use mayfly_runs::{Placed, Shelf};
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{
     Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, Scanned, Snapshot,
 };
-use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::geo::{Crs, Geometry, index_cells, is_bad};
+use mayfly_geo::{Crs, Geometry, index_cells, is_bad};
 use mayfly_value::keys;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::shell::{Shell, ShellValue};

@@ -6,6 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, OpCtx, Result};
+use mayfly_buckets::{
+    Bucket, BucketView, MeasurementFields, Packed, TimeSeries, has_room, measurement_time,
+    packed_with, start_key,
+};
 use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{RawDoc, RawElement, RawValue};
@@ -14,12 +18,7 @@ use super::super::{WriteUnit, Writer};
 use crate::catalog::{Collection, Index};
 use crate::oplog::UpdateStyle;
 use crate::record::{RecordKey, StoredDocument};
-use crate::timeseries::append::{Packed, packed_with};
-use crate::timeseries::bucket::{
-    Bucket, BucketView, Suffixes, has_room, measurement_time, start_key,
-};
-use crate::timeseries::open::{Open, Stripe, remember};
-use crate::timeseries::{MeasurementFields, TimeSeries};
+use crate::timeseries::open::{Open, Stripe, Suffixes, remember};
 
 /// Buckets looked at in the store when memory knows none.
 const MAX_CANDIDATES: usize = 4;
@@ -248,7 +247,7 @@ impl<'u, 's> Placing<'u, 's> {
         }
         let Some(document) = self.unit.read(key)? else { return Ok(None) };
         let view = BucketView::new(document.as_doc())?;
-        let full = view.is_closed() || view.rows() >= crate::timeseries::bucket::MAX_MEASUREMENTS;
+        let full = view.is_closed() || view.rows() >= mayfly_buckets::MAX_MEASUREMENTS;
         if full || meta_bytes(view.meta()) != group.meta {
             return Ok(None);
         }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_buckets::{BucketView, MAX_MEASUREMENTS};
 use mayfly_kv::{Direction, KeyRange, Keyspace, MemoryEngine, ScanLimit};
 use mayfly_value::bson::{DateTime, doc};
 use mayfly_value::{DocBuf, Number};
 
 use crate::read::whole_range;
-use crate::timeseries::bucket::{BucketView, MAX_MEASUREMENTS};
 use crate::timeseries::open::OpenBuckets;
 use crate::{Collection, Store, StoreOptions};
 
