@@ -52,6 +52,20 @@ const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "service",
+        &[
+            "process",
+            "counters",
+            "clients",
+            "sessions",
+            "settings",
+            "records",
+            "server",
+            "running",
+            "parameters",
+        ],
+    ),
+    (
         "commands",
         &[
             "request",
