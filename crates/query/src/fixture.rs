@@ -58,7 +58,7 @@ impl Fixture {
     pub(crate) fn summary(&self, stages: RawDoc<'_>, around: &Around<'_>) -> String {
         let parsed = Pipeline::parse(stages, around).unwrap();
         let collection = self.store.collection(&Namespace::new("test", "c").unwrap());
-        parsed.start(collection, None, RunSettings::default()).unwrap().plan_summary().into_owned()
+        parsed.start(collection, None, RunSettings::default()).unwrap().plan_summary().into()
     }
 
     /// Runs a pipeline over the collection `c`; gives its results as text, or the code of its error.

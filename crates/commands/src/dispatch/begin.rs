@@ -1,13 +1,12 @@
 //! The steps up to the handler: admit, pass the fail points, wait, pin the reads, occupy the thread, make the context.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
 use mayfly_base::op::OpGuard;
-use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, Result, memory};
+use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, PlanSummary, Result, memory};
 use mayfly_query::Awaited;
 use mayfly_service::{Authority, Connection, Service, SessionOwner};
 use mayfly_storage::PinnedReads;
@@ -225,7 +224,7 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
         op: request.row.kind.op_name(),
         ns,
         command: if body.len() <= MAX_SHOWN_COMMAND_BYTES { body.into_owned() } else { Vec::new() },
-        plan_summary: Cow::Borrowed(""),
+        plan_summary: PlanSummary::NONE,
         connection_id: connection.id,
         client: connection.client.clone(),
         lsid: shown_session(&request.generic),

@@ -233,7 +233,7 @@ impl Fixture {
             };
             executor.run(&self.store, &self.op, &mut sink).unwrap();
         }
-        let mut summary = executor.plan().summary().into_owned();
+        let mut summary = String::from(executor.plan().summary());
         if executor.plan().any(&mut |node| matches!(node, Plan::And(_))) {
             summary.push_str(" in both");
         }
