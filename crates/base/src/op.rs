@@ -4,7 +4,6 @@
 //! [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long loops call
 //! [`OpCtx::check`].
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -14,7 +13,7 @@ use parking_lot::Mutex;
 use crate::scratch::{OperationScratch, ScratchPool};
 use crate::spill::SpillCounters;
 use crate::threads::{Keeps, Sleeper};
-use crate::{Clock, Error, ErrorCode, Result, memory};
+use crate::{Clock, Error, ErrorCode, PlanSummary, Result, memory};
 
 /// No deadline.
 const NEVER: i64 = i64::MAX;
@@ -31,7 +30,7 @@ pub struct OpInfo {
     /// The command as a BSON document, empty when there is none.
     pub command: Vec<u8>,
     /// For example `IXSCAN { a: 1 }`.
-    pub plan_summary: Cow<'static, str>,
+    pub plan_summary: PlanSummary,
     /// The connection it came in on, 0 for the server's own.
     pub connection_id: i64,
     /// The client's address, empty for the server's own.

@@ -61,11 +61,8 @@ impl Fixture {
     pub(crate) fn summary(&self, stages: RawDoc<'_>, around: &Around<'_>) -> String {
         let parsed = Pipeline::parse(stages, around).unwrap();
         let collection = self.session().collection(&Namespace::new("test", "c").unwrap());
-        parsed
-            .start(&self.view, collection, None, RunSettings::default())
-            .unwrap()
-            .plan_summary()
-            .into_owned()
+        let run = parsed.start(&self.view, collection, None, RunSettings::default()).unwrap();
+        run.plan_summary().into()
     }
 
     /// Runs a pipeline over the collection `c`; gives its results as text, or the code of its error.

@@ -16,7 +16,7 @@ use mayfly_server::logging::LogLayer;
 use mayfly_server::{
     Config, DRAIN, Running, StartOptions, healthcheck, permissions, processor, start,
 };
-use mayfly_service::parameters::LogVerbosity;
+use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;

@@ -124,10 +124,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         engine_name,
         max_connections: descriptors.connections_of(config.max_connections),
     });
-    let index_build_bytes = parameters::index_build_bytes();
+    let index_build_bytes = mayfly_service::index_build_bytes();
     service.store.index_build_bytes.store(index_build_bytes, Ordering::Relaxed);
     // Of the engine's memory a quarter is for records, which are allocated as everything else is.
-    parameters::limit_memory(match config.engine {
+    mayfly_service::limit_memory(match config.engine {
         EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
         EngineChoice::Memory => 0,
     });

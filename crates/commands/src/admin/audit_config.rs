@@ -2,7 +2,6 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::audit::store_config;
 use mayfly_service::{Actor, AuditConfig};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -78,7 +77,7 @@ pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
     let filter = fields.document("filter")?.map(RawDoc::to_owned);
     let success = fields.bool("auditAuthorizationSuccess")? == Some(true);
     let config = AuditConfig::new(filter, success)?;
-    store_config(ctx.service, ctx.op, Actor::Client(ctx.connection), config)
+    ctx.service.store_audit_config(ctx.op, Actor::Client(ctx.connection), config)
 }
 
 /// Without an audit log nothing happens.

@@ -3,7 +3,6 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::defaults;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::audit_config;
@@ -99,7 +98,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         let known = &["filter", "auditAuthorizationSuccess"];
         audit_config::set(ctx, &Fields::strict(values, AUDIT, known)?)?;
     } else if let Some(ms) = read_operations(values)? {
-        defaults::store_max_time(ctx.service, ctx.op, ms)?;
+        ctx.service.defaults.keep_max_time(&ctx.service.store, ctx.op, ms)?;
     }
     Ok(())
 }

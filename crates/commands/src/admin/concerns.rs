@@ -3,7 +3,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::{DefaultConcerns, defaults};
+use mayfly_service::DefaultConcerns;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -56,7 +56,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
         changed.write = Some(write).filter(|write| !write.as_doc().is_empty());
     }
-    defaults::store(ctx.service, ctx.op, changed)?;
+    ctx.service.defaults.keep(&ctx.service.store, ctx.op, changed)?;
     append(&ctx.service.defaults.get(), reply);
     Ok(())
 }

@@ -185,7 +185,7 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptio
     });
     doc.append("command", shown.unwrap_or(RawDoc::EMPTY));
     if !info.plan_summary.is_empty() {
-        doc.append("planSummary", info.plan_summary.as_ref());
+        doc.append("planSummary", &*info.plan_summary);
     }
     if let Some(progress) = &info.progress {
         append_progress(&mut doc, progress);

@@ -1,14 +1,13 @@
 //! The steps up to the handler: admit, pass the fail points, wait, occupy the thread, take the sessions, enter the writers, make the
 //! view and the context.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
 use mayfly_base::op::OpGuard;
-use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, Result, memory};
+use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, PlanSummary, Result, memory};
 use mayfly_query::Awaited;
 use mayfly_service::{Authority, CheckedOut, Connection, Service, SessionOwner};
 use mayfly_storage::{ReadView, StoreSession, Writing};
@@ -303,7 +302,7 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
         op: request.row.kind.op_name(),
         ns,
         command: if body.len() <= MAX_SHOWN_COMMAND_BYTES { body.into_owned() } else { Vec::new() },
-        plan_summary: Cow::Borrowed(""),
+        plan_summary: PlanSummary::NONE,
         connection_id: connection.id,
         client: connection.client.clone(),
         lsid: shown_session(&request.generic),

@@ -53,7 +53,7 @@ impl Observed<'_> {
     /// Whether it looked at a whole collection.
     fn scan(&self) -> Scan {
         let mut scans = false;
-        self.op.update_info(|info| scans = info.plan_summary == "COLLSCAN");
+        self.op.update_info(|info| scans = info.plan_summary.is_collection_scan());
         if !scans {
             return Scan::None;
         }
@@ -165,7 +165,7 @@ impl Observed<'_> {
         doc.append("responseLength", small(length as i64)).append("protocol", "op_msg");
         doc.append("millis", small(micros / 1000));
         if !info.plan_summary.is_empty() {
-            doc.append("planSummary", info.plan_summary.as_ref());
+            doc.append("planSummary", &*info.plan_summary);
         }
         if let Err(error) = self.result {
             doc.append("ok", 0.0).append("errMsg", error.message());

@@ -1,12 +1,11 @@
 //! A running pipeline: documents from its input are shown to the first stage, and what the last one gives to the reader.
 
 use mayfly_storage::StoreSession;
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mayfly_base::Result;
+use mayfly_base::{PlanSummary, Result};
 use mayfly_storage::{Collection, Snapshot, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
@@ -68,19 +67,19 @@ impl PipelineRun {
     }
 
     /// What the plan at the front does, for `planSummary`.
-    pub fn plan_summary(&self) -> Cow<'static, str> {
+    pub fn plan_summary(&self) -> PlanSummary {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
-            Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
-            Input::Counted(..) => Cow::Borrowed("RECORD_STORE_FAST_COUNT"),
-            Input::Changes(_) | Input::Log(_) => Cow::Borrowed("COLLSCAN"),
+            Input::Documents(_) | Input::Shared(..) => PlanSummary::NONE,
+            Input::Counted(..) => "RECORD_STORE_FAST_COUNT".into(),
+            Input::Changes(_) | Input::Log(_) => PlanSummary::COLLECTION_SCAN,
         }
     }
 
     /// Whether the plan at the front looks at every document.
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
-            Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
+            Input::Plan(executor) => executor.plan().summary().is_collection_scan(),
             Input::Documents(_)
             | Input::Shared(..)
             | Input::Counted(..)

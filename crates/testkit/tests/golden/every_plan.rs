@@ -246,7 +246,7 @@ impl Fixture {
                 .run(StoreSession::new(&self.store, &self.op, &ReadView::now()), &mut sink)
                 .unwrap();
         }
-        let mut summary = executor.plan().summary().into_owned();
+        let mut summary = String::from(executor.plan().summary());
         if executor.plan().any(&mut |node| matches!(node, Plan::And(_))) {
             summary.push_str(" in both");
         }
