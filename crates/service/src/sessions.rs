@@ -24,6 +24,9 @@ use crate::transactions::{Beginning, OpenTransactions, ShownTransaction, Transac
 /// How often one who waits for a session looks whether it may go on waiting.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Most sessions remembered at once.
+const MAX_SESSIONS: usize = 1_000_000;
+
 /// The last use of a session that was ended while a command had it.
 const ENDED: i64 = i64::MIN;
 
@@ -100,10 +103,10 @@ impl Sessions {
             session.last_use_ms = now_ms;
             return Ok(());
         }
-        if sessions.len() >= limits::MAX_LOGICAL_SESSIONS {
+        if sessions.len() >= MAX_SESSIONS {
             expire(&mut sessions, now_ms);
         }
-        if sessions.len() >= limits::MAX_LOGICAL_SESSIONS {
+        if sessions.len() >= MAX_SESSIONS {
             let text = "cannot add session into the cache: too many logical sessions";
             return Err(Error::new(ErrorCode::TooManyLogicalSessions, text));
         }

@@ -19,6 +19,9 @@ use crate::audit::Audited;
 use crate::fields::{whole_number, wrong_type};
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags, Wait};
 
+/// Largest client metadata document, in bytes.
+const MAX_CLIENT_BYTES: usize = 512;
+
 // The login that it may carry holds secrets.
 const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET);
 
@@ -130,7 +133,7 @@ fn take_client(ctx: &CommandContext<'_>, client: RawValue<'_>) -> Result<()> {
     let RawValue::Document(client) = client else {
         return Err(wrong_type("client", client, "object"));
     };
-    let most = limits::MAX_CLIENT_METADATA_BYTES;
+    let most = MAX_CLIENT_BYTES;
     if client.as_bytes().len() > most {
         let text =
             format!("The client metadata document must be less then or equal to {most} bytes");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
@@ -26,6 +26,9 @@ use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
 use crate::timeseries::{checked_on_buckets, shown_to_clients};
 use crate::write::{DefinitionChange, in_transaction};
+
+/// Most indexes on one collection, `_id_` included.
+const MAX_INDEXES: usize = 64;
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -174,7 +177,7 @@ impl Store {
                     if all_there { "all indexes already exist" } else { "index already exists" };
                 result.notes.push(note);
             }
-            if existing.len() + 1 + fresh.len() > limits::MAX_INDEXES_PER_COLLECTION {
+            if existing.len() + 1 + fresh.len() > MAX_INDEXES {
                 return Err(Error::new(
                     ErrorCode::CannotCreateIndex,
                     format!("add index fails, too many indexes for {ns}"),
