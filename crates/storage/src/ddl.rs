@@ -279,8 +279,13 @@ impl Store {
             }
             Ok(id)
         })?;
-        let collection =
-            Collection::new(id, uuid, ns.clone(), state, (collation, self.catalog.planner.clone()));
+        let collection = Collection::new(
+            id,
+            uuid,
+            ns.clone(),
+            state,
+            (collation, self.catalog.settings.clone()),
+        );
         let collection = Arc::new(collection);
         collection.counts.exact.store(true, Ordering::Release);
         let own = local::with(|local| local.created.push(collection.clone()));

@@ -22,7 +22,7 @@ pub mod ttl;
 mod views;
 mod write;
 
-pub use catalog::{Attached, Capped, Collection, Core, History, Index, Uses};
+pub use catalog::{Attached, Capped, Collection, Core, History, Index, Settings, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::spill::Operator;
-use mayfly_base::{PlannerSettings, is_client_data_redacted, redact_client_data};
+use mayfly_base::{is_client_data_redacted, redact_client_data};
+use mayfly_query::PlannerSettings;
 use mayfly_scripts::ScriptLimits;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
@@ -137,7 +138,7 @@ fn ttl(service: &Service) -> &TtlParameters {
 }
 
 fn planner(service: &Service) -> &PlannerSettings {
-    service.store.planner()
+    PlannerSettings::of_store(&service.store)
 }
 
 fn open(service: &Service) -> &OpenTransactions {

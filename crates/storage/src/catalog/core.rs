@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Clock, Namespace, OpRegistry, PlannerSettings, Result};
+use mayfly_base::{Clock, Namespace, OpRegistry, Result};
 use mayfly_kv::{Engine, EngineStats};
 
 use super::definitions::{Definitions, note};
 use super::history::History;
-use super::{Catalog, Collection, IdHints, local};
+use super::{Catalog, Collection, IdHints, Settings, local};
 use crate::index::FilterCompiler;
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
@@ -69,9 +69,9 @@ impl Core {
         list.into_iter().map(|(_, collection)| collection).collect()
     }
 
-    /// What is set about the planning of queries.
-    pub fn planner(&self) -> &PlannerSettings {
-        &self.catalog.planner
+    /// Settings that the layer above keeps with this store.
+    pub fn settings(&self) -> &Settings {
+        &self.catalog.settings
     }
 
     /// The TTL monitor's parameters.
