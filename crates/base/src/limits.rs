@@ -21,8 +21,6 @@ pub const MAX_INDEX_FIELDS: usize = 32;
 pub const MAX_BLOCKING_MEMORY_BYTES: usize = 100 * 1024 * 1024;
 /// Memory that all blocking operators of one operation may use together, unless a parameter says otherwise.
 pub const MAX_OPERATION_MEMORY_BYTES: usize = 1024 * 1024 * 1024;
-/// Bytes that take long to copy: work on more leaves the runtime's thread to other tasks.
-pub const LONG_BYTES: usize = 1 << 20;
 /// Deepest nesting of logical operators in a filter.
 pub const MAX_FILTER_DEPTH: usize = 100;
 /// Most stages in a pipeline.

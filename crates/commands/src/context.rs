@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::OpCtx;
 use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Authority, CheckedOut, Connection, CursorOwner, Service, SessionId};
+use mayfly_work::OpCtx;
 
 use crate::OpKind;
 use crate::faults::Faults;

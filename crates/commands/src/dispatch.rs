@@ -7,15 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{
-    ClientData, Error, ErrorCode, ErrorLabel, FirstTurn, OpCtx, OpInfo, Result, memory,
-};
+use mayfly_base::{ClientData, Error, ErrorCode, ErrorLabel, Result};
 use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{CheckedOut, Connection, Service, SessionOwner};
 use mayfly_storage::{PinnedReads, Writing};
 use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_work::current::Current;
+use mayfly_work::{FirstTurn, OpCtx, OpInfo, current, memory};
 
 use crate::access::{needs, redaction};
 use crate::audit;

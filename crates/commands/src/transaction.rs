@@ -10,10 +10,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, Result};
 use mayfly_service::{Beginning, CheckedOut, Connection, Service};
 use mayfly_storage::{EnteredTransaction, in_transaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::diagnostics::current_op::append_transaction;
 use crate::generic::TransactionPart;

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mayfly_base::scratch::Claim;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_work::scratch::Claim;
 
 /// Bytes that are written at once, and read where one file is read alone.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
@@ -16,7 +16,7 @@ const ALL_BUFFERS_BYTES: usize = 4 << 20;
 /// The least buffer.
 const LEAST_BUFFER_BYTES: usize = 16 << 10;
 
-/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_base::scratch`]).
+/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_work::scratch`]).
 #[derive(Debug)]
 pub struct ScratchFile {
     file: File,
@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn what_a_file_claims_is_refused_as_such() {
-        use mayfly_base::{ManualClock, OpInfo, OpRegistry, current};
+        use mayfly_base::ManualClock;
+        use mayfly_work::{OpInfo, OpRegistry, current};
         let registry = OpRegistry::new(std::sync::Arc::new(ManualClock::at_ms(0)));
         registry.scratch().operation_limit.store(1 << 20, Ordering::Relaxed);
         let guard = registry.begin(OpInfo::default());

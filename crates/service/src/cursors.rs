@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
 use mayfly_auth::UserName;
-use mayfly_base::memory::{self, Kept};
-use mayfly_base::scratch::OperationScratch;
-use mayfly_base::{Error, ErrorCode, Namespace, Result, current};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::Cursor;
+use mayfly_work::memory::Kept;
+use mayfly_work::scratch::OperationScratch;
+use mayfly_work::{current, memory};
 use parking_lot::Mutex;
 
 use crate::SessionId;

@@ -9,9 +9,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Store, UpdateStyle};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 use parking_lot::Mutex;
 
 use crate::Service;

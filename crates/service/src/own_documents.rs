@@ -10,10 +10,11 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, Direction, ScanLimit, WriteUnit, id_key, whole_range};
 use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::Service;
 use crate::replica_set::SetConfig;

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mayfly_base::{Clock, Error, ErrorCode, OpCtx, Result, current, limits};
+use mayfly_base::{Clock, Error, ErrorCode, Result, limits};
 use mayfly_storage::{
     COMMIT_STATEMENT, EnteredTransaction, Executed, SessionKey, Statement, Store, TransactionOwner,
 };
 use mayfly_value::DocBuf;
+use mayfly_work::{OpCtx, current};
 use parking_lot::lock_api::ArcMutexGuard;
 use parking_lot::{Mutex, RawMutex};
 

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mayfly_base::memory::{self, Kept};
-use mayfly_base::{Clock, Error, ErrorCode, OpCtx};
+use mayfly_base::{Clock, Error, ErrorCode};
 use mayfly_storage::OpenTransaction;
 use mayfly_value::DocBuf;
+use mayfly_work::memory::Kept;
+use mayfly_work::{OpCtx, memory};
 use parking_lot::Mutex;
 
 use crate::metrics::Counter;

@@ -19,11 +19,11 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::current::spend;
 
 use crate::Store;
 use crate::catalog::{CatalogLock, Collection, CollectionState, Definition, Policy};

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use mayfly_base::memory::{self, Kept};
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor, Hint};
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
+use mayfly_work::memory;
+use mayfly_work::memory::Kept;
 
 use crate::{CommandContext, Fields};
 

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_storage::{Direction, ScanLimit, Scanned, Store};
+use mayfly_work::OpCtx;
 
 use super::{Executor, Flow, note_use};
 use crate::plan::{IndexScan, Plan};

@@ -11,9 +11,10 @@ mod trial;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result, limits};
+use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, RecordKey, Snapshot, Store};
 use mayfly_value::{DocBuf, RawDoc};
+use mayfly_work::{LONG_BYTES, OpCtx};
 
 pub(crate) use node::near::{nearest, told};
 pub use node::text::metadata_of;
@@ -215,7 +216,7 @@ impl Executor {
     /// Whether documents are so large that the first batch copies megabytes, however few they are.
     fn may_give_much(&self) -> bool {
         let (documents, bytes) = self.collection.size_about();
-        if bytes <= limits::LONG_BYTES as i64 || documents <= 0 {
+        if bytes <= LONG_BYTES as i64 || documents <= 0 {
             return false;
         }
         let found = match self.plan.source() {
@@ -227,7 +228,7 @@ impl Executor {
         };
         let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
         let average = bytes / documents;
-        average.saturating_mul(found.min(wanted)) > limits::LONG_BYTES as i64
+        average.saturating_mul(found.min(wanted)) > LONG_BYTES as i64
     }
 
     /// Whether everything was given.

@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Store};
+use mayfly_work::OpCtx;
 
 use super::Executor;
 use super::node::{Batch, Node, Progress, Ran, Settings, start};

@@ -18,12 +18,13 @@ mod tree;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::Matcher;
 use mayfly_scripts::ScriptLimits;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 pub use self::cached::cached_plans;
 use self::node::{Node, number};

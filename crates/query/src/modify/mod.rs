@@ -11,10 +11,11 @@ mod upsert;
 
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_mql::Update;
 use mayfly_storage::{Collection, Store, WriteUnit};
 use mayfly_value::{DocBuf, ValueBuf};
+use mayfly_work::OpCtx;
 
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{ErrorCode, OpCtx, Result};
+use mayfly_base::{ErrorCode, Result};
 use mayfly_storage::{Collection, IdKey, RecordKey, Store};
+use mayfly_work::OpCtx;
 
 use super::MAX_LOST_RACES;
 use crate::exec::{Executor, Flow};

@@ -6,11 +6,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_buckets::{BucketView, MeasurementFields, TimeSeries};
 use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, RecordKey, Store};
 use mayfly_value::DocBuf;
+use mayfly_work::OpCtx;
 
 use super::OnBuckets;
 use crate::exec::{Executor, Flow};

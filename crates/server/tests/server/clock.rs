@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry, SystemClock};
+use mayfly_base::{Clock, ManualClock, Namespace, SystemClock};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Bson, DateTime, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 use tempfile::TempDir;
 
 use crate::common::{Client, Server};

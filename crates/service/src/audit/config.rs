@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{ErrorCode, OpCtx, Result};
+use mayfly_base::{ErrorCode, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::Store;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use super::{Actor, Audit};
 use crate::Service;

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
-use mayfly_base::spill::Operator;
 use mayfly_base::{is_client_data_redacted, redact_client_data};
 use mayfly_query::PlannerSettings;
 use mayfly_scripts::ScriptLimits;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
+use mayfly_work::spill::Operator;
 use parking_lot::Mutex;
 
 use super::{Kind, LogVerbosity, MemoryParameters, Parameter, SetAt, Value};

@@ -9,9 +9,10 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result, current};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::current;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::counts::Counts;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Clock, Namespace, OpRegistry, Result};
+use mayfly_base::{Clock, Namespace, Result};
 use mayfly_kv::{Engine, EngineStats};
+use mayfly_work::OpRegistry;
 
 use super::definitions::{Definitions, note};
 use super::history::History;

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use mayfly_base::{Error, ErrorCode, Namespace, Result, current};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions,
 };
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::current;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::index::FilterCompiler;

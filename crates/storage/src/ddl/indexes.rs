@@ -4,12 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
+use mayfly_work::current::Current;
+use mayfly_work::{OpCtx, current};
 
 use super::change_index::IndexSelector;
 use super::select::{droppable, new_specs};

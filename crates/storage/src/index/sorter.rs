@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_base::scratch::for_the_server;
 use mayfly_runs::{Check, Merge};
+use mayfly_work::scratch::for_the_server;
 
 /// Gives the folder in which there is room for so many bytes of temporary files; nothing where they stay in memory.
 pub(crate) type Scratch = dyn Fn(u64) -> Result<Option<PathBuf>> + Send + Sync;

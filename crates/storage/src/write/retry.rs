@@ -10,9 +10,10 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::{Error, ErrorCode, Result, current};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::{DocBuf, RawDoc};
+use mayfly_work::current;
 
 use super::WriteUnit;
 use crate::catalog::Core;

@@ -24,9 +24,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::DocBuf;
+use mayfly_work::OpCtx;
 
 use super::Writer;
 use super::archive::{ArchiveCollection, Archives, OpenArchives};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_mql::SortPattern;
 use mayfly_query::{
     CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan, PlannerSettings, plans,
@@ -16,6 +16,7 @@ use mayfly_value::extjson::parse_document;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::chance::Chance;
 use crate::scripts::rocksdb;

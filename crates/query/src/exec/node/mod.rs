@@ -26,9 +26,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
 use mayfly_storage::{Collection, Entry, Snapshot, Store};
 use mayfly_value::RawDoc;
+use mayfly_work::OpCtx;
 
 use super::tail::Tail;
 use crate::language::CanonicalQuery;

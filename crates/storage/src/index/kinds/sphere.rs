@@ -5,13 +5,13 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_geo::{Crs, Geometry, index_cells, is_bad};
 use mayfly_value::keys;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_work::current::spend;
 
 use super::{FieldKind, Requested, cannot_create};
 use crate::index::keygen::{KeySet, MAX_KEYS_PER_DOCUMENT, values_of};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mayfly_base::current;
 use mayfly_value::bson::oid::ObjectId;
+use mayfly_work::current;
 
 use super::*;
 

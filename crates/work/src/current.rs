@@ -10,7 +10,9 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::{OpCtx, Result};
+use mayfly_base::Result;
+
+use crate::OpCtx;
 
 /// Runs a wait and tells whoever owns this thread that it is gone meanwhile.
 pub type AnnounceWait = fn(&mut dyn FnMut());
@@ -186,7 +188,7 @@ impl Drop for Entered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorCode, ManualClock};
+    use mayfly_base::{ErrorCode, ManualClock};
 
     #[test]
     fn a_guard_restores_what_was_before() {
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn statements_are_asked_about_as_long_as_somebody_wants_it() {
-        let refused = || crate::Error::internal("not this one");
+        let refused = || mayfly_base::Error::internal("not this one");
         let asked =
             ask_before_record(Box::new(move |id| if id == 1 { Err(refused()) } else { Ok(()) }));
         assert!(before_record(0).is_ok() && before_record(1).is_err());
