@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Clock, ErrorCode, ManualClock, OpRegistry};
+use mayfly_base::{Clock, ErrorCode, ManualClock};
 use mayfly_commands::{
     Dispatched, DocumentSequence, Incoming, Next, Outcome, Repeat, Wait, dispatch,
 };
@@ -12,6 +12,7 @@ use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::{DocBuf, DocBuilder};
+use mayfly_work::OpRegistry;
 
 struct Server {
     service: Arc<Service>,

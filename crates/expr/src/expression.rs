@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
 use mayfly_scripts::Script;
 use mayfly_value::{Collation, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_size};
+use mayfly_work::current::spend;
 
 use crate::op::{self, Each, OpRow, Prepared, Run, RunPrepared};
 use crate::parse::Parser;

@@ -1,9 +1,9 @@
 //! From values to shapes: GeoJSON and legacy pairs, checked.
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_work::current::spend;
 
 use crate::geometry::Crs;
 use crate::point::{Pair, Point};

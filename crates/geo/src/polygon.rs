@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 use std::sync::OnceLock;
 
-use mayfly_base::current::spend;
+use mayfly_work::current::spend;
 
 use crate::distance::Bounds;
 use crate::point::{Point, angle, vector};

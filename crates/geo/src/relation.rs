@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use mayfly_base::current::spend;
+use mayfly_work::current::spend;
 
 use crate::cells::{leaf_meets_arc, leaf_of};
 use crate::distance::Bounds;

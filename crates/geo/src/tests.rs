@@ -357,8 +357,9 @@ proptest! {
 /// A star, whose long edges all lie near each other: each pair is looked at, until the operation has to end.
 #[test]
 fn looking_at_edges_is_work() {
-    use mayfly_base::current::{Current, enter};
-    use mayfly_base::{ErrorCode, ManualClock, OpCtx};
+    use mayfly_base::{ErrorCode, ManualClock};
+    use mayfly_work::OpCtx;
+    use mayfly_work::current::{Current, enter};
     use std::sync::Arc;
 
     let corner = |at: usize| {

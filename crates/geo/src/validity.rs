@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
+use mayfly_work::current::spend;
 
 use crate::point::{Point, bits};
 use crate::polygon::{Loop, Polygon};

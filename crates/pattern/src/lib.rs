@@ -27,8 +27,8 @@ mod patient;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode};
+use mayfly_work::current::spend;
 use pcre2::bytes::{Regex, RegexBuilder};
 use pcre2_sys::{PCRE2_ERROR_CALLOUT, PCRE2_ERROR_MATCHLIMIT};
 

@@ -12,7 +12,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use mayfly_base::current::spend;
+use mayfly_work::current::spend;
 use pcre2_sys::{
     PCRE2_AUTO_CALLOUT, PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_ERROR_CALLOUT, PCRE2_ERROR_NOMATCH,
     PCRE2_ERROR_NOMEMORY, PCRE2_EXTENDED, PCRE2_JIT_COMPLETE, PCRE2_MULTILINE, PCRE2_NO_UTF_CHECK,

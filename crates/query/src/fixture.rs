@@ -4,11 +4,12 @@ use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{Clock, Namespace, OpCtx, OpRegistry, SystemClock};
+use mayfly_base::{Clock, Namespace, SystemClock};
 use mayfly_kv::MemoryEngine;
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::{DocBuf, RawDoc};
+use mayfly_work::current::Current;
+use mayfly_work::{OpCtx, OpRegistry, current};
 
 use crate::language::metadata::InFlight;
 use crate::pipeline::parse_stages;

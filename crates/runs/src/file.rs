@@ -5,8 +5,8 @@ use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use mayfly_base::scratch::{Claim, FileOwner};
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_work::scratch::{Claim, FileOwner};
 
 /// Bytes that are written at once, and read where one file is read alone.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
@@ -15,7 +15,7 @@ const ALL_BUFFERS_BYTES: usize = 4 << 20;
 /// The least buffer.
 const LEAST_BUFFER_BYTES: usize = 16 << 10;
 
-/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_base::scratch`]).
+/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_work::scratch`]).
 #[derive(Debug)]
 pub struct ScratchFile {
     file: File,
@@ -160,7 +160,8 @@ mod tests {
     fn what_a_file_claims_is_refused_as_such() {
         use std::sync::atomic::Ordering;
 
-        use mayfly_base::{ManualClock, OpInfo, OpRegistry, current};
+        use mayfly_base::ManualClock;
+        use mayfly_work::{OpInfo, OpRegistry, current};
         let registry = OpRegistry::new(std::sync::Arc::new(ManualClock::at_ms(0)));
         registry.scratch().operation_limit.store(1 << 20, Ordering::Relaxed);
         let guard = registry.begin(OpInfo::default());

@@ -14,7 +14,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use mayfly_base::Result;
-use mayfly_base::scratch::FileOwner;
+use mayfly_work::scratch::FileOwner;
 
 use crate::arena::{Arena, HEADER};
 use crate::file::{ScratchFile, finish, write_entry, writer};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_base::scratch::FileOwner;
+use mayfly_work::scratch::FileOwner;
 
 use crate::Spilled;
 use crate::file::{BUFFER_BYTES, ScratchFile, failed, finish, writer};

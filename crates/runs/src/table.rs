@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use mayfly_base::scratch::FileOwner;
 use mayfly_base::{Error, Result};
+use mayfly_work::scratch::FileOwner;
 
 use crate::arena::{Arena, HEADER};
 use crate::bloom::Bloom;

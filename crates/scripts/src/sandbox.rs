@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use mayfly_base::current::current;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_work::current::current;
 use rquickjs::function::Args;
 use rquickjs::object::Property;
 use rquickjs::{Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Symbol, Value};

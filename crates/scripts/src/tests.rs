@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use mayfly_base::current::{Current, enter};
-use mayfly_base::{Clock, ErrorCode, OpCtx, SystemClock};
+use mayfly_base::{Clock, ErrorCode, SystemClock};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf};
+use mayfly_work::OpCtx;
+use mayfly_work::current::{Current, enter};
 
 use super::{Script, ScriptLimits};
 

@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use mayfly_base::{Clock, Error, ErrorCode, OpCtx, SystemClock};
+use mayfly_base::{Clock, Error, ErrorCode, SystemClock};
+use mayfly_work::OpCtx;
 
 /// What a running call is held to.
 struct Watch {

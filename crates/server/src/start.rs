@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mayfly_base::{Clock, ErrorCode, OpRegistry};
+use mayfly_base::{Clock, ErrorCode};
 use mayfly_query::PartialFilters;
 use mayfly_service::machine::address_space_bytes;
 use mayfly_service::parameters;
 use mayfly_service::{Actor, CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::DocBuf;
+use mayfly_work::OpRegistry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
@@ -373,7 +374,7 @@ fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
         // A new task from outside wakes an idle thread, which looks for messages when it finds nothing to do.
         let wake = || drop(runtime.spawn(async {}));
         let look = || service.upgrade().iter().for_each(|service| peer::end_abandoned(service));
-        mayfly_base::watch(&ops, &wake, &look);
+        mayfly_work::watch(&ops, &wake, &look);
     };
     std::thread::Builder::new().name("watch".into()).spawn(run).map(drop)
 }

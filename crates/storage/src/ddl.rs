@@ -20,11 +20,11 @@ use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::current::spend;
 
 use crate::Store;
 use crate::catalog::id_index_spec;
@@ -291,8 +291,13 @@ impl Store {
             }
             Ok(id)
         })?;
-        let collection =
-            Collection::new(id, uuid, ns.clone(), state, (collation, self.catalog.planner.clone()));
+        let collection = Collection::new(
+            id,
+            uuid,
+            ns.clone(),
+            state,
+            (collation, self.catalog.settings.clone()),
+        );
         let collection = Arc::new(collection);
         collection.counts.exact.store(true, Ordering::Release);
         match view.open() {

@@ -24,7 +24,9 @@ pub mod ttl;
 mod views;
 mod write;
 
-pub use catalog::{Attached, Capped, Collection, Core, History, Index, Uses, VisibleIndexes};
+pub use catalog::{
+    Attached, Capped, Collection, Core, History, Index, Settings, Uses, VisibleIndexes,
+};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,

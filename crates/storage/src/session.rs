@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
+use mayfly_work::OpCtx;
 
 use crate::catalog::Collection;
 use crate::isolation::ReadView;

@@ -7,9 +7,10 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mayfly_base::{Clock, Error, ErrorCode, OpRegistry, Result};
+use mayfly_base::{Clock, Error, ErrorCode, Result};
 use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::{Collation, RawDoc};
+use mayfly_work::OpRegistry;
 
 use crate::catalog::Collection;
 use crate::catalog::counts::CountsRow;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mayfly_base::testing::wait_until;
-use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{Error, ErrorCode, ManualClock, Namespace};
 use mayfly_kv::{
     Caps, ChaosEngine, ChaosOptions, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult,
     MemoryEngine, SweepEnd, TxnOptions,
 };
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::ttl::PassState;
 use crate::*;

@@ -10,9 +10,10 @@
 use crate::isolation::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
+use mayfly_work::OpCtx;
 
 use crate::catalog::Definition;
 use crate::read::Scanned;

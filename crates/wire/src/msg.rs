@@ -16,6 +16,8 @@ use crate::{WireError, WireResult};
 
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
+/// Most document sequences in one message; `bulkWrite` needs two.
+const MAX_SEQUENCES: usize = 8;
 
 /// The content of an OP_MSG.
 pub(crate) struct Sections {
@@ -61,7 +63,7 @@ pub(crate) fn sections(frame: &Bytes, flags: Flags) -> Result<Sections> {
                     let text = format!("Duplicate document sequence: {}", sequence.name);
                     return Err(located(40431, text));
                 }
-                if sequences.len() == limits::MAX_DOCUMENT_SEQUENCES {
+                if sequences.len() == MAX_SEQUENCES {
                     let code = ErrorCode::TooManyDocumentSequences;
                     return Err(Error::new(code, "Too many document sequences in OP_MSG"));
                 }

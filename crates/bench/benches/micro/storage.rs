@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{Clock, ManualClock, Namespace};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{
@@ -19,6 +19,7 @@ use mayfly_storage::{
     StoreOptions, UpdateStyle, whole_range,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::{OpCtx, OpRegistry};
 use tempfile::TempDir;
 
 use crate::documents::{Random, item};

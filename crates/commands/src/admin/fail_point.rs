@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use mayfly_auth::Action;
-use mayfly_base::{Error, ErrorCode, Result, current};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::FailPoint;
 use mayfly_service::fail_points::Mode;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::current;
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::OpCtx;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Authority, CheckedOut, Connection, CursorOwner, Service, SessionId};
+use mayfly_work::OpCtx;
 
 use mayfly_storage::StoreSession;
 

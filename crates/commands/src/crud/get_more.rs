@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use mayfly_auth::{Action, Target};
-use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result, memory};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::{CursorOwner, Cursors};
 use mayfly_value::{DocBuilder, Number, RawValue};
+use mayfly_work::memory;
 
 use super::read::note_shown;
 use crate::context::{Command, CommandContext, DataWait, Wait};

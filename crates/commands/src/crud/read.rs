@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use mayfly_base::memory::{self, Kept};
-use mayfly_base::{Error, Namespace, Result, limits};
+use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor, Hint};
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
+use mayfly_work::memory;
+use mayfly_work::memory::Kept;
 
 use crate::context::CommandContext;
 use crate::request::Fields;
+
+/// Documents in the first batch of a cursor when the client does not say.
+const FIRST_BATCH_DOCUMENTS: usize = 101;
 
 /// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document.
 ///
@@ -87,9 +91,7 @@ pub(crate) struct FirstBatch {
 impl FirstBatch {
     /// Most documents in it.
     pub(crate) fn documents(&self) -> usize {
-        self.size.map_or(limits::DEFAULT_FIRST_BATCH_DOCS, |size| {
-            usize::try_from(size).unwrap_or(usize::MAX)
-        })
+        self.size.map_or(FIRST_BATCH_DOCUMENTS, |size| usize::try_from(size).unwrap_or(usize::MAX))
     }
 }
 

@@ -5,10 +5,11 @@
 use std::collections::HashSet;
 
 use mayfly_auth::{Action, Target, UserName};
-use mayfly_base::op::{OpInfo, OpProgress};
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Authority, ClientInfo, Service, ShownTransaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+use mayfly_work::op::{OpInfo, OpProgress};
 
 use crate::context::{Command, CommandContext};
 use crate::request::fields::whole_number;

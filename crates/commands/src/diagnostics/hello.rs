@@ -20,6 +20,9 @@ use crate::request::fields::{whole_number, wrong_type};
 use crate::request::row::{Audited, Hides, InTransaction, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
+/// Largest client metadata document, in bytes.
+const MAX_CLIENT_BYTES: usize = 512;
+
 // The login that a handshake can carry holds secrets.
 pub(crate) const HELLO: Command =
     Command::new("hello", "Tells what the server is and can do", run_hello)
@@ -160,7 +163,7 @@ fn take_client(ctx: &CommandContext<'_>, client: RawValue<'_>) -> Result<()> {
     let RawValue::Document(client) = client else {
         return Err(wrong_type("client", client, "object"));
     };
-    let most = limits::MAX_CLIENT_METADATA_BYTES;
+    let most = MAX_CLIENT_BYTES;
     if client.as_bytes().len() > most {
         let text =
             format!("The client metadata document must be less then or equal to {most} bytes");

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_auth::Action;
-use mayfly_base::spill::Operator;
-use mayfly_base::{Result, memory as held_memory, queued_operations};
+use mayfly_base::Result;
 use mayfly_service::Service;
 use mayfly_service::metrics::{LOGIN_MECHANISMS, OpCounters, TLS_VERSIONS};
 use mayfly_value::{DocBuilder, RawValue};
+use mayfly_work::spill::Operator;
+use mayfly_work::{memory as held_memory, queued_operations};
 
 use super::build_info::VERSION;
 use super::member::append_member;

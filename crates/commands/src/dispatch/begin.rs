@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::op::OpGuard;
-use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, PlanSummary, Result, memory};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::Awaited;
 use mayfly_service::{Authority, CheckedOut, Connection, Service, SessionOwner};
 use mayfly_storage::{ReadView, StoreSession, Writing};
+use mayfly_work::{current, OpCtx, OpInfo, PlanSummary, memory};
+use mayfly_work::current::Current;
+use mayfly_work::op::OpGuard;
 
 use super::{After, Call};
 use crate::context::{CommandContext, DataWait, Effects, Exhaust, Retry};

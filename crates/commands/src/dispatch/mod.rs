@@ -13,9 +13,10 @@ mod request;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, FirstTurn, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Connection, Service};
 use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_work::FirstTurn;
 
 use crate::context::{Command, Entry, Wait};
 use crate::registry;

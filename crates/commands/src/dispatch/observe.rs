@@ -3,13 +3,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{ErrorCode, OpCtx, Result};
+use mayfly_base::{ErrorCode, Result};
 use mayfly_query::QueryShape;
 use mayfly_service::query_settings::namespace_of;
 use mayfly_service::top::{Done, Scan, Use};
 use mayfly_service::{Connection, Service};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use crate::diagnostics::scale::small;
 use crate::request::fields::whole_number;

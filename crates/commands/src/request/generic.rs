@@ -1,9 +1,10 @@
 //! Generic arguments: what any command may carry beside its own fields. Parsed once, in one pass.
 
 use mayfly_auth::{Action, Target};
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Authority, SessionId, SessionOwner};
 use mayfly_value::{RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use super::fields::whole_number;
 use super::{Fields, Row, RowFlags};

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mayfly_base::current::{self};
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Connection, FailPoint, Service};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
+use mayfly_work::{OpCtx, current};
 
 use crate::context::CommandContext;
 use crate::request::{Request, RowFlags};

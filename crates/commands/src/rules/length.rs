@@ -2,11 +2,11 @@
 //!
 //! Short work runs on the thread that read the message, because handing the thread over costs more than a find of one document does.
 //! Long work announces itself before it starts, and the runtime gives the other tasks of this thread to another one. Work that was
-//! expected to be short and takes long is detected by [`watch`](mayfly_base::watch) and hands its thread over then.
+//! expected to be short and takes long is detected by [`watch`](mayfly_work::watch) and hands its thread over then.
 
-use mayfly_base::{current, limits};
 use mayfly_query::Executor;
 use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_work::{LONG_BYTES, current};
 
 use crate::request::row::Expected;
 use crate::request::{OpKind, Request, Row};
@@ -36,7 +36,7 @@ impl Work<'_> {
                 Expected::Statements(field) => !is_point_write(request, field),
             },
             Work::Inserts { documents, bytes } => {
-                *documents > UNIT_DOCUMENTS || *bytes > limits::LONG_BYTES
+                *documents > UNIT_DOCUMENTS || *bytes > LONG_BYTES
             }
             Work::Plan(executor) => executor.may_take_long(),
             Work::Pipeline => true,

@@ -9,10 +9,11 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, Result};
 use mayfly_service::{Beginning, CheckedOut, Connection, Service, ShownTransaction};
 use mayfly_storage::{ReadView, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::request::row::InTransaction;
 use crate::request::{Generic, ReadLevel, Request, Row, TransactionPart};

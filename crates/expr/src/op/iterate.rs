@@ -2,8 +2,8 @@
 //! on without an end, so that each step counts as work of the operation.
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, check_size};
+use mayfly_work::current::spend;
 
 use super::growing::{Growing, Growth};
 use super::operand::{array, fault, long_integer, parts, required};

@@ -1,9 +1,9 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`, by the engine that match expressions use, too (PCRE2).
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
 use mayfly_pattern::{Groups, Pattern, PatternFault};
 use mayfly_value::{DocBuilder, RawValue, check_size};
+use mayfly_work::current::spend;
 
 use super::operand::{array, document, fault, optional, parts, required};
 use super::{OpRow, Prepared, own};

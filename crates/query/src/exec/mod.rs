@@ -13,9 +13,10 @@ use mayfly_storage::StoreSession;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, Result, limits};
+use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
+use mayfly_work::{LONG_BYTES, OpCtx};
 
 pub(crate) use node::near::{nearest, told};
 pub use node::text::metadata_of;
@@ -224,8 +225,8 @@ impl Executor {
     fn may_give_much(&self) -> bool {
         let (documents, bytes) = self.collection.size_about();
         // On average a document has less: one that is read by its `_id` is not long, and most reads are of one.
-        let are_small = bytes <= documents.saturating_mul(limits::LONG_BYTES as i64);
-        if bytes <= limits::LONG_BYTES as i64 || are_small && matches!(self.plan, Plan::Id(_)) {
+        let are_small = bytes <= documents.saturating_mul(LONG_BYTES as i64);
+        if bytes <= LONG_BYTES as i64 || are_small && matches!(self.plan, Plan::Id(_)) {
             return false;
         }
         let found = match self.plan.source() {
@@ -237,7 +238,7 @@ impl Executor {
         };
         let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
         let average = bytes / documents.max(1);
-        average.saturating_mul(found.min(wanted)) > limits::LONG_BYTES as i64
+        average.saturating_mul(found.min(wanted)) > LONG_BYTES as i64
     }
 
     /// Whether everything was given.

@@ -1,17 +1,20 @@
 //! Finding out which of several plans is the best: each is run for a while, and the one that gives most for what it looks at wins.
 //! Manual: "Query Plans", "Plan Cache".
 
+use mayfly_work::OpCtx;
 use mayfly_storage::StoreSession;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, PlannerSettings, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Collection;
 
 use super::Executor;
 use super::node::{Batch, Node, Progress, Ran, Settings, start};
 use crate::language::CanonicalQuery;
-use crate::plan::{CachedPlan, Candidates, Choice, Plan, PlanCache, Ranked, Way, over};
+use crate::plan::{
+    CachedPlan, Candidates, Choice, Plan, PlanCache, PlannerSettings, Ranked, Way, over,
+};
 
 /// What each of them may spend at first; each further turn it is twice as much, until one has shown what it can.
 const FIRST_WORKS: u64 = 16;
@@ -43,7 +46,7 @@ impl Trial {
         candidates: Candidates,
         cached: Option<u64>,
     ) -> Trial {
-        let ratio = collection.planner().replanned_at.get();
+        let ratio = PlannerSettings::of(collection).replanned_at.get();
         let cached = cached.map(|works| (works, (works as f64 * ratio) as u64));
         Trial { candidates: Box::new(candidates), cached, notes: true }
     }
@@ -147,7 +150,7 @@ impl Executor {
                 running.push(self.try_out(at, plan));
             }
         }
-        let settings = self.collection.planner();
+        let settings = PlannerSettings::of(&self.collection);
         let share = settings.trial_share.get() * self.collection.documents_about() as f64;
         let most_works = PlannerSettings::count(&settings.trial_works).max(share as u64);
         let (mut works, mut spent, mut settled) = (FIRST_WORKS, 0, false);
@@ -207,7 +210,7 @@ impl Executor {
         let Settings { for_write, timed, .. } = self.settings;
         let mut settings = Settings { for_write, timed, ..Settings::default() };
         let root = start(&plan, (&self.collection, &self.query), &mut settings);
-        let most = PlannerSettings::count(&self.collection.planner().trial_results);
+        let most = PlannerSettings::count(&PlannerSettings::of(&self.collection).trial_results);
         Trying { at, plan, root, most, returned: 0, works: 0, over: false }
     }
 

@@ -1,8 +1,9 @@
 //! Records that were seen, so that none is shown twice.
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_runs::KeySet;
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::{Budget, Share};
 

@@ -4,11 +4,12 @@
 
 use std::sync::atomic::Ordering;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::SortPattern;
 use mayfly_runs::Merge;
 use mayfly_value::RawDoc;
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::spill::{parts, row};
 use super::{Budget, MemoryStats, Share};

@@ -8,8 +8,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
 use mayfly_storage::{Collection, IdKey, RecordKey, WriteUnit};
+use mayfly_work::OpCtx;
 
 use super::UpdateSpec;
 use super::change::{Change, change_one};

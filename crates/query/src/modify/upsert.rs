@@ -4,11 +4,12 @@ use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::UpdateContext;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
+use mayfly_work::OpCtx;
 
 use super::record::Images;
 use super::shown::Shown;

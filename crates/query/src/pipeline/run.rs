@@ -5,9 +5,10 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mayfly_base::{PlanSummary, Result};
+use mayfly_base::Result;
 use mayfly_storage::{Collection, Snapshot, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::{OpCtx, PlanSummary};
 
 use crate::change::ChangeStream;
 use crate::change::LogScan;

@@ -25,6 +25,7 @@ mod places;
 pub(crate) mod plan_key;
 #[cfg(test)]
 mod plan_key_tests;
+mod settings;
 mod text;
 mod tree;
 mod wildcards;
@@ -48,6 +49,7 @@ pub(crate) use merging::SortKeys;
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares};
 use plan_key::PlanKey;
+pub use settings::{AtomicF64, PlannerSettings};
 pub(crate) use text::no_text_index;
 pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mayfly_base::PlanSummary;
 use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::{Direction, IdKey, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::shell::Shell;
+use mayfly_work::PlanSummary;
 
 use super::interval::Interval;
 use super::{NearAccess, OnePerValue, TextAccess};

@@ -1,6 +1,5 @@
 //! `$bucketAuto`: so many groups of about the same size, by the order of an expression.
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, Frame};
@@ -9,6 +8,7 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{
     DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_size, compare_values_in,
 };
+use mayfly_work::spill::Operator;
 
 use super::bucket::is_expression;
 use super::granularity::Granularity;

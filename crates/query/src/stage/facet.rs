@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, ErrorCode, Namespace, Result, memory};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuilder, RawDoc, RawValue, check_depth};
+use mayfly_work::memory;
+use mayfly_work::spill::Operator;
 
 use super::fields::wanted;
 use super::sub::branch;

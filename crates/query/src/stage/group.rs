@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
@@ -14,6 +13,7 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{
     Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth, check_size,
 };
+use mayfly_work::spill::Operator;
 
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};

@@ -166,7 +166,7 @@ impl RunningMerge {
             multi: false,
             upsert,
             supplied: (upsert && pipeline).then(|| document.clone()),
-            new_id: new_object_id(context.op.now_ms()),
+            new_id: new_object_id(context.session.op.now_ms()),
             repeatable: None,
             bypass_validation: context.settings.bypass_validation,
             budget: Budget::default(),

@@ -53,9 +53,10 @@ use std::any::Any;
 use std::cell::Cell;
 use std::fmt::Debug;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Namespace, Result};
 use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_work::OpCtx;
+use mayfly_work::current::spend;
 
 pub use around::{Around, Inside, RunSettings};
 pub(crate) use fields::{Effect, Reads};

@@ -4,12 +4,13 @@
 use mayfly_storage::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_storage::{
     CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, SYSTEM_VIEWS, Store,
 };
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::fixture::Fixture;
 

@@ -1,9 +1,9 @@
 //! `$sample`: so many documents by chance: each gets a random key, and the least keys stay.
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::random_unit;
 use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_work::spill::Operator;
 
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;

@@ -66,7 +66,7 @@ pub(super) fn with_id(context: &StageContext<'_>, document: RawDoc<'_>) -> DocBu
     let mut out = DocBuilder::new();
     match document.get_element("_id") {
         Some(id) => out.append_element(id),
-        None => out.append("_id", RawValue::ObjectId(new_object_id(context.op.now_ms()))),
+        None => out.append("_id", RawValue::ObjectId(new_object_id(context.session.op.now_ms()))),
     };
     for element in document.iter().filter(|element| element.name() != "_id") {
         out.append_element(element);

@@ -1,9 +1,9 @@
 //! Stages with little memory give what they give with much.
 
-use mayfly_base::spill::Operator;
 use mayfly_expr::Scope;
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_work::spill::Operator;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

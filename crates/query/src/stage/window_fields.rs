@@ -6,13 +6,13 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Dependencies, Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::spill::Operator;
 use std::sync::Arc;
 
 use super::unwind::parts;

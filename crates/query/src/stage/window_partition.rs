@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use mayfly_base::current::spend;
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::{DocumentReader, StreamMemory, WindowFunction, WindowStream};
 use mayfly_mql::Projection;
 use mayfly_value::{DocBuf, ValueBuf};
+use mayfly_work::current::spend;
+use mayfly_work::spill::Operator;
 
 use super::StageContext;
 use super::unwind::replaced;

@@ -5,12 +5,13 @@ use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::testing::wait_until;
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ErrorCode, ManualClock, Namespace};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
 use mayfly_storage::{Collection, Store, StoreOptions};
 use mayfly_value::bson::doc;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 struct Fixture {
     store: Arc<Store>,

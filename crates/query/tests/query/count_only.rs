@@ -4,12 +4,13 @@ use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::MemoryEngine;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Metadata, Plan};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document, doc, oid::ObjectId};
+use mayfly_work::{OpCtx, OpRegistry};
 
 struct Fixture {
     store: Arc<Store>,

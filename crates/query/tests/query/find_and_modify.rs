@@ -5,7 +5,7 @@ use mayfly_storage::StoreSession;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
@@ -15,6 +15,7 @@ use mayfly_query::{
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 const CLIENTS: usize = 8;
 const JOBS: i32 = 400;

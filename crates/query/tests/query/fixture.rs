@@ -3,12 +3,13 @@
 use mayfly_storage::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions, WriteUnit};
 use mayfly_value::bson::Document;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 pub(crate) struct Fixture {
     pub(crate) store: Arc<Store>,

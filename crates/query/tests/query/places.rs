@@ -4,13 +4,14 @@ use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_geo::{Geometry, Pair, flat_distance};
 use mayfly_kv::MemoryEngine;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 use proptest::prelude::*;
 
 struct Fixture {

@@ -1,8 +1,8 @@
 //! The table of keys: path in the file, name on the command line, type and bounds.
 
 use anyhow::bail;
-use mayfly_base::limits;
 
+use super::MAX_CONNECTIONS;
 use crate::logging::FACILITIES;
 
 /// Type and bounds of a key.
@@ -53,7 +53,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "net.maxIncomingConnections",
         "maxConns",
-        Kind::Integer { least: 1, most: limits::MAX_CONNECTIONS as i64 },
+        Kind::Integer { least: 1, most: MAX_CONNECTIONS as i64 },
     ),
     key("net.tls.mode", "tlsMode", Kind::Word(TLS_MODES)),
     key("net.tls.certificateKeyFile", "tlsCertificateKeyFile", Kind::Text),

@@ -5,11 +5,12 @@ use mayfly_storage::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::testing::wait_until;
-use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry, SystemClock};
+use mayfly_base::{Clock, ManualClock, Namespace, SystemClock};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Bson, DateTime, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 use tempfile::TempDir;
 
 use crate::common::{Client, Server};

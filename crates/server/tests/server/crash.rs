@@ -1,17 +1,19 @@
 //! A server that is killed while it acknowledges writes, again and again: nothing acknowledged with `w: "majority"` may be
 //! missing afterwards, and indexes must agree with records.
 
+use mayfly_storage::ReadView;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{Client, Server};
-use mayfly_base::{Namespace, OpCtx, OpRegistry, SystemClock};
+use mayfly_base::{Namespace, SystemClock};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -152,7 +154,7 @@ fn t_50_a_ttl_index_survives_a_crash() {
     let options = StoreOptions { background: false, ..StoreOptions::default() };
     let store =
         Store::open(engine, options, clock.clone(), OpRegistry::new(clock.clone())).unwrap();
-    let collection = store.collection(&Namespace::parse("crash.c").unwrap()).unwrap();
+    let collection = store.collection(&ReadView::now(), &Namespace::parse("crash.c").unwrap()).unwrap();
     let count = || store.count_documents(&OpCtx::detached(clock.clone()), &collection).unwrap();
     assert_eq!(count(), 2);
     store.run_ttl_pass(&AtomicBool::new(false)).unwrap();

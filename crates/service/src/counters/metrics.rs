@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mayfly_base::OpCtx;
-use mayfly_base::spill::SpillCounters;
+use mayfly_work::OpCtx;
+use mayfly_work::spill::SpillCounters;
 
 /// Most commands that have counters of their own.
 pub const MAX_COMMANDS: usize = 512;

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
-use mayfly_base::spill::Operator;
-use mayfly_base::{PlannerSettings, is_client_data_redacted, redact_client_data};
+use mayfly_base::{is_client_data_redacted, redact_client_data};
+use mayfly_query::PlannerSettings;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
+use mayfly_work::spill::Operator;
 
 use super::{Kind, Parameter, SetAt, Value};
 use crate::server::Service;
@@ -44,7 +45,7 @@ fn ttl(service: &Service) -> &TtlParameters {
 }
 
 fn planner(service: &Service) -> &PlannerSettings {
-    service.store.planner()
+    PlannerSettings::of_store(&service.store)
 }
 
 fn open(service: &Service) -> &OpenTransactions {

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mayfly_base::memory;
+use mayfly_work::memory;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::time::Instant;
 

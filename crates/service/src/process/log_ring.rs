@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use mayfly_base::limits::LOG_RING_LINES;
 use parking_lot::Mutex;
+
+/// Lines that are kept.
+const LINES: usize = 1024;
 
 /// How a file of the log or of the audit log makes way for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl LogRing {
     /// Adds a line; the oldest goes when the ring is full.
     pub fn push(&self, line: String) {
         let mut inner = self.inner.lock();
-        if inner.lines.len() == LOG_RING_LINES {
+        if inner.lines.len() == LINES {
             inner.lines.pop_front();
         }
         inner.lines.push_back(line);
@@ -46,7 +48,7 @@ impl LogRing {
     /// Adds a line to what `getLog: "startupWarnings"` shows.
     pub fn push_startup_warning(&self, line: String) {
         let mut inner = self.inner.lock();
-        if inner.startup_warnings.len() < LOG_RING_LINES {
+        if inner.startup_warnings.len() < LINES {
             inner.startup_warnings.push(line);
         }
     }
@@ -87,11 +89,11 @@ mod tests {
     #[test]
     fn the_oldest_lines_go() {
         let ring = LogRing::default();
-        for number in 0..LOG_RING_LINES + 3 {
+        for number in 0..LINES + 3 {
             ring.push(number.to_string());
         }
         let (lines, total) = ring.lines();
-        assert_eq!((lines.len(), total), (LOG_RING_LINES, LOG_RING_LINES as u64 + 3));
+        assert_eq!((lines.len(), total), (LINES, LINES as u64 + 3));
         assert_eq!(lines[0], "3");
     }
 }

@@ -12,10 +12,11 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
 use mayfly_mql::Matcher;
 use mayfly_storage::{Direction, RecordKey, ScanLimit, Store, whole_range};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::OpCtx;
 use parking_lot::{Mutex, RwLock};
 
 /// The collection's name in each database.

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{ErrorCode, OpCtx, Result};
+use mayfly_base::{ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::clients::{Connection, LoggedIn};
 use crate::process::LogRotation;

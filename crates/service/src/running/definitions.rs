@@ -1,9 +1,10 @@
 //! Events of collections, indexes, views and databases, from what the store says of them. An operation of a client gives the event
 //! its user; what the server does by itself is the system's.
 
-use mayfly_base::{ErrorCode, Namespace, current};
+use mayfly_base::{ErrorCode, Namespace};
 use mayfly_storage::DefinitionChange;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::current;
 
 use crate::records::Actor;
 use crate::server::Service;

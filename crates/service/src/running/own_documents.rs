@@ -8,10 +8,11 @@
 //!
 //! A start writes only what has changed. The log has none of it.
 
+use mayfly_work::OpCtx;
 use mayfly_storage::ReadView;
 use std::ops::ControlFlow;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, Direction, ScanLimit, WriteUnit, id_key, whole_range};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, new_object_id};
 

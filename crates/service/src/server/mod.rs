@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Clock, Namespace, OpRegistry, memory};
+use mayfly_base::{Clock, Namespace};
 use mayfly_query::Room;
 use mayfly_storage::{OPLOG, Store};
 use mayfly_value::DocBuf;
+use mayfly_work::{OpRegistry, memory};
 
 use crate::clients::{Access, Connections, TransportSecurity};
 use crate::counters::{Metrics, Top};

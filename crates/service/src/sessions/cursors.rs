@@ -8,16 +8,19 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
 use mayfly_auth::UserName;
-use mayfly_base::memory::{self, Kept};
-use mayfly_base::scratch::OperationScratch;
-use mayfly_base::{Error, ErrorCode, Namespace, Result, current, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::Cursor;
+use mayfly_work::memory::Kept;
+use mayfly_work::scratch::OperationScratch;
+use mayfly_work::{current, memory};
 use parking_lot::Mutex;
 
 use crate::clients::SessionId;
 
 /// How often idle cursors are looked for, in microseconds.
 const LOOK_EVERY_MICROS: i64 = 4_000_000;
+/// Idle time after which a cursor is closed, in milliseconds, unless a parameter says otherwise.
+const IDLE_MS: i64 = 10 * 60 * 1000;
 
 /// All open cursors.
 pub struct Cursors {
@@ -68,7 +71,7 @@ impl Default for Cursors {
             open: Mutex::default(),
             last_look_micros: AtomicI64::new(0),
             timed_out: AtomicI64::new(0),
-            timeout_ms: AtomicI64::new(limits::CURSOR_IDLE_MS),
+            timeout_ms: AtomicI64::new(IDLE_MS),
         }
     }
 }

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mayfly_base::{Clock, Error, ErrorCode, OpCtx, Result, current, limits};
+use mayfly_base::{Clock, Error, ErrorCode, Result, limits};
 use mayfly_storage::{
     COMMIT_STATEMENT, Executed, OpenTransaction, ReadView, SessionKey, Statement, Store,
     TransactionOwner,
 };
 use mayfly_value::DocBuf;
+use mayfly_work::{OpCtx, current};
 use parking_lot::lock_api::ArcMutexGuard;
 use parking_lot::{Mutex, RawMutex};
 
@@ -30,6 +31,9 @@ use crate::clients::SessionId;
 
 /// How often one who waits for a session looks whether it may go on waiting.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Most sessions remembered at once.
+const MAX_SESSIONS: usize = 1_000_000;
 
 /// The last use of a session that was ended while a command had it.
 const ENDED: i64 = i64::MIN;
@@ -107,10 +111,10 @@ impl Sessions {
             session.last_use_ms = now_ms;
             return Ok(());
         }
-        if sessions.len() >= limits::MAX_LOGICAL_SESSIONS {
+        if sessions.len() >= MAX_SESSIONS {
             expire(&mut sessions, now_ms);
         }
-        if sessions.len() >= limits::MAX_LOGICAL_SESSIONS {
+        if sessions.len() >= MAX_SESSIONS {
             let text = "cannot add session into the cache: too many logical sessions";
             return Err(Error::new(ErrorCode::TooManyLogicalSessions, text));
         }

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
-use mayfly_base::memory::{self, Kept};
-use mayfly_base::{Clock, Error, ErrorCode, OpCtx};
+use mayfly_base::{Clock, Error, ErrorCode};
 use mayfly_storage::OpenTransaction;
 use mayfly_value::DocBuf;
+use mayfly_work::memory::Kept;
+use mayfly_work::{OpCtx, memory};
 use parking_lot::Mutex;
 
 use crate::clients::SessionId;

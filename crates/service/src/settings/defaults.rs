@@ -10,9 +10,10 @@
 use mayfly_storage::ReadView;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_storage::Store;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 use parking_lot::Mutex;
 
 use super::stored::{put, read};

@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::limits::{MAX_BLOCKING_MEMORY_BYTES, MAX_OPERATION_MEMORY_BYTES};
-use mayfly_base::memory;
-use mayfly_base::spill::Operator;
 use mayfly_query::{AccumulatorLimits, MemoryLimits};
+use mayfly_work::memory;
+use mayfly_work::spill::Operator;
 
 use crate::process::machine::Memory;
 

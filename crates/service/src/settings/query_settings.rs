@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::{AllowedBy, AllowedIndexes, Hint, IndexHints, QueryShape, QueryShapeHash};
 use mayfly_storage::Store;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 use parking_lot::{Mutex, RwLock};
 
 use super::stored::{put, read};

@@ -1,19 +1,21 @@
 //! Documents of `config` that this crate keeps, one by one.
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_storage::ReadView;
+use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Store, UpdateStyle};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 /// The document with this id.
 ///
 /// # Errors
 /// Those of the engine.
 pub(crate) fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
-    let Some(collection) = store.collection(&Namespace::new("config", collection)?) else {
+    let Some(collection) = store.collection(&ReadView::now(), &Namespace::new("config", collection)?) else {
         return Ok(None);
     };
-    match store.locate(&collection, RawValue::String(id))? {
-        Some(key) => store.read_one(&collection, &key, |document| document.to_owned()),
+    match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
+        Some(key) => store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned()),
         None => Ok(None),
     }
 }
@@ -28,9 +30,9 @@ pub(crate) fn put(
     (collection, id): (&str, &str),
     document: RawDoc<'_>,
 ) -> Result<()> {
-    let (collection, _) = store.get_or_create(&Namespace::new("config", collection)?)?;
-    let key = store.locate(&collection, RawValue::String(id))?;
-    store.write(op, &collection, |unit| {
+    let (collection, _) = store.get_or_create(&ReadView::now(), &Namespace::new("config", collection)?)?;
+    let key = store.locate(&ReadView::now(), &collection, RawValue::String(id))?;
+    store.write(op, &ReadView::now(), &collection, |unit| {
         let old = match &key {
             Some(key) => unit.read(key)?.map(|old| (key, old)),
             None => None,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use mayfly_base::ScriptLimits;
+use mayfly_scripts::ScriptLimits;
 use parking_lot::Mutex;
 
 use super::{LogVerbosity, MemoryParameters};

@@ -5,9 +5,10 @@
 //! config.user_writes_critical_sections   { _id: "", blockNewUserShardedDDL, blockUserWrites, userWritesBlockReason? }
 //! ```
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_storage::Store;
 use mayfly_value::{DocBuilder, RawValue};
+use mayfly_work::OpCtx;
 
 use super::stored::{put, read};
 

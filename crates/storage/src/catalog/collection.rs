@@ -9,9 +9,10 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result, current};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::current;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::counts::Counts;
@@ -19,7 +20,8 @@ use crate::catalog::held::HeldRecords;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
-    Attached, Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
+    Attached, Capped, CappedRuntime, Policy, PolicySource, Settings, TimeToLive, is_temporary,
+    maintained,
 };
 use crate::index::building::Building;
 use crate::index::validation::Validation;
@@ -41,8 +43,8 @@ pub struct Collection {
     namespace: RwLock<Namespace>,
     /// The default of its operations and indexes, and the order of its records.
     collation: Option<Arc<Collation>>,
-    /// What is set about the planning of queries, for all collections.
-    planner: Arc<PlannerSettings>,
+    /// Settings of the layer above, which all collections share.
+    settings: Arc<Settings>,
     dropped: AtomicBool,
     /// Whether it is being filled beside another one. Its policies begin when it has that one's name.
     temporary: AtomicBool,
@@ -262,7 +264,7 @@ impl Collection {
         uuid: [u8; 16],
         namespace: Namespace,
         mut state: CollectionState,
-        (collation, planner): (Option<Arc<Collation>>, Arc<PlannerSettings>),
+        (collation, settings): (Option<Arc<Collation>>, Arc<Settings>),
     ) -> Collection {
         let ttl = Arc::default();
         state.list_policies(id, &ttl);
@@ -273,7 +275,7 @@ impl Collection {
             uuid,
             namespace: RwLock::new(namespace),
             collation,
-            planner,
+            settings,
             dropped: AtomicBool::new(false),
             temporary: AtomicBool::new(temporary),
             hides_expired: AtomicBool::new(!temporary && state.hides_expired()),
@@ -470,9 +472,9 @@ impl Collection {
         *self.namespace.write() = namespace;
     }
 
-    /// What is set about the planning of queries.
-    pub fn planner(&self) -> &PlannerSettings {
-        &self.planner
+    /// Settings that the layer above keeps with the store of this collection.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Number of documents, as far as it is known without counting.

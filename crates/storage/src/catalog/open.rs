@@ -12,7 +12,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Namespace, Result, current};
+use mayfly_base::{Namespace, Result};
+use mayfly_work::current;
 use parking_lot::{Condvar, Mutex};
 
 /// All open transactions.

@@ -29,9 +29,10 @@ use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::op::OpProgress;
-use mayfly_base::{ClientData, Error, ErrorCode, OpCtx, Result, memory};
+use mayfly_base::{ClientData, Error, ErrorCode, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
+use mayfly_work::op::OpProgress;
+use mayfly_work::{OpCtx, memory};
 
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};

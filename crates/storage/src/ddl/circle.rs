@@ -77,10 +77,11 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    use mayfly_base::{ManualClock, OpCtx, OpRegistry};
+    use mayfly_base::ManualClock;
     use mayfly_kv::MemoryEngine;
     use mayfly_value::DocBuf;
     use mayfly_value::bson::{Bson, DateTime, doc};
+    use mayfly_work::{OpCtx, OpRegistry};
 
     use super::*;
     use crate::ddl::put_collection;

@@ -9,10 +9,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::current::Current;
+use mayfly_work::{OpCtx, current};
 
 use super::replace::{check_no_build, temporary_name};
 use crate::Store;

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
+use mayfly_work::current::Current;
+use mayfly_work::{OpCtx, current};
 
 use super::change_index::IndexSelector;
 use super::select::{droppable, new_specs};
@@ -27,6 +28,9 @@ use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
 use crate::timeseries::{checked_on_buckets, shown_to_clients};
 use crate::write::DefinitionChange;
+
+/// Most indexes on one collection, `_id_` included.
+const MAX_INDEXES: usize = 64;
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -175,7 +179,7 @@ impl Store {
                     if all_there { "all indexes already exist" } else { "index already exists" };
                 result.notes.push(note);
             }
-            if existing.len() + 1 + fresh.len() > limits::MAX_INDEXES_PER_COLLECTION {
+            if existing.len() + 1 + fresh.len() > MAX_INDEXES {
                 return Err(Error::new(
                     ErrorCode::CannotCreateIndex,
                     format!("add index fails, too many indexes for {ns}"),

@@ -4,8 +4,9 @@ use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use super::change_index::with_spec;
 use super::select::{is_id_selector, select};

@@ -10,7 +10,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
+use mayfly_work::OpCtx;
 
 use super::build::IfDropped;
 use super::indexes::{set_ready, show_since};

@@ -11,12 +11,13 @@
 use crate::isolation::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::shell::Shell;
+use mayfly_work::current;
+use mayfly_work::current::Current;
 
 use super::{Logging, NewCollection};
 use crate::Store;

@@ -5,10 +5,11 @@ use crate::isolation::ReadView;
 use std::sync::{Arc, OnceLock, Weak};
 
 use mayfly_base::testing::wait_until;
-use mayfly_base::{Clock, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{Clock, ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::MemoryEngine;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{DateTime, Document, doc};
+use mayfly_work::{OpCtx, OpRegistry};
 use parking_lot::Mutex;
 
 use crate::{CreateIndexesOptions, IndexSelector, Store, StoreOptions};

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result, current};
+use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
 use mayfly_value::RawDoc;
 use mayfly_value::keys::{self, TypeBits};
+use mayfly_work::{OpCtx, current};
 
 use crate::catalog::{Collection, Core, Index};
 use crate::read::{Entry, Scanned};

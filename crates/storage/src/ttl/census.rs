@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::Store;
 use crate::catalog::new_index;

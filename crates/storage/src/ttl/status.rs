@@ -5,10 +5,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::Store;
 use crate::catalog::{Collection, Policy};

@@ -5,9 +5,10 @@ use crate::write::WriteOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{ErrorCode, OpCtx, OpGuard, OpInfo, Result};
+use mayfly_base::{ErrorCode, Result};
 use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_work::{OpCtx, OpGuard, OpInfo};
 
 use crate::Store;
 use crate::catalog::Collection;
@@ -525,9 +526,10 @@ fn is_in(range: &KeyRange, position: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mayfly_base::{ManualClock, Namespace, OpRegistry};
+    use mayfly_base::{ManualClock, Namespace};
     use mayfly_kv::MemoryEngine;
     use mayfly_value::bson::{Bson, DateTime, doc};
+    use mayfly_work::OpRegistry;
 
     use super::*;
     use crate::policy::TtlIndexRules;

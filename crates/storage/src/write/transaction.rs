@@ -20,8 +20,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Keyspace, TxnOptions};
+use mayfly_work::OpCtx;
 
 use super::Writer;
 use super::archive::{ArchiveCollection, Archives, OpenArchives};

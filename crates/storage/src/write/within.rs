@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Namespace, OpCtx, Result};
+use mayfly_base::{Error, Namespace, Result};
+use mayfly_work::OpCtx;
 
 use super::archive::ArchiveCollection;
 use super::{WriteOptions, WriteUnit, Writer};

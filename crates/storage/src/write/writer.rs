@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result, current};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::TxnOptions;
+use mayfly_work::{OpCtx, current};
 
 use super::archive::{ArchiveCollection, ArchiveSink, Archives, FindArchives, OpenArchives};
 use super::capped::CappedUnit;

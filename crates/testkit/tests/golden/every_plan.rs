@@ -7,15 +7,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_mql::SortPattern;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan, plans};
+use mayfly_query::{
+    CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan, PlannerSettings, plans,
+};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_testkit::{OpenEngine, memory, memory_under_chaos};
 use mayfly_value::extjson::parse_document;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::chance::Chance;
 use crate::scripts::rocksdb;
@@ -167,7 +170,7 @@ impl Fixture {
     fn new(engine: &OpenEngine, chance: &mut Chance, with_arrays: bool) -> Fixture {
         let (store, op) = open(engine);
         // Half of them try what two indexes have in common.
-        store.planner().hash_intersection.store(chance.below(2) == 0, Relaxed);
+        PlannerSettings::of_store(&store).hash_intersection.store(chance.below(2) == 0, Relaxed);
         let (collection, _) =
             store.get_or_create(&ReadView::now(), &Namespace::parse("db.c").unwrap()).unwrap();
         for id in 0..60 {
@@ -193,11 +196,11 @@ impl Fixture {
 
     /// The same after a restart.
     fn opened_again(self, engine: &OpenEngine) -> Fixture {
-        let intersects = self.store.planner().hash_intersection.load(Relaxed);
+        let intersects = PlannerSettings::of_store(&self.store).hash_intersection.load(Relaxed);
         self.store.close().unwrap();
         drop(self);
         let (store, op) = open(engine);
-        store.planner().hash_intersection.store(intersects, Relaxed);
+        PlannerSettings::of_store(&store).hash_intersection.store(intersects, Relaxed);
         let collection =
             store.collection(&ReadView::now(), &Namespace::parse("db.c").unwrap()).unwrap();
         Fixture { store, op, collection }

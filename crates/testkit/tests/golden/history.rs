@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_storage::{
     CreateIndexesOptions, IndexSelector, OpenTransaction, Store, TransactionOwner, UpdateStyle,
@@ -15,6 +15,7 @@ use mayfly_storage::{
 use mayfly_testkit::history::{Outcome, Step, Transaction, check};
 use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

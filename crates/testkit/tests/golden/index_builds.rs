@@ -4,13 +4,14 @@ use mayfly_storage::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::op::{OpInfo, OpProgress};
-use mayfly_base::{Namespace, OpCtx};
+use mayfly_base::Namespace;
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions, SCRATCH_FOLDER};
 use mayfly_storage::{Store, UpdateStyle, WriteUnit};
 use mayfly_testkit::{Fixture, OpenEngine, clustered, memory, memory_under_chaos};
 use mayfly_value::bson::{DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::OpCtx;
+use mayfly_work::op::{OpInfo, OpProgress};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
 use mayfly_storage::{
     Direction, LogEntry, LogRange, Store, StoreOptions, TransactionOwner, UpdateStyle,
 };
 use mayfly_testkit::{OpenEngine, clustered, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

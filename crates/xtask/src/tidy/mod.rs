@@ -29,14 +29,14 @@ const HAND_OVER: &[&str] = &["crates/commands/src/rules/length.rs", "crates/serv
 /// The files that have state of a thread, and why they need it. Everything else is handed down.
 const THREAD_LOCALS: &[(&str, &str)] = &[
     (
-        "crates/base/src/current.rs",
+        "crates/work/src/current.rs",
         "the operation of a thread, for code that is handed none, and its spend counter",
     ),
-    ("crates/base/src/memory.rs", "the count of allocated memory: an allocator is handed nothing"),
-    ("crates/base/src/scratch.rs", "the claim of the operation that writes a temporary file"),
+    ("crates/work/src/memory.rs", "the count of allocated memory: an allocator is handed nothing"),
+    ("crates/work/src/scratch.rs", "the claim of the operation that writes a temporary file"),
     ("crates/commands/src/transaction.rs", "names of what a snapshot read looked up"),
-    ("crates/expr/src/javascript/mod.rs", "callbacks of QuickJS know their thread only"),
-    ("crates/expr/src/javascript/watch.rs", "callbacks of QuickJS know their thread only"),
+    ("crates/scripts/src/lib.rs", "callbacks of QuickJS know their thread only"),
+    ("crates/scripts/src/watch.rs", "callbacks of QuickJS know their thread only"),
     ("crates/storage/src/catalog/definitions.rs", "names that a snapshot read has looked up"),
     ("crates/storage/src/catalog/local.rs", "collections that an open transaction has made"),
     (

@@ -1,10 +1,10 @@
 //! `$concatArrays`, `$reverseArray`, `$range`, `$indexOfArray`.
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::check_size;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, compare_values_in};
+use mayfly_work::current::spend;
 
 use super::super::operand::{array, count, fault, int, small_integer};
 use super::super::{ANY, OpRow, list};

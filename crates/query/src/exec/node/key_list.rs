@@ -8,9 +8,9 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_runs::{Spool, SpoolWriter};
+use mayfly_work::spill::Operator;
 
 use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::memory::Share;

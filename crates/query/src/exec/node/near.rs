@@ -10,8 +10,7 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
 use mayfly_geo::{Geometry, Origin, Part, PartRange};
 use mayfly_mql::matcher::Near;
 use mayfly_runs::{Placed, Shelf};
@@ -21,6 +20,8 @@ use mayfly_storage::{
 };
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};

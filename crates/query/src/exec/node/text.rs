@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
 use mayfly_mql::matcher::BoundSearch;
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::page::Page;
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};

@@ -4,10 +4,10 @@ use std::collections::hash_map::Entry;
 
 use foldhash::{HashMap, HashMapExt};
 use mayfly_base::Result;
-use mayfly_base::spill::Operator;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::get_plain;
 use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf, compare_values};
+use mayfly_work::spill::Operator;
 
 use super::range::{Bounds, Step};
 use super::{Densify, fault};

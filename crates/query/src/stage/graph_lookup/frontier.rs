@@ -1,8 +1,8 @@
 //! The values of one level of a `$graphLookup`, which go into a file where they do not fit memory.
 
 use mayfly_base::Result;
-use mayfly_base::spill::Operator;
 use mayfly_value::{DocBuilder, ValueBuf};
+use mayfly_work::spill::Operator;
 
 use super::search::too_much;
 use crate::memory::{Share, Spool, SpoolWriter};

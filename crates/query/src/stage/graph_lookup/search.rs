@@ -1,11 +1,11 @@
 //! A search for one document, and how it reads the other collection.
 
-use mayfly_base::spill::{Operator, Spilled};
 use mayfly_base::{Error, Result};
 use mayfly_mql::Matcher;
 use mayfly_runs::KeySet;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_work::spill::{Operator, Spilled};
 
 use super::frontier::Frontier;
 use super::{GraphLookup, fault};

@@ -7,8 +7,8 @@
 //!
 //! Where no index serves the join each look-up is a scan, and the table is read at once.
 
-use mayfly_base::spill::Operator;
 use mayfly_storage::Collection;
+use mayfly_work::spill::Operator;
 
 use super::table::ENTRY_BYTES;
 use crate::stage::StageContext;

@@ -1,8 +1,8 @@
 //! What a `$lookup` joins with one document: an array, or a file when it is unwound and does not fit memory.
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::spill::Operator;
 
 use super::Lookup;
 use crate::exec::Flow;

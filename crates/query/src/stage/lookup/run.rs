@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_base::spill::Operator;
 use mayfly_expr::{Frame, Scope};
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::joined;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_work::spill::Operator;
 
 use super::joined::{Joined, Joining, Rest};
 use super::{JoinFields, Lookup};

@@ -20,8 +20,9 @@ use mayfly_auth::{
     Action, Addresses, Credentials, Privilege, Privileges, Restriction, RoleName, Roles, Target,
     User, UserName,
 };
-use mayfly_base::{Result, current};
+use mayfly_base::Result;
 use mayfly_storage::Store;
+use mayfly_work::current;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clients::{Connection, SessionOwner};

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 use mayfly_auth::{Role, RoleName, Roles, User, UserName};
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, Store, UpdateStyle, whole_range};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use super::{Access, Stamp};
 

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::Store;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use super::Audit;
 use crate::settings::{put, read};

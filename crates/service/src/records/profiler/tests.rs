@@ -3,10 +3,11 @@
 use mayfly_storage::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::{Engine, KeyRange, Keyspace, MemoryEngine};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::{DocBuilder, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use super::*;
 

@@ -6,13 +6,14 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use mayfly_base::{ManualClock, Namespace, OpRegistry, current};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::{
     ChaosEngine, ChaosOptions, Direction, Engine, EngineAround, KeyRange, MemoryEngine, ScanEnd,
     ScanLimit,
 };
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpRegistry, current};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

@@ -3,9 +3,10 @@
 use crate::isolation::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpInfo, OpRegistry};
+use mayfly_base::{ErrorCode, ManualClock, Namespace};
 use mayfly_kv::{Engine, Guard, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
+use mayfly_work::{OpCtx, OpInfo, OpRegistry};
 
 use super::*;
 use crate::{CreateIndexesOptions, Store, StoreOptions};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
 use mayfly_buckets::{
     Bucket, BucketView, MeasurementFields, Packed, TimeSeries, has_room, measurement_time,
     packed_with, start_key,
@@ -13,6 +13,7 @@ use mayfly_buckets::{
 use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_work::OpCtx;
 
 use super::super::{WriteUnit, Writer};
 use crate::catalog::{Collection, Index};

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_buckets::{BucketView, MAX_MEASUREMENTS};
 use mayfly_kv::{Direction, KeyRange, Keyspace, MemoryEngine, ScanLimit};
 use mayfly_value::bson::{DateTime, doc};
 use mayfly_value::{DocBuf, Number};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::read::whole_range;
 use crate::timeseries::open::OpenBuckets;

@@ -4,10 +4,11 @@ use crate::isolation::ReadView;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::MemoryEngine;
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use super::*;
 use crate::*;

@@ -13,9 +13,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_work::current::spend;
 
 use crate::catalog::{Collection, CollectionState, Core, Index};
 use crate::index::building::Building;

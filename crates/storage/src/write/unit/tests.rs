@@ -5,10 +5,11 @@ use crate::isolation::ReadView;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_value::bson::{Bson, DateTime, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::record::RecordKey;
 use crate::*;

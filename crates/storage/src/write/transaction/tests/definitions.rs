@@ -3,8 +3,8 @@
 use crate::isolation::ReadView;
 use std::time::Duration;
 
-use mayfly_base::current;
 use mayfly_value::bson::oid::ObjectId;
+use mayfly_work::current;
 
 use super::*;
 

@@ -25,6 +25,8 @@ const IDLE_AFTER: u32 = 50;
 const SLEEP: Duration = Duration::from_secs(10);
 /// An operation that has run for so long is one that others look at.
 pub const LONG: Duration = Duration::from_millis(500);
+/// Bytes that take long to copy: work on more leaves the runtime's thread to other tasks.
+pub const LONG_BYTES: usize = 1 << 20;
 /// Ticks between two such looks.
 const TICKS_PER_LOOK: u32 = 125;
 /// What another thread needs to take over the work of this one, as a rule; else the next time it is asked.
@@ -227,12 +229,13 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::testing::wait_until;
-    use crate::{OpInfo, SystemClock};
+    use crate::OpInfo;
+    use mayfly_base::SystemClock;
+    use mayfly_base::testing::wait_until;
 
     #[test]
     fn who_holds_a_lock_does_not_wait_for_a_turn() {
-        let clock = Arc::new(crate::ManualClock::at_ms(0));
+        let clock = Arc::new(mayfly_base::ManualClock::at_ms(0));
         let registry = OpRegistry::new(clock.clone());
         let long = registry.begin(OpInfo::default());
         let op = long.op();

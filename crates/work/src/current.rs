@@ -10,7 +10,9 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::{OpCtx, Result};
+use mayfly_base::Result;
+
+use crate::OpCtx;
 
 /// Runs a wait and tells whoever owns this thread that it is gone meanwhile.
 pub type AnnounceWait = fn(&mut dyn FnMut());
@@ -155,7 +157,7 @@ impl Drop for Entered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorCode, ManualClock};
+    use mayfly_base::{ErrorCode, ManualClock};
 
     #[test]
     fn a_guard_restores_what_was_before() {

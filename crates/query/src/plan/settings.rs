@@ -1,7 +1,10 @@
-//! What may be set about the planning of queries: one row of `setParameter` each.
+//! Parameters of planning, one row of `setParameter` each. They are kept with the store, so that several stores in one process have
+//! settings of their own; storage does not look at them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+
+use mayfly_storage::{Collection, Core};
 
 /// A number with a fraction that several threads see.
 #[derive(Debug)]
@@ -70,6 +73,16 @@ impl Default for PlannerSettings {
 }
 
 impl PlannerSettings {
+    /// The settings of the store that has this collection.
+    pub fn of(collection: &Collection) -> &PlannerSettings {
+        collection.settings().get()
+    }
+
+    /// The settings of a store.
+    pub fn of_store(store: &Core) -> &PlannerSettings {
+        store.settings().get()
+    }
+
     /// A number of theirs that counts something.
     pub fn count(number: &AtomicI64) -> u64 {
         number.load(Relaxed).max(0).unsigned_abs()

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::{Error, ErrorCode, Result, current};
+use mayfly_base::{Error, ErrorCode, Result};
+
+use crate::current;
 
 /// A claim asks for the room of so many bytes at once.
 const ASK_EVERY_BYTES: u64 = 4 << 20;
@@ -216,7 +218,8 @@ impl Drop for Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ManualClock, OpInfo, OpRegistry};
+    use crate::{OpInfo, OpRegistry};
+    use mayfly_base::ManualClock;
 
     #[test]
     fn files_have_limits_of_their_operation_and_of_the_server() {

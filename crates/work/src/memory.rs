@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize};
 
-use crate::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 
 /// Changes that a thread keeps to itself.
 const GRAIN: isize = 64 << 10;

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use mayfly_base::{Clock, Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
+use crate::PlanSummary;
+use crate::memory;
 use crate::scratch::{OperationScratch, ScratchPool};
 use crate::spill::SpillCounters;
 use crate::threads::{Keeps, Sleeper};
-use crate::{Clock, Error, ErrorCode, PlanSummary, Result, memory};
 
 /// No deadline.
 const NEVER: i64 = i64::MAX;
@@ -363,7 +365,7 @@ impl Drop for OpGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ManualClock;
+    use mayfly_base::ManualClock;
 
     #[test]
     fn waiting_as_asked_is_no_work() {
