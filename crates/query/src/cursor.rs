@@ -10,7 +10,6 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, check_size};
-use mayfly_work::OpCtx;
 
 use crate::exec::Failures;
 use crate::exec::shape::{Asked, KeyPaths};

@@ -15,13 +15,13 @@
 pub mod current;
 pub mod memory;
 pub mod op;
+mod plan_summary;
 pub mod scratch;
 pub mod spill;
-mod plan_summary;
 mod threads;
 mod turns;
 
-pub use plan_summary::PlanSummary;
 pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
+pub use plan_summary::PlanSummary;
 pub use threads::{Keeps, LONG, LONG_BYTES, queued_operations, watch};
 pub use turns::{FirstTurn, first_turn};

@@ -265,7 +265,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::wait_until;
+    use mayfly_base::testing::wait_until;
 
     #[test]
     fn whoever_waits_longest_is_next_and_nobody_waits_for_ever() {

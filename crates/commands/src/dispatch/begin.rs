@@ -9,9 +9,9 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::Awaited;
 use mayfly_service::{Authority, CheckedOut, Connection, Service, SessionOwner};
 use mayfly_storage::{ReadView, StoreSession, Writing};
-use mayfly_work::{current, OpCtx, OpInfo, PlanSummary, memory};
 use mayfly_work::current::Current;
 use mayfly_work::op::OpGuard;
+use mayfly_work::{OpCtx, OpInfo, PlanSummary, current, memory};
 
 use super::{After, Call};
 use crate::context::{CommandContext, DataWait, Effects, Exhaust, Retry};

@@ -10,7 +10,6 @@ use std::ops::ControlFlow;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Direction, LogEnd, LogEntry, LogRange};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
-use mayfly_work::OpCtx;
 
 /// Entries, and about how many bytes of them, that are read at once.
 const QUEUED: usize = 256;

@@ -25,7 +25,6 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 pub use mayfly_storage::ChangeScope;
 use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store, Watch};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
-use mayfly_work::OpCtx;
 
 use event::{Builder, Outcome, Part};
 pub use log_scan::{LogOrder, LogScan};

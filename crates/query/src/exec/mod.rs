@@ -16,7 +16,7 @@ use std::sync::Arc;
 use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
-use mayfly_work::{LONG_BYTES, OpCtx};
+use mayfly_work::LONG_BYTES;
 
 pub(crate) use node::near::{nearest, told};
 pub use node::text::metadata_of;

@@ -1,8 +1,8 @@
 //! Finding out which of several plans is the best: each is run for a while, and the one that gives most for what it looks at wins.
 //! Manual: "Query Plans", "Plan Cache".
 
-use mayfly_work::OpCtx;
 use mayfly_storage::StoreSession;
+use mayfly_work::OpCtx;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 

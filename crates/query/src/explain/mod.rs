@@ -24,7 +24,6 @@ use mayfly_mql::Matcher;
 use mayfly_scripts::ScriptLimits;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
-use mayfly_work::OpCtx;
 
 pub use self::cached::cached_plans;
 use self::node::{Node, number};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, ValueBuf};
-use mayfly_work::OpCtx;
 
 use super::shown::Shown;
 use super::{DeleteSpec, Image, UpdateSpec, Versions, delete_with, update_with};

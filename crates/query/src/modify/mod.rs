@@ -17,7 +17,6 @@ use mayfly_base::Result;
 use mayfly_mql::Update;
 use mayfly_storage::{Collection, RecordKey, WriteUnit};
 use mayfly_value::{DocBuf, ValueBuf};
-use mayfly_work::OpCtx;
 
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;

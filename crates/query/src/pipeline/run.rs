@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_storage::{Collection, Snapshot, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
-use mayfly_work::{OpCtx, PlanSummary};
+use mayfly_work::PlanSummary;
 
 use crate::change::ChangeStream;
 use crate::change::LogScan;

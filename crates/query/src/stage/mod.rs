@@ -55,7 +55,6 @@ use std::fmt::Debug;
 
 use mayfly_base::{Namespace, Result};
 use mayfly_value::{DocBuilder, RawDoc};
-use mayfly_work::OpCtx;
 use mayfly_work::current::spend;
 
 pub use around::{Around, Inside, RunSettings};

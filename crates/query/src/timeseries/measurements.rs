@@ -12,7 +12,6 @@ use mayfly_buckets::{BucketView, MeasurementFields, TimeSeries};
 use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, RecordKey};
 use mayfly_value::DocBuf;
-use mayfly_work::OpCtx;
 
 use super::OnBuckets;
 use crate::exec::{Executor, Flow};

@@ -154,7 +154,8 @@ fn t_50_a_ttl_index_survives_a_crash() {
     let options = StoreOptions { background: false, ..StoreOptions::default() };
     let store =
         Store::open(engine, options, clock.clone(), OpRegistry::new(clock.clone())).unwrap();
-    let collection = store.collection(&ReadView::now(), &Namespace::parse("crash.c").unwrap()).unwrap();
+    let collection =
+        store.collection(&ReadView::now(), &Namespace::parse("crash.c").unwrap()).unwrap();
     let count = || store.count_documents(&OpCtx::detached(clock.clone()), &collection).unwrap();
     assert_eq!(count(), 2);
     store.run_ttl_pass(&AtomicBool::new(false)).unwrap();

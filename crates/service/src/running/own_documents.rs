@@ -8,8 +8,8 @@
 //!
 //! A start writes only what has changed. The log has none of it.
 
-use mayfly_work::OpCtx;
 use mayfly_storage::ReadView;
+use mayfly_work::OpCtx;
 use std::ops::ControlFlow;
 
 use mayfly_base::{Namespace, Result};

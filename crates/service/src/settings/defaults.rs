@@ -7,7 +7,6 @@
 //! config.clusterParameters   { _id: "defaultMaxTimeMS", clusterParameterTime, readOperations }
 //! ```
 
-use mayfly_storage::ReadView;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::Result;

@@ -1,7 +1,7 @@
 //! Documents of `config` that this crate keeps, one by one.
 
-use mayfly_storage::ReadView;
 use mayfly_base::{Namespace, Result};
+use mayfly_storage::ReadView;
 use mayfly_storage::{Store, UpdateStyle};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::OpCtx;
@@ -11,11 +11,15 @@ use mayfly_work::OpCtx;
 /// # Errors
 /// Those of the engine.
 pub(crate) fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
-    let Some(collection) = store.collection(&ReadView::now(), &Namespace::new("config", collection)?) else {
+    let Some(collection) =
+        store.collection(&ReadView::now(), &Namespace::new("config", collection)?)
+    else {
         return Ok(None);
     };
     match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
-        Some(key) => store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned()),
+        Some(key) => {
+            store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned())
+        }
         None => Ok(None),
     }
 }
@@ -30,7 +34,8 @@ pub(crate) fn put(
     (collection, id): (&str, &str),
     document: RawDoc<'_>,
 ) -> Result<()> {
-    let (collection, _) = store.get_or_create(&ReadView::now(), &Namespace::new("config", collection)?)?;
+    let (collection, _) =
+        store.get_or_create(&ReadView::now(), &Namespace::new("config", collection)?)?;
     let key = store.locate(&ReadView::now(), &collection, RawValue::String(id))?;
     store.write(op, &ReadView::now(), &collection, |unit| {
         let old = match &key {

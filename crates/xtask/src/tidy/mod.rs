@@ -24,7 +24,8 @@ const DOORS: &[(&str, &[&str])] = &[
 
 /// The files that may hand a runtime thread over: the one that decides which commands take long, and the one that writes replies
 /// into files.
-const HAND_OVER: &[&str] = &["crates/commands/src/rules/length.rs", "crates/server/src/connection.rs"];
+const HAND_OVER: &[&str] =
+    &["crates/commands/src/rules/length.rs", "crates/server/src/connection.rs"];
 
 /// The files that have state of a thread, and why they need it. Everything else is handed down.
 const THREAD_LOCALS: &[(&str, &str)] = &[

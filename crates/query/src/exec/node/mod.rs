@@ -30,7 +30,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use mayfly_base::{Error, Result};
 use mayfly_storage::{Collection, Entry, Snapshot};
 use mayfly_value::RawDoc;
-use mayfly_work::OpCtx;
 
 use super::tail::Tail;
 use crate::language::CanonicalQuery;
