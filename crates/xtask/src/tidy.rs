@@ -82,6 +82,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The crates that consist of floors: only `lib.rs` stands beside them.
+const ONLY_FLOORS: &[&str] = &["service", "commands"];
+
 /// Files that may name floors above their own: a recursion goes through one place.
 const DOORS: &[(&str, &[&str])] = &[
     // A stage may have a pipeline inside.
@@ -106,6 +109,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         problems.extend(file_problems(&name, &text));
         problems.extend(upward_uses(&name, &text));
+        problems.extend(outside_floors(&name));
     }
     Ok(problems)
 }
@@ -192,6 +196,16 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
     problems
 }
 
+/// That a file stands on no floor of a crate that consists of floors.
+fn outside_floors(name: &str) -> Option<String> {
+    let krate =
+        ONLY_FLOORS.iter().find(|krate| name.starts_with(&format!("crates/{krate}/src/")))?;
+    let (_, floors) = FLOORS.iter().find(|(with_floors, _)| with_floors == krate)?;
+    let inside = name.strip_prefix(&format!("crates/{krate}/src/"))?;
+    let on_floor = inside.split_once('/').is_some_and(|(folder, _)| floors.contains(&folder));
+    (!on_floor && inside != "lib.rs").then(|| format!("{name}: stands on no floor of '{krate}'"))
+}
+
 /// What a file on a floor uses of those above it, or of what stands on none.
 fn upward_uses(name: &str, text: &str) -> Vec<String> {
     let floor = FLOORS.iter().find_map(|(krate, floors)| {
@@ -222,6 +236,15 @@ fn upward_uses(name: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_beside_floors_are_found() {
+        assert!(outside_floors("crates/commands/src/lib.rs").is_none());
+        assert!(outside_floors("crates/commands/src/rules/length.rs").is_none());
+        assert!(outside_floors("crates/commands/src/length.rs").is_some());
+        assert!(outside_floors("crates/service/src/helpers/a.rs").is_some());
+        assert!(outside_floors("crates/storage/src/store.rs").is_none());
+    }
 
     #[test]
     fn upward_uses_are_found() {
