@@ -55,14 +55,13 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         let text = format!("Must provide at least one of \"{USERS}\" and \"{ROLES}\"");
         return Err(Error::bad_value(text));
     }
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     if let Some(users) = users {
         merge_users(ctx, &users, db, drops)?;
     }
     if let Some(roles) = roles {
         merge_roles(ctx, &roles, db, drops)?;
     }
-    drop(changing);
     Ok(())
 }
 

@@ -141,16 +141,14 @@ fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
         return Err(Error::bad_value(text));
     }
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let known = access.roles(store)?;
     if known.names().any(|taken| *taken == name) {
         return Err(Error::new(ErrorCode(51002), format!("Role \"{name}\" already exists")));
     }
     known.check_inheritance(&name, &roles)?;
     let restrictions = restrictions.unwrap_or_default();
-    access.put_role(store, ctx.op, &Role { name, privileges, roles, restrictions })?;
-    drop(changing);
-    Ok(())
+    access.put_role(store, ctx.op, &Role { name, privileges, roles, restrictions })
 }
 
 fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
@@ -251,9 +249,8 @@ fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
     request.fields(&[])?;
     let name = definable(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     let removed = remove(ctx, std::slice::from_ref(&name))?;
-    drop(changing);
     if removed == 0 {
         return Err(not_found(&name));
     }
@@ -267,11 +264,10 @@ fn run_drop_all(
 ) -> Result<()> {
     request.fields(&[])?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     let known = ctx.service.access.roles(&ctx.service.store)?;
     let names: Vec<_> = known.names().filter(|name| name.db == request.db).cloned().collect();
     reply.append("n", remove(ctx, &names)?);
-    drop(changing);
     Ok(())
 }
 
@@ -311,13 +307,11 @@ fn change(
 ) -> Result<()> {
     let name = definable(request)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let known = access.roles(store)?;
     let Some(mut role) = known.defined(&name).cloned() else { return Err(not_found(&name)) };
     change(&mut role, &known)?;
-    access.put_role(store, ctx.op, &role)?;
-    drop(changing);
-    Ok(())
+    access.put_role(store, ctx.op, &role)
 }
 
 /// 31 RoleNotFound.

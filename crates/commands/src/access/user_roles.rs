@@ -34,8 +34,7 @@ fn run_grant(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder
             }
         }
         Ok(())
-    })?;
-    Ok(())
+    })
 }
 
 fn run_revoke(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
@@ -45,8 +44,7 @@ fn run_revoke(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
         require_roles(ctx, &roles)?;
         user.roles.retain(|role| !roles.contains(role));
         Ok(())
-    })?;
-    Ok(())
+    })
 }
 
 /// Changes the user that the command names.

@@ -163,7 +163,7 @@ fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
         }
     };
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     if access.has_user(store, &name)? {
         return Err(Error::new(ErrorCode(51003), format!("User \"{name}\" already exists")));
     }
@@ -176,9 +176,7 @@ fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
         custom_data: custom_data(&fields)?,
         restrictions: restrictions.unwrap_or_default(),
     };
-    access.put_user(store, ctx.op, &user)?;
-    drop(changing);
-    Ok(())
+    access.put_user(store, ctx.op, &user)
 }
 
 fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
@@ -221,7 +219,7 @@ fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
     let credentials =
         password.map(|password| password.credentials(&name.user, chosen)).transpose()?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let Some(mut user) = access.find_user(store, &name)? else {
         return Err(not_found(name));
     };
@@ -240,18 +238,15 @@ fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
     }
     user.custom_data = data.or(user.custom_data);
     user.restrictions = restrictions.unwrap_or(user.restrictions);
-    access.put_user(store, ctx.op, &user)?;
-    drop(changing);
-    Ok(())
+    access.put_user(store, ctx.op, &user)
 }
 
 fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let name = own_user(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     let found = ctx.service.access.remove_user(&ctx.service.store, ctx.op, &name)?;
-    drop(changing);
     if !found {
         return Err(not_found(format_args!("'{name}'")));
     }
@@ -266,12 +261,11 @@ fn run_drop_all(
     request.fields(&[])?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let mut dropped = 0;
     for name in access.user_names(store, Some(request.db))? {
         dropped += i32::from(access.remove_user(&ctx.service.store, ctx.op, &name)?);
     }
-    drop(changing);
     reply.append("n", dropped);
     Ok(())
 }

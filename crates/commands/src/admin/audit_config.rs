@@ -54,9 +54,9 @@ fn require_runtime(ctx: &CommandContext<'_>) -> Result<()> {
 fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     require_audit(ctx)?;
-    let config = ctx.service.audit.config();
+    let config = ctx.service.audit.effective_config();
     reply.append("generation", RawValue::ObjectId(config.generation));
-    config.append_to(ctx.service.audit.has_authorization_success(), reply);
+    config.append_to(reply);
     Ok(())
 }
 
@@ -76,7 +76,8 @@ pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
     fields.required("auditAuthorizationSuccess")?;
     let filter = fields.document("filter")?.map(RawDoc::to_owned);
     let success = fields.bool("auditAuthorizationSuccess")? == Some(true);
-    let config = AuditConfig::new(filter, success)?;
+    let mut config = AuditConfig::new(filter)?;
+    config.authorization_success = success;
     ctx.service.store_audit_config(ctx.op, Actor::Client(ctx.connection), config)
 }
 

@@ -67,9 +67,9 @@ fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     for name in names {
         reply.push_document().append("_id", name);
         if name == AUDIT {
-            let config = ctx.service.audit.config();
+            let config = ctx.service.audit.effective_config();
             reply.append("clusterParameterTime", RawValue::Timestamp(config.time));
-            config.append_to(ctx.service.audit.has_authorization_success(), reply);
+            config.append_to(reply);
             reply.end();
             continue;
         }

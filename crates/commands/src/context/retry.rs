@@ -66,7 +66,7 @@ impl Retry {
         Ok(Retry { session: RefCell::new(session), retried: RefCell::default(), ids })
     }
 
-    /// The command failed, and perhaps behind a commit.
+    /// The command failed, perhaps after a commit.
     #[cold]
     pub(crate) fn doubt(&self) {
         self.session.borrow_mut().doubt();
@@ -185,16 +185,18 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Refuses what is not repeatable.
+    /// Refuses this option of a write that is repeatable otherwise.
     ///
     /// # Errors
     /// 72 InvalidOptions.
-    pub(crate) fn check_repeatable(&self, multi: bool, option: &str) -> Result<()> {
-        if multi && self.retry.is_some() {
-            let text = format!("Cannot use retryable writes with {option}");
-            return Err(Error::new(ErrorCode::InvalidOptions, text));
+    pub(crate) fn check_repeatable(&self, refused: Option<&str>) -> Result<()> {
+        match (refused, &self.retry) {
+            (Some(option), Some(_)) => {
+                let text = format!("Cannot use retryable writes with {option}");
+                Err(Error::new(ErrorCode::InvalidOptions, text))
+            }
+            (None, _) | (_, None) => Ok(()),
         }
-        Ok(())
     }
 
     /// Adds `retriedStmtId` when the command's one statement was executed before.

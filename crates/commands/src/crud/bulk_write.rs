@@ -58,7 +58,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     // A malformed operation fails the whole command before anything is written.
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
-    ctx.check_repeatable(operations.iter().any(Operation::is_multi), "multi=true")?;
+    ctx.check_repeatable(operations.iter().any(Operation::is_multi).then_some("multi=true"))?;
     let mut results = Results::new(errors_only);
     execute(ctx, &namespaces, operations, options, &mut results)?;
     let shown = Namespace::new("admin", "$cmd.bulkWrite")?;

@@ -73,15 +73,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         }
         Source::View(view) => {
             check_collation(&view, &collating)?;
-            let counted = on_view(&view, filter, skip, limit).start(
-                ctx,
-                &view,
-                None,
-                query.hint,
-                run_settings(ctx, &fields)?,
-            )?;
-            let counted = counted_by(ctx, counted)?;
-            reply.append("n", number(counted));
+            let (stages, settings) =
+                (on_view(&view, filter, skip, limit), run_settings(ctx, &fields)?);
+            let run = stages.start(ctx, &view, None, query.hint, settings)?;
+            reply.append("n", number(counted_by(ctx, run)?));
             return Ok(());
         }
         Source::Nothing => {

@@ -52,7 +52,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     check_count(deletes.len())?;
     // A malformed statement fails the whole command before anything is deleted.
     let statements = deletes.map(|delete| parse(delete, variables)).collect::<Result<Vec<_>>>()?;
-    ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "limit=0")?;
+    ctx.check_repeatable(statements.iter().any(|statement| statement.multi).then_some("limit=0"))?;
     let mut results = WriteResults::default();
     for (index, statement) in statements.into_iter().enumerate() {
         match statement.run(ctx, &ns, index) {

@@ -75,15 +75,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
-    let batch = FirstBatch {
-        size: fields.non_negative("batchSize")?,
-        single: fields.bool("singleBatch")?.unwrap_or(false),
-        no_timeout: fields.bool("noCursorTimeout")?.unwrap_or(false),
-    };
-    let shape = ResultShape {
-        key_only: fields.bool("returnKey")?.unwrap_or(false),
-        record_id: fields.bool("showRecordId")?.unwrap_or(false),
-    };
+    let (batch, shape) = (batch(&fields)?, shape(&fields)?);
     let collating = Collating::parse(&fields)?;
     let collection = ctx.store.collection(&ns);
     let options = FindOptions {
@@ -101,7 +93,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let mut query = CanonicalQuery::parse(filter, options)?;
     let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
-    let hints = setting.and_then(|setting| setting.hints.clone());
+    let hints = setting.and_then(|it| it.hints.clone());
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) => {
@@ -133,22 +125,48 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         executor.follow()?;
     }
     executor.show_as(shape)?;
-    executor.name_failures(request.row.name);
-    // Whether it is a flag is asked in any case.
-    if executor.keeps_much() || fields.bool("allowDiskUse")?.is_some() {
-        executor.use_budget(budget(ctx, &fields)?);
-    }
-    ctx.op.update_info(|info| {
-        info.plan_summary = executor.plan().summary();
-    });
-    // With a snapshot what is behind the first batch is read at once, too.
-    if ctx.store.view.cluster_time().is_none() {
-        executor.expect(batch.documents());
-    }
+    prepare(ctx, (request, &fields), &mut executor, batch)?;
     let length = Work::Plan(&executor).length();
     let mut cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
     cursor.await_data = tailing.await_data;
     length.run(|| first_batch(ctx, cursor, batch, reply))
+}
+
+/// What the client wants of the first batch and the cursor.
+fn batch(fields: &Fields<'_>) -> Result<FirstBatch> {
+    Ok(FirstBatch {
+        size: fields.non_negative("batchSize")?,
+        single: fields.bool("singleBatch")?.unwrap_or(false),
+        no_timeout: fields.bool("noCursorTimeout")?.unwrap_or(false),
+    })
+}
+
+/// What the reply shows instead of documents, or beside them.
+fn shape(fields: &Fields<'_>) -> Result<ResultShape> {
+    Ok(ResultShape {
+        key_only: fields.bool("returnKey")?.unwrap_or(false),
+        record_id: fields.bool("showRecordId")?.unwrap_or(false),
+    })
+}
+
+/// Gives the executor its memory and the size of its first batch, and shows its plan in the operation.
+fn prepare(
+    ctx: &CommandContext<'_>,
+    (request, fields): (&Request<'_>, &Fields<'_>),
+    executor: &mut Executor,
+    batch: FirstBatch,
+) -> Result<()> {
+    executor.name_failures(request.row.name);
+    // The type of the argument is checked in any case.
+    if executor.keeps_much() || fields.bool("allowDiskUse")?.is_some() {
+        executor.use_budget(budget(ctx, fields)?);
+    }
+    ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
+    // With a snapshot what follows the first batch is read at once, too.
+    if ctx.snapshot_time.is_none() {
+        executor.expect(batch.documents());
+    }
+    Ok(())
 }
 
 /// `tailable` and `awaitData`.

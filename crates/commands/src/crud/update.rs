@@ -59,7 +59,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             parse(update, variables).map(|statement| UpdateStatement { rules, ..statement })
         })
         .collect::<Result<Vec<_>>>()?;
-    ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "multi=true")?;
+    ctx.check_repeatable(
+        statements.iter().any(|statement| statement.multi).then_some("multi=true"),
+    )?;
     let mut results = WriteResults::default();
     let mut modified = 0;
     for (index, statement) in statements.iter().enumerate() {

@@ -95,7 +95,7 @@ impl Observed<'_> {
         if wanted.log {
             self.log(describe().as_doc(), micros);
         }
-        // A backup lets nobody write, and the profiler least of all.
+        // During a backup nothing is written, and the profiler drops its document.
         let writing = self.service.store.fsync_lock.try_enter();
         if !wanted.profile || writing.is_none() {
             return;

@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
         Error::new(ErrorCode(40414), text)
     }
 
-    /// The error for a field that nobody knows.
+    /// The error for an unknown field.
     pub fn unknown(&self, name: &str) -> Error {
         let text = format!("BSON field '{}.{name}' is an unknown field.", self.path);
         Error::new(ErrorCode(40415), text)

@@ -261,7 +261,7 @@ pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
     session
 }
 
-/// The session out of a `{id: UUID, uid?: digest}` document; without a digest it is nobody's.
+/// The session out of a `{id: UUID, uid?: digest}` document; without a digest it has no owner.
 ///
 /// # Errors
 /// 40414 without an id, 207 InvalidUUID, 12 UnsupportedFormat for what is no digest, 14 for another type.
@@ -304,7 +304,8 @@ pub(crate) fn session_owner(fields: &Fields<'_>) -> Result<Option<SessionOwner>>
     }
 }
 
-/// The session that somebody means by a session's document: its own, or that of another where it has the action on the cluster.
+/// The session that a session's document names: the client's own, or that of another user where the client has the action on the
+/// cluster.
 ///
 /// # Errors
 /// 13 Unauthorized.
@@ -327,10 +328,10 @@ pub(crate) fn claimed(
 }
 
 impl Generic<'_> {
-    /// Makes the session one of whoever sends the command. Before a login there is none: nobody shall fill the server with sessions.
+    /// Makes the session one of the client. Before a login there is none, so that strangers cannot fill the server with sessions.
     ///
     /// # Errors
-    /// 13 Unauthorized for a session of somebody else.
+    /// 13 Unauthorized for a session of another user.
     #[inline]
     pub(crate) fn claim_session(&mut self, authority: &Authority) -> Result<()> {
         let Some(session) = self.lsid else { return Ok(()) };

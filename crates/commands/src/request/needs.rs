@@ -9,7 +9,7 @@ use super::row::{Row, RowFlags};
 /// The rights that a command needs. A row must declare them; a test fails for one that does not.
 #[derive(Clone, Copy)]
 pub enum Needs {
-    /// Nobody has thought about it: nobody but the server itself may run it.
+    /// The row does not say: only the server itself may run it.
     Undeclared,
     /// None beside a login, and that only where the row does not say [`RowFlags::BEFORE_AUTH`].
     Nothing,
@@ -89,7 +89,7 @@ impl Demands<'_> {
     }
 }
 
-/// Whether somebody whose rights are limited has those that the command's row asks for.
+/// Whether a client whose rights are limited has those that the command's row asks for.
 pub(crate) fn are_met(authority: &Authority, request: &Request<'_>, find: FindRow) -> bool {
     let flags = request.row.flags;
     match (authority, request.row.needs) {

@@ -1,5 +1,5 @@
 //! Commands in the audit log: whether they were allowed, and those that are events themselves. A row says which
-//! ([`Audited`]), and one function makes the event from the request. What changes collections and indexes is told by the
+//! ([`Audited`]), and one function makes the event from the request. Changes of collections and indexes are reported by the
 //! store instead ([`mayfly_service::audit`]), because many commands do that on their way.
 
 use mayfly_base::{ErrorCode, Result};

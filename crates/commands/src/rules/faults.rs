@@ -117,7 +117,7 @@ impl Faults {
     }
 }
 
-/// Passes `failCommand` behind a command that ran: adds its write concern error to the reply.
+/// Passes `failCommand` after a command that ran: adds its write concern error to the reply.
 #[cold]
 #[inline(never)]
 pub(crate) fn after(

@@ -86,7 +86,7 @@ static GOSSIP: [u8; GOSSIP_BYTES] = {
     bytes
 };
 
-/// What stands behind `ok` and the fields of an error in every reply: `$clusterTime` and `operationTime`, from a template, because
+/// The last fields of every reply, after `ok` and those of an error: `$clusterTime` and `operationTime`, from a template, because
 /// every command pays for it. Members of a replica set add `topologyVersion` to errors that say who is not the primary.
 ///
 /// `operationTime` is the time below which the log is complete, so that a stream of changes that begins there misses nothing

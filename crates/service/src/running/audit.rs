@@ -20,7 +20,8 @@ impl Service {
     /// # Errors
     /// Those of a stored configuration that cannot be read, or of the filter.
     pub fn begin_audit(self: &Arc<Service>, options: AuditOptions) -> Result<()> {
-        let config = AuditConfig::new(options.filter, self.audit.has_authorization_success())?;
+        let mut config = AuditConfig::new(options.filter)?;
+        config.authorization_success = self.audit.has_authorization_success();
         self.audit.runtime.store(options.runtime, Ordering::Relaxed);
         self.audit.install(config);
         if options.runtime
@@ -106,7 +107,7 @@ impl Service {
         self.audit_logout(connection, "Implicit logout due to client connection closure");
     }
 
-    /// Somebody logged in, or tried to.
+    /// A client logged in, or tried to.
     pub fn audit_login(
         &self,
         connection: &Connection,
@@ -163,15 +164,12 @@ impl Service {
         mut config: AuditConfig,
     ) -> Result<()> {
         config.store(&self.store, op)?;
-        let before = self.audit.config();
+        let before = self.audit.effective_config();
         self.audit(actor, "auditConfigure", ErrorCode::OK, |param| {
-            let success = self.audit.has_authorization_success();
-            for (name, config, success) in
-                [("previous", &*before, success), ("config", &config, config.authorization_success)]
-            {
+            for (name, config) in [("previous", &before), ("config", &config)] {
                 param.start_document(name);
                 param.append("generation", RawValue::ObjectId(config.generation));
-                config.append_to(success, param);
+                config.append_to(param);
                 param.end();
             }
         });

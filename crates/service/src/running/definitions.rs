@@ -91,7 +91,7 @@ impl Service {
         });
     }
 
-    /// Writes an event of whoever runs on this thread.
+    /// Writes an event of the operation that runs on this thread.
     fn audit_current(&self, atype: &str, result: ErrorCode, param: impl FnOnce(&mut DocBuilder)) {
         let mut id = 0;
         if let Some(op) = current::current().op {

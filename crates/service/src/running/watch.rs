@@ -10,7 +10,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Service {
     /// Begins to look, once a second, for transactions and cursors whose time is over, until the server ends. A thread of its own does
-    /// it: those that run commands may all be waiting for just such a transaction, and on a quiet server nobody runs any.
+    /// it: threads that run commands may all be waiting for just such a transaction, and on a quiet server no command runs.
     ///
     /// # Errors
     /// There is no further thread.

@@ -90,17 +90,17 @@ pub struct Service {
     pub query_settings: QuerySettings,
     /// Users, roles, and whether commands need a right.
     pub access: Access,
-    /// Who encrypts connections; unset: nobody.
+    /// What encrypts connections; unset: nothing.
     pub transport: OnceLock<Arc<dyn TransportSecurity>>,
-    /// Who is told of what is done to users, roles and definitions.
+    /// The audit log.
     pub audit: Audit,
     /// Places at which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
-    /// Values of the parameters that nobody else owns.
+    /// Values of the parameters that have no other owner.
     pub settings: Settings,
     /// What `topologyVersion` says.
     pub topology: Topology,
-    /// Asks everybody to end.
+    /// The request to stop.
     pub shutdown: Shutdown,
     /// The folder of the data; unset: the data is in memory only.
     pub data_folder: OnceLock<PathBuf>,

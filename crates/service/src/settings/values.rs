@@ -14,7 +14,7 @@ const SIGNALED_SHUTDOWN_MS: i64 = 5_000;
 /// A function that is called with new levels of the log.
 type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
 
-/// Values of the parameters that nobody else owns.
+/// Values of the parameters that have no other owner.
 pub struct Settings {
     pub(crate) log_verbosity: Mutex<LogVerbosity>,
     pub(crate) log_level_hook: std::sync::OnceLock<LogLevelHook>,

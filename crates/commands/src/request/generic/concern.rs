@@ -30,12 +30,12 @@ pub struct WriteConcern {
     pub wtimeout: i64,
     /// Whether the client sent one.
     pub given: bool,
-    /// Why nobody can acknowledge it.
+    /// Why it cannot be met.
     pub unmet: Option<Unmet>,
 }
 
 /// What a single node cannot acknowledge. One that is in no replica set refuses the command; the only member of a set writes and
-/// says that it waited for nobody (manual, "Write Concern").
+/// says that no other member acknowledged it (manual, "Write Concern").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmet {
     /// More members than there are.
@@ -55,7 +55,7 @@ impl Unmet {
         })
     }
 
-    /// `writeConcernError` of the only member of a set, behind the reply of a write.
+    /// `writeConcernError` of the only member of a set, at the end of the reply to a write.
     pub(crate) fn append(self, body: RawDoc<'_>, doc: &mut DocBuilder) {
         let concern = body.get("writeConcern").and_then(RawValue::as_document);
         let mode = concern.and_then(|concern| concern.get("w")).and_then(RawValue::as_str);

@@ -128,7 +128,7 @@ impl ReadConcern {
     /// Whether the command takes it here.
     ///
     /// # Errors
-    /// 72 for a level that the command does not take, and for a time that nobody has come to.
+    /// 72 for a level that the command does not take, and for a time that has not come.
     #[inline]
     pub(crate) fn check(&self, service: &Service, row: &Row, body: RawDoc<'_>) -> Result<()> {
         let plain = !self.has_level && self.after == 0;
@@ -172,7 +172,7 @@ impl ReadConcern {
     /// Whether the time that it must have come to is there.
     ///
     /// # Errors
-    /// 72 for a time that nobody has come to.
+    /// 72 for a time that has not come.
     pub(crate) fn check_after(&self, service: &Service) -> Result<()> {
         let known = service.store.last_timestamp().max(service.gossiped());
         for (name, time) in [("afterClusterTime", self.after), ("atClusterTime", self.at)] {
@@ -244,7 +244,7 @@ fn check_stages(concern: &ReadConcern, body: RawDoc<'_>) -> Result<()> {
     for stage in stages {
         let name = stage.name();
         let refused = match level {
-            // Changes are shown with read concern majority, whoever asks for nothing else.
+            // A change stream reads with majority by default.
             ReadLevel::Local | ReadLevel::Available if name == "$changeStream" => concern.has_level,
             ReadLevel::Local => false,
             _ if ONLY_LOCAL_STAGES.contains(&name) => true,

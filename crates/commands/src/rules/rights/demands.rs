@@ -120,7 +120,7 @@ pub(crate) fn create_indexes(demands: &mut Demands<'_>, request: &Request<'_>) {
 /// As deep in a command as a policy stands: `indexes.0.ttl.archive`.
 const MAX_ARCHIVE_DEPTH: usize = 6;
 
-/// A policy that archives writes into another collection for whoever defines it.
+/// A policy that archives writes into another collection with the rights of the client that defines it.
 fn archives(demands: &mut Demands<'_>, body: RawDoc<'_>, depth: usize) {
     for field in body {
         let (RawValue::Document(inner) | RawValue::Array(inner)) = field.value() else { continue };
@@ -135,7 +135,7 @@ fn archives(demands: &mut Demands<'_>, body: RawDoc<'_>, depth: usize) {
     }
 }
 
-/// A view shows what it reads to everybody who may read the view: who defines it must be allowed to read that.
+/// A view shows what it reads to all who may read the view: the client that defines it must be allowed to read that.
 fn view(demands: &mut Demands<'_>, request: &Request<'_>) {
     let on = request.body.get("viewOn");
     let Some(on) = on else { return };
@@ -188,7 +188,7 @@ pub(crate) fn clone_as_capped(demands: &mut Demands<'_>, request: &Request<'_>) 
     demands.need_all(goal, &[Action::Insert, Action::CreateIndex, Action::ConvertToCapped]);
 }
 
-/// Names alone are shown to everybody, those that the user has rights on.
+/// Names alone need no right: they are shown for the collections that the user has rights on.
 pub(crate) fn list_collections(demands: &mut Demands<'_>, request: &Request<'_>) {
     let own = is_set(request.body, "authorizedCollections") && is_set(request.body, "nameOnly");
     if !own {
@@ -196,7 +196,7 @@ pub(crate) fn list_collections(demands: &mut Demands<'_>, request: &Request<'_>)
     }
 }
 
-/// Without the right to all databases somebody sees those that it has rights on, unless it asks for all.
+/// Without the right to all databases the reply has those that the user has rights on, unless the command asks for all.
 pub(crate) fn list_databases(demands: &mut Demands<'_>, request: &Request<'_>) {
     if request.body.get("authorizedDatabases") == Some(RawValue::Bool(false)) {
         demands.need(Target::Cluster, Action::ListDatabases);

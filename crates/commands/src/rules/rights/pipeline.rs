@@ -7,7 +7,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use crate::request::{Demands, Request};
 
-/// Pipelines in pipelines beyond this are nobody's: their parser refuses far fewer.
+/// Pipelines in pipelines beyond this are refused by their parser.
 const MAX_DEPTH: usize = 64;
 
 /// Where a pipeline stands.
@@ -27,7 +27,7 @@ enum StageNeeds {
     Describes(Action),
     /// It does not read any collection; this action on the cluster.
     Cluster(Action),
-    /// It lists sessions: everybody's needs a right, one's own none.
+    /// It lists sessions: listing those of others needs a right.
     Sessions,
     /// It brings its own documents.
     Free,
@@ -197,7 +197,7 @@ fn joined(
     }
 }
 
-/// Everybody may see its own operations.
+/// A client may see its own operations.
 fn current_op(demands: &mut Demands<'_>, _: &On<'_>, value: RawValue<'_>, _: usize) {
     let all = value.as_document().and_then(|spec| spec.get("allUsers"));
     if !matches!(all, None | Some(RawValue::Bool(false))) {

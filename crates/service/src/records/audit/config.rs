@@ -33,11 +33,11 @@ pub struct AuditConfig {
 }
 
 impl AuditConfig {
-    /// One with this filter.
+    /// One with this filter, for commands that were not allowed.
     ///
     /// # Errors
     /// Those of the filter.
-    pub fn new(filter: Option<DocBuf>, authorization_success: bool) -> Result<AuditConfig> {
+    pub fn new(filter: Option<DocBuf>) -> Result<AuditConfig> {
         let filter = match filter.filter(|filter| !filter.as_doc().is_empty()) {
             Some(filter) => {
                 let matcher = Matcher::parse(filter.as_doc(), &ParseContext::default())?;
@@ -45,19 +45,19 @@ impl AuditConfig {
             }
             None => None,
         };
-        Ok(AuditConfig { filter, authorization_success, ..AuditConfig::default() })
+        Ok(AuditConfig { filter, ..AuditConfig::default() })
     }
 
-    /// Whether it records an event. What the filter cannot judge is recorded: nobody would look for what is missing.
+    /// Whether it records an event. An event that the filter fails on is recorded: its absence would go unnoticed.
     pub(crate) fn wants(&self, event: RawDoc<'_>) -> bool {
         self.filter.as_ref().is_none_or(|(_, filter)| filter.matches(event).unwrap_or(true))
     }
 
     /// As `getAuditConfig` and cluster parameters show it.
-    pub fn append_to(&self, authorization_success: bool, out: &mut DocBuilder) {
+    pub fn append_to(&self, out: &mut DocBuilder) {
         let filter = self.filter.as_ref().map_or(RawDoc::EMPTY, |(filter, _)| filter.as_doc());
         out.append("filter", filter);
-        out.append("auditAuthorizationSuccess", authorization_success);
+        out.append("auditAuthorizationSuccess", self.authorization_success);
     }
 }
 
@@ -74,7 +74,8 @@ pub(crate) fn load(store: &Store) -> Result<Option<AuditConfig>> {
     let stored = stored.as_doc();
     let filter = stored.get("filter").and_then(RawValue::as_document).map(RawDoc::to_owned);
     let success = stored.get("auditAuthorizationSuccess") == Some(RawValue::Bool(true));
-    let mut config = AuditConfig::new(filter, success)?;
+    let mut config = AuditConfig::new(filter)?;
+    config.authorization_success = success;
     if let Some(RawValue::ObjectId(generation)) = stored.get("generation") {
         config.generation = generation;
     }
@@ -96,7 +97,7 @@ impl AuditConfig {
         out.append("_id", STORED.1);
         out.append("clusterParameterTime", RawValue::Timestamp(self.time));
         out.append("generation", RawValue::ObjectId(self.generation));
-        self.append_to(self.authorization_success, &mut out);
+        self.append_to(&mut out);
         put(store, op, STORED, out.finish().as_doc())
     }
 }

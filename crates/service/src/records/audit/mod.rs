@@ -107,6 +107,13 @@ impl Audit {
         self.config.read().clone()
     }
 
+    /// The configuration with the parameter `auditAuthorizationSuccess`, which can be set without it.
+    pub fn effective_config(&self) -> AuditConfig {
+        let mut config = (*self.config()).clone();
+        config.authorization_success = self.has_authorization_success();
+        config
+    }
+
     /// The identifier of a connection; that of the server itself for 0.
     pub(crate) fn uuid(&self, connection_id: i64) -> [u8; 16] {
         let (mut uuid, id) = (self.identity, connection_id.to_be_bytes());
