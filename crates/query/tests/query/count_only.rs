@@ -1,32 +1,14 @@
 //! Counting by an index alone gives the number of documents that match, whatever types the values have.
 
-use std::sync::Arc;
-
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::MemoryEngine;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Metadata, Plan};
-use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document, doc, oid::ObjectId};
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    collection: Arc<Collection>,
-}
+use crate::fixture::Fixture;
 
 /// Documents with every kind of value under `k`, and an index on it.
 fn fixture(index: &Document, with_arrays: bool) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let engine = Arc::new(MemoryEngine::new());
-    let store = Store::open(engine, options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock);
-    let ns = Namespace::parse("db.c").unwrap();
-    let spec = DocBuf::from_bson(&doc! { "key": index, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
+    let fixture = Fixture::new(&[doc! { "key": index, "name": "i" }]);
     let mut values = operands();
     values.extend([
         Bson::Null,
@@ -45,10 +27,9 @@ fn fixture(index: &Document, with_arrays: bool) -> Fixture {
         if let Some(value) = values.get(n as usize % (values.len() + 1)) {
             document.insert("k", value.clone());
         }
-        let document = DocBuf::from_bson(&document);
-        store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        fixture.insert(&document);
     }
-    Fixture { store, op, collection }
+    fixture
 }
 
 fn operands() -> Vec<Bson> {

@@ -11,7 +11,7 @@ use mayfly_value::bson::{Bson, DateTime, doc};
 use mayfly_value::{DocBuf, RawValue};
 use tempfile::TempDir;
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 use crate::expiry::EVERY_SECOND;
 
 const DAY_MS: i64 = 86_400_000;
@@ -37,7 +37,7 @@ fn folder_of_tomorrow() -> TempDir {
 }
 
 /// A member of `serverStatus().ttl`.
-fn status(client: &mut Client, name: &str) -> Bson {
+fn status(client: &mut Connection, name: &str) -> Bson {
     let status = client.ok(&doc! { "serverStatus": 1, "$db": "admin" });
     let ttl = status.as_doc().get("ttl").and_then(RawValue::as_document).unwrap();
     match ttl.get(name) {
@@ -48,7 +48,7 @@ fn status(client: &mut Client, name: &str) -> Bson {
     }
 }
 
-fn stored(client: &mut Client) -> usize {
+fn stored(client: &mut Connection) -> usize {
     client.all(&doc! { "find": "c", "$db": "test" }).len()
 }
 
