@@ -40,7 +40,7 @@ impl Fixture {
         (found, by_index)
     }
 
-    fn check(&self, filter: &Document) {
+    fn check_places(&self, filter: &Document) {
         let (mut by_index, used) = self.places(filter, None);
         assert!(used, "{filter}");
         let scan = Hint::Natural { backward: false };
@@ -91,8 +91,8 @@ proptest! {
             doc! { "$geoIntersects": { "$geometry": { "type": "Point", "coordinates": [at.0, at.1] } } },
             doc! { "$geoWithin": { "$centerSphere": [[at.0, at.1], size / 20.0] } },
         ] {
-            fixture.check(&doc! { "k": 1, "loc": test.clone() });
-            fixture.check(&doc! { "k": { "$in": [0, 2] }, "loc": test });
+            fixture.check_places(&doc! { "k": 1, "loc": test.clone() });
+            fixture.check_places(&doc! { "k": { "$in": [0, 2] }, "loc": test });
         }
     }
 
@@ -106,7 +106,7 @@ proptest! {
             doc! { "$polygon": [[at.0, at.1], [at.0 + size, at.1], [at.0, at.1 + size]] },
             doc! { "$centerSphere": [[at.0, at.1], size / 20.0] },
         ] {
-            fixture.check(&doc! { "loc": { "$geoWithin": test } });
+            fixture.check_places(&doc! { "loc": { "$geoWithin": test } });
         }
     }
 
