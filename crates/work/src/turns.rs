@@ -4,6 +4,10 @@
 //! short operations keep half a thread busy or more; then each of them rests for [`PAUSE`] before it is passed on. An operation that has
 //! had its turn for a while passes it to the one that has waited longest. An operation that waits for something else, or ends, gives its turn back.
 //!
+//! Not `tokio::sync::Semaphore`: most of those that wait are threads in the midst of a command, which ask meanwhile whether they have
+//! to end, and give up after a patience that grows with the queue; the number of turns shrinks below what is out, and turns rest before
+//! they are passed on. A semaphore has neither, and an executor in `base` would be needed to wait for one.
+//!
 //! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
 //! a lock (documents that a transaction has written) may keep an operation waiting that has a turn: so the wait for a turn is bounded.
 

@@ -163,7 +163,7 @@ fn prepare(
     }
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
     // With a snapshot what follows the first batch is read at once, too.
-    if ctx.snapshot_time.is_none() {
+    if ctx.store.view.cluster_time().is_none() {
         executor.expect(batch.documents());
     }
     Ok(())

@@ -5,52 +5,28 @@ use mayfly_storage::StoreSession;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     Budget, CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, Image, UpdateSpec,
     find_and_modify,
 };
-use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
-use mayfly_work::{OpCtx, OpRegistry};
+
+use crate::fixture::Fixture;
 
 const CLIENTS: usize = 8;
 const JOBS: i32 = 400;
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    collection: Arc<Collection>,
-}
-
 /// A queue of jobs, with an index on their order or without.
 fn queue(engine: Arc<dyn Engine>, indexed: bool) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let store = Store::open(engine, options, clock.clone(), OpRegistry::new(clock.clone()));
-    let store = store.unwrap();
-    let op = OpCtx::detached(clock);
-    let ns = Namespace::parse("db.queue").unwrap();
-    if indexed {
-        let spec = DocBuf::from_bson(&doc! { "key": { "n": 1 }, "name": "n" });
-        store
-            .create_indexes(
-                (&op, &ReadView::now()),
-                &ns,
-                &[spec.as_doc()],
-                CreateIndexesOptions::default(),
-            )
-            .unwrap();
-    }
-    let (collection, _) = store.get_or_create(&ReadView::now(), &ns).unwrap();
+    let index = indexed.then(|| doc! { "key": { "n": 1 }, "name": "n" });
+    let fixture = Fixture::over(engine, index.as_slice());
     for n in 0..JOBS {
-        let job = DocBuf::from_bson(&doc! { "_id": n, "n": (n * 7) % JOBS, "state": "new" });
-        store.write(&op, &ReadView::now(), &collection, |unit| unit.insert(job.as_doc())).unwrap();
+        fixture.insert(&doc! { "_id": n, "n": (n * 7) % JOBS, "state": "new" });
     }
-    Fixture { store, op, collection }
+    fixture
 }
 
 fn query(filter: &Document, sort: &Document) -> CanonicalQuery {

@@ -13,7 +13,7 @@ use mayfly_value::{DocBuf, RawValue};
 use mayfly_work::{OpCtx, OpRegistry};
 use tempfile::TempDir;
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 use crate::expiry::EVERY_SECOND;
 
 const DAY_MS: i64 = 86_400_000;
@@ -46,7 +46,7 @@ fn folder_of_tomorrow() -> TempDir {
 }
 
 /// A member of `serverStatus().ttl`.
-fn status(client: &mut Client, name: &str) -> Bson {
+fn status(client: &mut Connection, name: &str) -> Bson {
     let status = client.ok(&doc! { "serverStatus": 1, "$db": "admin" });
     let ttl = status.as_doc().get("ttl").and_then(RawValue::as_document).unwrap();
     match ttl.get(name) {
@@ -57,7 +57,7 @@ fn status(client: &mut Client, name: &str) -> Bson {
     }
 }
 
-fn stored(client: &mut Client) -> usize {
+fn stored(client: &mut Connection) -> usize {
     client.all(&doc! { "find": "c", "$db": "test" }).len()
 }
 

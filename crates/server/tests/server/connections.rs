@@ -2,90 +2,23 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use mayfly_base::testing::wait_until;
 use mayfly_base::{ManualClock, SystemClock};
 use mayfly_server::{Running, StartOptions, start};
-use mayfly_value::DocBuf;
+use mayfly_testkit::outside::{TaskConnection, decode};
 use mayfly_value::bson::{Document, doc};
-use mayfly_wire::{Codec, Compressor, Flags, Message, Outgoing};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_util::codec::{Decoder, Encoder};
+use mayfly_wire::{Compressor, Flags};
+use tokio::io::AsyncWriteExt;
 
 pub(crate) async fn server() -> Running {
     let clock = Arc::new(ManualClock::at_ms(1_700_000_000_000));
     start(StartOptions::for_tests(clock).unwrap()).await.unwrap()
 }
 
-pub(crate) struct Client {
-    stream: TcpStream,
-    input: BytesMut,
-    next_id: i32,
-}
-
-impl Client {
-    pub(crate) async fn connect(server: &Running) -> Client {
-        let stream = TcpStream::connect(server.address()).await.unwrap();
-        Client { stream, input: BytesMut::new(), next_id: 1 }
-    }
-
-    async fn send(
-        &mut self,
-        command: Document,
-        flags: Flags,
-        compressor: Option<Compressor>,
-    ) -> i32 {
-        let mut command = command;
-        command.entry("$db".to_owned()).or_insert_with(|| "admin".into());
-        let body = DocBuf::from_bson(&command);
-        self.next_id += 1;
-        let outgoing = Outgoing {
-            request_id: self.next_id,
-            response_to: 0,
-            flags,
-            body: body.as_bytes(),
-            sequences: &[],
-            compressor,
-        };
-        let mut bytes = BytesMut::new();
-        Codec.encode(outgoing, &mut bytes).unwrap();
-        self.stream.write_all(&bytes).await.unwrap();
-        self.next_id
-    }
-
-    /// The next message, nothing when the server closed.
-    async fn receive(&mut self) -> Option<Message> {
-        loop {
-            if let Some(message) = Codec.decode(&mut self.input).unwrap() {
-                return Some(message);
-            }
-            if self.stream.read_buf(&mut self.input).await.unwrap_or(0) == 0 {
-                return None;
-            }
-        }
-    }
-
-    /// Runs a command on `admin`.
-    pub(crate) async fn run(&mut self, command: Document) -> Document {
-        let id = self.send(command, Flags::empty(), None).await;
-        let reply = self.receive().await.unwrap();
-        assert_eq!(reply.header.response_to, id);
-        let mut reply = decode(&reply);
-        // Every reply has them.
-        assert!(reply.remove("$clusterTime").is_some() && reply.remove("operationTime").is_some());
-        reply
-    }
-}
-
-fn decode(message: &Message) -> Document {
-    Document::from_reader(message.document().as_bytes()).unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_are_answered_in_kind() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     assert_eq!(client.run(doc! {"ping": 1}).await, doc! {"ok": 1.0});
     for compressor in [Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
         client.send(doc! {"ping": 1}, Flags::CHECKSUM_PRESENT, Some(compressor)).await;
@@ -106,7 +39,7 @@ async fn commands_are_answered_in_kind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_content_is_answered_and_malformed_frames_close() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     // A section of an unknown kind in a sound frame.
     let mut bytes = vec![21, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend_from_slice(&2013i32.to_le_bytes());
@@ -127,7 +60,7 @@ async fn malformed_content_is_answered_and_malformed_frames_close() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_hellos_stream_and_end_with_the_server() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     let hello = client.run(doc! {"hello": 1}).await;
     let version = hello.get_document("topologyVersion").unwrap().clone();
     let awaiting = doc! {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 600_000};
@@ -204,17 +137,17 @@ fn endless() -> Document {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_end_with_their_clients() {
     let server = server_in_time().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
     let hello = client.run(doc! {"hello": 1}).await;
     let version = hello.get_document("topologyVersion").unwrap().clone();
     // One that computes, two that wait for what will not happen.
-    let mut computes = Client::connect(&server).await;
+    let mut computes = TaskConnection::open(server.address()).await;
     computes.send(endless(), Flags::empty(), None).await;
-    let mut greets = Client::connect(&server).await;
+    let mut greets = TaskConnection::open(server.address()).await;
     let awaiting = doc! {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 600_000};
     greets.send(awaiting, Flags::EXHAUST_ALLOWED, None).await;
-    let mut follows = Client::connect(&server).await;
+    let mut follows = TaskConnection::open(server.address()).await;
     let stream = doc! {
         "aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}, "$db": "test"
     };
@@ -226,8 +159,10 @@ async fn operations_end_with_their_clients() {
     wait_until("it runs", runs);
     // Two that wait for a lock, of which one wants no reply: what it wrote is written in any case.
     client.run(doc! {"fsync": 1, "lock": true}).await;
-    let (mut waits, mut unacknowledged) =
-        (Client::connect(&server).await, Client::connect(&server).await);
+    let (mut waits, mut unacknowledged) = (
+        TaskConnection::open(server.address()).await,
+        TaskConnection::open(server.address()).await,
+    );
     waits
         .send(doc! {"insert": "c", "documents": [{"_id": 2}], "$db": "test"}, Flags::empty(), None)
         .await;
@@ -253,13 +188,13 @@ async fn operations_end_with_their_clients() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_sends_no_more_is_gone_once_everything_was_read() {
     let server = server_in_time().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
     // Further commands are no end, whatever comes behind them.
     let body = "function() { var end = Date.now() + 2000; while (Date.now() < end) {} return 7; }";
     let script = doc! {"$function": {"body": body, "args": [], "lang": "js"}};
     let slow = doc! {"find": "c", "projection": {"x": script}, "$db": "test"};
-    let mut half = Client::connect(&server).await;
+    let mut half = TaskConnection::open(server.address()).await;
     let first = half.send(slow, Flags::empty(), None).await;
     let second = half.send(doc! {"ping": 1}, Flags::empty(), None).await;
     half.stream.shutdown().await.unwrap();
@@ -269,7 +204,7 @@ async fn a_client_that_sends_no_more_is_gone_once_everything_was_read() {
     assert_eq!((reply.header.response_to, decode(&reply).get_f64("ok").ok()), (second, Some(1.0)));
     assert!(half.receive().await.is_none());
     // The end is one, though the client would still read.
-    let mut half = Client::connect(&server).await;
+    let mut half = TaskConnection::open(server.address()).await;
     half.send(endless(), Flags::empty(), None).await;
     half.stream.shutdown().await.unwrap();
     let reply = decode(&half.receive().await.unwrap());

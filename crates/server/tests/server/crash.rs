@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 use mayfly_base::{Namespace, SystemClock};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{Store, StoreOptions};
@@ -24,7 +24,7 @@ const WRITERS: u32 = 4;
 type Acknowledged = Arc<Mutex<BTreeMap<i64, Option<i32>>>>;
 
 /// Inserts, updates and deletes until the connection breaks.
-fn write_until_cut(mut client: Client, writer: u32, round: u32, known: &Acknowledged) {
+fn write_until_cut(mut client: Connection, writer: u32, round: u32, known: &Acknowledged) {
     let concern = doc! { "w": "majority" };
     for count in 0.. {
         let id = i64::from(round) * 1_000_000 + i64::from(writer) * 100_000 + count;
@@ -70,7 +70,7 @@ fn int(document: RawDoc<'_>, name: &str) -> i64 {
     }
 }
 
-fn check(client: &mut Client, known: &Acknowledged, round: u32) {
+fn check(client: &mut Connection, known: &Acknowledged, round: u32) {
     let find = |hint: Document| doc! { "find": "c", "filter": {}, "hint": hint, "$db": "crash" };
     let scanned = client.all(&find(doc! { "$natural": 1 }));
     let found: BTreeMap<i64, i64> =
@@ -170,7 +170,7 @@ fn a_waiting_hello_sees_a_step_down_and_the_election_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_with(folder.path(), &["--replSet", "rs0"]);
     let (mut monitor, mut client) = (server.connect(), server.connect());
-    let hello = |monitor: &mut Client, seen: Option<DocBuf>| {
+    let hello = |monitor: &mut Connection, seen: Option<DocBuf>| {
         let mut command = doc! { "hello": 1, "$db": "admin" };
         if let Some(seen) = seen {
             let version = Document::from_reader(seen.as_doc().as_bytes()).unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 use mayfly_base::testing::wait_until;
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -29,14 +29,14 @@ fn number(document: RawDoc<'_>, name: &str) -> f64 {
 }
 
 /// A member of `serverStatus().metrics.ttl`.
-fn metric(client: &mut Client, name: &str) -> f64 {
+fn metric(client: &mut Connection, name: &str) -> f64 {
     let status = client.ok(&doc! { "serverStatus": 1, "$db": "admin" });
     let metrics = status.as_doc().get("metrics").and_then(RawValue::as_document).unwrap();
     number(metrics.get("ttl").and_then(RawValue::as_document).unwrap(), name)
 }
 
 /// All documents of a collection, in one batch.
-fn documents(client: &mut Client, db: &str, collection: &str) -> Vec<DocBuf> {
+fn documents(client: &mut Connection, db: &str, collection: &str) -> Vec<DocBuf> {
     let find = doc! { "find": collection, "batchSize": 1_000_000, "$db": db };
     client.all(&find)
 }
@@ -49,11 +49,11 @@ fn id_of(document: RawDoc<'_>) -> i64 {
     }
 }
 
-fn ids(client: &mut Client, db: &str) -> Vec<i64> {
+fn ids(client: &mut Connection, db: &str) -> Vec<i64> {
     documents(client, db, "c").iter().map(|document| id_of(document.as_doc())).collect()
 }
 
-fn make_policy(client: &mut Client, ttl: Document) {
+fn make_policy(client: &mut Connection, ttl: Document) {
     client.ok(&doc! { "createIndexes": "c", "$db": "crash", "indexes": [
         { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0, "ttl": ttl },
         { "key": { "a": 1 }, "name": "a_1" },
@@ -61,7 +61,7 @@ fn make_policy(client: &mut Client, ttl: Document) {
 }
 
 /// Inserts documents that are due, and waits until they are durable.
-fn insert_due(client: &mut Client, ids: std::ops::Range<i64>) {
+fn insert_due(client: &mut Connection, ids: std::ops::Range<i64>) {
     let at = DateTime::from_millis(1_000_000);
     let documents: Vec<Bson> = ids
         .map(|id| doc! { "_id": id, "at": at, "a": id % 7, "v": "x".repeat(100) }.into())
@@ -75,7 +75,7 @@ fn insert_due(client: &mut Client, ids: std::ops::Range<i64>) {
 }
 
 /// What `$ttlStats` says of the policy.
-fn ttl_stats(client: &mut Client) -> DocBuf {
+fn ttl_stats(client: &mut Connection) -> DocBuf {
     let command = doc! {
         "aggregate": "c", "pipeline": [{ "$ttlStats": {} }], "cursor": {}, "$db": "crash",
     };

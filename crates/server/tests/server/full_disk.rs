@@ -6,10 +6,10 @@ use mayfly_value::RawValue;
 use mayfly_value::bson::{Binary, Document, doc, spec::BinarySubtype};
 use rand::RngCore;
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 
 /// What the log and what is kept for it take in the engine, in bytes.
-fn stored(client: &mut Client) -> i64 {
+fn stored(client: &mut Connection) -> i64 {
     let reply = client.ok(&doc! { "collStats": "oplog.rs", "$db": "local" });
     match reply.as_doc().get("storageSize") {
         Some(RawValue::Int32(bytes)) => i64::from(bytes),

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 use mayfly_base::testing::wait_until;
 use mayfly_value::bson::doc;
 use rustix::process::{Pid, Signal, kill_process};
@@ -44,7 +44,7 @@ impl Logged {
 }
 
 /// A line in the log: the start of a connection.
-fn write_a_line(server: &Server) -> Client {
+fn write_a_line(server: &Server) -> Connection {
     let mut client = server.connect();
     client.ok(&doc! { "ping": 1, "$db": "admin" });
     client

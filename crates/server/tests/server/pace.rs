@@ -5,9 +5,8 @@ use std::sync::Arc;
 use mayfly_base::ManualClock;
 use mayfly_base::testing::wait_until;
 use mayfly_server::{Running, StartOptions, start};
+use mayfly_testkit::outside::TaskConnection;
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
-
-use crate::connections::Client;
 
 const DUE: i64 = 5000;
 const PER_SEC: i64 = 500;
@@ -24,7 +23,7 @@ fn after(server: &Running, clock: &ManualClock, ms: i64) -> i64 {
 }
 
 /// What `$ttlStats` says of the policy.
-async fn ttl_stats(client: &mut Client) -> Document {
+async fn ttl_stats(client: &mut TaskConnection) -> Document {
     let command =
         doc! { "aggregate": "c", "pipeline": [{ "$ttlStats": {} }], "cursor": {}, "$db": "test" };
     let reply = client.run(command).await;
@@ -39,7 +38,7 @@ async fn t_69_deletion_keeps_its_pace() {
     let options =
         StartOptions { background: true, ..StartOptions::for_tests(clock.clone()).unwrap() };
     let server = start(options).await.unwrap();
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     let index = doc! {
         "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0, "ttl": { "maxDocsPerSec": PER_SEC },
     };

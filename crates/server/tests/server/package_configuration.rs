@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 use mayfly_base::testing::wait_until;
 use mayfly_value::RawValue;
 use mayfly_value::bson::{Document, doc};
@@ -29,7 +29,7 @@ replication:
 sharding:
 ";
 
-fn found(client: &mut Client, command: &Document) -> Document {
+fn found(client: &mut Connection, command: &Document) -> Document {
     let reply = client.ok(command);
     Document::from_reader(reply.as_bytes()).unwrap()
 }

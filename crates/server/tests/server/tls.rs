@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use mayfly_base::testing::wait_until;
-use mayfly_value::DocBuf;
 use mayfly_value::bson::{Document, doc};
 use pkcs8::pkcs5::pbes2::Parameters;
 use rcgen::{
@@ -24,7 +23,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::common::{Server, message};
+use crate::common::{Connection, Server, message};
 
 /// An authority with its key.
 struct Authority {
@@ -141,12 +140,7 @@ fn connect_by(
 }
 
 fn exchange(stream: &mut (impl Read + Write), command: &Document) -> std::io::Result<Document> {
-    stream.write_all(&message(command))?;
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
-    stream.read_exact(&mut rest)?;
-    let reply = DocBuf::from_bytes(rest[17..].to_vec()).unwrap();
+    let reply = Connection::over(stream).run(command)?;
     Ok(Document::from_reader(reply.as_bytes()).unwrap())
 }
 
