@@ -13,7 +13,7 @@ use mayfly_query::{
     CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan, PlannerSettings, plans,
 };
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
-use mayfly_testkit::{OpenEngine, memory, memory_under_chaos};
+use mayfly_testkit::{OpenEngine, environment, memory, memory_under_chaos};
 use mayfly_value::extjson::parse_document;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::Shell;
@@ -353,7 +353,7 @@ fn compare_parts<'o>(
 
 /// Compares so many collections; gives the number of comparisons, and of those by an index.
 fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -> (usize, usize) {
-    let mut chance = Chance::from_seed(2026);
+    let mut chance = Chance::from_seed(environment::number("PLANS_SEED").unwrap_or(1));
     let english: DocBuf = parse_document(r#"{"locale": "en", "strength": 2}"#).unwrap();
     let english = Collation::parse(english.as_doc(), "collation").unwrap();
     let (mut compared, mut by_index, mut once, mut both) = (0, 0, 0, 0);

@@ -86,6 +86,10 @@ mod tests {
     fn shell_dialect_and_errors() {
         let doc = parse_document("{a: 1, $b: 'x', c: [3000000000, 1.0,],}").unwrap();
         assert_eq!(format!("{doc:?}"), "{\"a\": 1, \"$b\": \"x\", \"c\": [ 3000000000, 1.0 ]}");
+        let digits = "{a: {$binary: {base64: 'MC==', subType: '00'}}}";
+        let read = parse_document(digits).unwrap();
+        let written = r#"{"a":{"$binary":{"base64":"MA==","subType":"00"}}}"#;
+        assert_eq!(to_string(read.as_doc(), Style::Relaxed), written);
         for bad in
             ["", "{", "{a}", "{a:1} x", "[1]", "{a: {$oid: 'x'}}", "{a: \"\\u12\"}", "{a: -}"]
         {

@@ -3,12 +3,17 @@
 use std::fmt;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 
 use super::json::{Json, parse};
 use crate::DocBuilder;
 use crate::decimal::Decimal;
 use crate::raw::{DocBuf, RawValue, ValueBuf};
+
+/// Reads what hand-written texts have, too: bits of the last digit that belong to no byte are not looked at.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,6 +181,6 @@ fn date(value: &Json) -> Result<i64, ExtJsonError> {
 fn binary(parts: &[(String, Json)]) -> Result<ValueBuf, ExtJsonError> {
     let subtype = u8::from_str_radix(text(parts, "subType")?, 16).map_err(|_| bad("$binary"))?;
     let base64 = text(parts, "base64")?.trim_end_matches('=');
-    let bytes = STANDARD_NO_PAD.decode(base64).map_err(|_| bad("$binary"))?;
+    let bytes = BASE64.decode(base64).map_err(|_| bad("$binary"))?;
     Ok(RawValue::Binary { subtype, bytes: &bytes }.to_owned())
 }
