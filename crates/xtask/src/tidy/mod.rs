@@ -34,18 +34,12 @@ const THREAD_LOCALS: &[(&str, &str)] = &[
         "the operation of a thread, for code that is handed none, and its spend counter",
     ),
     ("crates/work/src/memory.rs", "the count of allocated memory: an allocator is handed nothing"),
-    ("crates/work/src/scratch.rs", "the claim of the operation that writes a temporary file"),
-    ("crates/commands/src/transaction.rs", "names of what a snapshot read looked up"),
     ("crates/scripts/src/lib.rs", "callbacks of QuickJS know their thread only"),
     ("crates/scripts/src/watch.rs", "callbacks of QuickJS know their thread only"),
-    ("crates/storage/src/catalog/definitions.rs", "names that a snapshot read has looked up"),
-    ("crates/storage/src/catalog/local.rs", "collections that an open transaction has made"),
     (
         "crates/storage/src/catalog/ranked.rs",
         "locks that a thread has, for the order of locks (debug builds)",
     ),
-    ("crates/storage/src/read/pin.rs", "the snapshot that reads of a command share"),
-    ("crates/storage/src/write/transaction.rs", "the open transaction that a statement is part of"),
 ];
 
 /// Reads of the system clock. Each takes a time that no test can move.
