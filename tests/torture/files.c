@@ -200,7 +200,12 @@ static int do_open(int folder, const char *path, int flags, mode_t mode) {
         fds[fd].class = mine ? class_of(full) : 0;
         fds[fd].folder = mine && !fstat(fd, &status) && S_ISDIR(status.st_mode);
         fds[fd].file = ++opened;
-        if (fds[fd].ours && (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC) || fds[fd].folder))
+        if (fds[fd].ours && (flags & __O_TMPFILE) && strlen(full) + sizeof "/unnamed" < sizeof full) {
+            /* A file without a name in this folder: as one that is made and removed. */
+            strcat(full, "/unnamed");
+            note_paths(OPENED, fds[fd].file, O_CREAT, full, 0);
+            note_paths(UNLINKED, 0, 0, full, 0);
+        } else if (fds[fd].ours && (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC) || fds[fd].folder))
             note_paths(OPENED, fds[fd].file, flags & (O_CREAT | O_TRUNC), full, 0);
     }
     pthread_mutex_unlock(&lock);

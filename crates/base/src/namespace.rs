@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use crate::{Error, ErrorCode, Result, limits};
 
+/// Longest database name, in bytes.
+const MAX_DATABASE_NAME_BYTES: usize = 63;
+
 /// A validated `database.collection`. Cheap to clone; orders and hashes by the full text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Namespace {
@@ -77,10 +80,7 @@ impl Namespace {
 pub(crate) fn check_database_name(db: &str) -> Result<()> {
     let bad = |c: char| matches!(c, '/' | '\\' | '.' | ' ' | '"' | '$' | '\0');
     let external = db == "$external";
-    if db.is_empty()
-        || db.len() > limits::MAX_DATABASE_NAME_BYTES
-        || (db.contains(bad) && !external)
-    {
+    if db.is_empty() || db.len() > MAX_DATABASE_NAME_BYTES || (db.contains(bad) && !external) {
         return Err(Error::new(
             ErrorCode::InvalidNamespace,
             format!("Invalid database name: '{db}'"),

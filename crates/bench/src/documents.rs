@@ -4,6 +4,8 @@
 use std::sync::OnceLock;
 
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 /// Bytes of each of a record's ten fields.
 pub(crate) const FIELD_BYTES: usize = 100;
@@ -21,31 +23,23 @@ pub(crate) const GROUPS: u32 = 1000;
 /// Items that share one `k`.
 pub(crate) const ITEMS_PER_KEY: u32 = 10;
 
-/// Random numbers (xorshift64*): fast, and the same in each run.
-pub(crate) struct Random(u64);
+/// Random numbers, the same in each run.
+pub(crate) struct Random(pub(crate) SmallRng);
 
 impl Random {
     /// A sequence of its own for each seed.
     pub(crate) fn new(seed: u64) -> Random {
-        Random((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Random(SmallRng::seed_from_u64(seed))
     }
 
     /// The next number.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0.random()
     }
 
     /// A number below this one.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
-        (((self.next() >> 32) * u64::from(end)) >> 32) as u32
-    }
-
-    /// A number in 0..1.
-    pub(crate) fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.random_range(0..end)
     }
 
     /// Printable text.
@@ -215,7 +209,6 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), 3);
         assert!(random.below(10) < 10);
-        assert!((0.0..1.0).contains(&random.fraction()));
         assert_eq!(pooled(100, &mut random).len(), 100);
     }
 }

@@ -1,171 +1,107 @@
 //! Draws the course of a load as SVG: latencies on a logarithmic scale above, throughput below.
 
-use std::fmt::Write;
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
 
 use crate::timeline::{Point, Spread, Timeline};
 
-const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 20.0;
-/// Top and bottom of the latencies.
-const LATENCY: (f64, f64) = (50.0, 330.0);
-/// Top and bottom of the throughput.
-const RATE: (f64, f64) = (380.0, 530.0);
-const HEIGHT: f64 = 570.0;
-/// About so many marks on the axis of time.
-const MARKS: f64 = 10.0;
+const SIZE: (u32, u32) = (1000, 570);
+/// Height of the latencies.
+const ABOVE: u32 = 360;
+const LABELS: u32 = 70;
 
 /// A curve: name, colour, which latency.
-type Curve = (&'static str, &'static str, fn(&Spread) -> f64);
+type Curve = (&'static str, RGBColor, fn(&Spread) -> f64);
 const CURVES: [Curve; 3] = [
-    ("max", "#c0392b", |spread| spread.max),
-    ("p99", "#e08e0b", |spread| spread.p99),
-    ("p50", "#2471a3", |spread| spread.p50),
+    ("max", RGBColor(0xc0, 0x39, 0x2b), |spread| spread.max),
+    ("p99", RGBColor(0xe0, 0x8e, 0x0b), |spread| spread.p99),
+    ("p50", RGBColor(0x24, 0x71, 0xa3), |spread| spread.p50),
 ];
+const RATE: RGBColor = RGBColor(0x1e, 0x84, 0x49);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The drawing.
-pub(crate) fn svg(title: &str, timeline: &Timeline) -> String {
+///
+/// # Errors
+/// Those of the drawing library.
+pub(crate) fn svg(title: &str, timeline: &Timeline) -> Result<String> {
     let points = timeline.points(1);
-    let frame = Frame::around(&points, timeline.width.as_secs_f64());
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
-    text(&mut out, LEFT, 20.0, "start", &escaped(title));
-    legend(&mut out);
-    latency_axis(&mut out, &frame);
-    rate_axis(&mut out, &frame);
-    time_axis(&mut out, &frame);
-    for (_, colour, of) in CURVES {
-        let curve =
-            points.iter().map(|point| point.latency.map(|spread| frame.latency_y(of(&spread))));
-        line(&mut out, &frame, colour, curve);
-    }
-    line(&mut out, &frame, "#1e8449", points.iter().map(|point| Some(frame.rate_y(point.rate))));
-    out += "</svg>\n";
-    out
+    let step = timeline.width.as_secs_f64();
+    let mut out = String::new();
+    let root = SVGBackend::with_string(&mut out, SIZE).into_drawing_area();
+    draw(&root, title, &points, step).map_err(|error| anyhow!("{error}"))?;
+    drop(root);
+    Ok(out)
 }
 
-/// Where values are drawn.
-struct Frame {
-    /// Seconds of a point, and of all.
+fn draw<'a>(
+    root: &Area<'a>,
+    title: &str,
+    points: &[Point],
     step: f64,
-    seconds: f64,
-    /// Powers of ten, in milliseconds.
-    lowest: i32,
-    highest: i32,
-    rate: f64,
-}
-
-impl Frame {
-    fn around(points: &[Point], step: f64) -> Frame {
-        let spreads = || points.iter().filter_map(|point| point.latency);
-        let low = spreads().map(|spread| spread.p50).fold(f64::INFINITY, f64::min);
-        let high = spreads().map(|spread| spread.max).fold(0.0, f64::max);
-        let low = if low.is_finite() { low.max(0.001) } else { 0.1 };
-        let lowest = low.log10().floor() as i32;
-        let highest = (high.max(low).log10().ceil() as i32).max(lowest + 1);
-        let rate = points.iter().map(|point| point.rate).fold(1.0, f64::max);
-        Frame { step, seconds: (points.len() as f64 * step).max(step), lowest, highest, rate }
-    }
-
-    fn x(&self, seconds: f64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * seconds / self.seconds
-    }
-
-    fn latency_y(&self, millis: f64) -> f64 {
-        let low = f64::from(self.lowest);
-        let part = (millis.max(1e-6).log10() - low) / (f64::from(self.highest) - low);
-        LATENCY.1 - (LATENCY.1 - LATENCY.0) * part.clamp(0.0, 1.0)
-    }
-
-    fn rate_y(&self, rate: f64) -> f64 {
-        RATE.1 - (RATE.1 - RATE.0) * rate / self.rate
-    }
-}
-
-fn legend(out: &mut String) {
-    let entries = CURVES.iter().map(|(name, colour, _)| (*name, *colour));
-    for (number, (name, colour)) in entries.chain([("per second", "#1e8449")]).enumerate() {
-        let x = WIDTH - 330.0 + 75.0 * number as f64;
-        let _ =
-            writeln!(out, "<rect x=\"{x}\" y=\"12\" width=\"14\" height=\"4\" fill=\"{colour}\"/>");
-        text(out, x + 18.0, 18.0, "start", name);
-    }
-}
-
-fn latency_axis(out: &mut String, frame: &Frame) {
-    for power in frame.lowest..=frame.highest {
-        let y = frame.latency_y(10f64.powi(power));
-        rule(out, y);
-        text(out, LEFT - 6.0, y + 4.0, "end", &format!("{} ms", 10f64.powi(power)));
-    }
-}
-
-fn rate_axis(out: &mut String, frame: &Frame) {
-    for part in [0.0, 0.5, 1.0] {
-        let y = frame.rate_y(frame.rate * part);
-        rule(out, y);
-        text(out, LEFT - 6.0, y + 4.0, "end", &crate::table::figure((frame.rate * part).round()));
-    }
-}
-
-fn time_axis(out: &mut String, frame: &Frame) {
-    let step = mark_step(frame.seconds);
-    let mut seconds = 0.0;
-    while seconds <= frame.seconds {
-        text(out, frame.x(seconds), RATE.1 + 18.0, "middle", &format!("{seconds} s"));
-        seconds += step;
-    }
-}
-
-/// A round distance between the marks.
-fn mark_step(seconds: f64) -> f64 {
-    let rough = seconds / MARKS;
-    let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|n| n * power)
-        .find(|step| *step >= rough)
-        .unwrap_or(rough)
-}
-
-fn rule(out: &mut String, y: f64) {
-    let right = WIDTH - RIGHT;
-    let _ = writeln!(
-        out,
-        "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>"
-    );
-}
-
-fn text(out: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
-    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>");
-}
-
-/// A curve with gaps where nothing was answered.
-fn line(out: &mut String, frame: &Frame, colour: &str, values: impl Iterator<Item = Option<f64>>) {
-    let mut path = String::new();
-    let mut pen = 'M';
-    for (number, value) in values.enumerate() {
-        match value {
-            Some(y) => {
-                let x = frame.x((number as f64 + 0.5) * frame.step);
-                let _ = write!(path, "{pen}{x:.1} {y:.1}");
-                pen = 'L';
+) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
+    root.fill(&WHITE)?;
+    let (above, below) = root.split_vertically(ABOVE);
+    let seconds = 0.0..(points.len() as f64 * step).max(step);
+    let (low, high) = latency_bounds(points);
+    let mut latencies = ChartBuilder::on(&above)
+        .caption(title, ("sans-serif", 16))
+        .margin_right(20)
+        .y_label_area_size(LABELS)
+        .build_cartesian_2d(seconds.clone(), (low..high).log_scale())?;
+    latencies.configure_mesh().disable_x_mesh().y_desc("ms").draw()?;
+    for (name, colour, of) in CURVES {
+        for (number, run) in runs(points, step, of).into_iter().enumerate() {
+            let curve = latencies.draw_series(LineSeries::new(run, colour))?;
+            if number == 0 {
+                curve
+                    .label(name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour));
             }
-            None => pen = 'M',
         }
     }
-    let _ = writeln!(
-        out,
-        "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.2\" \
-         stroke-linecap=\"round\"/>"
-    );
+    latencies.configure_series_labels().background_style(WHITE).draw()?;
+    let most = points.iter().map(|point| point.rate).fold(1.0, f64::max);
+    let mut rates = ChartBuilder::on(&below)
+        .margin_right(20)
+        .margin_top(20)
+        .x_label_area_size(30)
+        .y_label_area_size(LABELS)
+        .build_cartesian_2d(seconds, 0.0..most)?;
+    rates.configure_mesh().disable_x_mesh().x_desc("s").y_desc("per second").draw()?;
+    let rate = points.iter().enumerate().map(|(at, point)| (middle(at, step), point.rate));
+    rates.draw_series(LineSeries::new(rate, RATE))?;
+    root.present()
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
+fn middle(at: usize, step: f64) -> f64 {
+    (at as f64 + 0.5) * step
+}
+
+/// Powers of ten, in milliseconds, around all latencies.
+fn latency_bounds(points: &[Point]) -> (f64, f64) {
+    let spreads = || points.iter().filter_map(|point| point.latency);
+    let low = spreads().map(|spread| spread.p50).fold(f64::INFINITY, f64::min);
+    let high = spreads().map(|spread| spread.max).fold(0.0, f64::max);
+    let low = if low.is_finite() { low.max(0.001) } else { 0.1 };
+    let lowest = low.log10().floor();
+    let highest = high.max(low).log10().ceil().max(lowest + 1.0);
+    (10f64.powf(lowest), 10f64.powf(highest))
+}
+
+/// The stretches of a curve between gaps, where nothing was answered.
+fn runs(points: &[Point], step: f64, of: fn(&Spread) -> f64) -> Vec<Vec<(f64, f64)>> {
+    let values: Vec<_> = points.iter().enumerate().collect();
+    let stretches = values.chunk_by(|a, b| a.1.latency.is_some() == b.1.latency.is_some());
+    stretches
+        .map(|stretch| {
+            let there = stretch.iter().filter_map(|(at, point)| Some((*at, point.latency?)));
+            there.map(|(at, spread)| (middle(at, step), of(&spread))).collect::<Vec<_>>()
+        })
+        .filter(|run| !run.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -174,7 +110,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn every_curve_is_drawn_inside_the_frame() {
+    fn every_curve_is_drawn() {
         let began = Instant::now();
         let mut timeline = Timeline::new(began, Duration::from_millis(100));
         for number in 0..100u64 {
@@ -184,21 +120,25 @@ mod tests {
                 timeline.record(began + Duration::from_millis(100 * number + 5), latency, 10);
             }
         }
-        let drawing = svg("a < b", &timeline);
-        assert!(drawing.starts_with("<svg") && drawing.ends_with("</svg>\n"));
-        assert_eq!(drawing.matches("<path").count(), 4);
-        assert!(drawing.contains("a &lt; b") && drawing.contains(">10 ms<"));
+        let drawing = svg("a < b", &timeline).unwrap();
+        assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"));
+        assert!(drawing.contains("a &lt; b") && drawing.contains("p99"));
         // The latencies have a gap, the throughput goes to zero.
-        let moves = |path: &str| path.matches('M').count();
-        let paths: Vec<&str> = drawing.lines().filter(|line| line.starts_with("<path")).collect();
-        assert_eq!((moves(paths[0]), moves(paths[3])), (2, 1));
+        let curves = |colour: RGBColor| {
+            let RGBColor(red, green, blue) = colour;
+            let stroke = format!("stroke=\"#{red:02X}{green:02X}{blue:02X}\"");
+            let lines = drawing.lines().filter(|line| line.starts_with("<polyline"));
+            lines.filter(|line| line.contains(&stroke)).count()
+        };
+        // With the one of the legend.
+        assert!(CURVES.iter().all(|(_, colour, _)| curves(*colour) == 3));
+        assert_eq!(curves(RATE), 1);
         assert!(!drawing.contains("NaN") && !drawing.contains("inf"));
     }
 
     #[test]
-    fn an_empty_course_and_round_marks() {
+    fn an_empty_course_is_drawn() {
         let empty = Timeline::new(Instant::now(), Duration::from_millis(100));
-        assert!(!svg("empty", &empty).contains("NaN"));
-        assert_eq!([4.0, 60.0, 3600.0].map(mark_step), [0.5, 10.0, 500.0]);
+        assert!(!svg("empty", &empty).unwrap().contains("NaN"));
     }
 }

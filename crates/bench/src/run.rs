@@ -119,7 +119,7 @@ fn write_json(path: Option<&Path>, value: &Value) -> Result<()> {
 fn draw(path: &Path, work: &Work, works: usize, measured: &Measured) -> Result<()> {
     let Some(timeline) = &measured.timeline else { return Ok(()) };
     let path = plot_path(path, (works > 1).then_some(work.name));
-    let svg = plot::svg(work.title, timeline);
+    let svg = plot::svg(work.title, timeline)?;
     std::fs::write(&path, svg).with_context(|| path.display().to_string())
 }
 

@@ -4,42 +4,34 @@
 //! The popular ones are scattered over the key space by a hash ("scrambled"), so that they do not lie in
 //! one block; in work D the newest ones are the popular ones.
 
+use anyhow::Result;
+use rand_distr::Distribution;
+
 use crate::documents::Random;
 
 /// YCSB's constant: how unequal the records are.
 const THETA: f64 = 0.99;
 
-/// Ranks by Zipf's law (Gray and others, "Quickly generating billion-record synthetic databases", 1994).
+/// Ranks by Zipf's law.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zipf {
     items: u32,
-    alpha: f64,
-    zeta_n: f64,
-    eta: f64,
+    law: rand_distr::Zipf<f64>,
 }
 
 impl Zipf {
-    /// Over so many ranks; takes a moment for each of them.
-    pub(crate) fn new(items: u32) -> Zipf {
-        let items = items.max(2);
-        let zeta = |n: u32| (1..=n).map(|i| f64::from(i).powf(-THETA)).sum::<f64>();
-        let zeta_n = zeta(items);
-        let eta = (1.0 - (2.0 / f64::from(items)).powf(1.0 - THETA)) / (1.0 - zeta(2) / zeta_n);
-        Zipf { items, alpha: 1.0 / (1.0 - THETA), zeta_n, eta }
+    /// Over so many ranks.
+    ///
+    /// # Errors
+    /// There is no rank.
+    pub(crate) fn new(items: u32) -> Result<Zipf> {
+        Ok(Zipf { items, law: rand_distr::Zipf::new(f64::from(items), THETA)? })
     }
 
     /// A rank; 0 is the most frequent one.
     pub(crate) fn rank(&self, random: &mut Random) -> u32 {
-        let u = random.fraction();
-        let uz = u * self.zeta_n;
-        if uz < 1.0 {
-            return 0;
-        }
-        if uz < 1.0 + 0.5f64.powf(THETA) {
-            return 1;
-        }
-        let rank = f64::from(self.items) * (self.eta * u - self.eta + 1.0).powf(self.alpha);
-        (rank as u32).min(self.items - 1)
+        // The library's ranks begin with 1.
+        (self.law.sample(&mut random.0) as u32 - 1).min(self.items - 1)
     }
 
     /// A number below the count of the items; the popular ones are scattered.
@@ -63,17 +55,17 @@ mod tests {
 
     #[test]
     fn ranks_follow_the_law() {
-        let (zipf, mut random) = (Zipf::new(1000), Random::new(1));
+        let (zipf, mut random) = (Zipf::new(1000).unwrap(), Random::new(1));
         let mut seen = vec![0usize; 1000];
         for _ in 0..DRAWS {
             seen[zipf.rank(&mut random) as usize] += 1;
         }
+        let zeta: f64 = (1..=1000).map(|rank| f64::from(rank).powf(-THETA)).sum();
         for rank in [0, 1] {
-            let expected = DRAWS as f64 * f64::from(rank + 1).powf(-THETA) / zipf.zeta_n;
+            let expected = DRAWS as f64 * f64::from(rank + 1).powf(-THETA) / zeta;
             let found = seen[rank as usize] as f64;
             assert!((found / expected - 1.0).abs() < 0.05, "{rank}: {found}, not {expected}");
         }
-        // The generator approximates the law between the first two ranks and the last ones.
         let (top, all): (usize, usize) = (seen[..100].iter().sum(), seen.iter().sum());
         let share = top as f64 / all as f64;
         assert!((0.6..0.8).contains(&share), "a tenth of the ranks has {share}");
@@ -82,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_popular_ones_are_scattered() {
-        let (zipf, mut random) = (Zipf::new(1000), Random::new(2));
+        let (zipf, mut random) = (Zipf::new(1000).unwrap(), Random::new(2));
         let mut seen = vec![0usize; 1000];
         for _ in 0..DRAWS {
             seen[zipf.scrambled(&mut random) as usize] += 1;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Clock, ErrorCode, ManualClock, OpRegistry};
+use mayfly_base::{Clock, ErrorCode, ManualClock};
 use mayfly_commands::{
     Dispatched, DocumentSequence, Incoming, Next, Outcome, Repeat, Wait, dispatch,
 };
@@ -12,6 +12,7 @@ use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::{DocBuf, DocBuilder};
+use mayfly_work::OpRegistry;
 
 struct Server {
     service: Arc<Service>,
@@ -399,4 +400,76 @@ fn failed_logins_in_handshakes_are_not_counted() {
         .collect();
     let (last, first) = pauses.split_last().unwrap();
     assert!(*last && !first.contains(&true), "{pauses:?}");
+}
+
+/// Waiting for a sync follows from the row and from the operation: no handler asks for it.
+#[test]
+fn whatever_writes_is_acknowledged_after_a_sync() {
+    let server = server();
+    let waits = |command: Document| {
+        let (reply, outcome) = server.full(&command, false, Repeat::default());
+        assert_eq!(reply.get_f64("ok").unwrap(), 1.0, "{command}: {reply}");
+        outcome.wait_durable
+    };
+    let on = |db: &str, mut command: Document| {
+        command.insert("$db", db);
+        command
+    };
+    let statement = |command: Document, number: i64| {
+        let mut command = on("test", command);
+        let id = mayfly_value::bson::Uuid::from_bytes([7; 16]);
+        command.extend(doc! { "lsid": { "id": id }, "txnNumber": number, "autocommit": false });
+        command
+    };
+    for command in [
+        on("test", doc! { "insert": "c", "documents": [{ "_id": 1 }] }),
+        on("test", doc! { "findAndModify": "c", "query": {}, "update": { "$set": { "a": 1 } } }),
+        on("test", doc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} }),
+        on("test", doc! { "convertToCapped": "d", "size": 4096 }),
+        on("test", doc! { "createUser": "u", "pwd": "p", "roles": [] }),
+        on("test", doc! { "grantRolesToUser": "u", "roles": ["read"] }),
+        on("test", doc! { "createRole": "r", "privileges": [], "roles": [] }),
+        on("test", doc! { "applyOps": [{ "op": "i", "ns": "test.c", "o": { "_id": 2 } }] }),
+        on("admin", doc! { "appendOplogNote": 1, "data": {} }),
+        on("admin", doc! { "setUserWriteBlockMode": 1, "global": false }),
+        on("admin", doc! { "setDefaultRWConcern": 1, "defaultReadConcern": { "level": "local" } }),
+    ] {
+        assert!(waits(command.clone()), "{command}");
+    }
+    for command in [
+        on("test", doc! { "find": "c" }),
+        on("test", doc! { "aggregate": "c", "pipeline": [{ "$match": {} }], "cursor": {} }),
+        on("admin", doc! { "getParameter": "*" }),
+    ] {
+        assert!(!waits(command.clone()), "{command}");
+    }
+    // A statement leaves the wait to the commit.
+    let mut first = statement(doc! { "insert": "c", "documents": [{ "_id": 3 }] }, 1);
+    first.insert("startTransaction", true);
+    assert!(!waits(first));
+    let mut commit = statement(doc! { "commitTransaction": 1 }, 1);
+    commit.insert("$db", "admin");
+    assert!(waits(commit));
+}
+
+/// Manual: "shutdown", "Command Fields".
+#[test]
+fn shutdown_checks_the_types_of_its_arguments() {
+    let server = server();
+    server.fails(
+        doc! { "shutdown": 1, "force": "yes" },
+        14,
+        "BSON field 'shutdown.force' is the wrong type 'string', expected types '[bool, long, int, decimal, double]'",
+    );
+    server.fails(
+        doc! { "shutdown": 1, "timeoutSecs": "10" },
+        14,
+        "BSON field 'shutdown.timeoutSecs' is the wrong type 'string', expected types '[long, int, decimal, double]'",
+    );
+    assert!(!server.service.shutdown.is_requested());
+    assert_eq!(
+        server.run(doc! { "shutdown": 1, "force": true, "timeoutSecs": 1 }),
+        doc! { "ok": 1.0 }
+    );
+    assert!(server.service.shutdown.is_requested());
 }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use mayfly_base::current::spend;
-use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::{Collation, DocBuilder, Finder, RawDoc, RawValue, ValueBuf};
+use mayfly_base::Result;
+use mayfly_scripts::Script;
+use mayfly_value::{Collation, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_size};
+use mayfly_work::current::spend;
 
-use crate::javascript::Script;
 use crate::op::{self, Each, OpRow, Prepared, Run, RunPrepared};
 use crate::parse::Parser;
 use crate::{Scope, Value};
@@ -354,23 +354,6 @@ fn size(value: RawValue<'_>) -> usize {
         RawValue::String(text) => text.len(),
         _ => 0,
     }
-}
-
-/// Values that expressions make may not outgrow documents: nested variables could double them without end.
-///
-/// # Errors
-/// 10334 BSONObjectTooLarge.
-pub fn check_size(bytes: usize) -> Result<()> {
-    if bytes <= limits::MAX_WIRE_DOCUMENT_BYTES {
-        return Ok(());
-    }
-    let most = limits::MAX_WIRE_DOCUMENT_BYTES;
-    Err(Error::new(
-        ErrorCode(10334),
-        format!(
-            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {most}(16MB)"
-        ),
-    ))
 }
 
 /// What a path reaches below a value.

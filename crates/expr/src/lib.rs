@@ -2,17 +2,16 @@
 //!
 //! An expression is parsed once and evaluated over borrowed documents; it owns only what it constructs. The tables
 //! [`op::rows`], [`accum::ROWS`] and [`window::ROWS`] say what exists, so that "unrecognized" and "not implemented" stay apart.
+//! Regular expressions and JavaScript are crates of their own (`pattern`, `scripts`): this crate has no unsafe code.
 
 pub mod accum;
 mod decimal;
 mod dependencies;
 mod equality;
 mod expression;
-pub mod javascript;
 pub mod op;
 mod order;
 mod parse;
-mod pattern;
 mod random;
 mod scope;
 mod sum;
@@ -25,10 +24,9 @@ mod robustness;
 mod tests;
 
 pub use dependencies::Dependencies;
-pub use expression::{Expression, FEW_EXPRESSIONS, Frame, check_size};
+pub use expression::{Expression, FEW_EXPRESSIONS, Frame};
 pub use order::{Order, OrderField};
 pub use parse::Parser;
-pub use pattern::{Pattern, PatternFault, Unfinished};
 pub use random::random_unit;
 pub use scope::{Scope, Scripts};
 pub use sum::Sum;

@@ -304,8 +304,9 @@ fn lists_end_with_their_memory() {
 /// One expression over one document may go on for hours: it ends with its operation.
 #[test]
 fn long_expressions_end_with_their_operation() {
-    use mayfly_base::current::{Current, enter};
-    use mayfly_base::{ManualClock, OpCtx};
+    use mayfly_base::ManualClock;
+    use mayfly_work::OpCtx;
+    use mayfly_work::current::{Current, enter};
     let millions = |inner: &str| {
         format!(
             "{{$map: {{input: {{$range: [0, 30000]}}, as: 'i', in: {{$map: {{input: {{$range: [0, '$n']}}, \

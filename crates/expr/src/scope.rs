@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_scripts::ScriptLimits;
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::accum::AccumulatorLimits;

@@ -1,6 +1,6 @@
 //! What expressions give, a row per rule.
 
-use mayfly_base::ScriptLimits;
+use mayfly_scripts::ScriptLimits;
 use mayfly_value::extjson::{Style, parse_document, to_string};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -378,8 +378,9 @@ fn accumulators_in_javascript_take_many_documents() {
 /// An operator that looks at a large value once for each item of another ends with its operation.
 #[test]
 fn looking_at_large_values_is_work() {
-    use mayfly_base::current::{Current, enter};
-    use mayfly_base::{ErrorCode, ManualClock, OpCtx};
+    use mayfly_base::{ErrorCode, ManualClock};
+    use mayfly_work::OpCtx;
+    use mayfly_work::current::{Current, enter};
     use std::sync::Arc;
 
     let items = vec!["7"; 100_000].join(",");

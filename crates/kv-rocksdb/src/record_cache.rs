@@ -179,7 +179,7 @@ impl RecordCache {
         }
         let bytes = value.len() + ENTRY_BYTES;
         // What the cache holds is not the reader's.
-        mayfly_base::memory::elsewhere(|| {
+        mayfly_work::memory::elsewhere(|| {
             let displaced = set.make_room(bytes);
             set.bytes += bytes;
             self.bytes.fetch_add(bytes, Relaxed);

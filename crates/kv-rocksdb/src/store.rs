@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
+use mayfly_work::current;
 use parking_lot::Mutex;
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, FlushOptions, ReadOptions, Snapshot, WriteBatch,
@@ -217,13 +218,18 @@ impl Store {
 
     /// Waits while the compaction of level 0 would not fit on the disk, for a limited time.
     fn let_compactions_go_first(&self) {
-        let errors = self.background_errors();
-        for _ in 0..MOST_STALL_LOOKS {
-            if self.room.fits(self.compaction_bytes()) || self.background_errors() > errors {
-                return;
-            }
-            std::thread::sleep(STALL_LOOK);
+        if self.room.fits(self.compaction_bytes()) {
+            return;
         }
+        let errors = self.background_errors();
+        current::wait(|| {
+            for _ in 0..MOST_STALL_LOOKS {
+                std::thread::sleep(STALL_LOOK);
+                if self.room.fits(self.compaction_bytes()) || self.background_errors() > errors {
+                    return;
+                }
+            }
+        });
     }
 
     /// What the compaction of level 0 would write at once, roughly.
@@ -250,7 +256,7 @@ impl Store {
         }
         // The commit begins anew, and has to say again what the last sync covered.
         self.marks.marked.store(0, Ordering::Release);
-        std::thread::sleep(STALL_LOOK);
+        current::wait(|| std::thread::sleep(STALL_LOOK));
         Ok(())
     }
 

@@ -12,6 +12,8 @@ use mayfly_kv::{
 use mayfly_kv_rocksdb::{
     FORMAT_FILE, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER, UNFINISHED_FORMAT_FILE,
 };
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 const RECORD: Keyspace = Keyspace::Record;
@@ -341,10 +343,10 @@ fn what_is_kept_of_records_is_what_a_snapshot_holds() {
         for writer in 0..3_u64 {
             let (engine, keys) = (&engine, &keys);
             scope.spawn(move || {
-                let mut random = writer + 1;
+                let mut random = SmallRng::seed_from_u64(writer);
                 for _ in 0..3000 {
-                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let (from, to) = ((random >> 33) % RECORDS, (random >> 45) % RECORDS);
+                    let (from, to) =
+                        (random.random_range(0..RECORDS), random.random_range(0..RECORDS));
                     if from == to {
                         continue;
                     }

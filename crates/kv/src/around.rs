@@ -1,6 +1,9 @@
 //! Engines around others: what one does not say itself the engine inside does.
 //!
-//! A new method of [`Engine`] goes here, too; the compiler asks for it only where it has no default.
+//! A new method of [`Engine`] gets a line here, too; the compiler asks for it only where it has no default.
+//!
+//! The macros are written by hand: `ambassador` delegates a whole trait and does not let a wrapper override one method of it,
+//! `delegate` needs every signature at every wrapper.
 //!
 //! ```
 //! use mayfly_kv::{Engine, EngineAround, KvResult, MemoryEngine};
@@ -29,164 +32,129 @@ use crate::{
     TxnOptions,
 };
 
-/// An engine around another one. It is an [`Engine`], each of whose methods is the one of this name here.
-pub trait EngineAround: Send + Sync {
-    /// The engine inside.
-    fn inner(&self) -> &dyn Engine;
+macro_rules! engine_around {
+    ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $result:ty;)*) => {
+        /// An engine around another one. It is an [`Engine`], each of whose methods is the one of this name here.
+        pub trait EngineAround: Send + Sync {
+            /// The engine inside.
+            fn inner(&self) -> &dyn Engine;
 
-    /// As [`Engine::name`].
-    fn name(&self) -> &'static str {
-        self.inner().name()
-    }
+            $(
+                #[doc = concat!("As [`Engine::", stringify!($name), "`].")]
+                fn $name(&self $(, $argument: $kind)*) -> $result {
+                    self.inner().$name($($argument),*)
+                }
+            )*
+        }
 
-    /// As [`Engine::caps`].
-    fn caps(&self) -> Caps {
-        self.inner().caps()
-    }
-
-    /// As [`Engine::begin`].
-    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-        self.inner().begin(options)
-    }
-
-    /// As [`Engine::hold`].
-    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
-        self.inner().hold()
-    }
-
-    /// As [`Engine::get_once`].
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> KvResult<bool> {
-        self.inner().get_once(keyspace, key, see)
-    }
-
-    /// As [`Engine::sweep_range`].
-    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-        self.inner().sweep_range(keyspace, range, max)
-    }
-
-    /// As [`Engine::begin_ingest`].
-    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
-        self.inner().begin_ingest(keyspace)
-    }
-
-    /// As [`Engine::scratch`].
-    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
-        self.inner().scratch(bytes)
-    }
-
-    /// As [`Engine::sync`].
-    fn sync(&self) -> KvResult<()> {
-        self.inner().sync()
-    }
-
-    /// As [`Engine::approximate_bytes`].
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
-        self.inner().approximate_bytes(keyspace, range)
-    }
-
-    /// As [`Engine::give_back_space`].
-    fn give_back_space(&self) -> KvResult<()> {
-        self.inner().give_back_space()
-    }
-
-    /// As [`Engine::compact_range`].
-    fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()> {
-        self.inner().compact_range(keyspace, range)
-    }
-
-    /// As [`Engine::is_nearly_full`].
-    fn is_nearly_full(&self) -> bool {
-        self.inner().is_nearly_full()
-    }
-
-    /// As [`Engine::checkpoint`].
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-        self.inner().checkpoint(folder)
-    }
-
-    /// As [`Engine::stats`].
-    fn stats(&self) -> EngineStats {
-        self.inner().stats()
-    }
-
-    /// As [`Engine::close`].
-    fn close(&self) -> KvResult<()> {
-        self.inner().close()
-    }
+        impl<E: EngineAround> Engine for E {
+            $(
+                fn $name(&self $(, $argument: $kind)*) -> $result {
+                    EngineAround::$name(self $(, $argument)*)
+                }
+            )*
+        }
+    };
 }
 
-impl<E: EngineAround> Engine for E {
-    fn name(&self) -> &'static str {
-        EngineAround::name(self)
-    }
+engine_around! {
+    fn name(&self) -> &'static str;
+    fn caps(&self) -> Caps;
+    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
+    fn get_once(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd>;
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>>;
+    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>>;
+    fn sync(&self) -> KvResult<()>;
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
+    fn give_back_space(&self) -> KvResult<()>;
+    fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()>;
+    fn is_nearly_full(&self) -> bool;
+    fn checkpoint(&self, folder: &Path) -> KvResult<()>;
+    fn stats(&self) -> EngineStats;
+    fn close(&self) -> KvResult<()>;
+}
 
-    fn caps(&self) -> Caps {
-        EngineAround::caps(self)
-    }
-
-    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-        EngineAround::begin(self, options)
-    }
-
-    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
-        EngineAround::hold(self)
-    }
-
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> KvResult<bool> {
-        EngineAround::get_once(self, keyspace, key, see)
-    }
-
-    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-        EngineAround::sweep_range(self, keyspace, range, max)
-    }
-
-    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
-        EngineAround::begin_ingest(self, keyspace)
-    }
-
-    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
-        EngineAround::scratch(self, bytes)
-    }
-
-    fn sync(&self) -> KvResult<()> {
-        EngineAround::sync(self)
-    }
-
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
-        EngineAround::approximate_bytes(self, keyspace, range)
-    }
-
-    fn give_back_space(&self) -> KvResult<()> {
-        EngineAround::give_back_space(self)
-    }
-
-    fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()> {
-        EngineAround::compact_range(self, keyspace, range)
-    }
-
-    fn is_nearly_full(&self) -> bool {
-        EngineAround::is_nearly_full(self)
-    }
-
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-        EngineAround::checkpoint(self, folder)
-    }
-
-    fn stats(&self) -> EngineStats {
-        EngineAround::stats(self)
-    }
-
-    fn close(&self) -> KvResult<()> {
-        EngineAround::close(self)
-    }
+/// Methods of [`Txn`] that a wrapper leaves to the transaction inside, by their names: `forward_txn!(inner: put, lock, commit);` in
+/// the wrapper's `impl Txn`, where `inner` is the field that has it.
+///
+/// Methods that are not named keep their defaults, which call the wrapper: one that counts `get` sees each key of `multi_get`.
+#[macro_export]
+macro_rules! forward_txn {
+    ($inner:ident: $($name:ident),+ $(,)?) => { $($crate::forward_txn!(@$name $inner);)+ };
+    (@scan $inner:ident) => {
+        fn scan(
+            &self,
+            keyspace: $crate::Keyspace,
+            range: &$crate::KeyRange,
+            direction: $crate::Direction,
+            limit: $crate::ScanLimit,
+            visit: &mut $crate::Visitor<'_>,
+        ) -> $crate::KvResult<$crate::ScanEnd> {
+            self.$inner.scan(keyspace, range, direction, limit, visit)
+        }
+    };
+    (@put $inner:ident) => {
+        fn put(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            value: &[u8],
+            guard: $crate::Guard,
+        ) -> $crate::KvResult<()> {
+            self.$inner.put(keyspace, key, value, guard)
+        }
+    };
+    (@put_with_gap $inner:ident) => {
+        fn put_with_gap(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            value: &[u8],
+            guard: $crate::Guard,
+            gap: usize,
+        ) -> $crate::KvResult<()> {
+            self.$inner.put_with_gap(keyspace, key, value, guard, gap)
+        }
+    };
+    (@fill_gaps $inner:ident) => {
+        fn fill_gaps(&mut self, bytes: [u8; $crate::GAP_BYTES]) {
+            self.$inner.fill_gaps(bytes);
+        }
+    };
+    (@delete $inner:ident) => {
+        fn delete(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            guard: $crate::Guard,
+        ) -> $crate::KvResult<()> {
+            self.$inner.delete(keyspace, key, guard)
+        }
+    };
+    (@lock $inner:ident) => {
+        fn lock(&mut self, keyspace: $crate::Keyspace, key: &[u8]) -> $crate::KvResult<()> {
+            self.$inner.lock(keyspace, key)
+        }
+    };
+    (@size $inner:ident) => {
+        fn size(&self) -> (usize, usize) {
+            self.$inner.size()
+        }
+    };
+    (@written_keys $inner:ident) => {
+        fn written_keys(
+            &self,
+            keyspace: $crate::Keyspace,
+            range: &$crate::KeyRange,
+        ) -> Vec<Vec<u8>> {
+            self.$inner.written_keys(keyspace, range)
+        }
+    };
+    (@commit $inner:ident) => {
+        fn commit(self: Box<Self>) -> $crate::KvResult<()> {
+            self.$inner.commit()
+        }
+    };
 }

@@ -13,9 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, EachValue, Engine, EngineAround, GAP_BYTES, Guard, HeldSnapshot, Ingest,
-    KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions,
-    Visitor,
+    Caps, Direction, EachValue, Engine, EngineAround, Guard, HeldSnapshot, Ingest, KeyRange,
+    Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
 };
 
 /// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
@@ -205,6 +204,8 @@ impl ChaosTxn {
 }
 
 impl Txn for ChaosTxn {
+    crate::forward_txn!(inner: fill_gaps, size, written_keys);
+
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.check_age()?;
         self.inner.get(keyspace, key, see)
@@ -271,10 +272,6 @@ impl Txn for ChaosTxn {
         self.inner.put_with_gap(keyspace, key, value, guard, gap)
     }
 
-    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
-        self.inner.fill_gaps(bytes);
-    }
-
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
         self.check_write(key, &[], guard)?;
         self.inner.delete(keyspace, key, guard)
@@ -283,14 +280,6 @@ impl Txn for ChaosTxn {
     fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
         self.check_write(key, &[], Guard::Checked)?;
         self.inner.lock(keyspace, key)
-    }
-
-    fn size(&self) -> (usize, usize) {
-        self.inner.size()
-    }
-
-    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
-        self.inner.written_keys(keyspace, range)
     }
 
     fn commit(self: Box<Self>) -> KvResult<()> {

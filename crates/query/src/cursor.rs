@@ -1,15 +1,15 @@
 //! A cursor: what a client pages through. It holds a plan and key positions, no engine object.
 
+use mayfly_storage::StoreSession;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
-use mayfly_expr::check_size;
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store, Watch};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, check_size};
 
 use crate::exec::Failures;
 use crate::exec::shape::{Asked, KeyPaths};
@@ -163,8 +163,7 @@ impl Cursor {
     /// Those of the plan or pipeline.
     pub fn fill(
         &mut self,
-        store: &Store,
-        op: &OpCtx,
+        session: StoreSession<'_>,
         limit: BatchLimit,
         out: &mut DocBuilder,
     ) -> Result<usize> {
@@ -174,9 +173,9 @@ impl Cursor {
             return Ok(0);
         }
         match &mut self.source {
-            CursorSource::Find(executor) => fill_from_plan(executor, store, op, &mut batch)?,
+            CursorSource::Find(executor) => fill_from_plan(executor, session, &mut batch)?,
             CursorSource::Pipeline(run) => {
-                run.run(store, op, &mut |document| batch.take(document))?
+                run.run(session, &mut |document| batch.take(document))?
             }
             CursorSource::Ready(documents) => {
                 while let Some(document) = documents.front() {
@@ -192,7 +191,7 @@ impl Cursor {
             }
             CursorSource::Kept(kept) => {
                 while let Some(document) = &kept.next {
-                    op.check()?;
+                    session.op.check()?;
                     let flow = batch.take(document.as_doc())?;
                     if flow == Flow::Refused {
                         break;
@@ -211,14 +210,14 @@ impl Cursor {
     ///
     /// # Errors
     /// 146 ExceededMemoryLimit when it is too much to be kept; those of the plan or pipeline.
-    pub fn keep_rest(&mut self, store: &Store, op: &OpCtx, folder: &Path) -> Result<()> {
+    pub fn keep_rest(&mut self, session: StoreSession<'_>, folder: &Path) -> Result<()> {
         if self.is_done() || matches!(self.source, CursorSource::Ready(_) | CursorSource::Kept(_)) {
             return Ok(());
         }
         let (mut spool, mut bytes) = (SpoolWriter::new(folder)?, 0);
         while !self.is_done() {
             let mut batch = DocBuilder::new_array();
-            self.fill(store, op, BatchLimit { documents: None }, &mut batch)?;
+            self.fill(session, BatchLimit { documents: None }, &mut batch)?;
             let batch = batch.finish();
             bytes += batch.as_bytes().len();
             if bytes > MAX_KEPT_BYTES {
@@ -240,8 +239,7 @@ impl Cursor {
 
 fn fill_from_plan(
     executor: &mut Executor,
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     batch: &mut Batch<'_>,
 ) -> Result<()> {
     let projection = executor.query().projection.clone();
@@ -251,13 +249,13 @@ fn fill_from_plan(
     let failures = Failures::of(command, &collection);
     let asked = Asked::by(projection.as_ref());
     if shape.key_only || asked.is_some() {
-        executor.settle(store, op)?;
+        executor.settle(session)?;
     }
     let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor, asked));
     executor.expect(batch.most);
-    executor.run(store, op, &mut |record, document, metadata| {
+    executor.run(session, &mut |record, document, metadata| {
         let record = match &key {
-            Some(key) => key.record(store, record, document)?,
+            Some(key) => key.record(session, record, document)?,
             None => Cow::Borrowed(record),
         };
         let noted = match (asked, &key) {

@@ -1,12 +1,15 @@
 //! A store in memory, for tests of pipelines.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{Clock, Namespace, OpCtx, OpRegistry, SystemClock};
+use mayfly_base::{Clock, Namespace, SystemClock};
 use mayfly_kv::MemoryEngine;
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::{DocBuf, RawDoc};
+use mayfly_work::current::Current;
+use mayfly_work::{OpCtx, OpRegistry, current};
 
 use crate::language::metadata::InFlight;
 use crate::pipeline::parse_stages;
@@ -17,6 +20,7 @@ use crate::{Around, Flow, Metadata, Pipeline, RunSettings};
 pub(crate) struct Fixture {
     store: Arc<Store>,
     op: Arc<OpCtx>,
+    view: ReadView,
 }
 
 impl Fixture {
@@ -30,35 +34,36 @@ impl Fixture {
         };
         let engine = Arc::new(MemoryEngine::new());
         let store = Store::open(engine, options, clock.clone(), ops).unwrap();
-        Fixture { store, op: OpCtx::detached(clock) }
+        Fixture { store, op: OpCtx::detached(clock), view: ReadView::now() }
     }
 
     pub(crate) fn insert(&self, collection: &str, documents: &[DocBuf]) {
         let ns = Namespace::new("test", collection).unwrap();
-        let (collection, _) = self.store.get_or_create(&ns).unwrap();
+        let (collection, _) = self.store.get_or_create(&self.view, &ns).unwrap();
         let write = |unit: &mut mayfly_storage::WriteUnit<'_>| {
             documents.iter().try_for_each(|document| unit.insert(document.as_doc()))
         };
-        self.store.write(&self.op, &collection, write).unwrap();
+        self.session().write(&collection, write).unwrap();
     }
 
     /// Makes an index.
     pub(crate) fn index(&self, collection: &str, definition: RawDoc<'_>) {
         let ns = Namespace::new("test", collection).unwrap();
         let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
-        self.store.create_indexes(&self.op, &ns, &[definition], options).unwrap();
+        self.store.create_indexes((&self.op, &self.view), &ns, &[definition], options).unwrap();
     }
 
     /// A collection.
     pub(crate) fn collection(&self, ns: &Namespace) -> Arc<Collection> {
-        self.store.collection(ns).unwrap()
+        self.session().collection(ns).unwrap()
     }
 
     /// How a pipeline reads the collection `c`.
     pub(crate) fn summary(&self, stages: RawDoc<'_>, around: &Around<'_>) -> String {
         let parsed = Pipeline::parse(stages, around).unwrap();
-        let collection = self.store.collection(&Namespace::new("test", "c").unwrap());
-        parsed.start(collection, None, RunSettings::default()).unwrap().plan_summary().into_owned()
+        let collection = self.session().collection(&Namespace::new("test", "c").unwrap());
+        let run = parsed.start(&self.view, collection, None, RunSettings::default()).unwrap();
+        run.plan_summary().into()
     }
 
     /// Runs a pipeline over the collection `c`; gives its results as text, or the code of its error.
@@ -71,11 +76,11 @@ impl Fixture {
         let run = || -> mayfly_base::Result<Vec<String>> {
             let parsed = Pipeline::parse(stages, around)?;
             let ns = Namespace::new("test", "c")?;
-            let collection = self.store.collection(&ns);
-            let mut run = parsed.start(collection, None, settings)?;
+            let collection = self.session().collection(&ns);
+            let mut run = parsed.start(&self.view, collection, None, settings)?;
             let mut out = Vec::new();
             while !run.is_done() {
-                run.run(&self.store, &self.op, &mut |document| {
+                run.run(self.session(), &mut |document| {
                     out.push(mayfly_value::shell::Shell(document).to_string());
                     // Small batches, so that stages pause everywhere.
                     Ok(if out.len() % 3 == 0 { Flow::Pause } else { Flow::More })
@@ -97,7 +102,7 @@ impl Fixture {
         let (_, steps) = parse_stages(stages, around).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let metadata = InFlight::default();
-        let context = StageContext::new((&self.store, &self.op), settings, &metadata);
+        let context = StageContext::new(self.session(), settings, &metadata);
         let mut out = Vec::new();
         let mut take = |document: RawDoc<'_>| {
             out.push(mayfly_value::shell::Shell(document).to_string());
@@ -132,8 +137,7 @@ impl Fixture {
         let (_, steps) = parse_stages(stage, &Around::command("test", &scope))?;
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
-        let (store, op) = (&*self.store, &*self.op);
-        let context = StageContext::new((store, op), &settings, &metadata);
+        let context = StageContext::new(self.session(), &settings, &metadata);
         let mut take = |_: RawDoc<'_>| Ok(Flow::More);
         for id in 0..documents {
             let mut document = mayfly_value::DocBuilder::new();
@@ -158,7 +162,7 @@ impl Fixture {
         let (_, steps) = parse_stages(stages, &Around::command("test", &scope)).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
-        let context = StageContext::new((&self.store, &self.op), &settings, &metadata);
+        let context = StageContext::new(self.session(), &settings, &metadata);
         let mut results = 0;
         let mut take = |_: RawDoc<'_>| {
             results += 1;
@@ -168,6 +172,11 @@ impl Fixture {
         let _entered = current::enter(Current { op: Some(self.op.clone()) });
         let flow = show(&mut stages, &context, document, &mut take);
         (results, flow)
+    }
+
+    /// What everything works with.
+    pub(crate) fn session(&self) -> StoreSession<'_> {
+        StoreSession { store: &self.store, op: &self.op, view: &self.view }
     }
 
     /// The operation that everything runs in.

@@ -44,8 +44,8 @@ pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
 pub use plan::is_clustered;
 pub use plan::plan_key::PlanKey;
 pub use plan::{
-    EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
-    forget_plans, plan, plans,
+    AtomicF64, EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, PlannerSettings, RecordScan,
+    TextAccess, check_absent, forget_plans, plan, plans,
 };
 pub use stage::{Around, Host, Inside, RunSettings};
 pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};

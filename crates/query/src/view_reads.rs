@@ -1,7 +1,8 @@
 //! Which collections a view reads, without running it.
 
-use mayfly_base::{Namespace, ScriptLimits};
+use mayfly_base::Namespace;
 use mayfly_expr::Scope;
+use mayfly_scripts::ScriptLimits;
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::pipeline::Pipeline;

@@ -1,13 +1,12 @@
 //! Files without names, and what goes wrong with them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use mayfly_base::scratch::Claim;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_work::scratch::{Claim, FileOwner};
 
 /// Bytes that are written at once, and read where one file is read alone.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
@@ -16,7 +15,7 @@ const ALL_BUFFERS_BYTES: usize = 4 << 20;
 /// The least buffer.
 const LEAST_BUFFER_BYTES: usize = 16 << 10;
 
-/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_base::scratch`]).
+/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_work::scratch`]).
 #[derive(Debug)]
 pub struct ScratchFile {
     file: File,
@@ -88,39 +87,27 @@ pub fn failed(what: &str, error: &std::io::Error) -> Error {
     Error::new(code, format!("cannot {what} a temporary file: {error}"))
 }
 
-/// Opens a new file in this folder, which is made when it is not there, and takes its name away. For readers and writers of other
-/// things than entries.
+/// Opens a new file without a name in this folder, which is made when it does not exist. For readers and writers of other things
+/// than entries.
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
 pub fn open(folder: &Path) -> Result<ScratchFile> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    open_of(FileOwner::Operation, folder)
+}
+
+fn open_of(owner: FileOwner, folder: &Path) -> Result<ScratchFile> {
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", &error))?;
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("run-{}-{number}", std::process::id()));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&path) {
-            Ok(file) => {
-                std::fs::remove_file(&path).map_err(|error| failed("unlink", &error))?;
-                return Ok(ScratchFile { file, claim: Claim::new(), position: 0 });
-            }
-            // A process of the same number had it before.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed("open", &error)),
-        }
-    }
+    let file = tempfile::tempfile_in(folder).map_err(|error| failed("open", &error))?;
+    Ok(ScratchFile { file, claim: Claim::new(owner), position: 0 })
 }
 
 /// A file to be written from its beginning.
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn writer(folder: &Path) -> Result<BufWriter<ScratchFile>> {
-    Ok(BufWriter::with_capacity(BUFFER_BYTES, open(folder)?))
+pub(crate) fn writer(owner: FileOwner, folder: &Path) -> Result<BufWriter<ScratchFile>> {
+    Ok(BufWriter::with_capacity(BUFFER_BYTES, open_of(owner, folder)?))
 }
 
 /// Ends the writing: the file stands at its beginning.
@@ -171,13 +158,16 @@ mod tests {
 
     #[test]
     fn what_a_file_claims_is_refused_as_such() {
-        use mayfly_base::{ManualClock, OpInfo, OpRegistry, current};
+        use std::sync::atomic::Ordering;
+
+        use mayfly_base::ManualClock;
+        use mayfly_work::{OpInfo, OpRegistry, current};
         let registry = OpRegistry::new(std::sync::Arc::new(ManualClock::at_ms(0)));
         registry.scratch().operation_limit.store(1 << 20, Ordering::Relaxed);
         let guard = registry.begin(OpInfo::default());
         let _entered = current::enter(current::Current { op: Some(guard.op().clone()) });
-        let folder = std::env::temp_dir().join("mayfly-runs-test");
-        let mut out = writer(&folder).unwrap();
+        let folder = std::env::temp_dir();
+        let mut out = writer(FileOwner::Operation, &folder).unwrap();
         let refused = (0..100).find_map(|_| write_entry(&mut out, b"key", &[7; 50_000]).err());
         assert_eq!(refused.unwrap().code(), ErrorCode::ExceededMemoryLimit);
         // What is in hand cannot be written any more.
@@ -187,10 +177,10 @@ mod tests {
 
     #[test]
     fn files_have_no_names() {
-        let folder = std::env::temp_dir().join(format!("mayfly-runs-names-{}", std::process::id()));
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("made");
         let _file = open(&folder).unwrap();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-        std::fs::remove_dir(&folder).unwrap();
     }
 
     #[test]

@@ -103,7 +103,7 @@ mod tests {
             keys in prop::collection::vec(prop::collection::vec(0..4u8, 0..4), 0..400),
             budget in 1..10_000usize,
         ) {
-            let folder = std::env::temp_dir().join("mayfly-runs-test");
+            let folder = std::env::temp_dir();
             let (mut set, mut expected) = (KeySet::new(), std::collections::HashSet::new());
             for key in keys {
                 prop_assert_eq!(set.contains(&key).unwrap(), expected.contains(&key));

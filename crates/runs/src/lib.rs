@@ -21,7 +21,7 @@ mod table;
 
 pub use file::{ScratchFile, failed as file_failed, open as open_file};
 pub use key_set::KeySet;
-pub use mayfly_base::spill::Spilled;
+pub use mayfly_work::spill::Spilled;
 pub use merge::Merge;
 pub use shelf::{Placed, Shelf};
 pub use sorter::{Run, Sorter};

@@ -109,7 +109,7 @@ mod tests {
             // The length of an entry to put there, or which of those that are there to take out.
             steps in prop::collection::vec((any::<bool>(), 0..2000usize), 0..200),
         ) {
-            let mut shelf = Shelf::new(&std::env::temp_dir().join("mayfly-runs-test")).unwrap();
+            let mut shelf = Shelf::new(&std::env::temp_dir()).unwrap();
             let mut there = Vec::new();
             for (number, (put, at)) in steps.into_iter().enumerate() {
                 if put || there.is_empty() {

@@ -14,6 +14,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use mayfly_base::Result;
+use mayfly_work::scratch::FileOwner;
 
 use crate::arena::{Arena, HEADER};
 use crate::file::{ScratchFile, finish, write_entry, writer};
@@ -33,6 +34,7 @@ pub struct Sorter {
     /// Runs by level, in each the older ones first.
     levels: Vec<Vec<ScratchFile>>,
     folder: Option<PathBuf>,
+    owner: FileOwner,
     /// Only so many of the first are wanted.
     keep: Option<usize>,
     /// There are as many as are wanted that do not come after this key.
@@ -50,6 +52,11 @@ impl Sorter {
     /// An empty one; only so many of the first entries are wanted. The merge may give a few more.
     pub fn first(keep: usize) -> Sorter {
         Sorter { keep: Some(keep), ..Sorter::default() }
+    }
+
+    /// An empty one whose files are the server's: the limit of an operation does not hold for them.
+    pub fn of_server() -> Sorter {
+        Sorter { owner: FileOwner::Server, ..Sorter::default() }
     }
 
     /// Entries so far, forgotten ones as well.
@@ -128,7 +135,7 @@ impl Sorter {
         }
         check()?;
         self.memory.sort();
-        let mut run = Run::new(folder)?;
+        let mut run = Run::of(self.owner, folder)?;
         for (key, value) in self.memory.entries() {
             run.push(key, value, check)?;
         }
@@ -159,7 +166,7 @@ impl Sorter {
                 break;
             }
             let runs = std::mem::take(&mut self.levels[level]);
-            run = merged(runs, self.keep, folder, check)?;
+            run = self.merged(runs, folder, check)?;
         }
         Ok(())
     }
@@ -170,16 +177,39 @@ impl Sorter {
     /// As [`Sorter::spill`].
     pub fn merge(mut self, check: &Check<'_>) -> Result<Merge> {
         self.cut();
-        let mut runs: Vec<ScratchFile> = self.levels.into_iter().rev().flatten().collect();
-        while let Some(folder) = &self.folder
+        let levels = std::mem::take(&mut self.levels);
+        let mut runs: Vec<ScratchFile> = levels.into_iter().rev().flatten().collect();
+        while let Some(folder) = self.folder.as_deref()
             && runs.len() > MAX_RUNS
         {
             // The younger ones are the smaller ones.
             let count = (runs.len() - MAX_RUNS + 1).clamp(2, MAX_RUNS);
             let last = runs.split_off(runs.len() - count);
-            runs.push(merged(last, self.keep, folder, check)?);
+            runs.push(self.merged(last, folder, check)?);
         }
         Merge::of(runs, self.memory)
+    }
+
+    /// These runs as one, or as many of their first entries as are wanted.
+    fn merged(
+        &self,
+        runs: Vec<ScratchFile>,
+        folder: &Path,
+        check: &Check<'_>,
+    ) -> Result<ScratchFile> {
+        let mut merge = Merge::of(runs, Arena::default())?;
+        let mut out = writer(self.owner, folder)?;
+        let (mut number, most) = (0u64, self.keep.map_or(u64::MAX, |keep| keep as u64));
+        while number < most
+            && let Some((key, value)) = merge.next()?
+        {
+            if number.is_multiple_of(CHECK_EVERY) {
+                check()?;
+            }
+            number += 1;
+            write_entry(&mut out, key, value)?;
+        }
+        finish(out)
     }
 }
 
@@ -196,8 +226,12 @@ impl Run {
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
     pub fn new(folder: &Path) -> Result<Run> {
+        Run::of(FileOwner::Operation, folder)
+    }
+
+    fn of(owner: FileOwner, folder: &Path) -> Result<Run> {
         let spilled = Spilled { spills: 1, ..Spilled::default() };
-        Ok(Run { out: writer(folder)?, spilled })
+        Ok(Run { out: writer(owner, folder)?, spilled })
     }
 
     /// Takes an entry, whose key is not less than the one before.
@@ -215,28 +249,6 @@ impl Run {
     }
 }
 
-/// Runs as one, or so many of its first entries.
-fn merged(
-    runs: Vec<ScratchFile>,
-    keep: Option<usize>,
-    folder: &Path,
-    check: &Check<'_>,
-) -> Result<ScratchFile> {
-    let mut merge = Merge::of(runs, Arena::default())?;
-    let mut out = writer(folder)?;
-    let (mut number, most) = (0u64, keep.map_or(u64::MAX, |keep| keep as u64));
-    while number < most
-        && let Some((key, value)) = merge.next()?
-    {
-        if number.is_multiple_of(CHECK_EVERY) {
-            check()?;
-        }
-        number += 1;
-        write_entry(&mut out, key, value)?;
-    }
-    finish(out)
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -247,7 +259,7 @@ mod tests {
     use super::*;
 
     fn folder() -> PathBuf {
-        std::env::temp_dir().join("mayfly-runs-test")
+        std::env::temp_dir()
     }
 
     /// Through a sorter that goes into a file whenever it holds so many bytes.

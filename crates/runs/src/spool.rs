@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_work::scratch::FileOwner;
 
 use crate::Spilled;
 use crate::file::{BUFFER_BYTES, ScratchFile, failed, finish, writer};
@@ -23,7 +24,7 @@ impl SpoolWriter {
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
     pub fn new(folder: &Path) -> Result<SpoolWriter> {
         let spilled = Spilled { spills: 1, ..Spilled::default() };
-        Ok(SpoolWriter { out: writer(folder)?, spilled })
+        Ok(SpoolWriter { out: writer(FileOwner::Operation, folder)?, spilled })
     }
 
     /// Takes one more.
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn entries_come_back_as_often_as_asked() {
-        let mut writer = SpoolWriter::new(&std::env::temp_dir().join("mayfly-runs-test")).unwrap();
+        let mut writer = SpoolWriter::new(&std::env::temp_dir()).unwrap();
         let entries: Vec<Vec<u8>> = (0..1000usize).map(|n| vec![n as u8; n]).collect();
         entries.iter().for_each(|entry| writer.push(entry).unwrap());
         assert_eq!(writer.spilled().bytes, 1000 * 999 / 2);

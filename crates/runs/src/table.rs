@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use mayfly_base::{Error, Result};
+use mayfly_work::scratch::FileOwner;
 
 use crate::arena::{Arena, HEADER};
 use crate::bloom::Bloom;
@@ -37,7 +38,8 @@ impl Table {
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
     pub fn of(mut merge: Merge, count: u64, folder: &Path, check: &Check<'_>) -> Result<Table> {
         let mut filter = Bloom::new(count);
-        let (mut out, mut blocks, mut end) = (writer(folder)?, Vec::new(), 0u64);
+        let (mut out, mut blocks, mut end) =
+            (writer(FileOwner::Operation, folder)?, Vec::new(), 0u64);
         let mut spilled = Spilled { spills: 1, ..Spilled::default() };
         let mut full_at = 0;
         while let Some((key, value)) = merge.next()? {
@@ -173,7 +175,7 @@ mod tests {
                 sorter.push(key, &value);
                 expected.entry(key.clone()).or_default().push(number as u32);
             }
-            let folder = std::env::temp_dir().join("mayfly-runs-test");
+            let folder = std::env::temp_dir();
             let merge = sorter.merge(&|| Ok(())).unwrap();
             let mut table = Table::of(merge, keys.len() as u64, &folder, &|| Ok(())).unwrap();
             prop_assert_eq!(table.spilled().records, keys.len() as u64);

@@ -1,8 +1,8 @@
-//! The allocator of Rust's values: mimalloc, counted ([`mayfly_base::memory`]), which takes a few instructions each time.
+//! The allocator of Rust's values: mimalloc, counted ([`mayfly_work::memory`]), which takes a few instructions each time.
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use mayfly_base::memory;
+use mayfly_work::memory;
 use mimalloc::MiMalloc;
 
 /// Passes everything on to mimalloc, and counts it.

@@ -18,14 +18,15 @@ pub use profiling::Profiling;
 
 use std::path::PathBuf;
 
-use mayfly_base::limits;
-
 use secrecy::SecretString;
 
 use crate::archive::ArchiveOptions;
 use crate::audit::AuditSettings;
 use crate::first_start::FirstStart;
 use crate::tls::{TlsMode, TlsOptions};
+
+/// Most connections that may be served at once.
+const MAX_CONNECTIONS: usize = 20_000;
 
 /// Which byte store holds the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +129,7 @@ impl Config {
             port: u16::try_from(layers.integer("net.port")?).unwrap_or_default(),
             port_is_default: layers.is_default("net.port"),
             bind,
-            max_connections: max_connections.unwrap_or(limits::MAX_CONNECTIONS),
+            max_connections: max_connections.unwrap_or(MAX_CONNECTIONS),
             tls: TlsOptions {
                 mode: match layers.text("net.tls.mode")?.as_str() {
                     "disabled" => TlsMode::Disabled,
@@ -207,7 +208,7 @@ mod tests {
         }
         let config = Config::defaults().unwrap();
         assert_eq!((config.port, config.bind), (27017, vec!["127.0.0.1".to_owned()]));
-        assert_eq!(config.max_connections, limits::MAX_CONNECTIONS);
+        assert_eq!(config.max_connections, MAX_CONNECTIONS);
     }
 
     #[test]
@@ -331,9 +332,8 @@ mod tests {
 
     #[test]
     fn higher_layers_win() {
-        let folder = std::env::temp_dir().join(format!("mayflydb-config-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("c.yaml");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.yaml");
         let text = "net:\n  port: 1\n  bindIpAll: true\nstorage:\n  wiredTiger:\n    engineConfig:\n      \
                     cacheSizeGB: 1.5\nsetParameter:\n  ttlMonitorSleepSecs: 7\nsystemLog:\n";
         std::fs::write(&file, text).unwrap();
@@ -350,7 +350,6 @@ mod tests {
         let layers = collect(&["-f", file, "--port", "3"], &environment).unwrap();
         assert_eq!(Config::from_layers(&layers).unwrap().port, 3);
         assert!(layers.describe().contains("net.port: 3  # flag --port"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

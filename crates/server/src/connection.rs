@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mayfly_base::{Error, limits, memory};
+use mayfly_base::Error;
 use mayfly_commands::{
     Dispatched, DocumentSequence, Incoming, Next, Repeat, Wait, append_failure, dispatch,
 };
 use mayfly_runs::{ScratchFile, file_failed};
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
+use mayfly_work::{LONG_BYTES, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -229,7 +230,7 @@ impl Served<'_> {
         let mut incoming = Incoming::new(message.document());
         incoming.sequences = &sequences;
         incoming.legacy_db = message.legacy_db.as_deref();
-        incoming.exhaust_allowed = message.flags.has(Flags::EXHAUST_ALLOWED);
+        incoming.exhaust_allowed = message.flags.contains(Flags::EXHAUST_ALLOWED);
         if memory::is_short() {
             self.service.relieve_memory();
         }
@@ -245,7 +246,7 @@ impl Served<'_> {
         if incoming.starts_long() && !self.serves_stranger() {
             tokio::select! {
                 biased;
-                turn = mayfly_base::first_turn() => first_turn = Some(turn),
+                turn = mayfly_work::first_turn() => first_turn = Some(turn),
                 () = self.service.shutdown.requested() => {}
                 () = self.connection.close.requested() => {}
                 () = peer::gone(&self.stream), if !self.behind => return Ok(Now::Close),
@@ -441,7 +442,7 @@ impl Served<'_> {
 /// Works on a message of so many bytes. Large messages are checked, compressed and decompressed while other tasks have the thread of the
 /// runtime: with 200 clients that send or ask for 45 MB each, a short command would otherwise wait for seconds.
 fn apart<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    match bytes > limits::LONG_BYTES {
+    match bytes > LONG_BYTES {
         true => tokio::task::block_in_place(work),
         false => work(),
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::Context as _;
 use mayfly_base::Clock;
-use mayfly_service::parameters::LogVerbosity;
+use mayfly_service::LogVerbosity;
 use mayfly_service::{LogRing, LogRotation};
 use mayfly_value::bson::DateTime;
 use parking_lot::Mutex;

@@ -16,7 +16,7 @@ use mayfly_server::logging::LogLayer;
 use mayfly_server::{
     Config, DRAIN, Running, StartOptions, healthcheck, permissions, processor, start,
 };
-use mayfly_service::parameters::LogVerbosity;
+use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
@@ -81,7 +81,7 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         .thread_name("worker")
         .thread_keep_alive(KEEP_ALIVE)
         .max_blocking_threads(MOST_THREADS)
-        .on_thread_stop(mayfly_base::memory::tell)
+        .on_thread_stop(mayfly_work::memory::tell)
         .build()
         .context("cannot start the runtime")?;
     let ended = runtime.block_on(async {

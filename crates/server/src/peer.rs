@@ -13,8 +13,9 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{ErrorCode, LONG};
+use mayfly_base::ErrorCode;
 use mayfly_service::{Connection, Service};
+use mayfly_work::LONG;
 use parking_lot::lock_api::ArcMutexGuard;
 use parking_lot::{Mutex, RawMutex};
 use socket2::{SockRef, TcpKeepalive};

@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mayfly_base::{Clock, ErrorCode, OpRegistry};
+use mayfly_base::{Clock, ErrorCode};
 use mayfly_query::PartialFilters;
 use mayfly_service::machine::address_space_bytes;
 use mayfly_service::parameters;
 use mayfly_service::{Actor, CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::DocBuf;
+use mayfly_work::OpRegistry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
@@ -124,10 +125,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         engine_name,
         max_connections: descriptors.connections_of(config.max_connections),
     });
-    let index_build_bytes = parameters::index_build_bytes();
+    let index_build_bytes = mayfly_service::index_build_bytes();
     service.store.index_build_bytes.store(index_build_bytes, Ordering::Relaxed);
     // Of the engine's memory a quarter is for records, which are allocated as everything else is.
-    parameters::limit_memory(match config.engine {
+    mayfly_service::limit_memory(match config.engine {
         EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
         EngineChoice::Memory => 0,
     });
@@ -373,7 +374,7 @@ fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
         // A new task from outside wakes an idle thread, which looks for messages when it finds nothing to do.
         let wake = || drop(runtime.spawn(async {}));
         let look = || service.upgrade().iter().for_each(|service| peer::end_abandoned(service));
-        mayfly_base::watch(&ops, &wake, &look);
+        mayfly_work::watch(&ops, &wake, &look);
     };
     std::thread::Builder::new().name("watch".into()).spawn(run).map(drop)
 }

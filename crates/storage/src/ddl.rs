@@ -16,18 +16,20 @@ mod sparing;
 #[cfg(test)]
 mod tests;
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::current::spend;
 
 use crate::Store;
+use crate::catalog::id_index_spec;
 use crate::catalog::{CatalogLock, Collection, CollectionState, Definition, Policy};
 use crate::catalog::{encode_collection, new_index};
-use crate::catalog::{id_index_spec, local};
 use crate::index::spec::IndexSpec;
 use crate::oplog::OplogBatch;
 use crate::policy::TtlOptions;
@@ -35,8 +37,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::new_uuid;
 use crate::record::storable::check_bytes;
-use crate::timeseries::{TimeSeries, default_index};
-use crate::write::in_transaction;
+use crate::timeseries::default_index;
 pub use change_index::{CollModChange, CollModResult, IndexSelector, NewExpireAfter};
 pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
 pub use replace::Replacement;
@@ -61,9 +62,14 @@ impl Store {
     ///
     /// # Errors
     /// 48 NamespaceExists, 72 InvalidOptions for a policy that would archive in a circle.
-    pub fn create_collection(&self, ns: &Namespace, options: DocBuf) -> Result<Arc<Collection>> {
-        let _changing = self.lock_catalog()?;
-        self.create_new_locked(ns, options, new_uuid())
+    pub fn create_collection(
+        &self,
+        view: &ReadView,
+        ns: &Namespace,
+        options: DocBuf,
+    ) -> Result<Arc<Collection>> {
+        let _changing = self.lock_catalog(view)?;
+        self.create_new_locked(view, ns, options, new_uuid())
     }
 
     /// Creates a collection with this UUID.
@@ -72,59 +78,65 @@ impl Store {
     /// 48 NamespaceExists, also when another collection has the UUID.
     pub fn create_collection_as(
         &self,
+        view: &ReadView,
         ns: &Namespace,
         options: DocBuf,
         uuid: [u8; 16],
     ) -> Result<Arc<Collection>> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.lock_catalog(view)?;
         if self.catalog.all().values().any(|other| other.uuid() == uuid) {
             let text = format!("{ns} cannot be created with the UUID of another collection");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
-        self.create_new_locked(ns, options, uuid)
+        self.create_new_locked(view, ns, options, uuid)
     }
 
     /// The catalog's lock, for what a statement of an open transaction may do, too.
     ///
     /// # Errors
     /// Those of the operation's deadline, 24 LockTimeout.
-    pub(crate) fn lock_catalog(&self) -> Result<CatalogLock<'_>> {
-        self.catalog.lock_by(|try_for| self.lock_in_time("the catalog", try_for))
+    pub(crate) fn lock_catalog(&self, view: &ReadView) -> Result<CatalogLock<'_>> {
+        self.catalog.lock_by(|try_for| self.lock_in_time(view, "the catalog", try_for))
     }
 
     fn create_new_locked(
         &self,
+        view: &ReadView,
         ns: &Namespace,
         options: DocBuf,
         uuid: [u8; 16],
     ) -> Result<Arc<Collection>> {
-        if self.collection(ns).is_some() {
+        if self.collection(view, ns).is_some() {
             return Err(Error::new(
                 ErrorCode::NamespaceExists,
                 format!("Collection {ns} already exists."),
             ));
         }
-        if self.view(ns)?.is_some() {
+        if self.view(view, ns)?.is_some() {
             let text = format!("A view already exists. NS: {ns}");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
-        self.create_locked(ns, options, uuid)
+        self.create_locked(view, ns, options, uuid)
     }
 
     /// The collection of this name, created with no options when there is none; true when it was created.
     ///
     /// # Errors
     /// 166 CommandNotSupportedOnView, those of the engine.
-    pub fn get_or_create(&self, ns: &Namespace) -> Result<(Arc<Collection>, bool)> {
-        if let Some(found) = self.collection(ns) {
+    pub fn get_or_create(
+        &self,
+        view: &ReadView,
+        ns: &Namespace,
+    ) -> Result<(Arc<Collection>, bool)> {
+        if let Some(found) = self.collection(view, ns) {
             return Ok((found, false));
         }
-        let _changing = self.lock_catalog()?;
-        match self.collection(ns) {
+        let _changing = self.lock_catalog(view)?;
+        match self.collection(view, ns) {
             Some(found) => Ok((found, false)),
             None => {
-                self.check_no_view(ns)?;
-                Ok((self.create_locked(ns, DocBuf::empty(), new_uuid())?, true))
+                self.check_no_view(view, ns)?;
+                Ok((self.create_locked(view, ns, DocBuf::empty(), new_uuid())?, true))
             }
         }
     }
@@ -133,7 +145,7 @@ impl Store {
     pub(crate) fn get_or_create_locked(&self, ns: &Namespace) -> Result<Arc<Collection>> {
         match self.catalog.get(ns) {
             Some(found) => Ok(found),
-            None => self.create_locked(ns, DocBuf::empty(), new_uuid()),
+            None => self.create_locked(&ReadView::now(), ns, DocBuf::empty(), new_uuid()),
         }
     }
 
@@ -142,12 +154,12 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn get_or_create_own(&self, ns: &Namespace) -> Result<Arc<Collection>> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         match self.catalog.get(ns) {
             Some(found) => Ok(found),
             None => {
                 let definition = NewCollection { ns, options: DocBuf::empty(), uuid: new_uuid() };
-                self.create_with_indexes(definition, &[], &[], Logging::Off)
+                self.create_with_indexes(&ReadView::now(), definition, [&[], &[]], Logging::Off)
             }
         }
     }
@@ -156,8 +168,8 @@ impl Store {
     ///
     /// # Errors
     /// 166 CommandNotSupportedOnView.
-    pub fn check_no_view(&self, ns: &Namespace) -> Result<()> {
-        match self.view(ns)? {
+    pub fn check_no_view(&self, view: &ReadView, ns: &Namespace) -> Result<()> {
+        match self.view(view, ns)? {
             None => Ok(()),
             Some(_) => Err(Error::new(
                 ErrorCode::CommandNotSupportedOnView,
@@ -187,7 +199,7 @@ impl Store {
         change: impl Fn(RawDoc<'_>) -> Result<DocBuf>,
         open: OpenTransactions,
     ) -> Result<Option<()>> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
@@ -223,6 +235,7 @@ impl Store {
 
     fn create_locked(
         &self,
+        view: &ReadView,
         ns: &Namespace,
         options: DocBuf,
         uuid: [u8; 16],
@@ -232,15 +245,15 @@ impl Store {
             None => None,
         };
         let definition = NewCollection { ns, options, uuid };
-        self.create_with_indexes(definition, default.as_slice(), &[], Logging::On)
+        self.create_with_indexes(view, definition, [default.as_slice(), &[]], Logging::On)
     }
 
     /// Creates a collection with indexes. Those that come by themselves are not logged.
     fn create_with_indexes(
         &self,
+        view: &ReadView,
         definition: NewCollection<'_>,
-        own: &[IndexSpec],
-        further: &[IndexSpec],
+        [own, further]: [&[IndexSpec]; 2],
         logging: Logging,
     ) -> Result<Arc<Collection>> {
         let NewCollection { ns, options, uuid } = definition;
@@ -255,13 +268,13 @@ impl Store {
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();
         let ready = |txn: &mut dyn Txn, spec: &IndexSpec| {
-            let index = new_index(self.new_id(txn)?, spec.clone(), &*self.filters)?;
+            let index = new_index(self.new_id(view, txn)?, spec.clone(), &*self.filters)?;
             index.runtime.ready.store(true, Ordering::Release);
             Ok::<_, Error>(Arc::new(index))
         };
         let _definition = self.definitions.changing(ns, Definition::Created);
-        let id = self.change(|txn, oplog| {
-            let id = self.new_id(txn)?;
+        let id = self.change_in(view, |txn, oplog| {
+            let id = self.new_id(view, txn)?;
             state.indexes = Vec::new();
             for spec in own.iter().chain(further) {
                 state.indexes.push(ready(txn, spec)?);
@@ -278,15 +291,20 @@ impl Store {
             }
             Ok(id)
         })?;
-        let collection =
-            Collection::new(id, uuid, ns.clone(), state, (collation, self.catalog.planner.clone()));
+        let collection = Collection::new(
+            id,
+            uuid,
+            ns.clone(),
+            state,
+            (collation, self.catalog.settings.clone()),
+        );
         let collection = Arc::new(collection);
         collection.counts.exact.store(true, Ordering::Release);
-        let own = local::with(|local| local.created.push(collection.clone()));
-        if own.is_none() {
-            self.catalog.publish(|map| {
+        match view.open() {
+            Some(open) => open.local_mut().created.push(collection.clone()),
+            None => self.catalog.publish(|map| {
                 map.insert(ns.clone(), collection.clone());
-            });
+            }),
         }
         Ok(collection)
     }
@@ -378,7 +396,7 @@ impl Store {
             [from, to].into_iter().filter(|ns| self.catalog.get(ns).is_some()).cloned().collect();
         let _changing = self.lock_catalog_sparing(&names)?;
         let Some(collection) = self.catalog.get(from) else {
-            self.check_no_view(from)?;
+            self.check_no_view(&ReadView::now(), from)?;
             return Err(Error::new(
                 ErrorCode::NamespaceNotFound,
                 format!("Source collection {from} does not exist"),
@@ -394,7 +412,7 @@ impl Store {
         if target.is_some() && !drop_target {
             return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
         }
-        if target.is_none() && self.view(to)?.is_some() {
+        if target.is_none() && self.view(&ReadView::now(), to)?.is_some() {
             let text = format!("a view already exists with that name: {to}");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
@@ -449,8 +467,8 @@ impl Store {
     }
 
     /// A fresh id. Others go on with theirs while a transaction of several statements is open: it takes its ids at once.
-    fn new_id(&self, txn: &mut dyn Txn) -> Result<u64> {
-        if !in_transaction() {
+    fn new_id(&self, view: &ReadView, txn: &mut dyn Txn) -> Result<u64> {
+        if !view.in_transaction() {
             return self.catalog.new_id(txn);
         }
         let mut own = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;

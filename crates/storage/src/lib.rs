@@ -7,12 +7,14 @@ mod catalog;
 mod ddl;
 mod empty_timestamps;
 mod index;
+mod isolation;
 #[cfg(test)]
 mod log_tests;
 mod oplog;
 pub mod policy;
 mod read;
 mod record;
+mod session;
 mod store;
 mod sweep;
 #[cfg(test)]
@@ -22,26 +24,29 @@ pub mod ttl;
 mod views;
 mod write;
 
-pub use catalog::{Attached, Capped, Collection, Core, History, Index, Uses};
+pub use catalog::{
+    Attached, Capped, Collection, Core, History, Index, Settings, Uses, VisibleIndexes,
+};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
 pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
+pub use isolation::{BeforeRecord, ReadView, SessionKey, TransactionOwner};
 pub use oplog::{
     ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogLimits, LogObject, LogOperation,
     LogRange, LogSizes, OPLOG, OperationVisitor, Oplog, UpdateStyle, Watch, apply_delta,
 };
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
-    CollectionSizes, CountLimit, Counted, Entry, EntryFinding, EntryVisitor, PinnedReads,
-    RangesVisitor, RecordKeys, RecordVisitor, RecordsVisitor, Scanned, Snapshot, ValidateOptions,
-    Validated, ValidatedIndex, position_of, reads_are_pinned, whole_range,
+    CollectionSizes, CountLimit, Counted, Entry, EntryFinding, EntryVisitor, RangesVisitor,
+    RecordKeys, RecordVisitor, RecordsVisitor, Scanned, Snapshot, ValidateOptions, Validated,
+    ValidatedIndex, position_of, whole_range,
 };
 pub use record::{IdKey, RecordKey, StoredDocument, id_key, record_id};
+pub use session::StoreSession;
 pub use store::{Store, StoreOptions};
-pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;
 pub use views::{
     MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
@@ -49,9 +54,8 @@ pub use views::{
 };
 
 pub use write::{
-    COMMIT_STATEMENT, DefinitionChange, EnteredTransaction, Executed, FsyncLock, OpenTransaction,
-    SessionKey, Statement, Together, TransactionOwner, TransactionSize, WriteUnit, Writer, Writing,
-    in_transaction,
+    COMMIT_STATEMENT, DefinitionChange, Executed, FsyncLock, OpenTransaction, Statement, Together,
+    TransactionSize, WriteOptions, WriteUnit, Writer, Writing,
 };
 
 // What callers of the scans need.

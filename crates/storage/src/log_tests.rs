@@ -1,15 +1,17 @@
 //! What the log refers to, over the memory engine: what stands where, and what is said when it is missing. That readers are shown
 //! what was written is tested against a model (`log_model` of the test kit).
 
+use crate::isolation::ReadView;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::{Engine, EngineAround, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::oplog::{decode, visit_all};
 use crate::record::kept::visit_kept;
@@ -21,6 +23,7 @@ struct Fixture {
     engine: Arc<MemoryEngine>,
     disk: Arc<Full>,
     op: Arc<OpCtx>,
+    view: ReadView,
 }
 
 /// An engine whose disk counts as nearly full when a test sets the flag.
@@ -49,7 +52,8 @@ fn open_on(disk: Arc<Full>, oplog_bytes: u64) -> Fixture {
     let options = StoreOptions { background: false, oplog_bytes, ..StoreOptions::default() };
     let ops = OpRegistry::new(clock.clone());
     let store = Store::open(disk.clone(), options, clock.clone(), ops).unwrap();
-    Fixture { store, engine: disk.inner.clone(), disk, op: OpCtx::detached(clock) }
+    let (op, view) = (OpCtx::detached(clock), ReadView::now());
+    Fixture { store, engine: disk.inner.clone(), disk, op, view }
 }
 
 fn fixture() -> Fixture {
@@ -61,12 +65,26 @@ fn document(bson: Document) -> DocBuf {
 }
 
 impl Fixture {
+    /// The same store as a transaction sees it.
+    fn in_transaction(&self) -> Fixture {
+        let owner = TransactionOwner { session: [1; 16], lsid: document(doc! {}), txn_number: 1 };
+        let view = self.store.begin_transaction(owner).unwrap().enter();
+        let (store, engine) = (self.store.clone(), self.engine.clone());
+        Fixture { store, engine, disk: self.disk.clone(), op: self.op.clone(), view }
+    }
+
+    /// Commits that transaction.
+    fn commit(self) -> u64 {
+        let open = OpenTransaction::leave(self.view).unwrap();
+        self.store.commit_transaction(open).unwrap()
+    }
+
     fn collection(&self, name: &str) -> Arc<Collection> {
-        self.store.get_or_create(&Namespace::parse(name).unwrap()).unwrap().0
+        self.store.get_or_create(&self.view, &Namespace::parse(name).unwrap()).unwrap().0
     }
 
     fn write(&self, name: &str, act: impl FnMut(&mut WriteUnit<'_>) -> Result<()>) {
-        self.store.write(&self.op, &self.collection(name), act).unwrap();
+        self.store.write(&self.op, &self.view, &self.collection(name), act).unwrap();
     }
 
     fn insert(&self, name: &str, ids: std::ops::Range<i32>) {
@@ -77,7 +95,7 @@ impl Fixture {
     /// Changes what is there in a unit of its own.
     fn change(&self, name: &str, id: i32, new: Option<Document>, style: UpdateStyle) {
         let collection = self.collection(name);
-        let key = self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
+        let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         self.write(name, |unit| {
             let old = unit.read(&key)?.unwrap();
             match &new {
@@ -113,7 +131,8 @@ impl Fixture {
     /// Changes documents in one unit, in this order.
     fn change_together(&self, name: &str, ids: impl Iterator<Item = i32>, to: Option<i32>) {
         let (collection, ids) = (self.collection(name), ids.collect::<Vec<_>>());
-        let key = |id| self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
+        let key =
+            |id| self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         let keys: Vec<_> = ids.iter().map(|id| (*id, key(*id))).collect();
         self.write(name, |unit| {
             keys.iter().try_for_each(|(id, key)| {
@@ -181,7 +200,7 @@ fn inserts_of_a_unit_share_an_item() {
     let mut capped = mayfly_value::DocBuilder::new();
     capped.append("capped", true).append("size", 1 << 20);
     let ns = Namespace::parse("d.capped").unwrap();
-    f.store.create_collection(&ns, capped.finish()).unwrap();
+    f.store.create_collection(&ReadView::now(), &ns, capped.finish()).unwrap();
     f.insert("d.capped", 0..1000);
     let (stored, _) = f.newest();
     assert!(stored < 200, "numbers that ascend take no room: {stored}");
@@ -196,7 +215,7 @@ fn a_long_run_is_read_back_in_its_order() {
     let mut capped = mayfly_value::DocBuilder::new();
     capped.append("capped", true).append("size", 10 << 20);
     let ns = Namespace::parse("d.capped").unwrap();
-    f.store.create_collection(&ns, capped.finish()).unwrap();
+    f.store.create_collection(&ReadView::now(), &ns, capped.finish()).unwrap();
     f.insert("d.capped", 0..10_000);
     // Some of them have changed or are gone.
     for id in (0..10_000).step_by(997) {
@@ -265,14 +284,18 @@ fn a_missing_document_is_corruption_that_names_entry_and_record() {
     f.insert("d.c", 0..3);
     f.insert("d.other", 0..3);
     let id = f.collection("d.c").id();
-    let one = f.store.locate(&f.collection("d.c"), RawValue::Int32(1)).unwrap().unwrap();
+    let one = f
+        .store
+        .locate(&ReadView::now(), &f.collection("d.c"), RawValue::Int32(1))
+        .unwrap()
+        .unwrap();
     let key = prefixed(id, &one);
     let mut txn = f.engine.begin(TxnOptions::default()).unwrap();
     txn.delete(Keyspace::Record, &key, Guard::Checked).unwrap();
     txn.commit().unwrap();
     let error = f.inserted("d.c").unwrap_err();
     assert_eq!(error.code(), ErrorCode::DataCorruptionDetected);
-    let shown: String = key[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let shown = hex::encode(&key[8..]);
     let text = error.message();
     assert!(text.contains("Timestamp(1800000000, 2)") && text.contains(&shown), "{text}");
     assert!(text.contains(&format!("id {id},")), "{text}");
@@ -284,13 +307,12 @@ fn a_missing_document_is_corruption_that_names_entry_and_record() {
 fn a_commit_of_an_open_transaction_tells_its_records() {
     let f = fixture();
     f.insert("d.c", 0..2);
-    let owner = TransactionOwner { session: [1; 16], lsid: document(doc! {}), txn_number: 1 };
-    let entered = f.store.begin_transaction(owner).unwrap().enter().unwrap();
-    f.insert("d.c", 2..4);
-    f.change("d.c", 3, Some(doc! { "_id": 3, "n": 33 }), UpdateStyle::Replacement);
-    f.change("d.c", 3, Some(doc! { "_id": 3, "n": 34 }), UpdateStyle::Replacement);
-    f.change("d.c", 0, Some(doc! { "_id": 0, "n": 30 }), UpdateStyle::Replacement);
-    let committed = f.store.commit_transaction(entered.leave().unwrap()).unwrap();
+    let inside = f.in_transaction();
+    inside.insert("d.c", 2..4);
+    inside.change("d.c", 3, Some(doc! { "_id": 3, "n": 33 }), UpdateStyle::Replacement);
+    inside.change("d.c", 3, Some(doc! { "_id": 3, "n": 34 }), UpdateStyle::Replacement);
+    inside.change("d.c", 0, Some(doc! { "_id": 0, "n": 30 }), UpdateStyle::Replacement);
+    let committed = inside.commit();
     let mut logged: Vec<_> = f
         .rows(Keyspace::Record)
         .iter()
@@ -322,7 +344,7 @@ fn the_log_names_all_records_that_are_to_be_kept() {
     let mut capped = mayfly_value::DocBuilder::new();
     capped.append("capped", true).append("size", 10 << 20);
     let ns = Namespace::parse("d.capped").unwrap();
-    f.store.create_collection(&ns, capped.finish()).unwrap();
+    f.store.create_collection(&ReadView::now(), &ns, capped.finish()).unwrap();
     for name in ["d.capped", "d.c"] {
         f.insert(name, 0..300);
         f.insert(name, 300..301);
@@ -349,7 +371,7 @@ fn in_both_layouts(f: &Fixture) -> [&'static str; 2] {
     clustered.start_document("key").append("_id", 1).end();
     clustered.append("unique", true).end();
     let ns = Namespace::parse("d.clustered").unwrap();
-    f.store.create_collection(&ns, clustered.finish()).unwrap();
+    f.store.create_collection(&ReadView::now(), &ns, clustered.finish()).unwrap();
     ["d.c", "d.clustered"]
 }
 
@@ -394,25 +416,20 @@ fn what_several_statements_of_a_transaction_remove_is_kept_together() {
     let f = fixture();
     for name in in_both_layouts(&f) {
         f.insert(name, 0..100);
-        let begin = || {
-            let owner =
-                TransactionOwner { session: [1; 16], lsid: document(doc! {}), txn_number: 1 };
-            f.store.begin_transaction(owner).unwrap().enter().unwrap()
-        };
         let before = f.kept();
-        let undone = begin();
-        f.change_together(name, 0..50, None);
+        let undone = f.in_transaction();
+        undone.change_together(name, 0..50, None);
         drop(undone);
         assert_eq!(f.kept(), before);
-        let entered = begin();
-        f.change_together(name, 0..50, None);
-        f.change_together(name, 50..60, Some(1000));
+        let inside = f.in_transaction();
+        inside.change_together(name, 0..50, None);
+        inside.change_together(name, 50..60, Some(1000));
         // What it has written itself, and writes over.
-        f.insert(name, 100..200);
-        f.change_together(name, 100..150, Some(2000));
-        f.change_together(name, 120..150, None);
-        f.change_together(name, 55..65, None);
-        f.store.commit_transaction(entered.leave().unwrap()).unwrap();
+        inside.insert(name, 100..200);
+        inside.change_together(name, 100..150, Some(2000));
+        inside.change_together(name, 120..150, None);
+        inside.change_together(name, 55..65, None);
+        inside.commit();
         assert_eq!(f.kept().len() - before.len(), 65 + 5 + 50);
         assert_eq!(f.inserted(name).unwrap(), (0..200).collect::<Vec<_>>());
     }

@@ -1,14 +1,16 @@
 //! The store: opening and closing, and everything beneath it put together.
 
+use crate::isolation::ReadView;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mayfly_base::{Clock, Error, ErrorCode, OpRegistry, Result};
+use mayfly_base::{Clock, Error, ErrorCode, Result};
 use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::{Collation, RawDoc};
+use mayfly_work::OpRegistry;
 
 use crate::catalog::Collection;
 use crate::catalog::counts::CountsRow;
@@ -226,11 +228,11 @@ impl Store {
     pub fn commit_transaction(&self, transaction: OpenTransaction) -> Result<u64> {
         // New names are given under the catalog's lock.
         let changing = match transaction.makes_collections() {
-            true => Some(self.lock_catalog()?),
+            true => Some(self.catalog.lock()?),
             false => None,
         };
         for ns in transaction.made() {
-            if self.catalog.get(&ns).is_some() || self.view(&ns)?.is_some() {
+            if self.catalog.get(&ns).is_some() || self.view(&ReadView::now(), &ns)?.is_some() {
                 let text = format!("{ns} was created by another operation meanwhile");
                 return Err(Error::new(ErrorCode::WriteConflict, text));
             }

@@ -1,30 +1,33 @@
 //! The store over the memory engine: writes, indexes, builds, expiry.
 
+use crate::isolation::ReadView;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::testing::wait_until;
+use mayfly_base::{Error, ErrorCode, ManualClock, Namespace};
 use mayfly_kv::{
     Caps, ChaosEngine, ChaosOptions, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult,
     MemoryEngine, SweepEnd, TxnOptions,
 };
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::ttl::PassState;
 use crate::*;
 
 const NOW: i64 = 1_800_000_000_000;
 
-struct Fixture {
-    store: Arc<Store>,
+pub(crate) struct Fixture {
+    pub(crate) store: Arc<Store>,
     engine: Arc<dyn Engine>,
     clock: Arc<ManualClock>,
-    op: Arc<OpCtx>,
+    pub(crate) op: Arc<OpCtx>,
 }
 
-fn fixture() -> Fixture {
+pub(crate) fn fixture() -> Fixture {
     over(Arc::new(MemoryEngine::new()), Arc::new(ManualClock::at_ms(NOW)))
 }
 
@@ -36,7 +39,7 @@ fn over(engine: Arc<dyn Engine>, clock: Arc<ManualClock>) -> Fixture {
     Fixture { store, engine, clock, op }
 }
 
-fn ns(name: &str) -> Namespace {
+pub(crate) fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
 }
 
@@ -46,15 +49,16 @@ fn date(ms: i64) -> Bson {
 
 impl Fixture {
     fn insert(&self, name: &str, document: &Document) -> mayfly_base::Result<()> {
-        let (collection, _) = self.store.get_or_create(&ns(name)).unwrap();
+        let (collection, _) = self.store.get_or_create(&ReadView::now(), &ns(name)).unwrap();
         let document = DocBuf::from_bson(document);
-        self.store.write(&self.op, &collection, |unit| unit.insert(document.as_doc()))
+        self.store
+            .write(&self.op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
     }
 
     fn index(&self, name: &str, spec: &Document) -> mayfly_base::Result<CreateIndexesResult> {
         let spec = DocBuf::from_bson(spec);
         self.store.create_indexes(
-            &self.op,
+            (&self.op, &ReadView::now()),
             &ns(name),
             &[spec.as_doc()],
             CreateIndexesOptions::default(),
@@ -62,9 +66,9 @@ impl Fixture {
     }
 
     fn count(&self, name: &str) -> usize {
-        let Some(collection) = self.store.collection(&ns(name)) else { return 0 };
+        let Some(collection) = self.store.collection(&ReadView::now(), &ns(name)) else { return 0 };
         let mut count = 0;
-        let snapshot = self.store.snapshot().unwrap();
+        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
         snapshot
             .scan_records(
                 &collection,
@@ -85,7 +89,7 @@ impl Fixture {
 
     /// Every entry has its record; returns nothing, panics on disagreement.
     fn check_indexes(&self, collection: &Collection) {
-        let snapshot = self.store.snapshot().unwrap();
+        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
         for index in collection.ready_indexes() {
             let mut orphans = 0;
             snapshot
@@ -107,10 +111,10 @@ impl Fixture {
     }
 
     fn entries(&self, name: &str, index: usize) -> usize {
-        let collection = self.store.collection(&ns(name)).unwrap();
+        let collection = self.store.collection(&ReadView::now(), &ns(name)).unwrap();
         let index = collection.indexes()[index].clone();
         let mut count = 0;
-        let snapshot = self.store.snapshot().unwrap();
+        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
         snapshot
             .scan_index(&index, &whole_range(), Direction::Forward, ScanLimit::NONE, &mut |_| {
                 count += 1;
@@ -146,10 +150,10 @@ fn unique_index_refuses_and_a_failed_build_leaves_nothing() {
     f.insert("d.c", &doc! { "_id": 2, "a": 5i64 }).unwrap();
     let spec = doc! { "key": { "a": 1 }, "name": "a_1", "unique": true };
     assert_eq!(f.index("d.c", &spec).unwrap_err().code(), ErrorCode::DuplicateKey);
-    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     assert!(collection.indexes().is_empty());
     f.store
-        .write(&f.op, &collection, |unit| {
+        .write(&f.op, &ReadView::now(), &collection, |unit| {
             let key = f.key(2);
             let old = unit.read(&key)?.unwrap();
             unit.delete(&key, &old)
@@ -170,11 +174,11 @@ fn multikey_keys_follow_updates() {
     f.index("d.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
     f.insert("d.c", &doc! { "_id": 1, "a": [1, 2, 2, 3] }).unwrap();
     assert_eq!(f.entries("d.c", 0), 3);
-    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     assert!(collection.indexes()[0].is_multikey());
     let new = DocBuf::from_bson(&doc! { "_id": 1, "a": [3, 4] });
     f.store
-        .write(&f.op, &collection, |unit| {
+        .write(&f.op, &ReadView::now(), &collection, |unit| {
             let key = f.key(1);
             let old = unit.read(&key)?.unwrap();
             unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
@@ -182,7 +186,7 @@ fn multikey_keys_follow_updates() {
         .unwrap();
     assert_eq!(f.entries("d.c", 0), 2);
     let reopened = over(f.engine.clone(), f.clock.clone());
-    let collection = reopened.store.collection(&ns("d.c")).unwrap();
+    let collection = reopened.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     assert!(collection.indexes()[0].is_multikey(), "the mark outlives a restart");
 }
 
@@ -273,8 +277,8 @@ fn t_35_a_descending_index_expires_oldest_first() {
     let never = AtomicBool::new(false);
     assert!(f.store.run_ttl_sub_pass(&mut PassState::default(), &never).unwrap());
     assert_eq!(f.count("d.c"), 31);
-    let collection = f.store.collection(&ns("d.c")).unwrap();
-    assert!(f.store.locate(&collection, RawValue::Int32(49)).unwrap().is_none());
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
+    assert!(f.store.locate(&ReadView::now(), &collection, RawValue::Int32(49)).unwrap().is_none());
     f.pass();
     assert_eq!(f.count("d.c"), 1);
 }
@@ -304,7 +308,7 @@ fn t_48_an_invalid_policy_does_not_stop_the_others() {
     }
     // A catalog as an old server may have left it.
     let broken = doc! { "v": 2, "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": f64::NAN };
-    let collection = f.store.collection(&ns("d.x")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.x")).unwrap();
     {
         let mut state = collection.state.write();
         let mut changed = state.clone();
@@ -370,12 +374,12 @@ fn racing_writers_and_an_index_build_agree() {
         for thread in 0..2i32 {
             let f = f.clone();
             scope.spawn(move || {
-                let collection = f.store.collection(&ns("d.c")).unwrap();
+                let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
                 for round in 0..500i32 {
                     let id = (round * 7 + thread) % 500;
                     let new = DocBuf::from_bson(&doc! { "_id": id, "a": 1000 + round });
                     f.store
-                        .write(&f.op, &collection, |unit| {
+                        .write(&f.op, &ReadView::now(), &collection, |unit| {
                             let key = f.key(id);
                             let old = unit.read(&key)?.unwrap();
                             unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
@@ -398,7 +402,7 @@ fn rebuilt_indexes_are_right_while_writers_go_on() {
     }
     f.index("d.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
     f.index("d.c", &doc! { "key": { "u": 1 }, "name": "u_1", "unique": true }).unwrap();
-    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     let old: Vec<u64> = collection.indexes().iter().map(|index| index.id()).collect();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -409,7 +413,7 @@ fn rebuilt_indexes_are_right_while_writers_go_on() {
                 }
                 let id = round % 300;
                 let new = DocBuf::from_bson(&doc! { "_id": id, "a": [round, id], "u": id });
-                let change = f.store.write(&f.op, &collection, |unit| {
+                let change = f.store.write(&f.op, &ReadView::now(), &collection, |unit| {
                     let old = unit.read(&f.key(id))?.unwrap();
                     unit.update(&f.key(id), &old, new.as_doc(), UpdateStyle::Operators)
                 });
@@ -459,8 +463,8 @@ fn a_dropped_store_lets_go_of_its_engine() {
 impl Fixture {
     /// The key of a record of `d.c`.
     fn key(&self, id: i32) -> RecordKey {
-        let collection = self.store.collection(&ns("d.c")).unwrap();
-        self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap()
+        let collection = self.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
+        self.store.locate(&ReadView::now(), &collection, RawValue::Int32(id)).unwrap().unwrap()
     }
 
     /// The oplog, oldest first.
@@ -482,11 +486,11 @@ impl Fixture {
 fn the_oplog_tells_replacements_from_changes() {
     let f = fixture();
     f.insert("d.c", &doc! { "_id": 1, "a": 1, "b": 1 }).unwrap();
-    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     let key = f.key(1);
     let write = |new: &[Document], style| {
         f.store
-            .write(&f.op, &collection, |unit| {
+            .write(&f.op, &ReadView::now(), &collection, |unit| {
                 new.iter().try_for_each(|new| {
                     let (old, new) = (unit.read(&key)?.unwrap(), DocBuf::from_bson(new));
                     unit.update(&key, &old, new.as_doc(), style)
@@ -519,7 +523,7 @@ fn a_rename_over_another_collection_is_one_change() {
     f.insert("d.a", &doc! { "_id": 1 }).unwrap();
     f.insert("d.b", &doc! { "_id": 2 }).unwrap();
     f.insert("d.b", &doc! { "_id": 3 }).unwrap();
-    let target = f.store.collection(&ns("d.b")).unwrap();
+    let target = f.store.collection(&ReadView::now(), &ns("d.b")).unwrap();
     let before = f.oplog().len();
     f.store.rename_collection(&ns("d.a"), &ns("d.b"), true).unwrap();
     assert_eq!(f.oplog().len(), before + 1, "a crash finds both halves or none");
@@ -545,10 +549,14 @@ fn no_write_goes_into_a_collection_that_the_catalog_has_dropped() {
                         return;
                     }
                     // The collection may go between the two steps.
-                    let _ = f.store.get_or_create(&ns("d.c")).and_then(|(collection, _)| {
-                        let document = DocBuf::from_bson(&doc! { "_id": n * 3 + writer });
-                        f.store.write(&f.op, &collection, |unit| unit.insert(document.as_doc()))
-                    });
+                    let _ = f.store.get_or_create(&ReadView::now(), &ns("d.c")).and_then(
+                        |(collection, _)| {
+                            let document = DocBuf::from_bson(&doc! { "_id": n * 3 + writer });
+                            f.store.write(&f.op, &ReadView::now(), &collection, |unit| {
+                                unit.insert(document.as_doc())
+                            })
+                        },
+                    );
                 }
             });
         }
@@ -572,7 +580,7 @@ fn no_write_goes_into_a_collection_that_the_catalog_has_dropped() {
 fn an_index_exists_when_its_creation_succeeds_although_another_build_of_it_failed() {
     let f = fixture();
     f.insert("d.c", &doc! { "_id": 1, "a": 1 }).unwrap();
-    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     let spec = doc! { "v": 2, "key": { "a": 1 }, "name": "a_1" };
     let parsed = IndexSpec::from_catalog(DocBuf::from_bson(&spec)).unwrap();
     let building = f.store.register_building(&collection, vec![parsed]).unwrap();
@@ -610,13 +618,13 @@ fn a_long_array_changes_its_keys() {
     };
     let (old, new) = (array(0), array(1));
     f.insert("d.c", &Document::from_reader(old.as_doc().as_bytes()).unwrap()).unwrap();
-    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     let key = f.key(1);
     let update = |unit: &mut WriteUnit<'_>| {
         let old = unit.read(&key)?.unwrap();
         unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
     };
-    f.store.write(&f.op, &collection, update).unwrap();
+    f.store.write(&f.op, &ReadView::now(), &collection, update).unwrap();
     assert_eq!(f.entries("d.c", 0), 90_000);
 }
 
@@ -660,13 +668,13 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
     spec.insert("partialFilterExpression", doc! { "y": 1 });
     f.index("d.c", &spec).unwrap();
     f.insert("d.c", &doc! { "_id": 1, "x": date(NOW - 1) }).unwrap();
-    let collection = f.store.collection(&ns("d.c")).unwrap();
-    while f.store.count_documents(&f.op, &collection).unwrap() > 0 {
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
+    wait_until("the document goes", || {
         assert!(asked.load(Ordering::Relaxed) < 2 || f.store.ttl_running(), "expiry has ended");
         f.clock.advance_ms(60_000);
         f.store.ttl_params().wake();
-        std::thread::yield_now();
-    }
+        f.store.count_documents(&f.op, &collection).unwrap() == 0
+    });
     f.store.close().unwrap();
 }
 
@@ -697,11 +705,11 @@ fn the_sweeper_outlives_a_panic() {
     let stored = || f.engine.approximate_bytes(Keyspace::Record, &all).unwrap();
     assert!(stored() > 0);
     f.store.drop_collection(&ns("d.c")).unwrap();
-    while stored() > 0 {
+    wait_until("the record is cleared", || {
         assert!(sweeps.0.load(Ordering::Acquire) < 1 || f.store.sweeper_running(), "it has ended");
         f.store.wake_sweeper();
-        std::thread::yield_now();
-    }
+        stored() == 0
+    });
     f.store.close().unwrap();
 }
 
@@ -759,16 +767,16 @@ fn a_filter_that_fails_decides_nothing() {
     // Nor is a document written, replaced or removed.
     let another = doc! { "_id": 2, "hard": 1 };
     assert_eq!(f.insert("d.c", &another).unwrap_err().code(), unfinished);
-    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     let key = f.key(1);
     let new = DocBuf::from_bson(&doc! { "_id": 1 });
     let update = |unit: &mut WriteUnit<'_>| {
         let old = unit.read(&key)?.unwrap();
         unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
     };
-    let updated = f.store.write(&f.op, &collection, update);
+    let updated = f.store.write(&f.op, &ReadView::now(), &collection, update);
     assert_eq!(updated.unwrap_err().code(), unfinished);
-    let deleted = f.store.write(&f.op, &collection, |unit| {
+    let deleted = f.store.write(&f.op, &ReadView::now(), &collection, |unit| {
         let old = unit.read(&key)?.unwrap();
         unit.delete(&key, &old)
     });
@@ -776,7 +784,7 @@ fn a_filter_that_fails_decides_nothing() {
     // An index is not built without it.
     let partial = doc! { "key": { "z": 1 }, "name": "z_1", "partialFilterExpression": { "y": 1 } };
     assert_eq!(f.index("d.c", &partial).unwrap_err().code(), unfinished);
-    assert_eq!(f.store.collection(&ns("d.c")).unwrap().ready_indexes().len(), 2);
+    assert_eq!(f.store.collection(&ReadView::now(), &ns("d.c")).unwrap().ready_indexes().len(), 2);
     assert_eq!((f.count("d.c"), f.entries("d.c", 0)), (1, 1));
 
     fails.store(false, Ordering::Relaxed);
@@ -792,10 +800,10 @@ fn a_unit_that_was_too_slow_once_is_tried_again() {
     let options = ChaosOptions { limits, ..ChaosOptions::default() };
     let engine = ChaosEngine::with_clock(memory, options, clock.clone());
     let f = over(Arc::new(engine), clock);
-    let (collection, _) = f.store.get_or_create(&ns("d.c")).unwrap();
+    let (collection, _) = f.store.get_or_create(&ReadView::now(), &ns("d.c")).unwrap();
     let document = DocBuf::from_bson(&doc! { "_id": 1 });
     let insert = |wait: &mut i64| {
-        f.store.write(&f.op, &collection, |unit| {
+        f.store.write(&f.op, &ReadView::now(), &collection, |unit| {
             f.clock.advance_ms(std::mem::take(wait));
             unit.insert(document.as_doc())
         })
@@ -811,7 +819,7 @@ fn sizes_tell_documents_and_indexes() {
         fixture.insert("db.c", &doc! {"_id": id, "a": id}).unwrap();
     }
     fixture.index("db.c", &doc! {"key": {"a": 1}, "name": "a_1"}).unwrap();
-    let collection = fixture.store.collection(&ns("db.c")).unwrap();
+    let collection = fixture.store.collection(&ReadView::now(), &ns("db.c")).unwrap();
     let sizes = fixture.store.sizes(&fixture.op, &collection).unwrap();
     assert_eq!((sizes.documents, sizes.data_bytes), (300, 300 * 21));
     assert!(sizes.storage_bytes > 300 * 21);
@@ -976,10 +984,11 @@ fn damaged_bytes_are_not_stored() {
     let fixture = fixture();
     let whole = doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1}]};
     fixture.insert("test.c", &whole).unwrap();
-    let collection = fixture.store.collection(&ns("test.c")).unwrap();
-    let key = fixture.store.locate(&collection, RawValue::Int32(1)).unwrap().unwrap();
+    let collection = fixture.store.collection(&ReadView::now(), &ns("test.c")).unwrap();
+    let key =
+        fixture.store.locate(&ReadView::now(), &collection, RawValue::Int32(1)).unwrap().unwrap();
     let write = |act: &dyn Fn(&mut WriteUnit<'_>) -> mayfly_base::Result<()>| {
-        fixture.store.write(&fixture.op, &collection, act).unwrap_err().code()
+        fixture.store.write(&fixture.op, &ReadView::now(), &collection, act).unwrap_err().code()
     };
     let inserted = with_early_end(&doc! {"_id": 2, "abc": 1});
     assert_eq!(write(&|unit| unit.insert(inserted.as_doc())), ErrorCode::InvalidBSON);
@@ -1009,7 +1018,7 @@ fn damaged_bytes_are_not_stored() {
 fn numbers_of_a_collection_that_never_came_are_forgotten() {
     let f = fixture();
     f.insert("d.c", &doc! { "_id": 1 }).unwrap();
-    let own = f.store.collection(&ns("d.c")).unwrap().id();
+    let own = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap().id();
     let stored = |id: u64| {
         let key = crate::record::layout::catalog_key::numbers(id);
         f.engine.get_once(Keyspace::Catalog, &key, &mut |_| {}).unwrap()

@@ -7,17 +7,20 @@
 //! What stands in the collection is what holds: there is no second copy. Storage follows `viewOn` and joins pipelines; what
 //! is in them is the query layer's business.
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
+use mayfly_work::OpCtx;
 
 use crate::catalog::Definition;
 use crate::read::Scanned;
 use crate::record::IdKey;
 use crate::record::layout::id_key;
 use crate::write::DefinitionChange;
-use crate::{Collection, Direction, ScanLimit, Store, TimeSeries, UpdateStyle, whole_range};
+use crate::{Collection, Direction, ScanLimit, Store, UpdateStyle, whole_range};
 
 /// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".
 pub const MAX_VIEW_DEPTH: usize = 20;
@@ -70,8 +73,12 @@ pub type ReadsOf<'f> = &'f dyn Fn(&str, RawDoc<'_>) -> Vec<Namespace>;
 
 impl Store {
     /// The collection of buckets of the time series of this name, and what it is.
-    pub fn time_series_named(&self, ns: &Namespace) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
-        let buckets = self.collection(&TimeSeries::buckets_of(ns)?)?;
+    pub fn time_series_named(
+        &self,
+        view: &ReadView,
+        ns: &Namespace,
+    ) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
+        let buckets = self.collection(view, &TimeSeries::buckets_of(ns)?)?;
         let series = buckets.time_series()?;
         Some((buckets, series))
     }
@@ -80,13 +87,15 @@ impl Store {
     ///
     /// # Errors
     /// Those of the engine.
-    pub fn view(&self, ns: &Namespace) -> Result<Option<DocBuf>> {
-        if let Some((buckets, series)) = self.time_series_named(ns) {
+    pub fn view(&self, view: &ReadView, ns: &Namespace) -> Result<Option<DocBuf>> {
+        if let Some((buckets, series)) = self.time_series_named(view, ns) {
             return Ok(Some(view_of_buckets(ns, &buckets.namespace(), &series)));
         }
         let Ok(system) = Namespace::new(ns.db(), SYSTEM_VIEWS) else { return Ok(None) };
-        match self.collection(&system) {
-            Some(views) => self.read_by_id(&views, &view_key(ns), |_, view| view.to_owned()),
+        match self.collection(view, &system) {
+            Some(views) => {
+                self.read_by_id(view, &views, &view_key(ns), |_, found| found.to_owned())
+            }
             None => Ok(None),
         }
     }
@@ -94,21 +103,22 @@ impl Store {
     /// The same where no collection has that very name.
     pub(crate) fn time_series_not_hidden(
         &self,
+        view: &ReadView,
         ns: &Namespace,
     ) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
-        if self.collection(ns).is_some() { None } else { self.time_series_named(ns) }
+        if self.collection(view, ns).is_some() { None } else { self.time_series_named(view, ns) }
     }
 
     /// The views of a database, by name.
     ///
     /// # Errors
     /// Those of the engine.
-    pub fn views(&self, db: &str) -> Result<Vec<View>> {
-        let Some(system) = self.collection(&Namespace::new(db, SYSTEM_VIEWS)?) else {
+    pub fn views(&self, view: &ReadView, db: &str) -> Result<Vec<View>> {
+        let Some(system) = self.collection(view, &Namespace::new(db, SYSTEM_VIEWS)?) else {
             return Ok(Vec::new());
         };
         let (mut views, mut range) = (Vec::new(), whole_range());
-        let snapshot = self.snapshot()?;
+        let snapshot = self.snapshot(view)?;
         loop {
             let direction = Direction::Forward;
             let limit = ScanLimit::NONE;
@@ -131,22 +141,21 @@ impl Store {
     ///
     /// # Errors
     /// 165 ViewDepthLimitExceeded, 182 InvalidViewDefinition.
-    pub fn resolve_view(&self, ns: &Namespace) -> Result<Option<ResolvedView>> {
-        let Some(mut definition) = self.view(ns)? else { return Ok(None) };
+    pub fn resolve_view(&self, view: &ReadView, ns: &Namespace) -> Result<Option<ResolvedView>> {
+        let Some(mut definition) = self.view(view, ns)? else { return Ok(None) };
         let collation = Collation::of_options(definition.as_doc())?;
         // The outermost first.
         let mut pipelines = Vec::new();
         for _ in 0..MAX_VIEW_DEPTH {
-            let view = definition.as_doc();
-            let Some(RawValue::String(on)) = view.get("viewOn") else {
+            let Some(RawValue::String(on)) = definition.as_doc().get("viewOn") else {
                 let text = format!("the definition of the view {ns} cannot be read");
                 return Err(Error::new(ErrorCode::InvalidViewDefinition, text));
             };
             let on = Namespace::new(ns.db(), on)?;
             pipelines.push(definition.clone());
-            let inner = match self.collection(&on) {
+            let inner = match self.collection(view, &on) {
                 Some(_) => None,
-                None => self.view(&on)?,
+                None => self.view(view, &on)?,
             };
             match inner {
                 Some(inner) => definition = inner,
@@ -170,7 +179,7 @@ impl Store {
         options: RawDoc<'_>,
         reads_of: ReadsOf<'_>,
     ) -> Result<()> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         if self.catalog.get(ns).is_some() {
             let text = format!("Collection {ns} already exists.");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
@@ -178,7 +187,7 @@ impl Store {
         let mut definition = DocBuilder::new();
         definition.append("_id", ns.as_str()).append_all(options);
         let definition = definition.finish();
-        match self.view(ns)? {
+        match self.view(&ReadView::now(), ns)? {
             Some(existing) if existing == definition => return Ok(()),
             Some(_) => {
                 let text = format!("A view already exists. NS: {ns}");
@@ -190,7 +199,7 @@ impl Store {
         self.check_graph(ns, &reads, reads_of)?;
         self.check_collations(ns, definition.as_doc(), &reads)?;
         let views = self.get_or_create_locked(&Namespace::new(ns.db(), SYSTEM_VIEWS)?)?;
-        self.write(op, &views, |unit| unit.insert(definition.as_doc()))?;
+        self.write(op, &ReadView::now(), &views, |unit| unit.insert(definition.as_doc()))?;
         self.tell_definition(&DefinitionChange::ViewCreated {
             ns,
             definition: definition.as_doc(),
@@ -209,7 +218,7 @@ impl Store {
         options: RawDoc<'_>,
         reads_of: ReadsOf<'_>,
     ) -> Result<()> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         let reads = reads_of(ns.db(), options);
         self.check_graph(ns, &reads, reads_of)?;
         self.check_collations(ns, options, &reads)?;
@@ -224,11 +233,11 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
-        if self.view(ns)?.is_none() {
+        if self.view(&ReadView::now(), ns)?.is_none() {
             return Ok(false);
         }
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
-        let Some(old) = self.view(ns)? else { return Ok(false) };
+        let Some(old) = self.view(&ReadView::now(), ns)? else { return Ok(false) };
         // A collection may get its name; a view that is there is read from the snapshot.
         let _leaving = self.definitions.changing(ns, Definition::Changed);
         let dropped = self.write_view(op, ns, None)?;
@@ -243,7 +252,7 @@ impl Store {
             return Ok(false);
         };
         let id_key = view_key(ns);
-        self.write(op, &views, |unit| {
+        self.write(op, &ReadView::now(), &views, |unit| {
             let Some(key) = unit.locate(id_key.clone())? else { return Ok(false) };
             let Some(old) = unit.read(&key)? else { return Ok(false) };
             match options {
@@ -268,7 +277,7 @@ impl Store {
     ) -> Result<()> {
         let collation = Collation::of_options(view)?;
         for read in reads.iter().filter(|read| self.catalog.get(read).is_none()) {
-            let Some(other) = self.view(read)? else { continue };
+            let Some(other) = self.view(&ReadView::now(), read)? else { continue };
             let other = Collation::of_options(other.as_doc())?;
             if !same_collation(collation.as_ref(), other.as_ref()) {
                 let text = format!("View {ns} has conflicting collation with view {read}");
@@ -297,7 +306,7 @@ impl Store {
                         format!("View cycle detected: {} => {ns}", way.join(" => ")),
                     ));
                 }
-                let Some(view) = self.view(&read)? else { continue };
+                let Some(view) = self.view(&ReadView::now(), &read)? else { continue };
                 for inner in reads_of(ns.db(), view.as_doc()) {
                     let mut way = way.clone();
                     way.push(read.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use mayfly_base::{ManualClock, OpRegistry};
+use mayfly_base::ManualClock;
 use mayfly_commands::{DataWait, Dispatched, Incoming, Next, Outcome, Wait, dispatch};
 use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_kv::{Engine, MemoryEngine};
@@ -16,6 +16,7 @@ use mayfly_service::{CommandLine, Connection, LogRing, ReplicaSet, Service, Serv
 use mayfly_storage::ttl::PassState;
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpRegistry;
 
 use crate::dialect::{self, Env};
 use crate::expect::without_times;

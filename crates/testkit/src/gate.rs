@@ -4,11 +4,15 @@
 //! of them pass; the next one waits until it is opened. Other threads never wait.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use mayfly_kv::{Engine, EngineAround, HeldSnapshot, KvResult, Txn, TxnOptions};
 
 /// Name of the threads that a gate stops.
 pub const GATED_THREAD: &str = "gated";
+
+/// The longest wait before a gate, and for an arrival at it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which transactions a gate stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +48,12 @@ impl Gate {
     }
 
     fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        match self.changed.wait(state) {
-            Ok(state) => state,
-            Err(poisoned) => poisoned.into_inner(),
+        match self.changed.wait_timeout(state, PATIENCE) {
+            Ok((state, waited)) => {
+                assert!(!waited.timed_out(), "the other side of the gate does not come");
+                state
+            }
+            Err(poisoned) => poisoned.into_inner().0,
         }
     }
 

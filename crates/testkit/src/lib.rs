@@ -6,11 +6,13 @@
 //! * [`dialect`]: the shell dialect of the scripts, read and written.
 //! * [`history`]: whether what clients saw of transactions can have come from snapshot isolation.
 //! * [`outside`]: the server as a process, and messages to it.
+//! * [`environment`]: variables that select or repeat tests.
 //! * [`expect`]: what "the answer is as expected" means.
 //!
 //! The library knows the memory engine only; tests hand in others.
 
 pub mod dialect;
+pub mod environment;
 pub mod expect;
 mod fixture;
 pub mod gate;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_kv::{
-    Direction, Engine, EngineAround, GAP_BYTES, Guard, KeyRange, Keyspace, KvResult, ScanEnd,
-    ScanLimit, Txn, TxnOptions, Visitor,
+    Direction, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn,
+    TxnOptions, Visitor,
 };
 use parking_lot::RwLock;
 
@@ -76,6 +76,8 @@ struct Counted {
 }
 
 impl Txn for Counted {
+    mayfly_kv::forward_txn!(inner: put, put_with_gap, fill_gaps, lock, size, written_keys);
+
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         if keyspace == Keyspace::Record {
             self.steps.steps.fetch_add(1, Ordering::AcqRel);
@@ -102,43 +104,12 @@ impl Txn for Counted {
         Ok(end)
     }
 
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
-        self.inner.put(keyspace, key, value, guard)
-    }
-
-    fn put_with_gap(
-        &mut self,
-        keyspace: Keyspace,
-        key: &[u8],
-        value: &[u8],
-        guard: Guard,
-        gap: usize,
-    ) -> KvResult<()> {
-        self.inner.put_with_gap(keyspace, key, value, guard, gap)
-    }
-
-    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
-        self.inner.fill_gaps(bytes);
-    }
-
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
         self.inner.delete(keyspace, key, guard)?;
         if keyspace == Keyspace::Record {
             self.deleted.push(key.to_vec());
         }
         Ok(())
-    }
-
-    fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
-        self.inner.lock(keyspace, key)
-    }
-
-    fn size(&self) -> (usize, usize) {
-        self.inner.size()
-    }
-
-    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
-        self.inner.written_keys(keyspace, range)
     }
 
     fn commit(self: Box<Self>) -> KvResult<()> {

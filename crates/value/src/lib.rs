@@ -1,7 +1,8 @@
-//! BSON as bytes and as values: borrowed access, building, comparison order, numbers, dotted paths
-//! and order-preserving keys; geometry.
+//! BSON as bytes and as values: borrowed access, building, comparison order and collations, numbers, dotted paths and
+//! order-preserving keys.
 //!
-//! Pure and synchronous: no IO, no clock.
+//! Pure and synchronous: no IO, no clock. Geometry and the analysis of text are crates of their own (`geo`, `text`): they read values,
+//! and nothing of BSON depends on them.
 
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary;
@@ -11,16 +12,16 @@ pub mod compare;
 pub mod decimal;
 mod depth;
 pub mod extjson;
-pub mod geo;
 mod hashed;
 pub mod keys;
 mod names;
 pub mod number;
+mod object_id;
 pub mod paths;
 pub mod raw;
 mod set;
 pub mod shell;
-pub mod text;
+mod size;
 mod validate;
 
 pub use bson;
@@ -31,6 +32,8 @@ pub use depth::check_depth;
 pub use hashed::hashed_key;
 pub use names::Names;
 pub use number::Number;
+pub use object_id::new_object_id;
 pub use raw::{DocBuf, Finder, RawDoc, RawElement, RawIter, RawValue, ValueBuf, ty, type_name};
 pub use set::ValueSet;
+pub use size::check_size;
 pub use validate::validate;

@@ -80,7 +80,7 @@ fn decode_plain(
 ) -> WireResult<Message> {
     let mut message = Message {
         header,
-        flags: Flags::default(),
+        flags: Flags::empty(),
         body: crate::message::empty_body(),
         sequences: Vec::new(),
         compressor,
@@ -127,7 +127,7 @@ impl Encoder<Outgoing<'_>> for Codec {
         };
         let mut out = Vec::with_capacity(item.body.len() + 64);
         out.extend_from_slice(&header.encode());
-        out.extend_from_slice(&item.flags.0.to_le_bytes());
+        out.extend_from_slice(&item.flags.bits().to_le_bytes());
         out.push(0);
         out.extend_from_slice(item.body);
         for (name, documents) in item.sequences {
@@ -138,7 +138,7 @@ impl Encoder<Outgoing<'_>> for Codec {
             out.push(0);
             out.extend_from_slice(documents);
         }
-        seal(&mut out, 0, item.flags.has(Flags::CHECKSUM_PRESENT));
+        seal(&mut out, 0, item.flags.contains(Flags::CHECKSUM_PRESENT));
         if let Some(compressor) = item.compressor {
             let failed = |error: mayfly_base::Error| WireError::fatal(error.message());
             compress::deflate(compressor, &mut out, 0).map_err(failed)?;

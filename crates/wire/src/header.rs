@@ -70,27 +70,27 @@ impl Header {
     }
 }
 
-/// The flag bits of OP_MSG. Bits 0 to 15 must be understood, bits 16 to 31 may be ignored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags(pub u32);
+bitflags::bitflags! {
+    /// The flag bits of OP_MSG. Bits 0 to 15 must be understood, bits 16 to 31 may be ignored.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// The last four bytes are a CRC-32C of all before them.
+        const CHECKSUM_PRESENT = 1;
+        /// Another message follows without this one being answered.
+        const MORE_TO_COME = 1 << 1;
+        /// The client can take several replies to this request.
+        const EXHAUST_ALLOWED = 1 << 16;
+        /// All other bits.
+        const _ = !0;
+    }
+}
 
 impl Flags {
-    /// The last four bytes are a CRC-32C of all before them.
-    pub const CHECKSUM_PRESENT: u32 = 1;
-    /// Another message follows without this one being answered.
-    pub const MORE_TO_COME: u32 = 1 << 1;
-    /// The client can take several replies to this request.
-    pub const EXHAUST_ALLOWED: u32 = 1 << 16;
-    const REQUIRED: u32 = 0xFFFF;
-
-    /// Whether all of these bits are set.
-    pub fn has(self, bits: u32) -> bool {
-        self.0 & bits == bits
-    }
-
     /// Whether a bit is set that must be understood and is not.
     pub(crate) fn unknown_required(self) -> bool {
-        self.0 & Flags::REQUIRED & !(Flags::CHECKSUM_PRESENT | Flags::MORE_TO_COME) != 0
+        const REQUIRED: u32 = 0xFFFF;
+        let known = Flags::CHECKSUM_PRESENT | Flags::MORE_TO_COME;
+        self.difference(known).bits() & REQUIRED != 0
     }
 }
 

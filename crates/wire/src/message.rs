@@ -36,8 +36,8 @@ impl Message {
             request_id: self.header.request_id,
             legacy: self.legacy_db.is_some(),
             compressor: self.compressor,
-            checksum: self.flags.has(Flags::CHECKSUM_PRESENT),
-            wanted: !self.flags.has(Flags::MORE_TO_COME),
+            checksum: self.flags.contains(Flags::CHECKSUM_PRESENT),
+            wanted: !self.flags.contains(Flags::MORE_TO_COME),
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::{WireError, WireResult};
 
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
+/// Most document sequences in one message; `bulkWrite` needs two.
+const MAX_SEQUENCES: usize = 8;
 
 /// The content of an OP_MSG.
 pub(crate) struct Sections {
@@ -27,9 +29,9 @@ pub(crate) struct Sections {
 pub(crate) fn flags(frame: &[u8]) -> WireResult<Flags> {
     let bits =
         int32_at(frame, HEADER_BYTES).ok_or_else(|| WireError::fatal("OP_MSG is too short"))?;
-    let flags = Flags(bits as u32);
+    let flags = Flags::from_bits_retain(bits as u32);
     if flags.unknown_required() {
-        return Err(WireError::fatal(format!("OP_MSG has illegal flags {:#x}", flags.0)));
+        return Err(WireError::fatal(format!("OP_MSG has illegal flags {:#x}", flags.bits())));
     }
     Ok(flags)
 }
@@ -37,7 +39,7 @@ pub(crate) fn flags(frame: &[u8]) -> WireResult<Flags> {
 /// Takes the sections of an OP_MSG frame apart and checks every document.
 pub(crate) fn sections(frame: &Bytes, flags: Flags) -> Result<Sections> {
     let mut end = frame.len();
-    if flags.has(Flags::CHECKSUM_PRESENT) {
+    if flags.contains(Flags::CHECKSUM_PRESENT) {
         end = check_checksum(frame)?;
     }
     let mut at = HEADER_BYTES + 4;
@@ -61,7 +63,7 @@ pub(crate) fn sections(frame: &Bytes, flags: Flags) -> Result<Sections> {
                     let text = format!("Duplicate document sequence: {}", sequence.name);
                     return Err(located(40431, text));
                 }
-                if sequences.len() == limits::MAX_DOCUMENT_SEQUENCES {
+                if sequences.len() == MAX_SEQUENCES {
                     let code = ErrorCode::TooManyDocumentSequences;
                     return Err(Error::new(code, "Too many document sequences in OP_MSG"));
                 }

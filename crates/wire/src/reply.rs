@@ -56,15 +56,11 @@ impl ReplyBuilder {
         }
         let checksum = self.to.checksum && !self.to.legacy;
         if !self.to.legacy {
-            let mut bits = 0;
-            if checksum {
-                bits |= Flags::CHECKSUM_PRESENT;
-            }
-            if flags.more_to_come {
-                bits |= Flags::MORE_TO_COME;
-            }
+            let mut set = Flags::empty();
+            set.set(Flags::CHECKSUM_PRESENT, checksum);
+            set.set(Flags::MORE_TO_COME, flags.more_to_come);
             let at = self.start + HEADER_BYTES;
-            out[at..at + 4].copy_from_slice(&bits.to_le_bytes());
+            out[at..at + 4].copy_from_slice(&set.bits().to_le_bytes());
         }
         seal(&mut out, self.start, checksum);
         if let Some(compressor) = self.to.compressor {

@@ -7,6 +7,8 @@ use mayfly_wire::{
     Codec, Compressor, Flags, HEADER_BYTES, Header, Message, Outgoing, ReplyBuilder, ReplyFlags,
     WireError, opcode,
 };
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tokio_util::codec::{Decoder, Encoder};
 
 fn doc(name: &str, value: i32) -> DocBuf {
@@ -16,14 +18,14 @@ fn doc(name: &str, value: i32) -> DocBuf {
     doc.finish()
 }
 
-fn encode(flags: u32, compressor: Option<Compressor>) -> BytesMut {
+fn encode(flags: Flags, compressor: Option<Compressor>) -> BytesMut {
     let body = doc("insert", 1);
     let documents = [doc("a", 1).into_bytes(), doc("a", 2).into_bytes()].concat();
     let mut out = BytesMut::new();
     let outgoing = Outgoing {
         request_id: 7,
         response_to: 0,
-        flags: Flags(flags),
+        flags,
         body: body.as_bytes(),
         sequences: &[("documents", &documents)],
         compressor,
@@ -52,7 +54,7 @@ const COMPRESSORS: [Option<Compressor>; 5] = [
 #[test]
 fn every_compressor_round_trips() {
     for compressor in COMPRESSORS {
-        for flags in [0, Flags::CHECKSUM_PRESENT] {
+        for flags in [Flags::empty(), Flags::CHECKSUM_PRESENT] {
             let mut bytes = encode(flags, compressor);
             let size = bytes.len();
             let message = Codec.decode(&mut bytes).unwrap().unwrap();
@@ -65,7 +67,7 @@ fn every_compressor_round_trips() {
 
 #[test]
 fn byte_by_byte_gives_the_same_messages() {
-    let mut stream = encode(0, None);
+    let mut stream = encode(Flags::empty(), None);
     stream.extend_from_slice(&encode(Flags::CHECKSUM_PRESENT, Some(Compressor::Zstd)));
     stream.extend_from_slice(&encode(Flags::MORE_TO_COME, None));
     let mut buf = BytesMut::new();
@@ -101,19 +103,19 @@ fn bad_lengths_close() {
 
 #[test]
 fn unknown_flags_and_opcodes_close() {
-    let mut bytes = encode(4, None);
+    let mut bytes = encode(Flags::from_bits_retain(4), None);
     assert!(matches!(Codec.decode(&mut bytes), Err(WireError::Fatal(_))));
     // Bits above 15 are optional.
-    let mut bytes = encode(1 << 20 | Flags::EXHAUST_ALLOWED, None);
-    assert!(Codec.decode(&mut bytes).unwrap().unwrap().flags.has(Flags::EXHAUST_ALLOWED));
-    let mut bytes = encode(0, None);
+    let mut bytes = encode(Flags::from_bits_retain(1 << 20) | Flags::EXHAUST_ALLOWED, None);
+    assert!(Codec.decode(&mut bytes).unwrap().unwrap().flags.contains(Flags::EXHAUST_ALLOWED));
+    let mut bytes = encode(Flags::empty(), None);
     bytes[12..16].copy_from_slice(&2002i32.to_le_bytes());
     assert!(matches!(Codec.decode(&mut bytes), Err(WireError::Fatal(_))));
 }
 
 /// The code of the recoverable error; the message behind it must still be readable.
 fn recoverable(mut bytes: BytesMut) -> ErrorCode {
-    bytes.extend_from_slice(&encode(0, None));
+    bytes.extend_from_slice(&encode(Flags::empty(), None));
     let code = match Codec.decode(&mut bytes) {
         Err(WireError::Recoverable { reply_to, error }) => {
             assert_eq!(reply_to.request_id, 7);
@@ -132,11 +134,11 @@ fn unsound_content_is_answered_and_the_stream_goes_on() {
     bytes[last] ^= 1;
     assert_eq!(recoverable(bytes), ErrorCode::ChecksumMismatch);
 
-    let mut bytes = encode(0, None);
+    let mut bytes = encode(Flags::empty(), None);
     bytes[HEADER_BYTES + 4 + 1] = 200;
     assert_eq!(recoverable(bytes), ErrorCode::InvalidBSON);
 
-    let mut bytes = encode(0, None);
+    let mut bytes = encode(Flags::empty(), None);
     bytes[HEADER_BYTES + 4] = 9;
     assert_eq!(recoverable(bytes), ErrorCode(40432));
 
@@ -183,7 +185,7 @@ fn replies_are_written_in_place() {
     let legacy = Codec.decode(&mut legacy).unwrap().unwrap().reply_to();
     let mut tos = vec![legacy];
     for compressor in COMPRESSORS {
-        for flags in [0, Flags::CHECKSUM_PRESENT] {
+        for flags in [Flags::empty(), Flags::CHECKSUM_PRESENT] {
             let mut bytes = encode(flags, compressor);
             tos.push(Codec.decode(&mut bytes).unwrap().unwrap().reply_to());
         }
@@ -198,8 +200,8 @@ fn replies_are_written_in_place() {
         let message = Codec.decode(&mut buf).unwrap().unwrap();
         assert_eq!((message.header.request_id, message.header.response_to), (99, 7));
         assert_eq!(message.compressor, to.compressor);
-        assert_eq!(message.flags.has(Flags::MORE_TO_COME), !to.legacy);
-        assert_eq!(message.flags.has(Flags::CHECKSUM_PRESENT), to.checksum);
+        assert_eq!(message.flags.contains(Flags::MORE_TO_COME), !to.legacy);
+        assert_eq!(message.flags.contains(Flags::CHECKSUM_PRESENT), to.checksum);
         assert_eq!(message.document().iter().next().unwrap().name(), "ok");
         assert!(buf.is_empty());
     }
@@ -240,29 +242,17 @@ fn zstd_of_zeros() -> Vec<u8> {
     zstd::bulk::compress(&zeros, 1).unwrap()
 }
 
-/// A small generator, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
 #[test]
 fn damage_never_panics() {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut random = SmallRng::seed_from_u64(1);
     for round in 0..20_000 {
         let compressor = COMPRESSORS[round % COMPRESSORS.len()];
-        let mut bytes = encode((round % 2) as u32, compressor);
-        for _ in 0..=random.below(4) {
-            let at = random.below(bytes.len());
-            bytes[at] = random.below(256) as u8;
+        let mut bytes = encode(Flags::from_bits_retain((round % 2) as u32), compressor);
+        for _ in 0..=random.random_range(0..4) {
+            let at = random.random_range(0..bytes.len());
+            bytes[at] = random.random();
         }
-        let keep = random.below(bytes.len() + 1);
+        let keep = random.random_range(0..=bytes.len());
         if round % 3 == 0 {
             bytes.truncate(keep);
             // A frame that claims to be complete although it was cut.
@@ -275,7 +265,7 @@ fn damage_never_panics() {
             assert!(message.sequences.iter().all(|s| s.iter().count() == s.count));
         }
     }
-    let mut garbage = BytesMut::from_iter((0..4096).map(|_| random.below(256) as u8));
+    let mut garbage = BytesMut::from_iter((0..4096).map(|_| random.random::<u8>()));
     let _ = Codec.decode(&mut garbage);
     let _ = Bytes::from(garbage.to_vec());
 }

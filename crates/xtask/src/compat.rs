@@ -197,16 +197,16 @@ fn newer(out: &mut String, names: &[&str]) {
 }
 
 fn commands(out: &mut String) {
-    let mut rows: Vec<_> = registry::rows().iter().collect();
-    rows.sort_by_key(|row| row.name);
+    let mut commands: Vec<_> = registry::commands().iter().collect();
+    commands.sort_by_key(|command| command.row.name);
     out.push_str("## Commands that work\n\n| command | what it does |\n|---|---|\n");
-    for row in rows.iter().filter(|row| matches!(row.handler, Handler::Run(_))) {
-        let _ = writeln!(out, "| `{}` | {} |", row.name, row.help);
+    for command in commands.iter().filter(|it| matches!(it.handler, Handler::Run(_))) {
+        let _ = writeln!(out, "| `{}` | {} |", command.row.name, command.row.help);
     }
-    let missing: Vec<&str> = rows
+    let missing: Vec<&str> = commands
         .iter()
-        .filter(|row| matches!(row.handler, Handler::Missing))
-        .map(|row| row.name)
+        .filter(|command| matches!(command.handler, Handler::Missing))
+        .map(|command| command.row.name)
         .collect();
     out.push_str("\n## Commands that are missing\n\n");
     list(out, &missing);

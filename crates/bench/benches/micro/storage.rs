@@ -3,6 +3,7 @@
 //! What was loaded is read from RocksDB's files, what is written goes to its log and memory, and nothing waits for the
 //! disk.
 
+use mayfly_storage::ReadView;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{Clock, ManualClock, Namespace};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{
@@ -18,6 +19,7 @@ use mayfly_storage::{
     StoreOptions, UpdateStyle, whole_range,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::{OpCtx, OpRegistry};
 use tempfile::TempDir;
 
 use crate::documents::{Random, item};
@@ -86,7 +88,10 @@ fn point_read(bencher: Bencher<'_, '_>, over: Over) {
     let mut random = Random::new(2);
     bencher.with_inputs(|| bed.key(random.below(LOADED))).bench_local_values(|key| {
         let size = |item: RawDoc<'_>| item.as_bytes().len();
-        bed.store.read_one(&bed.collection, &key, size).expect("a read").expect("an item")
+        bed.store
+            .read_one(&ReadView::now(), &bed.collection, &key, size)
+            .expect("a read")
+            .expect("an item")
     });
 }
 
@@ -98,7 +103,7 @@ fn index_scan(bencher: Bencher<'_, '_>, over: Over) {
     bencher.counter(ItemsCount::new(SCANNED)).bench_local(|| {
         let mut bytes = 0;
         let limit = ScanLimit::rows(SCANNED);
-        let snapshot = bed.store.snapshot().expect("a snapshot");
+        let snapshot = bed.store.snapshot(&ReadView::now()).expect("a snapshot");
         let scanned = snapshot.scan_index(&index, &range, forward, limit, &mut |entry| {
             bytes += entry.record_key.len();
             Ok(ControlFlow::Continue(()))
@@ -120,7 +125,7 @@ fn record_scan(bencher: Bencher<'_, '_>, over: Over) {
         .bench_local_values(|start| {
             let mut bytes = 0;
             let range = KeyRange { start, end: Vec::new() };
-            let snapshot = bed.store.snapshot().expect("a snapshot");
+            let snapshot = bed.store.snapshot(&ReadView::now()).expect("a snapshot");
             let collection = &bed.collection;
             let scanned =
                 snapshot.scan_records(collection, &range, forward, limit, &mut |_, item| {
@@ -178,7 +183,7 @@ impl Bed {
         for field in ["k", "x", "at"] {
             let spec = parse(&format!("{{key: {{{field}: 1}}, name: '{field}_1'}}"));
             let created = store.create_indexes(
-                &op,
+                (&op, &ReadView::now()),
                 &namespace,
                 &[spec.as_doc()],
                 CreateIndexesOptions::default(),
@@ -191,7 +196,8 @@ impl Bed {
             drop(store);
             store = open(over, folder.path(), &clock);
         }
-        let collection = store.collection(&namespace).expect("the collection is there");
+        let collection =
+            store.collection(&ReadView::now(), &namespace).expect("the collection is there");
         Bed { store, collection, op, keys, _folder: folder }
     }
 
@@ -207,7 +213,7 @@ impl Bed {
         &self,
         body: impl FnMut(&mut mayfly_storage::WriteUnit<'_>) -> mayfly_base::Result<()>,
     ) {
-        let written = self.store.write(&self.op, &self.collection, body);
+        let written = self.store.write(&self.op, &ReadView::now(), &self.collection, body);
         black_box(written).expect("a write");
     }
 }
@@ -226,17 +232,18 @@ fn open(over: Over, folder: &Path, clock: &Arc<dyn Clock>) -> Arc<Store> {
 
 /// Loads the items; gives their record keys.
 fn load(store: &Store, op: &OpCtx, namespace: &Namespace) -> Vec<RecordKey> {
-    let collection = store.collection(namespace).expect("the collection is there");
+    let collection =
+        store.collection(&ReadView::now(), namespace).expect("the collection is there");
     let items = items(LOADED);
     for batch in items.chunks(256) {
-        let written = store.write(op, &collection, |unit| {
+        let written = store.write(op, &ReadView::now(), &collection, |unit| {
             batch.iter().try_for_each(|item| unit.insert(item.as_doc()))
         });
         written.expect("a write");
     }
     let key = |item: &DocBuf| {
         let id = item.as_doc().get("_id").expect("an item has an _id");
-        store.locate(&collection, id).expect("a read").expect("the item is there")
+        store.locate(&ReadView::now(), &collection, id).expect("a read").expect("the item is there")
     };
     items.iter().map(key).collect()
 }

@@ -14,7 +14,7 @@ pub(crate) const GROUPS: u32 = 100;
 /// Values of an item's `x` are below this.
 pub(crate) const X_END: u32 = 1_000_000;
 
-/// Random numbers (xorshift64*).
+/// Random numbers (xorshift64*), not of a library: other documents than these give other counts than the kept ones.
 pub(crate) struct Random(u64);
 
 impl Random {

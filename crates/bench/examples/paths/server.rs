@@ -101,7 +101,7 @@ impl Server {
         let mut incoming = Incoming::new(message.document());
         incoming.sequences = &sequences;
         incoming.legacy_db = message.legacy_db.as_deref();
-        incoming.exhaust_allowed = message.flags.has(Flags::EXHAUST_ALLOWED);
+        incoming.exhaust_allowed = message.flags.contains(Flags::EXHAUST_ALLOWED);
         let mut output = std::mem::take(&mut self.output);
         output.clear();
         let (reply, doc) = ReplyBuilder::begin(output, message.reply_to(), 1);

@@ -71,7 +71,7 @@ pub(super) fn f(target: &Target, plan: &Plan) -> Result<Measured> {
 
 fn run(target: &Target, plan: &Plan, collection: &'static str, mix: Mix) -> Result<Measured> {
     load_records(target, collection, plan.records)?;
-    let (zipf, newest) = (Zipf::new(plan.records), Arc::new(AtomicU32::new(plan.records)));
+    let (zipf, newest) = (Zipf::new(plan.records)?, Arc::new(AtomicU32::new(plan.records)));
     let load = Load::new(plan, CONNECTIONS, |number| {
         Box::new(Asker {
             collection,
@@ -215,7 +215,7 @@ mod tests {
         let mut asker = Asker {
             collection: "c",
             mix,
-            zipf: Zipf::new(100),
+            zipf: Zipf::new(100).unwrap(),
             newest: Arc::new(AtomicU32::new(100)),
             random: Random::new(1),
             record: Record::new(),
@@ -254,7 +254,7 @@ mod tests {
         let mut asker = Asker {
             collection: "c",
             mix: Mix { modifies: 100, ..READS },
-            zipf: Zipf::new(100),
+            zipf: Zipf::new(100).unwrap(),
             newest: Arc::new(AtomicU32::new(100)),
             random: Random::new(1),
             record: Record::new(),

@@ -5,8 +5,9 @@ use mayfly_base::{Error, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_value::{DocBuf, RawValue};
 
-use crate::fields::wrong_type;
-use crate::{CommandContext, Fields, Request};
+use crate::context::CommandContext;
+use crate::request::fields::wrong_type;
+use crate::request::{Fields, Request};
 
 /// The name that is the command's own value. It may be empty: nobody has that name.
 ///
@@ -105,7 +106,10 @@ impl<'a> Wanted<'a> {
     /// Reads the command's value; `kind` is `user` or `role`.
     pub(super) fn parse(request: &Request<'a>, kind: &str) -> Result<Wanted<'a>> {
         match request.target() {
-            number if number.is_number() && crate::fields::whole_number(number) == Some(1) => {
+            number
+                if number.is_number()
+                    && crate::request::fields::whole_number(number) == Some(1) =>
+            {
                 Ok(Wanted::OfDatabase)
             }
             RawValue::Document(all) if kind == "user" && all.get("forAllDBs").is_some() => {
@@ -182,9 +186,4 @@ fn named<'a>(value: RawValue<'a>, db: &'a str, kind: &str) -> Result<(&'a str, &
         (Some(RawValue::String(name)), Some(RawValue::String(db))) => Ok((name, db)),
         _ => fault(format!("the name of a {kind} needs the strings '{kind}' and 'db'")),
     }
-}
-
-/// What these commands wrote is as durable as other writes.
-pub(super) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
-    crate::crud::wrote(ctx, request);
 }

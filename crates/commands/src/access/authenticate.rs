@@ -20,19 +20,22 @@ use mayfly_service::metrics::LoginCounts;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::certificate;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Hides, RowFlags};
+use crate::request::{Fields, Needs, Request};
 
-const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET);
-
-pub(super) const START: Row =
-    Row::new("saslStart", "Begins to log a user in", run_start).needs(Needs::Nothing).flags(FLAGS);
-pub(super) const CONTINUE: Row =
-    Row::new("saslContinue", "Goes on logging a user in", run_continue)
-        .needs(Needs::Nothing)
-        .flags(FLAGS);
-pub(super) const LOGOUT: Row = Row::new("logout", "Logs the user out", run_logout)
+pub(super) const START: Command = Command::new("saslStart", "Begins to log a user in", run_start)
     .needs(Needs::Nothing)
-    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
+    .hides(Hides::Secrets);
+pub(super) const CONTINUE: Command =
+    Command::new("saslContinue", "Goes on logging a user in", run_continue)
+        .needs(Needs::Nothing)
+        .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
+        .hides(Hides::Secrets);
+pub(super) const LOGOUT: Command = Command::new("logout", "Logs the user out", run_logout)
+    .needs(Needs::Nothing)
+    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 
 /// A connection has one conversation at a time, so that all have the same number.
 const CONVERSATION_ID: i32 = 1;
@@ -83,7 +86,7 @@ fn log_refusal(ctx: &CommandContext<'_>, attempt: Attempt<'_>, why: impl std::fm
 pub(super) fn slow_down(ctx: &CommandContext<'_>, answer: Result<()>) -> Result<()> {
     if answer.as_ref().is_err_and(|error| error.code() == ErrorCode::AuthenticationFailed) {
         let (client, now) = (&ctx.connection.client, ctx.service.clock.monotonic_micros());
-        ctx.pause.set(ctx.service.access.attempts.failed(client, now));
+        ctx.effects.pause(ctx.service.access.attempts.failed(client, now));
     }
     answer
 }
@@ -124,7 +127,7 @@ impl Payload {
 }
 
 fn run_start(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -184,7 +187,7 @@ fn start(
 }
 
 fn run_continue(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -279,11 +282,7 @@ pub(super) fn abandon(ctx: &CommandContext<'_>) {
     }
 }
 
-fn run_logout(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_logout(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     abandon(ctx);
     if ctx.service.audit.is_on() {
         let reason = format!("Explicit logout from {}", request.db);

@@ -11,22 +11,26 @@ use mayfly_value::{DocBuilder, RawValue};
 use super::authenticate::{abandon, count, note_success, refuse, refuse_mechanism, slow_down};
 use super::users::EXTERNAL;
 
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Hides, RowFlags};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const AUTHENTICATE: Row =
-    Row::new("authenticate", "Logs a user in by its certificate", run_authenticate)
+pub(super) const AUTHENTICATE: Command =
+    Command::new("authenticate", "Logs a user in by its certificate", run_authenticate)
         .needs(Needs::Nothing)
-        .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET));
-pub(super) const ROTATE: Row =
-    Row::new("rotateCertificates", "Reads certificates and keys again", run_rotate)
+        .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
+        .hides(Hides::Secrets);
+pub(super) const ROTATE: Command =
+    Command::new("rotateCertificates", "Reads certificates and keys again", run_rotate)
         .needs(Needs::Cluster(&[Action::RotateCertificates]))
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::MAY_BLOCK));
+        .flags(RowFlags::ADMIN_ONLY)
+        .expected(Expected::Long);
 
 /// The mechanism's name.
 const X509: &str = "MONGODB-X509";
 
 fn run_authenticate(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -87,11 +91,7 @@ pub(super) fn log_in(
     Ok(())
 }
 
-fn run_rotate(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_rotate(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["message"])?;
     let message = fields.string("message")?.unwrap_or_default();
     let Some(transport) = ctx.service.transport.get() else {

@@ -8,16 +8,21 @@ use mayfly_base::{Error, Namespace, Result};
 use mayfly_service::access::each_document;
 use mayfly_value::DocBuilder;
 
-use super::Demands;
-use super::arguments::wrote;
-use crate::audit::Audited;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, Expected, RowFlags, Writes};
+use crate::request::{Demands, Needs, Request};
+use crate::rules::rights::is_set;
 
-pub(super) const ROW: Row =
-    Row::new("_mergeAuthzCollections", "Takes users and roles over that a tool has restored", run)
-        .needs(Needs::Demands(needs))
-        .audited(Audited::Database)
-        .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
+pub(super) const ROW: Command = Command::new(
+    "_mergeAuthzCollections",
+    "Takes users and roles over that a tool has restored",
+    run,
+)
+.needs(Needs::Demands(needs))
+.audited(Audited::Database)
+.flags(RowFlags::ADMIN_ONLY)
+.writes(Writes::Documents)
+.expected(Expected::Long);
 
 const USERS: &str = "tempUsersCollection";
 const ROLES: &str = "tempRolesCollection";
@@ -26,7 +31,7 @@ const ROLES: &str = "tempRolesCollection";
 fn needs(demands: &mut Demands<'_>, request: &Request<'_>) {
     let create = [Action::CreateUser, Action::CreateRole, Action::GrantRole, Action::RevokeRole];
     demands.need_all(Target::AllNormal, &create);
-    if super::demands::is_set(request.body, "drop") {
+    if is_set(request.body, "drop") {
         demands.need_all(Target::AllNormal, &[Action::DropUser, Action::DropRole]);
     }
     for name in [USERS, ROLES] {
@@ -37,7 +42,7 @@ fn needs(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[USERS, ROLES, "db", "drop"])?;
     let collection = |name: &str| match fields.string(name)? {
         Some("") | None => Ok(None),
@@ -50,15 +55,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         let text = format!("Must provide at least one of \"{USERS}\" and \"{ROLES}\"");
         return Err(Error::bad_value(text));
     }
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     if let Some(users) = users {
         merge_users(ctx, &users, db, drops)?;
     }
     if let Some(roles) = roles {
         merge_roles(ctx, &roles, db, drops)?;
     }
-    drop(changing);
-    wrote(ctx, request);
     Ok(())
 }
 

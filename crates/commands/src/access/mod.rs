@@ -1,28 +1,19 @@
-//! Commands about who may do what: logging in and out, users, roles. And what other commands ask of that: whether a command may run
-//! ([`needs`]), and how it may be shown ([`redaction`]).
+//! Commands about rights: logging in and out, users, roles.
 
 mod arguments;
 pub(crate) mod authenticate;
 mod certificate;
-pub(crate) mod check;
-pub(crate) mod demands;
 mod merge;
-pub(crate) mod needs;
-mod pipeline;
-pub(crate) mod redaction;
 mod roles;
 mod roles_info;
 mod user_roles;
 mod users;
 mod users_info;
 
-pub(crate) use demands::is_set;
-pub use needs::{Demands, Needs};
-
-use crate::Row;
+use crate::context::Command;
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Command] = &[
     authenticate::CONTINUE,
     authenticate::LOGOUT,
     authenticate::START,

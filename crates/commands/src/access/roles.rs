@@ -8,47 +8,58 @@ use mayfly_auth::{Action, ActionSet, Privilege, Role, RoleName, Roles, Target, b
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
-use super::arguments::{own_role, restrictions, roles, some_roles, wrote};
-use crate::audit::Audited;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use super::arguments::{own_role, restrictions, roles, some_roles};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, Expected, Names, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const CREATE: Row = Row::new("createRole", "Creates a role", run_create)
+pub(super) const CREATE: Command = Command::new("createRole", "Creates a role", run_create)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
-    .flags(RowFlags::WRITE);
-pub(super) const UPDATE: Row = Row::new("updateRole", "Changes a role", run_update)
+    .flags(RowFlags::FIRST_USER)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const UPDATE: Command = Command::new("updateRole", "Changes a role", run_update)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
-    .flags(RowFlags::WRITE);
-pub(super) const DROP: Row = Row::new("dropRole", "Drops a role", run_drop)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const DROP: Command = Command::new("dropRole", "Drops a role", run_drop)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
-    .flags(RowFlags::WRITE);
-pub(super) const DROP_ALL: Row =
-    Row::new("dropAllRolesFromDatabase", "Drops all roles of a database", run_drop_all)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const DROP_ALL: Command =
+    Command::new("dropAllRolesFromDatabase", "Drops all roles of a database", run_drop_all)
         .needs(Needs::InHandler)
         .audited(Audited::Database)
-        .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
-pub(super) const GRANT_PRIVILEGES: Row =
-    Row::new("grantPrivilegesToRole", "Gives privileges to a role", run_grant_privileges)
+        .writes(Writes::Documents)
+        .names(Names::Word)
+        .expected(Expected::Long);
+pub(super) const GRANT_PRIVILEGES: Command =
+    Command::new("grantPrivilegesToRole", "Gives privileges to a role", run_grant_privileges)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
-pub(super) const REVOKE_PRIVILEGES: Row =
-    Row::new("revokePrivilegesFromRole", "Takes privileges from a role", run_revoke_privileges)
+        .writes(Writes::Documents)
+        .names(Names::Word);
+pub(super) const REVOKE_PRIVILEGES: Command =
+    Command::new("revokePrivilegesFromRole", "Takes privileges from a role", run_revoke_privileges)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
-pub(super) const GRANT_ROLES: Row =
-    Row::new("grantRolesToRole", "Makes a role inherit from others", run_grant_roles)
+        .writes(Writes::Documents)
+        .names(Names::Word);
+pub(super) const GRANT_ROLES: Command =
+    Command::new("grantRolesToRole", "Makes a role inherit from others", run_grant_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
-pub(super) const REVOKE_ROLES: Row =
-    Row::new("revokeRolesFromRole", "Ends what a role inherits from others", run_revoke_roles)
+        .writes(Writes::Documents)
+        .names(Names::Word);
+pub(super) const REVOKE_ROLES: Command =
+    Command::new("revokeRolesFromRole", "Ends what a role inherits from others", run_revoke_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
+        .writes(Writes::Documents)
+        .names(Names::Word);
 
 const KNOWN: &[&str] = &["privileges", "roles", "authenticationRestrictions"];
 
@@ -104,11 +115,7 @@ fn definable(request: &Request<'_>) -> Result<RoleName> {
     Ok(name)
 }
 
-fn run_create(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let name = own_role(request)?;
     fields.required("privileges")?;
@@ -134,24 +141,17 @@ fn run_create(
         return Err(Error::bad_value(text));
     }
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let known = access.roles(store)?;
     if known.names().any(|taken| *taken == name) {
         return Err(Error::new(ErrorCode(51002), format!("Role \"{name}\" already exists")));
     }
     known.check_inheritance(&name, &roles)?;
     let restrictions = restrictions.unwrap_or_default();
-    access.put_role(store, ctx.op, &Role { name, privileges, roles, restrictions })?;
-    drop(changing);
-    wrote(ctx, request);
-    Ok(())
+    access.put_role(store, ctx.op, &Role { name, privileges, roles, restrictions })
 }
 
-fn run_update(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let (privileges, restrictions) = (privileges(&fields)?, restrictions(&fields)?);
     let roles = roles(request, &fields, "roles")?;
@@ -183,7 +183,7 @@ fn run_update(
 }
 
 fn run_grant_privileges(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -196,7 +196,7 @@ fn run_grant_privileges(
 }
 
 fn run_revoke_privileges(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -214,7 +214,7 @@ fn run_revoke_privileges(
 }
 
 fn run_grant_roles(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -232,7 +232,7 @@ fn run_grant_roles(
 }
 
 fn run_revoke_roles(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -245,33 +245,29 @@ fn run_revoke_roles(
     })
 }
 
-fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let name = definable(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     let removed = remove(ctx, std::slice::from_ref(&name))?;
-    drop(changing);
     if removed == 0 {
         return Err(not_found(&name));
     }
-    wrote(ctx, request);
     Ok(())
 }
 
 fn run_drop_all(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
     request.fields(&[])?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     let known = ctx.service.access.roles(&ctx.service.store)?;
     let names: Vec<_> = known.names().filter(|name| name.db == request.db).cloned().collect();
     reply.append("n", remove(ctx, &names)?);
-    drop(changing);
-    wrote(ctx, request);
     Ok(())
 }
 
@@ -305,20 +301,17 @@ fn remove(ctx: &CommandContext<'_>, gone: &[RoleName]) -> Result<i32> {
 
 /// Changes the role that the command names.
 fn change(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     change: impl FnOnce(&mut Role, &Roles) -> Result<()>,
 ) -> Result<()> {
     let name = definable(request)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let known = access.roles(store)?;
     let Some(mut role) = known.defined(&name).cloned() else { return Err(not_found(&name)) };
     change(&mut role, &known)?;
-    access.put_role(store, ctx.op, &role)?;
-    drop(changing);
-    wrote(ctx, request);
-    Ok(())
+    access.put_role(store, ctx.op, &role)
 }
 
 /// 31 RoleNotFound.

@@ -8,9 +8,12 @@ use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::arguments::{Filter, Wanted};
-use crate::{CommandContext, Fields, Needs, Request, Row};
+use crate::context::{Command, CommandContext};
+use crate::request::row::Names;
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const ROW: Row = Row::new("rolesInfo", "Lists roles", run).needs(Needs::InHandler);
+pub(super) const ROW: Command =
+    Command::new("rolesInfo", "Lists roles", run).needs(Needs::InHandler).names(Names::Word);
 
 const KNOWN: &[&str] =
     &["showPrivileges", "showBuiltinRoles", "showAuthenticationRestrictions", "filter"];
@@ -22,7 +25,7 @@ struct Shown {
     filter: Filter,
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let wanted = Wanted::parse(request, "role")?;
     wanted.permit(ctx, request, Action::ViewRole, |role, db| {

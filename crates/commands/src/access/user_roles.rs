@@ -4,26 +4,26 @@ use mayfly_auth::{Action, User};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
-use super::arguments::{own_user, some_roles, wrote};
+use super::arguments::{own_user, some_roles};
 use super::users::require_roles;
-use crate::audit::Audited;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, Names, Writes};
+use crate::request::{Needs, Request};
 
-pub(super) const GRANT: Row = Row::new("grantRolesToUser", "Gives roles to a user", run_grant)
-    .needs(Needs::InHandler)
-    .audited(Audited::User)
-    .flags(RowFlags::WRITE);
-pub(super) const REVOKE: Row =
-    Row::new("revokeRolesFromUser", "Takes roles from a user", run_revoke)
+pub(super) const GRANT: Command =
+    Command::new("grantRolesToUser", "Gives roles to a user", run_grant)
         .needs(Needs::InHandler)
         .audited(Audited::User)
-        .flags(RowFlags::WRITE);
+        .writes(Writes::Documents)
+        .names(Names::Word);
+pub(super) const REVOKE: Command =
+    Command::new("revokeRolesFromUser", "Takes roles from a user", run_revoke)
+        .needs(Needs::InHandler)
+        .audited(Audited::User)
+        .writes(Writes::Documents)
+        .names(Names::Word);
 
-fn run_grant(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_grant(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let roles = some_roles(request, &request.fields(&["roles"])?)?;
     ctx.permit_roles(request, &roles, Action::GrantRole)?;
     change(ctx, request, |user| {
@@ -34,25 +34,17 @@ fn run_grant(
             }
         }
         Ok(())
-    })?;
-    wrote(ctx, request);
-    Ok(())
+    })
 }
 
-fn run_revoke(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_revoke(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let roles = some_roles(request, &request.fields(&["roles"])?)?;
     ctx.permit_roles(request, &roles, Action::RevokeRole)?;
     change(ctx, request, |user| {
         require_roles(ctx, &roles)?;
         user.roles.retain(|role| !roles.contains(role));
         Ok(())
-    })?;
-    wrote(ctx, request);
-    Ok(())
+    })
 }
 
 /// Changes the user that the command names.

@@ -6,33 +6,43 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue, bson};
 use zeroize::Zeroizing;
 
-use super::arguments::{custom_data, own_user, restrictions, roles, wrote};
-use crate::audit::Audited;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use super::arguments::{custom_data, own_user, restrictions, roles};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, Expected, Hides, Names, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-const FLAGS: RowFlags = RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::SECRET);
-
-pub(super) const CREATE: Row = Row::new("createUser", "Creates a user", run_create)
+pub(super) const CREATE: Command = Command::new("createUser", "Creates a user", run_create)
     .needs(Needs::InHandler)
     .audited(Audited::User)
-    .flags(FLAGS);
-pub(super) const UPDATE: Row =
-    Row::new("updateUser", "Changes a user's password, roles or data", run_update)
+    .flags(RowFlags::FIRST_USER)
+    .writes(Writes::Documents)
+    .names(Names::Word)
+    .hides(Hides::Secrets)
+    .expected(Expected::Long);
+pub(super) const UPDATE: Command =
+    Command::new("updateUser", "Changes a user's password, roles or data", run_update)
         .needs(Needs::InHandler)
-        .audited(Audited::User)
-        .flags(FLAGS);
-pub(super) const DROP: Row = Row::new("dropUser", "Drops a user", run_drop)
+        .audited(Audited::UserChange)
+        .writes(Writes::Documents)
+        .names(Names::Word)
+        .hides(Hides::Secrets)
+        .expected(Expected::Long);
+pub(super) const DROP: Command = Command::new("dropUser", "Drops a user", run_drop)
     .needs(Needs::InHandler)
     .audited(Audited::User)
-    .flags(RowFlags::WRITE);
-pub(super) const DROP_ALL: Row =
-    Row::new("dropAllUsersFromDatabase", "Drops all users of a database", run_drop_all)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const DROP_ALL: Command =
+    Command::new("dropAllUsersFromDatabase", "Drops all users of a database", run_drop_all)
         .needs(Needs::InHandler)
         .audited(Audited::Database)
-        .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
-pub(super) const FORGET: Row =
-    Row::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)
-        .needs(Needs::InHandler);
+        .writes(Writes::Documents)
+        .names(Names::Word)
+        .expected(Expected::Long);
+pub(super) const FORGET: Command =
+    Command::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)
+        .needs(Needs::InHandler)
+        .names(Names::Word);
 
 /// The database of users that somebody else authenticates.
 pub(super) const EXTERNAL: &str = "$external";
@@ -118,11 +128,7 @@ fn mechanisms(fields: &Fields<'_>) -> Result<Option<Vec<Mechanism>>> {
     }
 }
 
-fn run_create(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let name = own_user(request)?;
     fields.required("roles")?;
@@ -157,7 +163,7 @@ fn run_create(
         }
     };
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     if access.has_user(store, &name)? {
         return Err(Error::new(ErrorCode(51003), format!("User \"{name}\" already exists")));
     }
@@ -170,17 +176,10 @@ fn run_create(
         custom_data: custom_data(&fields)?,
         restrictions: restrictions.unwrap_or_default(),
     };
-    access.put_user(store, ctx.op, &user)?;
-    drop(changing);
-    wrote(ctx, request);
-    Ok(())
+    access.put_user(store, ctx.op, &user)
 }
 
-fn run_update(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let name = own_user(request)?;
     let password = NewPassword::parse(&fields)?;
@@ -220,7 +219,7 @@ fn run_update(
     let credentials =
         password.map(|password| password.credentials(&name.user, chosen)).transpose()?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let Some(mut user) = access.find_user(store, &name)? else {
         return Err(not_found(name));
     };
@@ -239,50 +238,39 @@ fn run_update(
     }
     user.custom_data = data.or(user.custom_data);
     user.restrictions = restrictions.unwrap_or(user.restrictions);
-    access.put_user(store, ctx.op, &user)?;
-    drop(changing);
-    wrote(ctx, request);
-    Ok(())
+    access.put_user(store, ctx.op, &user)
 }
 
-fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let name = own_user(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
-    let changing = ctx.service.access.change()?;
+    let _changing = ctx.service.access.change()?;
     let found = ctx.service.access.remove_user(&ctx.service.store, ctx.op, &name)?;
-    drop(changing);
     if !found {
         return Err(not_found(format_args!("'{name}'")));
     }
-    wrote(ctx, request);
     Ok(())
 }
 
 fn run_drop_all(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
     request.fields(&[])?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change()?;
+    let _changing = access.change()?;
     let mut dropped = 0;
     for name in access.user_names(store, Some(request.db))? {
-        dropped += i32::from(access.remove_user(store, ctx.op, &name)?);
+        dropped += i32::from(access.remove_user(&ctx.service.store, ctx.op, &name)?);
     }
-    drop(changing);
     reply.append("n", dropped);
-    wrote(ctx, request);
     Ok(())
 }
 
-fn run_forget(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_forget(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     ctx.permit(request, Target::Cluster, Action::InvalidateUserCache)?;
     ctx.service.access.forget();

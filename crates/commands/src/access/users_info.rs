@@ -5,9 +5,12 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder};
 
 use super::arguments::{Filter, Wanted};
-use crate::{CommandContext, Fields, Needs, Request, Row};
+use crate::context::{Command, CommandContext};
+use crate::request::row::Names;
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const ROW: Row = Row::new("usersInfo", "Lists users", run).needs(Needs::InHandler);
+pub(super) const ROW: Command =
+    Command::new("usersInfo", "Lists users", run).needs(Needs::InHandler).names(Names::Word);
 
 const KNOWN: &[&str] = &[
     "showCredentials",
@@ -69,7 +72,7 @@ impl Shown {
     }
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let shown = Shown::parse(&request.fields(KNOWN)?)?;
     let wanted = Wanted::parse(request, "user")?;
     wanted

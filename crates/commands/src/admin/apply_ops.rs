@@ -19,18 +19,24 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Together;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use crate::access::{Demands, is_set};
-use crate::audit::Audited;
-use crate::crud::{check_writable, wrote};
-use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::crud::check_writable;
+use crate::request::Demands;
+use crate::request::fields::whole_number;
+use crate::request::row::{Audited, Expected, Hides, Names, RowFlags, Writes};
+use crate::request::{Fields, Needs, OpKind, Request};
+use crate::rules::rights::is_set;
 use document::DocumentChange;
 use entry::{Entry, EntryKind};
 
-pub(super) const ROW: Row = Row::new("applyOps", "Applies entries of a log", run)
+pub(super) const ROW: Command = Command::new("applyOps", "Applies entries of a log", run)
     .needs(Needs::Demands(demand))
     .audited(Audited::Documents)
-    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::LENIENT));
+    .flags(RowFlags::LENIENT)
+    .writes(Writes::Documents)
+    .names(Names::Entries)
+    .hides(Hides::Users)
+    .expected(Expected::Long);
 
 /// Most commands that stand in each other.
 const MAX_NESTED: usize = 10;
@@ -70,14 +76,13 @@ fn demand_one(demands: &mut Demands<'_>, entry: &Entry<'_>, bypasses: bool) {
     }
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    wrote(ctx, request);
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     apply(ctx, request, request.body, MAX_NESTED, reply)
 }
 
 /// Applies the entries of a command, or of one that stands in another.
 fn apply(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     command: RawDoc<'_>,
     levels: usize,
@@ -88,12 +93,13 @@ fn apply(
     };
     let fields = Fields::new(command, "applyOps");
     check_removed(&fields)?;
-    ctx.bypass_validation = fields.bool("bypassDocumentValidation")?.unwrap_or(false);
+    let bypasses = fields.bool("bypassDocumentValidation")?.unwrap_or(false);
     let Some(RawValue::Array(given)) = command.get("applyOps") else {
         let value = command.get("applyOps").unwrap_or(RawValue::Null);
         return Err(fields.wrong("applyOps", value, "array"));
     };
-    let entries = given.iter().map(Entry::parse).collect::<Result<Vec<_>>>()?;
+    let parse = |element| Entry::parse(element).map(|entry| Entry { bypasses, ..entry });
+    let entries = given.iter().map(parse).collect::<Result<Vec<_>>>()?;
     let atomic = match fields.get("allowAtomic") {
         Some(RawValue::Bool(atomic)) => atomic,
         Some(value) => whole_number(value) != Some(0),
@@ -185,8 +191,10 @@ fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Appli
             return Err(Error::not_implemented(text));
         }
         let mut reached = 0;
-        let written =
-            ctx.service.store.write_together(ctx.op, &Together { first, others }, |unit| {
+        let written = ctx.service.store.write_together(
+            (ctx.op, ctx.store.view),
+            &Together { first, others },
+            |unit| {
                 for (at, change) in changes.iter().enumerate() {
                     reached = at + 1;
                     let Some(change) = change else { continue };
@@ -197,7 +205,8 @@ fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Appli
                     }
                 }
                 Ok(())
-            });
+            },
+        );
         if let Err(error) = written {
             return Err(rolled_back(applied, reached, error));
         }
@@ -217,7 +226,7 @@ fn rolled_back(applied: &mut Applied, reached: usize, error: Error) -> Error {
 
 /// Applies each entry for itself; one whose document is missing does not keep back the others.
 fn one_by_one(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     entries: &[Entry<'_>],
     levels: usize,
@@ -245,12 +254,12 @@ fn one_by_one(
 fn alone(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<bool> {
     check_target(ctx, entry)?;
     let Some(change) = DocumentChange::of(ctx, entry)? else { return Ok(true) };
-    ctx.service.store.write(ctx.op, &change.collection, |unit| change.apply(ctx, unit))
+    ctx.store.write(&change.collection, |unit| change.apply(ctx, unit))
 }
 
 /// Refuses collections that clients do not write to. A log has buckets of time series, too.
 fn check_target(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<()> {
-    let found = ctx.service.store.collection(&entry.ns);
+    let found = ctx.store.collection(&entry.ns);
     match found.is_some_and(|collection| collection.time_series().is_some()) {
         true => Ok(()),
         false => check_writable(&entry.ns),

@@ -2,23 +2,24 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::audit::store_config;
 use mayfly_service::{Actor, AuditConfig};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use crate::audit::Audited;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const GET: Row = Row::new("getAuditConfig", "Shows what is audited", run_get)
+pub(super) const GET: Command = Command::new("getAuditConfig", "Shows what is audited", run_get)
     .needs(Needs::Cluster(&[Action::AuditConfigure]))
     .since("5.0")
     .flags(RowFlags::ADMIN_ONLY);
-pub(super) const SET: Row = Row::new("setAuditConfig", "Changes what is audited", run_set)
+pub(super) const SET: Command = Command::new("setAuditConfig", "Changes what is audited", run_set)
     .needs(Needs::Cluster(&[Action::AuditConfigure]))
     .since("5.0")
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
-pub(super) const MESSAGE: Row =
-    Row::new("logApplicationMessage", "Writes a message into the audit log", run_message)
+    .flags(RowFlags::ADMIN_ONLY)
+    .writes(Writes::Settings);
+pub(super) const MESSAGE: Command =
+    Command::new("logApplicationMessage", "Writes a message into the audit log", run_message)
         .needs(Needs::Cluster(&[Action::ApplicationMessage]))
         .audited(Audited::Message)
         .flags(RowFlags::ADMIN_ONLY);
@@ -50,23 +51,18 @@ fn require_runtime(ctx: &CommandContext<'_>) -> Result<()> {
     }
 }
 
-fn run_get(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     require_audit(ctx)?;
-    let config = ctx.service.audit.config();
+    let config = ctx.service.audit.effective_config();
     reply.append("generation", RawValue::ObjectId(config.generation));
-    config.append_to(ctx.service.audit.has_authorization_success(), reply);
+    config.append_to(reply);
     Ok(())
 }
 
-fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["filter", "auditAuthorizationSuccess"])?;
     set(ctx, &fields)?;
-    crate::crud::wrote(ctx, request);
     Ok(())
 }
 
@@ -80,16 +76,13 @@ pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
     fields.required("auditAuthorizationSuccess")?;
     let filter = fields.document("filter")?.map(RawDoc::to_owned);
     let success = fields.bool("auditAuthorizationSuccess")? == Some(true);
-    let config = AuditConfig::new(filter, success)?;
-    store_config(ctx.service, ctx.op, Actor::Client(ctx.connection), config)
+    let mut config = AuditConfig::new(filter)?;
+    config.authorization_success = success;
+    ctx.service.store_audit_config(ctx.op, Actor::Client(ctx.connection), config)
 }
 
 /// Without an audit log nothing happens.
-fn run_message(
-    _: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_message(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[])?;
     match request.target() {
         RawValue::String(_) => Ok(()),

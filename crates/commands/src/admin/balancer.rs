@@ -3,15 +3,18 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
-use crate::access::demands;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
+use crate::rules::rights::demands;
 
-pub(super) const STATUS: Row = Row::new("balancerStatus", "Shows what the balancer does", run)
-    .needs(Needs::Demands(demands::config_settings))
-    .since("3.4")
-    .flags(RowFlags::ADMIN_ONLY);
+pub(super) const STATUS: Command =
+    Command::new("balancerStatus", "Shows what the balancer does", run)
+        .needs(Needs::Demands(demands::config_settings))
+        .since("3.4")
+        .flags(RowFlags::ADMIN_ONLY);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     if ctx.service.replica_set.get().is_some() {
         let text = "no such command: 'balancerStatus'";

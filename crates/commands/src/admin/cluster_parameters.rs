@@ -3,25 +3,27 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::defaults;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::audit_config;
-use crate::audit::Audited;
-use crate::crud::wrote;
-use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{Audited, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const GET: Row = Row::new("getClusterParameter", "Shows cluster parameters", run_get)
-    .needs(Needs::Cluster(&[Action::GetClusterParameter]))
-    .audited(Audited::Value("requestedClusterServerParameters"))
-    .since("6.0")
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
-pub(super) const SET: Row = Row::new("setClusterParameter", "Sets a cluster parameter", run_set)
-    .needs(Needs::Cluster(&[Action::SetClusterParameter]))
-    .audited(Audited::Value("updatedClusterServerParameter"))
-    .since("6.0")
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT).and(RowFlags::WRITE_CONCERN));
+pub(super) const GET: Command =
+    Command::new("getClusterParameter", "Shows cluster parameters", run_get)
+        .needs(Needs::Cluster(&[Action::GetClusterParameter]))
+        .audited(Audited::Value("requestedClusterServerParameters"))
+        .since("6.0")
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
+pub(super) const SET: Command =
+    Command::new("setClusterParameter", "Sets a cluster parameter", run_set)
+        .needs(Needs::Cluster(&[Action::SetClusterParameter]))
+        .audited(Audited::Value("updatedClusterServerParameter"))
+        .since("6.0")
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
+        .writes(Writes::Settings);
 
 /// The parameters.
 const NAMES: &[&str] = &[AUDIT, MAX_TIME];
@@ -36,11 +38,7 @@ fn known(name: &str) -> Result<&'static str> {
     })
 }
 
-fn run_get(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "getClusterParameter");
     let expected = "[string, array]";
     let names = match request.target() {
@@ -69,9 +67,9 @@ fn run_get(
     for name in names {
         reply.push_document().append("_id", name);
         if name == AUDIT {
-            let config = ctx.service.audit.config();
+            let config = ctx.service.audit.effective_config();
             reply.append("clusterParameterTime", RawValue::Timestamp(config.time));
-            config.append_to(ctx.service.audit.has_authorization_success(), reply);
+            config.append_to(reply);
             reply.end();
             continue;
         }
@@ -83,7 +81,7 @@ fn run_get(
     Ok(())
 }
 
-fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "setClusterParameter");
     let RawValue::Document(given) = request.target() else {
         return Err(fields.wrong("setClusterParameter", request.target(), "object"));
@@ -100,9 +98,8 @@ fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuild
         let known = &["filter", "auditAuthorizationSuccess"];
         audit_config::set(ctx, &Fields::strict(values, AUDIT, known)?)?;
     } else if let Some(ms) = read_operations(values)? {
-        defaults::store_max_time(ctx.service, ctx.op, ms)?;
+        ctx.service.defaults.keep_max_time(&ctx.service.store, ctx.op, ms)?;
     }
-    wrote(ctx, request);
     Ok(())
 }
 

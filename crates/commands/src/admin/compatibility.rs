@@ -5,16 +5,18 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::parameters::FEATURE_COMPATIBILITY_VERSION;
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::crud::wrote;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{RowFlags, Writes};
+use crate::request::{Needs, Request};
 
-pub(super) const ROW: Row =
-    Row::new("setFeatureCompatibilityVersion", "Sets the version of the data's format", run)
+pub(super) const ROW: Command =
+    Command::new("setFeatureCompatibilityVersion", "Sets the version of the data's format", run)
         .needs(Needs::Cluster(&[Action::SetFeatureCompatibilityVersion]))
         .since("3.4")
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["confirm", "fromConfigServer", "phase"])?;
     fields.bool("confirm")?;
     let version = match request.target() {
@@ -30,6 +32,5 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
             ),
         ));
     }
-    wrote(ctx, request);
     Ok(())
 }

@@ -3,28 +3,26 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::{DefaultConcerns, defaults};
+use mayfly_service::DefaultConcerns;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::crud::wrote;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags, WriteConcern};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{RowFlags, Writes};
+use crate::request::{Fields, Needs, Request, WriteConcern};
 
-pub(super) const GET: Row =
-    Row::new("getDefaultRWConcern", "Shows the default read and write concern", run_get)
+pub(super) const GET: Command =
+    Command::new("getDefaultRWConcern", "Shows the default read and write concern", run_get)
         .needs(Needs::Cluster(&[Action::GetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY);
-pub(super) const SET: Row =
-    Row::new("setDefaultRWConcern", "Sets the default read and write concern", run_set)
+pub(super) const SET: Command =
+    Command::new("setDefaultRWConcern", "Sets the default read and write concern", run_set)
         .needs(Needs::Cluster(&[Action::SetDefaultRwConcern]))
         .since("4.4")
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings);
 
-fn run_get(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["inMemory"])?;
     let in_memory = match fields.get("inMemory") {
         None => false,
@@ -38,11 +36,7 @@ fn run_get(
     Ok(())
 }
 
-fn run_set(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["defaultReadConcern", "defaultWriteConcern"])?;
     let read = fields.document("defaultReadConcern")?.map(checked_read).transpose()?;
     let write = fields.document("defaultWriteConcern")?.map(checked_write).transpose()?;
@@ -62,9 +56,8 @@ fn run_set(
         }
         changed.write = Some(write).filter(|write| !write.as_doc().is_empty());
     }
-    defaults::store(ctx.service, ctx.op, changed)?;
+    ctx.service.defaults.keep(&ctx.service.store, ctx.op, changed)?;
     append(&ctx.service.defaults.get(), reply);
-    wrote(ctx, request);
     Ok(())
 }
 
@@ -117,7 +110,8 @@ fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
         Some(RawValue::Bool(synced)) => drop(out.append("j", synced)),
         Some(other) => return Err(fields.wrong("j", other, "bool")),
     }
-    let wtimeout = fields.get("wtimeout").and_then(crate::fields::whole_number).unwrap_or(0);
+    let wtimeout =
+        fields.get("wtimeout").and_then(crate::request::fields::whole_number).unwrap_or(0);
     out.append("wtimeout", i32::try_from(wtimeout.max(0)).unwrap_or(i32::MAX));
     Ok(out.finish())
 }

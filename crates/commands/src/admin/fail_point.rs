@@ -4,23 +4,26 @@
 use std::time::Duration;
 
 use mayfly_auth::Action;
-use mayfly_base::{Error, ErrorCode, Result, current};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::FailPoint;
 use mayfly_service::fail_points::Mode;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::current;
 
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Fields, Needs, Request};
 
 // Not marked as commands of `admin` alone: where they do not exist, they do so on no database.
-pub(super) const CONFIGURE: Row = Row::new(
+pub(super) const CONFIGURE: Command = Command::new(
     "configureFailPoint",
     "Makes the server fail at one of its fail points",
     run_configure,
 )
 .needs(Needs::Cluster(&[Action::SetParameter]))
-.flags(RowFlags::TEST_ONLY);
-pub(super) const WAIT: Row =
-    Row::new("waitForFailPoint", "Waits until a fail point has fired so often", run_wait)
+.flags(RowFlags::TEST_ONLY.union(RowFlags::NEVER_FAILS));
+pub(super) const WAIT: Command =
+    Command::new("waitForFailPoint", "Waits until a fail point has fired so often", run_wait)
         .needs(Needs::Cluster(&[Action::SetParameter]))
         .since("4.4")
         .flags(RowFlags::TEST_ONLY);
@@ -50,7 +53,7 @@ fn point(request: &Request<'_>, fields: &Fields<'_>) -> Result<FailPoint> {
 }
 
 fn run_configure(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -64,7 +67,7 @@ fn run_configure(
     Ok(())
 }
 
-fn run_wait(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_wait(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     check_allowed(ctx, request)?;
     let fields = request.fields(&["timesEntered"])?;
     let point = point(request, &fields)?;

@@ -4,17 +4,24 @@ use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("fsync", "Syncs to disk, and may lock out writers", run)
-    .needs(Needs::Cluster(&[Action::Fsync]))
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::MAY_BLOCK));
-pub(crate) const UNLOCK: Row = Row::new("fsyncUnlock", "Takes back the lock of fsync", run_unlock)
-    .needs(Needs::Cluster(&[Action::Unlock]))
-    .since("3.2")
-    .flags(RowFlags::ADMIN_ONLY);
+pub(crate) const ROW: Command =
+    Command::new("fsync", "Syncs to disk, and may lock out writers", run)
+        .needs(Needs::Cluster(&[Action::Fsync]))
+        .flags(RowFlags::ADMIN_ONLY)
+        .reads(Reads::empty())
+        .expected(Expected::Long);
+pub(crate) const UNLOCK: Command =
+    Command::new("fsyncUnlock", "Takes back the lock of fsync", run_unlock)
+        .needs(Needs::Cluster(&[Action::Unlock]))
+        .since("3.2")
+        .flags(RowFlags::ADMIN_ONLY)
+        .reads(Reads::empty());
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let known = &["lock", "async", "fsyncLockAcquisitionTimeoutMillis", "forBackup"];
     let fields = request.fields(known)?;
     let lock = fields.bool("lock")?.unwrap_or(false);
@@ -46,11 +53,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     Ok(())
 }
 
-fn run_unlock(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    doc: &mut DocBuilder,
-) -> Result<()> {
+fn run_unlock(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let Some(left) = ctx.service.store.fsync_lock.unlock() else {
         let text = "fsyncUnlock called when not locked";

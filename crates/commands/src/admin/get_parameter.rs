@@ -5,14 +5,16 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::parameters::{Parameter, SetAt, TABLE, find};
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::generic::is_generic;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::generic::is_generic;
+use crate::request::row::RowFlags;
+use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("getParameter", "Shows server parameters", run)
+pub(crate) const ROW: Command = Command::new("getParameter", "Shows server parameters", run)
     .needs(Needs::Cluster(&[Action::GetParameter]))
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
+    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let (mut all, mut details) = (false, false);
     match request.target() {
         RawValue::String("*") => all = true,

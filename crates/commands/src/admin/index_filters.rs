@@ -13,18 +13,22 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::plan_cache::find_collection;
+use crate::context::{Command, CommandContext};
 use crate::crud::Collating;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::request::row::RowFlags;
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const SET: Row = Row::new("planCacheSetFilter", "Sets an index filter", run_set)
+pub(super) const SET: Command = Command::new("planCacheSetFilter", "Sets an index filter", run_set)
     .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
     .flags(RowFlags::LENIENT);
-pub(super) const LIST: Row = Row::new("planCacheListFilters", "Lists index filters", run_list)
-    .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
-    .flags(RowFlags::LENIENT);
-pub(super) const CLEAR: Row = Row::new("planCacheClearFilters", "Removes index filters", run_clear)
-    .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
-    .flags(RowFlags::LENIENT);
+pub(super) const LIST: Command =
+    Command::new("planCacheListFilters", "Lists index filters", run_list)
+        .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
+        .flags(RowFlags::LENIENT);
+pub(super) const CLEAR: Command =
+    Command::new("planCacheClearFilters", "Removes index filters", run_clear)
+        .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
+        .flags(RowFlags::LENIENT);
 
 /// The query that a command about its shape names.
 pub(super) struct Named<'a> {
@@ -77,7 +81,7 @@ impl<'a> Named<'a> {
     }
 }
 
-fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "planCacheSetFilter");
     let Some(collection) = find_collection(ctx, request)? else {
         return Err(Error::bad_value("no such collection"));
@@ -127,11 +131,7 @@ fn allowed(fields: &Fields<'_>) -> Result<AllowedIndexes> {
     Ok(allowed)
 }
 
-fn run_list(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_list(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let filters = find_collection(ctx, request)?.map(|collection| IndexFilters::all(&collection));
     reply.start_array("filters");
     for filter in filters.unwrap_or_default() {
@@ -142,11 +142,7 @@ fn run_list(
     Ok(())
 }
 
-fn run_clear(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_clear(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "planCacheClearFilters");
     let Some(collection) = find_collection(ctx, request)? else { return Ok(()) };
     match Named::parse(ctx, &fields, &collection)? {

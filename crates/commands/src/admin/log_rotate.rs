@@ -5,14 +5,16 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Actor, LogRotation};
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::fields::whole_number;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("logRotate", "Begins a new log file", run)
+pub(crate) const ROW: Command = Command::new("logRotate", "Begins a new log file", run)
     .needs(Needs::Cluster(&[Action::LogRotate]))
     .flags(RowFlags::ADMIN_ONLY);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[])?;
     let (server, audit) = match request.target() {
         RawValue::String("server") => (true, false),

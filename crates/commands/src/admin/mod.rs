@@ -26,10 +26,10 @@ mod transactions;
 mod ttl_resume;
 mod write_block;
 
-use crate::Row;
+use crate::context::Command;
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Command] = &[
     apply_ops::ROW,
     audit_config::GET,
     audit_config::MESSAGE,

@@ -4,14 +4,16 @@ use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::crud::wrote;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{RowFlags, Writes};
+use crate::request::{Needs, Request};
 
-pub(super) const ROW: Row = Row::new("appendOplogNote", "Writes a note into the log", run)
+pub(super) const ROW: Command = Command::new("appendOplogNote", "Writes a note into the log", run)
     .needs(Needs::Cluster(&[Action::AppendOplogNote]))
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::LENIENT));
+    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
+    .writes(Writes::Settings);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let data = match request.body.get("data") {
         Some(RawValue::Document(data)) => data,
         Some(other) => {
@@ -33,6 +35,5 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         ));
     }
     ctx.service.store.append_note(data)?;
-    wrote(ctx, request);
     Ok(())
 }

@@ -9,9 +9,11 @@ use mayfly_storage::Collection;
 use mayfly_value::DocBuilder;
 
 use super::index_filters::Named;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const CLEAR: Row = Row::new("planCacheClear", "Forgets plans", run_clear)
+pub(super) const CLEAR: Command = Command::new("planCacheClear", "Forgets plans", run_clear)
     .needs(Needs::Collection(&[Action::PlanCacheWrite]))
     .flags(RowFlags::LENIENT);
 
@@ -25,10 +27,10 @@ pub(super) fn find_collection(
 ) -> Result<Option<Arc<Collection>>> {
     let ns: Namespace = request.namespace()?;
     let store = &ctx.service.store;
-    if let Some(collection) = store.collection(&ns) {
+    if let Some(collection) = store.collection(ctx.store.view, &ns) {
         return Ok(Some(collection));
     }
-    match store.view(&ns)? {
+    match store.view(ctx.store.view, &ns)? {
         Some(_) => {
             let text = format!("{ns} is a view, not a collection");
             Err(Error::new(ErrorCode::CommandNotSupportedOnView, text))
@@ -37,11 +39,7 @@ pub(super) fn find_collection(
     }
 }
 
-fn run_clear(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_clear(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let Some(collection) = find_collection(ctx, request)? else { return Ok(()) };
     let fields = Fields::new(request.body, request.row.name);
     let named = Named::parse(ctx, &fields, &collection)?;

@@ -16,31 +16,22 @@ use mayfly_service::query_settings::namespace_of;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::crud::{Collating, arguments_of, wrote};
-use crate::{CommandContext, Fields, Generic, Needs, Request, Row, RowFlags, registry};
+use crate::context::{Command, CommandContext};
+use crate::crud::Collating;
+use crate::request::row::{Row, RowFlags, Writes};
+use crate::request::{Fields, Needs, OpKind, Request};
 
-pub(super) const SET: Row = Row::new("setQuerySettings", "Sets query settings", run_set)
+pub(super) const SET: Command = Command::new("setQuerySettings", "Sets query settings", run_set)
     .needs(Needs::Cluster(&[Action::QuerySettings]))
     .since("8.0")
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
-pub(super) const REMOVE: Row =
-    Row::new("removeQuerySettings", "Removes query settings", run_remove)
+    .flags(RowFlags::ADMIN_ONLY)
+    .writes(Writes::Settings);
+pub(super) const REMOVE: Command =
+    Command::new("removeQuerySettings", "Removes query settings", run_remove)
         .needs(Needs::Cluster(&[Action::QuerySettings]))
         .since("8.0")
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
-
-/// The documents of `$querySettings`.
-pub(crate) fn list(ctx: &CommandContext<'_>, with_shapes: bool) -> Vec<DocBuf> {
-    let document = |setting: &Arc<QuerySetting>| {
-        let mut out = DocBuilder::new();
-        setting.append_to(&mut out);
-        if with_shapes && let Some(shape) = setting.shape() {
-            out.append("debugQueryShape", RawValue::Document(shape.as_doc()));
-        }
-        out.finish()
-    };
-    ctx.service.query_settings.all().iter().map(document).collect()
-}
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings);
 
 /// What the commands take: a shape by its name, or by a query of it.
 struct Target<'a> {
@@ -76,26 +67,19 @@ impl<'a> Target<'a> {
 /// 7746402 for other commands, 8584900, 8584901 and 7746606 for what has no settings, those of the command.
 fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<QueryShape> {
     let first = query.iter().next();
-    let row = first.and_then(|first| registry::find(first.name())).map(|entry| entry.row);
-    let Some((row, target)) = row.zip(first.map(|first| first.value())) else {
+    let command = first.and_then(|first| ctx.commands.find(first.name()));
+    let command = command.map(|entry| entry.command);
+    let shaped = command.filter(|command| command.row.flags.contains(RowFlags::SHAPED));
+    let Some((command, target)) = shaped.zip(first.map(|first| first.value())) else {
         return Err(no_shape(query));
     };
-    let Some(known) = arguments_of(row.name).filter(|_| has_shape(row.name)) else {
-        return Err(no_shape(query));
-    };
+    let row = &command.row;
     let fields = Fields::new(query, row.name);
     let db = fields.string("$db")?.ok_or_else(|| fields.missing("$db"))?;
-    let body = Request {
-        row,
-        name: row.name,
-        db,
-        body: query,
-        generic: Generic::default(),
-        sequences: &[],
-    };
-    body.fields(known)?;
-    let Some(ns) =
-        namespace_of(db, target).filter(|_| row.name == "aggregate" || !target.is_number())
+    let known = command.explained.map_or(&[][..], |explained| explained.arguments);
+    Request::inner(row, db, query).fields(known)?;
+    let Some(ns) = namespace_of(db, target)
+        .filter(|_| row.flags.contains(RowFlags::PIPELINE) || !target.is_number())
     else {
         let text = "Collection namespace string must be provided for setQuerySettings command";
         return Err(Error::new(ErrorCode(7746605), text));
@@ -110,14 +94,10 @@ fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<Q
     if ns.collection().starts_with("system.") {
         return refused(8584901, "system collections");
     }
-    if check_query(ctx, row.name, &ns, &fields)? == Planned::ById {
+    if check_query(ctx, row, &ns, &fields)? == Planned::ById {
         return refused(7746606, "find queries eligible for IDHACK");
     }
     QueryShape::of(row.name, &ns, query).ok_or_else(|| no_shape(query))
-}
-
-fn has_shape(command: &str) -> bool {
-    matches!(command, "find" | "distinct" | "aggregate")
 }
 
 fn no_shape(query: RawDoc<'_>) -> Error {
@@ -135,14 +115,14 @@ enum Planned {
 /// Checks what can be checked without running it.
 fn check_query(
     ctx: &CommandContext<'_>,
-    command: &str,
+    row: &Row,
     ns: &Namespace,
     fields: &Fields<'_>,
 ) -> Result<Planned> {
     let collating = Collating::parse(fields)?;
-    let collation = collating.over(ctx.service.store.collection(ns).as_deref());
+    let collation = collating.over(ctx.store.collection(ns).as_deref());
     let variables = fields.document("let")?;
-    if command == "aggregate" {
+    if row.flags.contains(RowFlags::PIPELINE) {
         let scripts = ctx.service.settings.script_limits();
         let mut scope = Scope::at(ctx.op.now_ms()).with_script_limits(scripts).collated(collation);
         if let Some(variables) = variables {
@@ -152,12 +132,12 @@ fn check_query(
         Pipeline::parse(pipeline, &Around::command(ns.db(), &scope))?;
         return Ok(Planned::Otherwise);
     }
-    let filter = match command {
-        "find" => fields.document("filter")?,
-        _ => {
-            fields.string("key")?.ok_or_else(|| fields.missing("key"))?;
-            fields.document("query")?
-        }
+    let finds = row.kind == OpKind::Query;
+    let filter = if finds {
+        fields.document("filter")?
+    } else {
+        fields.string("key")?.ok_or_else(|| fields.missing("key"))?;
+        fields.document("query")?
     };
     let hint = fields.get("hint").map(Hint::parse).transpose()?.flatten();
     let options = FindOptions {
@@ -172,7 +152,7 @@ fn check_query(
         ..FindOptions::default()
     };
     let query = CanonicalQuery::parse(filter.unwrap_or(RawDoc::EMPTY), options)?;
-    let by_id = command == "find" && hint.is_none() && is_by_id(&query.matcher);
+    let by_id = finds && hint.is_none() && is_by_id(&query.matcher);
     Ok(if by_id && fields.get("collation").is_none() { Planned::ById } else { Planned::Otherwise })
 }
 
@@ -185,11 +165,7 @@ fn is_by_id(matcher: &Matcher) -> bool {
     }
 }
 
-fn run_set(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["settings"])?;
     let given = fields.document("settings")?.ok_or_else(|| fields.missing("settings"))?;
     if given.is_empty() {
@@ -220,15 +196,10 @@ fn run_set(
     if let Some(setting) = shown {
         setting.append_to(reply);
     }
-    wrote(ctx, request);
     Ok(())
 }
 
-fn run_remove(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_remove(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[])?;
     let target = Target::parse(ctx, request, &fields)?;
     ctx.service.query_settings.change(&ctx.service.store, ctx.op, |entries| {
@@ -240,7 +211,6 @@ fn run_remove(
             }
         }
     })?;
-    wrote(ctx, request);
     Ok(())
 }
 

@@ -11,13 +11,17 @@ use mayfly_service::{ReplicaSet, SetConfig};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::replication::set;
-use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{Expected, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const ROW: Row =
-    Row::new("replSetReconfig", "Changes the replica set's configuration", run)
+pub(super) const ROW: Command =
+    Command::new("replSetReconfig", "Changes the replica set's configuration", run)
         .needs(Needs::Cluster(&[Action::ReplSetConfigure]))
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT).and(RowFlags::MAY_BLOCK));
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
+        .writes(Writes::Configuration)
+        .expected(Expected::Long);
 
 const OF_SET: &[&str] = &[
     "_id",
@@ -52,7 +56,7 @@ fn incompatible(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::NewReplicaSetConfigurationIncompatible, text.into())
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let set = set(ctx)?;
     let fields = Fields::new(request.body, request.row.name);
     let Some(given) = fields.document("replSetReconfig")? else {
@@ -81,7 +85,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         set.configure(before);
         return Err(error);
     }
-    ctx.wait_for_sync = true;
     ctx.service.topology.changed();
     tracing::info!(id = 21_392, version = set.config().version, "New replica set config in use");
     Ok(())

@@ -2,37 +2,39 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::{ReplicaSet, Service};
+use mayfly_service::ReplicaSet;
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::fields::whole_number;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::diagnostics::member::{append_op_time, append_whole, last_write_ms};
+use crate::request::fields::whole_number;
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-const FLAGS: RowFlags = RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT);
-
-pub(crate) const GET_STATUS: Row =
-    Row::new("replSetGetStatus", "Shows the state of the replica set", run_status)
+pub(crate) const GET_STATUS: Command =
+    Command::new("replSetGetStatus", "Shows the state of the replica set", run_status)
         .needs(Needs::Cluster(&[Action::ReplSetGetStatus]))
-        .flags(FLAGS);
-pub(crate) const GET_CONFIG: Row =
-    Row::new("replSetGetConfig", "Shows the replica set's configuration", run_config)
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
+pub(crate) const GET_CONFIG: Command =
+    Command::new("replSetGetConfig", "Shows the replica set's configuration", run_config)
         .needs(Needs::Cluster(&[Action::ReplSetGetConfig]))
         .since("3.0")
-        .flags(FLAGS);
-pub(crate) const INITIATE: Row = Row::new("replSetInitiate", "Begins a replica set", run_initiate)
-    .needs(Needs::Cluster(&[Action::ReplSetConfigure]))
-    .flags(FLAGS);
-pub(crate) const STEP_DOWN: Row =
-    Row::new("replSetStepDown", "Makes the primary a secondary for a while", run_step_down)
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
+pub(crate) const INITIATE: Command =
+    Command::new("replSetInitiate", "Begins a replica set", run_initiate)
+        .needs(Needs::Cluster(&[Action::ReplSetConfigure]))
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
+pub(crate) const STEP_DOWN: Command =
+    Command::new("replSetStepDown", "Makes the primary a secondary for a while", run_step_down)
         .needs(Needs::Cluster(&[Action::ReplSetStateChange]))
-        .flags(FLAGS);
-pub(crate) const FREEZE: Row = Row::new(
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
+pub(crate) const FREEZE: Command = Command::new(
     "replSetFreeze",
     "Keeps a secondary from becoming the primary, or, with 0, lets it",
     run_freeze,
 )
 .needs(Needs::Cluster(&[Action::ReplSetStateChange]))
-.flags(FLAGS);
+.flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 
 /// Seconds that others have to catch up before a step-down.
 const CATCH_UP_SECS: i64 = 10;
@@ -52,49 +54,7 @@ fn shown_set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
     set(ctx).map_err(|error| Error::new(error.code(), format!("{NOT_IN_SET}{ABOUT_ROUTER}")))
 }
 
-/// The newest operation: `{ts, t}`.
-pub(crate) fn append_op_time(
-    doc: &mut DocBuilder,
-    name: &str,
-    service: &Service,
-    set: &ReplicaSet,
-) {
-    doc.start_document(name);
-    doc.append("ts", RawValue::Timestamp(service.store.last_timestamp()));
-    doc.append("t", set.term()).end();
-}
-
-/// The time of the newest operation, in milliseconds since 1970.
-pub(crate) fn last_write_ms(service: &Service) -> i64 {
-    ((service.store.last_timestamp() >> 32) as i64).saturating_mul(1000)
-}
-
-/// What a member of a replica set says in `hello`, and in `serverStatus`.
-pub(crate) fn append_member(
-    ctx: &CommandContext<'_>,
-    set: &ReplicaSet,
-    primary: bool,
-    doc: &mut DocBuilder,
-) {
-    let me = set.me(ctx.connection, &ctx.service.host);
-    doc.append("setName", set.name.as_str());
-    append_whole(doc, "setVersion", set.config().version);
-    doc.append("secondary", !primary);
-    doc.start_array("hosts").push(me.as_str());
-    doc.end();
-    if primary {
-        doc.append("primary", me.as_str());
-        doc.append("electionId", RawValue::ObjectId(set.election_id()));
-    }
-    doc.append("me", me.as_str()).start_document("lastWrite");
-    append_op_time(doc, "opTime", ctx.service, set);
-    let last_ms = last_write_ms(ctx.service);
-    doc.append("lastWriteDate", RawValue::Date(last_ms));
-    append_op_time(doc, "majorityOpTime", ctx.service, set);
-    doc.append("majorityWriteDate", RawValue::Date(last_ms)).end();
-}
-
-fn run_status(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run_status(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let (set, service) = (shown_set(ctx)?, ctx.service);
     let primary = service.is_primary();
     let (state, name) = if primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
@@ -132,7 +92,7 @@ fn run_status(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilde
     Ok(())
 }
 
-fn run_config(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run_config(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let set = shown_set(ctx)?;
     doc.start_document("config");
     set.config().append_to(set, &set.me(ctx.connection, &ctx.service.host), doc);
@@ -140,15 +100,7 @@ fn run_config(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilde
     Ok(())
 }
 
-/// A number as an int where it fits, as the reference shows versions.
-fn append_whole(doc: &mut DocBuilder, name: &str, number: i64) {
-    match i32::try_from(number) {
-        Ok(number) => doc.append(name, number),
-        Err(_) => doc.append(name, number),
-    };
-}
-
-fn run_initiate(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_initiate(ctx: &CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     match ctx.service.replica_set.get() {
         // It begins with the server.
         Some(_) => Err(Error::new(ErrorCode::AlreadyInitialized, "already initialized")),
@@ -162,7 +114,7 @@ fn run_initiate(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilde
 /// Manual, "replSetStepDown". There is no other member that could catch up, so without `force` it refuses at once, where the
 /// reference first waits for `secondaryCatchUpPeriodSecs`.
 fn run_step_down(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -222,11 +174,7 @@ fn run_step_down(
 }
 
 /// Manual, "replSetFreeze": a set of one member elects itself as soon as it may.
-fn run_freeze(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    doc: &mut DocBuilder,
-) -> Result<()> {
+fn run_freeze(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     set(ctx)?;
     let seconds = request.body.get("replSetFreeze").and_then(whole_number).unwrap_or(0);
     if seconds < 0 {

@@ -7,11 +7,13 @@ use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, Number};
 
-use crate::fields::Fields;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::Fields;
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(super) const ROW: Row =
-    Row::new("replSetResizeOplog", "Changes how much of the operation log is kept", run)
+pub(super) const ROW: Command =
+    Command::new("replSetResizeOplog", "Changes how much of the operation log is kept", run)
         .needs(Needs::Cluster(&[Action::ReplSetResizeOplog]))
         .since("3.6")
         .flags(RowFlags::ADMIN_ONLY);
@@ -22,7 +24,7 @@ const HOUR_MS: f64 = 3_600_000.0;
 /// Far beyond every log: a century.
 const MOST_HOURS: f64 = 876_600.0;
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["size", "minRetentionHours"])?;
     let size = number(&fields, "size", 1.0)?;
     let hours = number(&fields, "minRetentionHours", 0.0)?;
@@ -47,7 +49,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
 fn number(fields: &Fields<'_>, name: &str, least: f64) -> Result<Option<f64>> {
     let Some(value) = fields.get(name) else { return Ok(None) };
     let Some(number) = Number::from_value(value).map(|number| number.to_f64()) else {
-        return Err(fields.wrong(name, value, "[decimal, double, int, long]'"));
+        return Err(fields.wrong(name, value, "[decimal, double, int, long]"));
     };
     match number >= least {
         true => Ok(Some(number)),

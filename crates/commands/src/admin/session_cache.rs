@@ -6,29 +6,27 @@
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::Expected;
+use crate::request::{Needs, Request};
 
-pub(super) const REFRESH: Row =
-    Row::new("refreshLogicalSessionCacheNow", "Refreshes the sessions at once", run_refresh)
+pub(super) const REFRESH: Command =
+    Command::new("refreshLogicalSessionCacheNow", "Refreshes the sessions at once", run_refresh)
         .needs(Needs::Nothing)
         .since("3.6");
-pub(super) const REAP: Row =
-    Row::new("reapLogicalSessionCacheNow", "Removes sessions that timed out", run_reap)
+pub(super) const REAP: Command =
+    Command::new("reapLogicalSessionCacheNow", "Removes sessions that timed out", run_reap)
         .needs(Needs::Nothing)
         .since("3.6")
-        .flags(RowFlags::MAY_BLOCK);
+        .expected(Expected::Long);
 
-fn run_refresh(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_refresh(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     ctx.service.sessions.count(ctx.service.clock.now_ms());
     Ok(())
 }
 
-fn run_reap(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_reap(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     ctx.service.sessions.count(ctx.service.clock.now_ms());
     ctx.service.store.sweep_statements()

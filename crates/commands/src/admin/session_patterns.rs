@@ -9,13 +9,14 @@ use mayfly_service::{SessionId, SessionOwner};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::sessions::kill;
+use crate::context::{Command, CommandContext};
 use crate::diagnostics::local_sessions::{named_users, names};
-use crate::fields::wrong_type;
-use crate::generic::{session_id, session_owner};
-use crate::{CommandContext, Fields, Needs, Request, Row};
+use crate::request::fields::wrong_type;
+use crate::request::generic::{session_id, session_owner};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const ROW: Row =
-    Row::new("killAllSessionsByPattern", "Ends the sessions that patterns describe", run)
+pub(super) const ROW: Command =
+    Command::new("killAllSessionsByPattern", "Ends the sessions that patterns describe", run)
         .needs(Needs::Cluster(&[Action::KillAnySession]))
         .since("3.6");
 
@@ -37,7 +38,7 @@ impl Pattern {
     }
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let path = format!("{0}.{0}", request.row.name);
     let RawValue::Array(given) = request.target() else {

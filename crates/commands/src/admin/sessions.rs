@@ -5,36 +5,41 @@ use mayfly_base::{ErrorCode, Result};
 use mayfly_service::{Service, SessionId, SessionOwner};
 use mayfly_value::{DocBuilder, RawValue, bson};
 
+use crate::context::{Command, CommandContext};
 use crate::diagnostics::local_sessions::named_users;
-use crate::fields::wrong_type;
-use crate::generic::{claimed, session_id, session_of};
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::request::fields::wrong_type;
+use crate::request::generic::{claimed, session_id, session_of};
+use crate::request::row::{Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const START: Row = Row::new("startSession", "Begins a logical session", run_start)
-    .needs(Needs::Nothing)
-    .since("3.6");
-pub(crate) const REFRESH: Row =
-    Row::new("refreshSessions", "Keeps logical sessions alive", run_refresh)
+pub(crate) const START: Command =
+    Command::new("startSession", "Begins a logical session", run_start)
         .needs(Needs::Nothing)
         .since("3.6");
-pub(crate) const END: Row = Row::new("endSessions", "Ends logical sessions", run_end)
+pub(crate) const REFRESH: Command =
+    Command::new("refreshSessions", "Keeps logical sessions alive", run_refresh)
+        .needs(Needs::Nothing)
+        .since("3.6")
+        .flags(RowFlags::STABLE);
+pub(crate) const END: Command = Command::new("endSessions", "Ends logical sessions", run_end)
     .needs(Needs::Nothing)
     .since("3.6")
-    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
-pub(crate) const KILL: Row =
-    Row::new("killSessions", "Ends logical sessions and what runs in them", run_kill)
+    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE));
+pub(crate) const KILL: Command =
+    Command::new("killSessions", "Ends logical sessions and what runs in them", run_kill)
         .needs(Needs::Nothing)
-        .since("3.6");
-pub(crate) const KILL_ALL: Row =
-    Row::new("killAllSessions", "Ends all logical sessions and what runs in them", run_kill_all)
-        .needs(Needs::Cluster(&[Action::KillAnySession]))
-        .since("3.6");
+        .since("3.6")
+        .reads(Reads::empty());
+pub(crate) const KILL_ALL: Command = Command::new(
+    "killAllSessions",
+    "Ends all logical sessions and what runs in them",
+    run_kill_all,
+)
+.needs(Needs::Cluster(&[Action::KillAnySession]))
+.since("3.6")
+.reads(Reads::empty());
 
-fn run_start(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    doc: &mut DocBuilder,
-) -> Result<()> {
+fn run_start(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let id = bson::Uuid::new().bytes();
     let session = SessionId { id, owner: SessionOwner::of(&ctx.authority) };
@@ -44,11 +49,7 @@ fn run_start(
     Ok(())
 }
 
-fn run_refresh(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_refresh(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     for session in listed(ctx, request, Action::Impersonate)? {
         ctx.service.sessions.touch(session, ctx.service.clock.now_ms())?;
@@ -56,14 +57,14 @@ fn run_refresh(
     Ok(())
 }
 
-fn run_end(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_end(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     for session in listed(ctx, request, Action::Impersonate)? {
         ctx.service.sessions.end(session);
     }
     Ok(())
 }
 
-fn run_kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_kill(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let sessions = listed(ctx, request, Action::KillAnySession)?;
     let own = SessionOwner::of(&ctx.authority);
@@ -79,11 +80,7 @@ fn run_kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     Ok(())
 }
 
-fn run_kill_all(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_kill_all(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let RawValue::Array(users) = request.target() else {
         return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));

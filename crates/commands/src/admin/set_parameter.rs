@@ -5,14 +5,16 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::parameters::find;
 use mayfly_value::DocBuilder;
 
-use crate::generic::is_generic;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::generic::is_generic;
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("setParameter", "Changes server parameters", run)
+pub(crate) const ROW: Command = Command::new("setParameter", "Changes server parameters", run)
     .needs(Needs::Cluster(&[Action::SetParameter]))
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
+    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let named = || request.body.iter().skip(1).filter(|e| !is_generic(e.name_bytes()));
     // All names are known before any value changes.
     let mut parameters = Vec::new();

@@ -5,17 +5,22 @@ use mayfly_base::Result;
 use mayfly_service::Actor;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("shutdown", "Stops the server", run)
+pub(crate) const ROW: Command = Command::new("shutdown", "Stops the server", run)
     .needs(Needs::Cluster(&[Action::Shutdown]))
     .flags(RowFlags::ADMIN_ONLY);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&["force", "timeoutSecs"])?;
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["force", "timeoutSecs"])?;
+    // With one node there is nothing to force and no member to wait for; the types are checked all the same.
+    fields.bool("force")?;
+    fields.long("timeoutSecs")?;
     tracing::info!(client = &*ctx.connection.client, "shutdown was asked for");
     ctx.service.audit_stop(Actor::Client(ctx.connection));
-    ctx.close_connection = true;
+    ctx.effects.close_connection();
     ctx.service.shutdown.request();
     Ok(())
 }

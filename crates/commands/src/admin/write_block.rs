@@ -5,16 +5,19 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::write_block::{REASONS, UNSPECIFIED, set};
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::crud::wrote;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, RowFlags, Writes};
+use crate::request::{Needs, Request};
 
-pub(super) const ROW: Row =
-    Row::new("setUserWriteBlockMode", "Blocks the writes of users, or allows them", run)
+pub(super) const ROW: Command =
+    Command::new("setUserWriteBlockMode", "Blocks the writes of users, or allows them", run)
         .needs(Needs::Cluster(&[Action::SetUserWriteBlockMode]))
         .since("6.0")
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::MAY_BLOCK));
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings)
+        .expected(Expected::Long);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["global", "reason"])?;
     let global = match fields.required("global")? {
         RawValue::Bool(global) => global,
@@ -43,6 +46,5 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         set(store, ctx.op, global.then_some(*reason))?;
         tracing::warn!(blocked = global, reason, "user writes were blocked or allowed");
     }
-    wrote(ctx, request);
     Ok(())
 }

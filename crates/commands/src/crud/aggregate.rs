@@ -6,30 +6,46 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
     Around, ChangeScope, Cursor, CursorSource, Host, Pipeline, RunSettings, cached_plans,
 };
+use mayfly_service::QuerySetting;
 use mayfly_service::query_settings::namespace_of;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::explain;
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::settings::settings_to_run;
 use super::view::{
     Source, Stages, check_collation, command_scope, has_natural_order, reads_log, run_settings,
     source,
 };
-use super::write::wrote;
-use crate::access::demands;
+use crate::context::{Command, CommandContext};
 use crate::diagnostics::coll_stats::{
     Shown, coll_stats_document, log_stats_document, view_stats_document,
 };
 use crate::diagnostics::current_op::Whose;
+use crate::diagnostics::current_op::{CurrentOpOptions, current_ops};
 use crate::diagnostics::index_stats::index_stats;
-use crate::primacy::not_writable;
-use crate::{CommandContext, CurrentOpOptions, Fields, Needs, Request, Row, RowFlags, current_ops};
+use crate::request::row::{Expected, InTransaction, Reads, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::primacy::not_writable;
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("aggregate", "Runs a pipeline", run)
+pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run)
     .needs(Needs::Demands(demands::aggregate))
     .since("2.2")
-    .flags(RowFlags::MAY_BLOCK.and(RowFlags::MAY_WRITE));
+    .flags(RowFlags::STABLE.union(RowFlags::SHAPED).union(RowFlags::PIPELINE))
+    .writes(Writes::Sometimes)
+    .reads(
+        Reads::PREFERENCE
+            .union(Reads::DEFAULTS)
+            .union(Reads::COUNTED)
+            .union(Reads::COMMITTED)
+            .union(Reads::LINEARIZABLE)
+            .union(Reads::SNAPSHOT),
+    )
+    .in_transaction(InTransaction::Statement)
+    .expected(Expected::Long)
+    .explained(KNOWN, explain::aggregate);
 
 /// The collection that `$listSessions` stands for.
 const SESSIONS: &str = "config.system.sessions";
@@ -50,10 +66,10 @@ pub(crate) const KNOWN: &[&str] = &[
     "exchange",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     if fields.bool("explain")? == Some(true) {
-        return crate::diagnostics::explain::explain_aggregate(ctx, request, reply);
+        return explain::run_aggregate(ctx, request, reply);
     }
     refuse(&fields, &["needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
@@ -61,13 +77,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let hint = hint(&fields)?;
     let collation = Collating::parse(&fields)?;
     let collection = match request.target() {
-        RawValue::String(_) => ctx.service.store.collection(&request.namespace()?),
+        RawValue::String(_) => ctx.store.collection(&request.namespace()?),
         _ => None,
     };
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
     let mut settings = run_settings(ctx, &fields)?;
-    let parsed = Pipeline::parse(pipeline, &Around::command(request.db, &scope))?;
+    let around = Around::command(request.db, &scope).with_view(ctx.store.view);
+    let parsed = Pipeline::parse(pipeline, &around)?;
     let writes = parsed.writes();
     ctx.op.set_writes(writes);
     if writes && !ctx.service.is_primary() {
@@ -78,7 +95,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         && !parsed.describes_collection()
         && let Some(ns) = namespace_of(request.db, request.target())
     {
-        let setting = settings_to_run(ctx, "aggregate", &ns, request.body)?;
+        let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
         settings.hints = setting.and_then(|setting| setting.hints.clone());
     }
     if let Some(all) = parsed.follows_changes() {
@@ -110,12 +127,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     let described = Described::Documents(collection);
                     parsed.start_source(&ServerHost { ctx, described }, settings)?
                 }
-                Source::Collection(collection) => parsed.start(Some(collection), hint, settings)?,
+                Source::Collection(collection) => {
+                    parsed.start(ctx.store.view, Some(collection), hint, settings)?
+                }
                 Source::Nothing if stage_name(pipeline) == "$collStats" => {
                     let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
                     return Err(Error::new(ErrorCode::NamespaceNotFound, text));
                 }
-                Source::Nothing => parsed.start(None, hint, settings)?,
+                Source::Nothing => parsed.start(ctx.store.view, None, hint, settings)?,
                 Source::View(view) if parsed.describes_collection() && has_natural_order(&view) => {
                     let described = match (reads_log(&view), collection) {
                         (true, _) => Described::Log,
@@ -148,7 +167,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             let host = ServerHost { ctx, described: Described::Nothing };
             (ns, parsed.start_source(&host, settings)?)
         }
-        other => return Err(fields.wrong("aggregate", other, "[string, int]")),
+        other => return Err(fields.wrong(request.row.name, other, "[string, int]")),
     };
     ctx.op.update_info(|info| {
         info.ns = ns.as_str().to_owned();
@@ -159,14 +178,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return first_batch(ctx, cursor, batch, reply);
     }
     let _writing = ctx.service.store.fsync_lock.enter(ctx.op)?;
-    first_batch(ctx, cursor, batch, reply)?;
-    wrote(ctx, request);
-    Ok(())
+    first_batch(ctx, cursor, batch, reply)
 }
 
 /// Opens a change stream over a collection, a database (`aggregate: 1`), or all of them (on `admin`).
 fn follow_changes(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     (parsed, all): (Pipeline, bool),
     batch: FirstBatch,
@@ -262,7 +279,7 @@ fn needs_collection(pipeline: RawDoc<'_>) -> Error {
 
 /// What stages that describe a collection can say about something that is read as a view.
 fn described_view(ctx: &CommandContext<'_>, ns: &Namespace, stage: &str) -> Result<Described> {
-    match (ctx.service.store.time_series_named(ns), stage) {
+    match (ctx.service.store.time_series_named(ctx.store.view, ns), stage) {
         (Some((buckets, _)), "$collStats" | "$indexStats") => Ok(Described::Measurements(buckets)),
         (None, "$collStats") => Ok(Described::View(ns.clone())),
         _ => Err(not_on_views(stage)),
@@ -335,7 +352,7 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>> {
-        Ok(crate::admin::query_settings::list(self.ctx, with_shapes))
+        Ok(list_settings(self.ctx, with_shapes))
     }
 
     fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
@@ -380,4 +397,17 @@ impl Host for ServerHost<'_, '_> {
         });
         Ok(documents.collect())
     }
+}
+
+/// The documents of `$querySettings`.
+fn list_settings(ctx: &CommandContext<'_>, with_shapes: bool) -> Vec<DocBuf> {
+    let document = |setting: &Arc<QuerySetting>| {
+        let mut out = DocBuilder::new();
+        setting.append_to(&mut out);
+        if with_shapes && let Some(shape) = setting.shape() {
+            out.append("debugQueryShape", RawValue::Document(shape.as_doc()));
+        }
+        out.finish()
+    };
+    ctx.service.query_settings.all().iter().map(document).collect()
 }

@@ -8,26 +8,29 @@ mod results;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Cursor, CursorSource};
-use mayfly_storage::in_transaction;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
 use super::measurements::check_insertable;
 use super::read::{FirstBatch, first_batch, refuse};
-use super::write::{
-    bypass_validation, check_count, check_writable, keep_empty_timestamps, ordered, wrote,
-};
-use crate::access::demands;
-use crate::audit::Audited;
-use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
+use super::write::{WriteOptions, check_count, check_writable};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFlags, Writes};
+use crate::request::{Fields, Needs, OpKind, Request};
+use crate::rules::rights::demands;
 use operation::{Action, Operation};
 use results::{Kind, Outcome, Results};
 
-pub(crate) const ROW: Row = Row::new("bulkWrite", "Writes to several collections", run)
+pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several collections", run)
     .needs(Needs::Demands(demands::bulk_write))
     .audited(Audited::Documents)
     .since("8.0")
-    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
+    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::STABLE))
+    .writes(Writes::Repeatable)
+    .in_transaction(InTransaction::Statement)
+    .names(Names::List)
+    .hides(Hides::Users)
+    .expected(Expected::Long);
 
 const KNOWN: &[&str] = &[
     "ops",
@@ -42,11 +45,9 @@ const KNOWN: &[&str] = &[
     "stmtIds",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
-    let ordered = ordered(&fields)?;
-    ctx.bypass_validation = bypass_validation(&fields)?;
-    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
+    let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
     let errors_only = fields.bool("errorsOnly")?.unwrap_or(false);
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
@@ -55,12 +56,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_count(ops.len())?;
     let namespaces = infos.map(namespace).collect::<Result<Vec<_>>>()?;
     // A malformed operation fails the whole command before anything is written.
-    let parse = |op| Operation::parse(op, namespaces.len(), variables);
+    let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
-    ctx.check_repeatable(operations.iter().any(Operation::is_multi), "multi=true")?;
+    ctx.check_repeatable(operations.iter().any(Operation::is_multi).then_some("multi=true"))?;
     let mut results = Results::new(errors_only);
-    execute(ctx, &namespaces, operations, ordered, &mut results)?;
-    wrote(ctx, request);
+    execute(ctx, &namespaces, operations, options, &mut results)?;
     let shown = Namespace::new("admin", "$cmd.bulkWrite")?;
     let (items, counts) = results.into_parts();
     ctx.count_modified(&counts.changes());
@@ -92,7 +92,7 @@ fn execute(
     ctx: &CommandContext<'_>,
     namespaces: &[Namespace],
     operations: Vec<Operation<'_>>,
-    ordered: bool,
+    options: WriteOptions,
     results: &mut Results,
 ) -> Result<()> {
     let mut operations = operations.into_iter().enumerate().peekable();
@@ -106,20 +106,20 @@ fn execute(
                         documents.push(document);
                     }
                 }
-                insert(ctx, ns, index, &documents, ordered, results)?
+                insert(ctx, ns, index, &documents, options, results)?
             }
             Action::Update(statement) => {
                 ctx.count(OpKind::Update, 1);
                 let updated = check_writable(ns).and_then(|()| statement.run(ctx, ns, index));
-                results.note(index, Kind::Update, updated.map(Outcome::Updated))?
+                results.note(ctx, index, Kind::Update, updated.map(Outcome::Updated))?
             }
             Action::Delete(statement) => {
                 ctx.count(OpKind::Delete, 1);
                 let deleted = check_writable(ns).and_then(|()| statement.run(ctx, ns, index));
-                results.note(index, Kind::Delete, deleted.map(Outcome::Deleted))?
+                results.note(ctx, index, Kind::Delete, deleted.map(Outcome::Deleted))?
             }
         };
-        if failed && (ordered || in_transaction()) {
+        if failed && (options.ordered || ctx.store.in_transaction()) {
             return Ok(());
         }
     }
@@ -132,26 +132,27 @@ fn insert(
     ns: &Namespace,
     first: usize,
     documents: &[RawDoc<'_>],
-    ordered: bool,
+    options: WriteOptions,
     results: &mut Results,
 ) -> Result<bool> {
     if let Err(error) = check_insertable(ctx, ns) {
-        let refused = if ordered || in_transaction() { 1 } else { documents.len() };
+        let refused =
+            if options.ordered || ctx.store.in_transaction() { 1 } else { documents.len() };
         for index in first..first + refused {
-            results.note(index, Kind::Insert, Err(error.clone()))?;
+            results.note(ctx, index, Kind::Insert, Err(error.clone()))?;
         }
         return Ok(true);
     }
-    let inserted = insert_documents(ctx, ns, documents.iter().copied(), first, ordered)?;
+    let inserted = insert_documents(ctx, ns, documents.iter().copied(), first, options)?;
     ctx.count(OpKind::Insert, u64::try_from(inserted.n).unwrap_or(0));
     let mut errors = inserted.into_errors().into_iter().peekable();
     let failed = errors.peek().is_some();
     for at in 0..documents.len() {
         match errors.next_if(|(index, _)| *index == at) {
-            None => drop(results.note(first + at, Kind::Insert, Ok(Outcome::Inserted))?),
+            None => drop(results.note(ctx, first + at, Kind::Insert, Ok(Outcome::Inserted))?),
             Some((_, error)) => {
-                results.note(first + at, Kind::Insert, Err(error))?;
-                if ordered || in_transaction() {
+                results.note(ctx, first + at, Kind::Insert, Err(error))?;
+                if options.ordered || ctx.store.in_transaction() {
                     break;
                 }
             }

@@ -6,18 +6,35 @@ use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun, check_abs
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
+use super::explain;
 use super::read::{Collating, hint};
 use super::view::{Source, Stages, budget, check_collation, only, reads_log, run_settings, source};
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("count", "Counts documents", run)
+/// What to use instead in a transaction.
+const TRANSACTIONS: &str =
+    "Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative.";
+
+pub(crate) const ROW: Command = Command::new("count", "Counts documents", run)
     .needs(Needs::Collection(&[Action::Find]))
-    .flags(RowFlags::MAY_BLOCK);
+    .flags(RowFlags::STABLE)
+    .reads(
+        Reads::PREFERENCE
+            .union(Reads::DEFAULTS)
+            .union(Reads::COUNTED)
+            .union(Reads::COMMITTED)
+            .union(Reads::LINEARIZABLE),
+    )
+    .in_transaction(InTransaction::RefusedWith(TRANSACTIONS))
+    .expected(Expected::Long)
+    .explained(KNOWN, explain::count);
 
 /// Arguments; `fields` is ignored.
 pub(crate) const KNOWN: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
@@ -25,7 +42,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     // A negative limit counts as a positive one.
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-    let collection = ctx.service.store.collection(&ns);
+    let collection = ctx.store.collection(&ns);
     let options = FindOptions {
         skip: skip as u64,
         limit,
@@ -56,15 +73,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
         Source::View(view) => {
             check_collation(&view, &collating)?;
-            let counted = on_view(&view, filter, skip, limit).start(
-                ctx,
-                &view,
-                None,
-                query.hint,
-                run_settings(ctx, &fields)?,
-            )?;
-            let counted = counted_by(ctx, counted)?;
-            reply.append("n", number(counted));
+            let (stages, settings) =
+                (on_view(&view, filter, skip, limit), run_settings(ctx, &fields)?);
+            let run = stages.start(ctx, &view, None, query.hint, settings)?;
+            reply.append("n", number(counted_by(ctx, run)?));
             return Ok(());
         }
         Source::Nothing => {
@@ -79,13 +91,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         let all = store.count_documents(ctx.op, &collection)?;
         within(all, skip, limit)
     } else {
-        let mut executor = Executor::new(collection, query)?;
-        executor.name_failures("count");
+        let mut executor = Executor::new(ctx.store.view, collection, query)?;
+        executor.name_failures(request.row.name);
         if executor.keeps_much() {
             executor.use_budget(budget(ctx, &fields)?);
         }
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
-        let counted = executor.count(store, ctx.op)?;
+        let counted = executor.count(ctx.store)?;
         i64::try_from(counted).unwrap_or(i64::MAX)
     };
     reply.append("n", number(count));

@@ -7,22 +7,27 @@ use mayfly_query::{
 };
 use mayfly_value::{DocBuilder, RawDoc};
 
+use super::explain;
 use super::measurements;
 use super::read::{Collating, hint};
 use super::view::write_budget;
 use super::write::{
-    WriteResults, bypass_validation, check_count, check_writable, ends_command,
-    keep_empty_timestamps, ordered, was_dropped, wrote,
+    WriteOptions, WriteResults, check_count, check_writable, ends_command, was_dropped,
 };
-use crate::audit::Audited;
-use crate::retry::Attempt;
-use crate::{CommandContext, DocumentChanges, Fields, Needs, OpKind, Request, Row, RowFlags};
+use crate::context::retry::Attempt;
+use crate::context::{Command, CommandContext, DocumentChanges};
+use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
+use crate::request::{Fields, Needs, OpKind, Request};
 
-pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
+pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
     .needs(Needs::Collection(&[Action::Remove]))
     .audited(Audited::Documents)
-    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
-    .kind(OpKind::Delete);
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Repeatable)
+    .in_transaction(InTransaction::Statement)
+    .expected(Expected::Statements("deletes"))
+    .kind(OpKind::Delete)
+    .explained(KNOWN, explain::delete);
 
 pub(crate) const KNOWN: &[&str] = &[
     "deletes",
@@ -34,14 +39,12 @@ pub(crate) const KNOWN: &[&str] = &[
     "stmtIds",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    let ordered = ordered(&fields)?;
-    // Deletes put nothing in place of anything; the arguments are checked all the same.
-    bypass_validation(&fields)?;
-    keep_empty_timestamps(&fields)?;
+    // A delete writes no documents; the arguments about them are checked all the same.
+    let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
     let Some(deletes) = request.documents("deletes")? else {
         return Err(fields.missing("deletes"));
@@ -49,7 +52,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_count(deletes.len())?;
     // A malformed statement fails the whole command before anything is deleted.
     let statements = deletes.map(|delete| parse(delete, variables)).collect::<Result<Vec<_>>>()?;
-    ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "limit=0")?;
+    ctx.check_repeatable(statements.iter().any(|statement| statement.multi).then_some("limit=0"))?;
     let mut results = WriteResults::default();
     for (index, statement) in statements.into_iter().enumerate() {
         match statement.run(ctx, &ns, index) {
@@ -57,16 +60,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 ctx.count_modified(&DocumentChanges { deleted, ..DocumentChanges::default() });
                 results.n += deleted;
             }
-            Err(error) if ends_command(&error) => return Err(error),
+            Err(error) if ends_command(ctx, &error) => return Err(error),
             Err(error) => {
-                if results.fail(index, error, ordered) {
+                if results.fail(ctx, index, error, options) {
                     break;
                 }
             }
         }
         ctx.count(OpKind::Delete, 1);
     }
-    wrote(ctx, request);
     results.write(reply, None);
     ctx.append_retried(reply);
     Ok(())
@@ -113,7 +115,7 @@ impl DeleteStatement<'_> {
             Attempt::First(statement) => statement,
         };
         let DeleteStatement { filter, multi, variables, hint, collation } = self;
-        let collection = ctx.service.store.collection(ns);
+        let collection = ctx.store.collection(ns);
         let collation = collation.over(collection.as_deref());
         let now_ms = Some(ctx.op.now_ms());
         let scripts = Some(ctx.service.settings.script_limits());
@@ -134,11 +136,11 @@ impl DeleteStatement<'_> {
         }
         let Some(collection) = collection else {
             check_absent(&spec.query, ns)?;
-            return ctx.service.store.check_no_view(ns).map(|()| 0);
+            return ctx.service.store.check_no_view(ctx.store.view, ns).map(|()| 0);
         };
-        let deleted = match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, &spec) {
+        let deleted = match mayfly_query::delete(ctx.store, &collection, &spec) {
             // Dropped meanwhile: nothing is left to delete.
-            Err(error) if was_dropped(&error, &collection) => 0,
+            Err(error) if was_dropped(ctx.store, &error, &collection) => 0,
             other => other?,
         };
         if deleted > 0 {

@@ -12,18 +12,33 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::array_index;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
+use super::explain;
 use super::read::{Collating, hint};
 use super::settings::settings_to_run;
 use super::view::{Source, Stages, budget, check_collation, for_each, run_settings, source};
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("distinct", "Lists the different values of a field", run)
-    .needs(Needs::Collection(&[Action::Find]))
-    .flags(RowFlags::MAY_BLOCK);
+pub(crate) const ROW: Command =
+    Command::new("distinct", "Lists the different values of a field", run)
+        .needs(Needs::Collection(&[Action::Find]))
+        .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
+        .reads(
+            Reads::PREFERENCE
+                .union(Reads::DEFAULTS)
+                .union(Reads::COUNTED)
+                .union(Reads::COMMITTED)
+                .union(Reads::LINEARIZABLE)
+                .union(Reads::SNAPSHOT),
+        )
+        .in_transaction(InTransaction::Statement)
+        .expected(Expected::Long)
+        .explained(KNOWN, explain::distinct);
 
 pub(crate) const KNOWN: &[&str] = &["key", "query", "hint", "collation"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
@@ -33,7 +48,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(Error::new(ErrorCode(31032), text));
     }
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-    let collection = ctx.service.store.collection(&ns);
+    let collection = ctx.store.collection(&ns);
     let collation = collating.over(collection.as_deref());
     let options = FindOptions {
         hint: hint(&fields)?,
@@ -43,7 +58,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         ..FindOptions::default()
     };
     let mut query = CanonicalQuery::parse(filter, options)?.for_values_of(key);
-    let setting = settings_to_run(ctx, "distinct", &ns, request.body)?;
+    let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
     let hints = setting.and_then(|setting| setting.hints.clone());
     reply.start_array("values");
     let mut values =
@@ -52,7 +67,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::Nothing => check_absent(&query, &ns)?,
         Source::Collection(collection) => {
             query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
-            let mut executor = Executor::new(collection, query)?;
+            let mut executor = Executor::new(ctx.store.view, collection, query)?;
+            executor.name_failures(request.row.name);
             if executor.keeps_much() {
                 executor.use_budget(budget(ctx, &fields)?);
             }
@@ -69,7 +85,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     }
     reply.end();
-    if let Some(time) = ctx.snapshot_time {
+    if let Some(time) = ctx.store.view.cluster_time() {
         reply.append("atClusterTime", RawValue::Timestamp(time));
     }
     Ok(())
@@ -81,10 +97,9 @@ fn from_collection(
     key: &str,
     values: &mut Values<'_>,
 ) -> Result<()> {
-    executor.name_failures("distinct");
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
-        executor.run(&ctx.service.store, ctx.op, &mut |_, document, _| {
+        executor.run(ctx.store, &mut |_, document, _| {
             values.of_path(document, key)?;
             Ok(Flow::More)
         })?;

@@ -6,23 +6,36 @@ use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, RunSettings,
     allowed_on, check_absent,
 };
-use mayfly_storage::{ResolvedView, in_transaction};
+use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use super::explain;
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
 use super::settings::settings_to_run;
 use super::view::{
     Source, Stages, budget, check_collation, check_find, has_natural_order, reads_log,
     run_settings, source,
 };
-use crate::fields::whole_number;
-use crate::length::Work;
-use crate::{CommandContext, Fields, Needs, OpKind, Request, Row};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{InTransaction, Reads, RowFlags};
+use crate::request::{Fields, Needs, OpKind, Request};
+use crate::rules::length::Work;
 
-pub(crate) const ROW: Row = Row::new("find", "Finds documents", run)
+pub(crate) const ROW: Command = Command::new("find", "Finds documents", run)
     .needs(Needs::Collection(&[Action::Find]))
     .since("3.2")
-    .kind(OpKind::Query);
+    .kind(OpKind::Query)
+    .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
+    .reads(
+        Reads::PREFERENCE
+            .union(Reads::DEFAULTS)
+            .union(Reads::COMMITTED)
+            .union(Reads::LINEARIZABLE)
+            .union(Reads::SNAPSHOT),
+    )
+    .in_transaction(InTransaction::Statement)
+    .explained(KNOWN, explain::find);
 
 /// Arguments that work, then those that are refused when they ask for something.
 pub(crate) const KNOWN: &[&str] = &[
@@ -48,31 +61,23 @@ pub(crate) const KNOWN: &[&str] = &[
     "let",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
-    if tailing.tailable && in_transaction() {
+    if tailing.tailable && ctx.store.in_transaction() {
         let text = "It is illegal to open a tailable cursor in a transaction";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
-    if tailing.tailable && ctx.snapshot_time.is_some() {
+    if tailing.tailable && ctx.store.view.cluster_time().is_some() {
         let text = "A tailable cursor cannot be opened with read concern 'snapshot'";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
-    let batch = FirstBatch {
-        size: fields.non_negative("batchSize")?,
-        single: fields.bool("singleBatch")?.unwrap_or(false),
-        no_timeout: fields.bool("noCursorTimeout")?.unwrap_or(false),
-    };
-    let shape = ResultShape {
-        key_only: fields.bool("returnKey")?.unwrap_or(false),
-        record_id: fields.bool("showRecordId")?.unwrap_or(false),
-    };
+    let (batch, shape) = (batch(&fields)?, shape(&fields)?);
     let collating = Collating::parse(&fields)?;
-    let collection = ctx.service.store.collection(&ns);
+    let collection = ctx.store.collection(&ns);
     let options = FindOptions {
         sort: fields.document("sort")?,
         projection: fields.document("projection")?,
@@ -87,8 +92,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let mut query = CanonicalQuery::parse(filter, options)?;
-    let setting = settings_to_run(ctx, "find", &ns, request.body)?;
-    let hints = setting.and_then(|setting| setting.hints.clone());
+    let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
+    let hints = setting.and_then(|it| it.hints.clone());
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) => {
@@ -115,27 +120,53 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     };
     query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
-    let mut executor = Executor::new(collection, query)?;
+    let mut executor = Executor::new(ctx.store.view, collection, query)?;
     if tailing.tailable {
         executor.follow()?;
     }
     executor.show_as(shape)?;
-    executor.name_failures("find");
-    // Whether it is a flag is asked in any case.
-    if executor.keeps_much() || fields.bool("allowDiskUse")?.is_some() {
-        executor.use_budget(budget(ctx, &fields)?);
-    }
-    ctx.op.update_info(|info| {
-        info.plan_summary = executor.plan().summary();
-    });
-    // With a snapshot what is behind the first batch is read at once, too.
-    if ctx.snapshot_time.is_none() {
-        executor.expect(batch.documents());
-    }
+    prepare(ctx, (request, &fields), &mut executor, batch)?;
     let length = Work::Plan(&executor).length();
     let mut cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
     cursor.await_data = tailing.await_data;
     length.run(|| first_batch(ctx, cursor, batch, reply))
+}
+
+/// What the client wants of the first batch and the cursor.
+fn batch(fields: &Fields<'_>) -> Result<FirstBatch> {
+    Ok(FirstBatch {
+        size: fields.non_negative("batchSize")?,
+        single: fields.bool("singleBatch")?.unwrap_or(false),
+        no_timeout: fields.bool("noCursorTimeout")?.unwrap_or(false),
+    })
+}
+
+/// What the reply shows instead of documents, or beside them.
+fn shape(fields: &Fields<'_>) -> Result<ResultShape> {
+    Ok(ResultShape {
+        key_only: fields.bool("returnKey")?.unwrap_or(false),
+        record_id: fields.bool("showRecordId")?.unwrap_or(false),
+    })
+}
+
+/// Gives the executor its memory and the size of its first batch, and shows its plan in the operation.
+fn prepare(
+    ctx: &CommandContext<'_>,
+    (request, fields): (&Request<'_>, &Fields<'_>),
+    executor: &mut Executor,
+    batch: FirstBatch,
+) -> Result<()> {
+    executor.name_failures(request.row.name);
+    // The type of the argument is checked in any case.
+    if executor.keeps_much() || fields.bool("allowDiskUse")?.is_some() {
+        executor.use_budget(budget(ctx, fields)?);
+    }
+    ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
+    // With a snapshot what follows the first batch is read at once, too.
+    if ctx.store.view.cluster_time().is_none() {
+        executor.expect(batch.documents());
+    }
+    Ok(())
 }
 
 /// `tailable` and `awaitData`.

@@ -10,23 +10,29 @@ use mayfly_query::{
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::explain;
 use super::measurements;
 use super::read::{Collating, hint};
 use super::update::{UpdateStatement, update_value};
 use super::write::{
-    array_filters, bypass_validation, check_writable, ends_command, keep_empty_timestamps,
-    on_collection, was_dropped, wrote,
+    DocumentRules, array_filters, check_writable, ends_command, on_collection, was_dropped,
 };
-use crate::access::demands;
-use crate::audit::Audited;
-use crate::retry::Attempt;
-use crate::{CommandContext, DocumentChanges, Fields, Needs, Request, Row, RowFlags};
+use crate::context::retry::Attempt;
+use crate::context::{Command, CommandContext, DocumentChanges};
+use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("findAndModify", "Changes or removes one document", run)
-    .needs(Needs::Demands(demands::find_and_modify))
-    .audited(Audited::Documents)
-    .aliases(&["findandmodify"])
-    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK));
+pub(crate) const ROW: Command =
+    Command::new("findAndModify", "Changes or removes one document", run)
+        .needs(Needs::Demands(demands::find_and_modify))
+        .audited(Audited::Documents)
+        .aliases(&["findandmodify"])
+        .flags(RowFlags::STABLE)
+        .writes(Writes::Repeatable)
+        .in_transaction(InTransaction::Statement)
+        .expected(Expected::Long)
+        .explained(KNOWN, explain::find_and_modify);
 
 pub(crate) const KNOWN: &[&str] = &[
     "query",
@@ -46,12 +52,10 @@ pub(crate) const KNOWN: &[&str] = &[
     "stmtIds",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    ctx.bypass_validation = bypass_validation(&fields)?;
-    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
     let wanted = Wanted::parse(&fields)?;
     let attempt = ctx.attempt(0)?;
     let statement = match &attempt {
@@ -79,7 +83,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             (outcome, shown)
         }
     };
-    wrote(ctx, request);
     write_reply(&wanted, &outcome, shown, query(&spec), reply)?;
     ctx.append_retried_one(reply);
     Ok(())
@@ -117,10 +120,12 @@ struct Wanted<'a> {
     update: Option<RawValue<'a>>,
     new: bool,
     upsert: bool,
+    rules: DocumentRules,
 }
 
 impl<'a> Wanted<'a> {
     fn parse(fields: &Fields<'a>) -> Result<Wanted<'a>> {
+        let rules = DocumentRules::parse(fields)?;
         let remove = fields.bool("remove")?.unwrap_or(false);
         let update = fields.get("update").map(update_value).transpose()?;
         let new = fields.bool("new")?.unwrap_or(false);
@@ -147,7 +152,7 @@ impl<'a> Wanted<'a> {
             return fault("Cannot specify arrayFilters and remove=true");
         }
         let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-        Ok(Wanted { filter, update, new, upsert })
+        Ok(Wanted { filter, update, new, upsert, rules })
     }
 
     fn spec(
@@ -166,7 +171,7 @@ impl<'a> Wanted<'a> {
             return Err(Error::bad_value(text));
         }
         let Some(update) = self.update else {
-            let collection = ctx.service.store.collection(ns);
+            let collection = ctx.store.collection(ns);
             let options = FindOptions {
                 sort,
                 projection,
@@ -195,6 +200,7 @@ impl<'a> Wanted<'a> {
             collation,
             multi: false,
             upsert: self.upsert,
+            rules: self.rules,
         };
         statement.spec(ctx, ns, repeatable).map(FindAndModifySpec::Update)
     }
@@ -210,13 +216,15 @@ fn execute(
         return on_collection(ctx, ns, |collection| modify(ctx, collection, spec, image));
     }
     let store = &ctx.service.store;
-    let Some(collection) = store.collection(ns) else {
+    let Some(collection) = store.collection(ctx.store.view, ns) else {
         check_absent(query(spec), ns)?;
-        return store.check_no_view(ns).map(|()| FoundAndModified::default());
+        return store.check_no_view(ctx.store.view, ns).map(|()| FoundAndModified::default());
     };
     match modify(ctx, &collection, spec, image) {
         // Dropped meanwhile: nothing is left to find.
-        Err(error) if was_dropped(&error, &collection) => Ok(FoundAndModified::default()),
+        Err(error) if was_dropped(ctx.store, &error, &collection) => {
+            Ok(FoundAndModified::default())
+        }
         other => other,
     }
 }
@@ -232,8 +240,8 @@ fn modify(
     if query.hint.is_some() {
         plan(collection, query)?;
     }
-    let found = find_and_modify(&ctx.service.store, ctx.op, collection, spec, image);
-    found.map_err(|error| match ends_command(&error) {
+    let found = find_and_modify(ctx.store, collection, spec, image);
+    found.map_err(|error| match ends_command(ctx, &error) {
         true => error,
         false => error.in_context("Plan executor error during findAndModify"),
     })

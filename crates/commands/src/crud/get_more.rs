@@ -3,28 +3,38 @@
 use std::time::Duration;
 
 use mayfly_auth::{Action, Target};
-use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result, memory};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::{CursorOwner, Cursors};
 use mayfly_value::{DocBuilder, Number, RawValue};
+use mayfly_work::memory;
 
 use super::read::note_shown;
-use crate::access::demands;
-use crate::{CommandContext, DataWait, Needs, OpKind, Request, Row, RowFlags, Wait};
+use crate::context::{Command, CommandContext, DataWait, Wait};
+use crate::request::row::{Expected, InTransaction, Names, Reads, RowFlags};
+use crate::request::{Needs, OpKind, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
+pub(crate) const ROW: Command = Command::new("getMore", "Gives the next batch of a cursor", run)
     .needs(Needs::Demands(demands::get_more))
     .since("3.2")
-    .flags(RowFlags::MAY_BLOCK.and(RowFlags::OWN_MAX_TIME))
+    .flags(RowFlags::OWN_MAX_TIME.union(RowFlags::STABLE))
+    .in_transaction(InTransaction::Statement)
+    .names(Names::Field("collection"))
+    .expected(Expected::Long)
     .kind(OpKind::GetMore);
-pub(crate) const KILL_CURSORS: Row =
-    Row::new("killCursors", "Closes cursors", kill).needs(Needs::InHandler).since("3.2");
+pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Closes cursors", kill)
+    .needs(Needs::InHandler)
+    .since("3.2")
+    .flags(RowFlags::STABLE)
+    .reads(Reads::empty())
+    .in_transaction(InTransaction::Statement);
 
 fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace> {
     Namespace::new(request.db, collection)
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields =
         request.fields(&["collection", "batchSize", "term", "lastKnownCommittedOpTime"])?;
     let id = match request.target() {
@@ -55,7 +65,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let mut taken = Taken { cursors, id: Some(id) };
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     if ctx.service.fail_points.any_on() && ctx.waited.is_zero() {
-        crate::faults::get_more(ctx).map_err(|error| label_resumable(error, &cursor))?;
+        crate::rules::faults::get_more(ctx).map_err(|error| label_resumable(error, &cursor))?;
     }
     reply.start_document("cursor").start_array("nextBatch");
     let limit = BatchLimit { documents: size };
@@ -80,7 +90,7 @@ const AWAIT_STEP: Duration = Duration::from_secs(1);
 /// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline, and without one what
 /// the command that opened the cursor has left of its own: the time between batches does not count. The connection's loop waits and runs the command again: a thread for each that waits would be too much.
 fn fill(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     cursor: &mut Cursor,
     limit: BatchLimit,
@@ -93,11 +103,11 @@ fn fill(
         let limit_ms = left_micros.map_or(max_time_ms, |micros| (micros / 1000).max(1));
         if limit_ms > 0 {
             match ctx.service.fail_points.any_on() {
-                true => crate::faults::limited(ctx.service, ctx.op, limit_ms)?,
+                true => crate::rules::faults::limited(ctx.service, ctx.op, limit_ms)?,
                 false => ctx.op.set_max_time_ms(limit_ms),
             }
         }
-        let count = cursor.fill(store, ctx.op, limit, reply)?;
+        let count = cursor.fill(ctx.store, limit, reply)?;
         if left_micros.is_some() {
             cursor.time_left_micros = ctx.op.time_left_micros().or(left_micros);
         }
@@ -110,11 +120,11 @@ fn fill(
     };
     let left = longest.saturating_sub(ctx.waited);
     let seen = awaited.seen(store);
-    let count = cursor.fill(store, ctx.op, limit, reply)?;
+    let count = cursor.fill(ctx.store, limit, reply)?;
     note_shown(ctx, cursor, count);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
         let seen = cursor.reached().unwrap_or(seen);
-        ctx.wait = Some(Wait::Data(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) }));
+        ctx.effects.wait_for(Wait::Data(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) }));
     }
     Ok(())
 }
@@ -162,7 +172,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-fn kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["cursors"])?;
     let ns = match request.target() {
         RawValue::String(collection) => cursor_namespace(request, collection)?,

@@ -3,32 +3,32 @@
 use std::cell::Cell;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::{WriteUnit, in_transaction, is_empty_timestamp};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_storage::{WriteUnit, is_empty_timestamp};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::measurements;
-use super::object_id::new_object_id;
 use super::write::{
-    WriteResults, bypass_validation, check_count, ends_command, keep_empty_timestamps,
-    on_collection, ordered, wrote,
+    DocumentRules, WriteOptions, WriteResults, check_count, ends_command, on_collection,
 };
-use crate::access::demands;
-use crate::audit::Audited;
-use crate::length::Work;
-use crate::retry::Attempt;
-use crate::{CommandContext, Needs, OpKind, Request, Row, RowFlags};
+use crate::context::retry::Attempt;
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, InTransaction, RowFlags, Writes};
+use crate::request::{Needs, OpKind, Request};
+use crate::rules::length::{UNIT_DOCUMENTS, Work};
+use crate::rules::rights::demands;
 
-/// Most documents, and about most bytes, in one write unit.
-pub(crate) const UNIT_DOCUMENTS: usize = 256;
+/// About how many bytes one write unit inserts at most.
 const UNIT_BYTES: usize = 1 << 20;
 
-pub(crate) const ROW: Row = Row::new("insert", "Inserts documents", run)
+pub(crate) const ROW: Command = Command::new("insert", "Inserts documents", run)
     .needs(Needs::Demands(demands::insert))
     .audited(Audited::Documents)
-    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::COUNTS_ITSELF))
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Repeatable)
+    .in_transaction(InTransaction::Statement)
     .kind(OpKind::Insert);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[
         "documents",
         "ordered",
@@ -39,18 +39,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     ])?;
     let ns = request.namespace()?;
     measurements::check_insertable(ctx, &ns)?;
-    let ordered = ordered(&fields)?;
-    ctx.bypass_validation = bypass_validation(&fields)?;
-    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
+    let options = WriteOptions::parse(&fields)?;
     let Some(documents) = request.documents("documents")? else {
         return Err(fields.missing("documents"));
     };
     check_count(documents.len())?;
     let length = Work::Inserts { documents: documents.len(), bytes: request.bytes() }.length();
-    let results = length.run(|| insert_documents(ctx, &ns, documents, 0, ordered))?;
+    let results = length.run(|| insert_documents(ctx, &ns, documents, 0, options))?;
     ctx.count(OpKind::Insert, results.n as u64);
     ctx.service.metrics.documents.inserted.add(results.n as u64);
-    wrote(ctx, request);
     results.write(reply, None);
     ctx.append_retried(reply);
     Ok(())
@@ -66,7 +63,7 @@ pub(super) fn insert_documents<'d>(
     ns: &Namespace,
     documents: impl ExactSizeIterator<Item = RawDoc<'d>>,
     base: usize,
-    ordered: bool,
+    options: WriteOptions,
 ) -> Result<WriteResults> {
     let mut results = WriteResults::default();
     let series = measurements::series_named(ctx, ns).map(|(_, series)| series);
@@ -79,6 +76,7 @@ pub(super) fn insert_documents<'d>(
         first: 0,
         documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)),
         bytes: 0,
+        rules: options.rules,
         target: match series {
             Some(_) => Target::Measurements,
             None if measurements::buckets_named(ctx, ns).is_some() => Target::Buckets,
@@ -90,23 +88,23 @@ pub(super) fn insert_documents<'d>(
     for (index, document) in documents.enumerate() {
         let attempt = ctx.attempt(base + index)?;
         let prepared = match &series {
-            Some(series) => measurements::prepare(ctx, document, series),
-            None => prepare(ctx, document),
+            Some(series) => measurements::prepare(ctx, document, series, options.rules),
+            None => prepare(ctx, document, options.rules),
         };
         match (attempt, prepared) {
             (Attempt::Again(_), _) => {
-                stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?;
+                stopped = chunk.flush(ctx, ns, options, index + 1, &mut results)?;
                 results.n += i64::from(!stopped);
             }
             (Attempt::First(_), Ok(document)) => chunk.add(document),
             (Attempt::First(_), Err(error)) => {
-                stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?
-                    || results.fail(index, error, ordered);
+                stopped = chunk.flush(ctx, ns, options, index + 1, &mut results)?
+                    || results.fail(ctx, index, error, options);
             }
         }
         let full = chunk.documents.len() >= unit_documents || chunk.bytes >= UNIT_BYTES;
         if !stopped && (full || index + 1 == total) {
-            stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?;
+            stopped = chunk.flush(ctx, ns, options, index + 1, &mut results)?;
         }
         if stopped {
             break;
@@ -131,7 +129,11 @@ impl Prepared<'_> {
 }
 
 /// Puts `_id` first, makes one up when there is none, and fills empty timestamps in.
-fn prepare<'d>(ctx: &CommandContext<'_>, document: RawDoc<'d>) -> Result<Prepared<'d>> {
+fn prepare<'d>(
+    ctx: &CommandContext<'_>,
+    document: RawDoc<'d>,
+    rules: DocumentRules,
+) -> Result<Prepared<'d>> {
     let size = document.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
         return Err(Error::new(
@@ -153,7 +155,7 @@ fn prepare<'d>(ctx: &CommandContext<'_>, document: RawDoc<'d>) -> Result<Prepare
         }
     }
     if has_empty_timestamp
-        && !ctx.keep_empty_timestamps
+        && !rules.keep_empty_timestamps
         && let Some(filled) = ctx.service.store.fill_empty_timestamps(document)
     {
         return Ok(Prepared::Changed(match first_id {
@@ -201,6 +203,7 @@ struct Chunk<'a> {
     documents: Vec<Prepared<'a>>,
     bytes: usize,
     target: Target,
+    rules: DocumentRules,
 }
 
 impl<'a> Chunk<'a> {
@@ -214,7 +217,7 @@ impl<'a> Chunk<'a> {
         &mut self,
         ctx: &CommandContext<'_>,
         ns: &Namespace,
-        ordered: bool,
+        options: WriteOptions,
         next: usize,
         results: &mut WriteResults,
     ) -> Result<bool> {
@@ -226,17 +229,24 @@ impl<'a> Chunk<'a> {
             let together = self.insert_all(ctx, ns, first, documents, &reached);
             match together {
                 Ok(()) => results.n += documents.len() as i64,
-                Err(error) if ends_command(&error) => return Err(error),
+                Err(error) if ends_command(ctx, &error) => return Err(error),
                 // Nothing is run again: the unit says itself how far it came.
-                Err(error) if in_transaction() => {
+                Err(error) if ctx.store.in_transaction() => {
                     results.n += reached.get() as i64;
-                    stopped = results.fail(self.first + reached.get(), error, ordered);
+                    stopped = results.fail(ctx, self.first + reached.get(), error, options);
                 }
                 Err(error) if documents.len() == 1 => {
-                    stopped = results.fail(self.first, error, ordered);
+                    stopped = results.fail(ctx, self.first, error, options);
+                }
+                // The disk is to blame, and no document would have fared better alone.
+                Err(error) if error.code() == ErrorCode::OutOfDiskSpace => {
+                    for at in 0..documents.len() {
+                        stopped =
+                            stopped || results.fail(ctx, self.first + at, error.clone(), options);
+                    }
                 }
                 // One of them is to blame: the others still go in, each for itself.
-                Err(_) => stopped = self.one_by_one(ctx, ns, ordered, results)?,
+                Err(_) => stopped = self.one_by_one(ctx, ns, options, results)?,
             }
         }
         self.documents.clear();
@@ -249,7 +259,7 @@ impl<'a> Chunk<'a> {
         &self,
         ctx: &CommandContext<'_>,
         ns: &Namespace,
-        ordered: bool,
+        options: WriteOptions,
         results: &mut WriteResults,
     ) -> Result<bool> {
         for (at, document) in self.documents.iter().enumerate() {
@@ -257,9 +267,9 @@ impl<'a> Chunk<'a> {
             let reached = Cell::new(0);
             match self.insert_all(ctx, ns, self.base + self.first + at, one, &reached) {
                 Ok(()) => results.n += 1,
-                Err(error) if ends_command(&error) => return Err(error),
+                Err(error) if ends_command(ctx, &error) => return Err(error),
                 Err(error) => {
-                    if results.fail(self.first + at, error, ordered) {
+                    if results.fail(ctx, self.first + at, error, options) {
                         return Ok(true);
                     }
                 }
@@ -277,7 +287,7 @@ impl<'a> Chunk<'a> {
         reached: &Cell<usize>,
     ) -> Result<()> {
         if self.target != Target::Measurements {
-            return insert_all(ctx, ns, first, documents, (self.target, reached));
+            return insert_all(ctx, ns, first, documents, (self.target, self.rules, reached));
         }
         ctx.op.check()?;
         measurements::insert_all(ctx, ns, documents, |unit| match &ctx.retry {
@@ -298,13 +308,13 @@ fn insert_all(
     ns: &Namespace,
     first: usize,
     documents: &[Prepared<'_>],
-    (target, reached): (Target, &Cell<usize>),
+    (target, rules, reached): (Target, DocumentRules, &Cell<usize>),
 ) -> Result<()> {
     ctx.op.check()?;
     let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
     let write = |unit: &mut WriteUnit<'_>| {
         unit.reserve(documents.len(), bytes);
-        if ctx.bypass_validation {
+        if rules.bypass_validation {
             unit.bypass_validation();
         }
         unit.expect_inserts(documents.iter().map(Prepared::doc))?;
@@ -319,9 +329,7 @@ fn insert_all(
     };
     match target {
         Target::Buckets => measurements::restore_all(ctx, ns, write)?,
-        _ => {
-            on_collection(ctx, ns, |collection| ctx.service.store.write(ctx.op, collection, write))?
-        }
+        _ => on_collection(ctx, ns, |collection| ctx.store.write(collection, write))?,
     }
     match &ctx.retry {
         Some(retry) => retry.note_inserts(first, documents.len()),

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_buckets::{MeasurementFields, TimeSeries, measurement_time};
 use mayfly_query::{Budget, DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
-use mayfly_storage::timeseries::measurement_time;
-use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_storage::{Collection, WriteUnit, is_empty_timestamp};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::insert::Prepared;
-use super::object_id::new_object_id;
 use super::update::UpdateStatement;
+use super::write::DocumentRules;
 use super::write::{check_writable, was_dropped};
-use crate::CommandContext;
+use crate::context::CommandContext;
 
 /// Measurements in one unit: a bucket's worth is packed once, not several times.
 pub(super) const UNIT_MEASUREMENTS: usize = 2000;
@@ -23,13 +23,17 @@ pub(super) fn series_named(
     ns: &Namespace,
 ) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
     let store = &ctx.service.store;
-    if store.collection(ns).is_some() { None } else { store.time_series_named(ns) }
+    if store.collection(ctx.store.view, ns).is_some() {
+        None
+    } else {
+        store.time_series_named(ctx.store.view, ns)
+    }
 }
 
 /// The time series whose buckets are under this name: clients restore them.
 pub(super) fn buckets_named(ctx: &CommandContext<'_>, ns: &Namespace) -> Option<Arc<Collection>> {
     TimeSeries::name_of(ns)?;
-    ctx.service.store.collection(ns).filter(|buckets| buckets.time_series().is_some())
+    ctx.store.collection(ns).filter(|buckets| buckets.time_series().is_some())
 }
 
 /// Refuses namespaces into which nobody inserts.
@@ -56,8 +60,8 @@ pub(super) fn restore_all(
             let text = format!("time series {ns} was dropped");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
-        match ctx.service.store.write(ctx.op, &buckets, &write) {
-            Err(error) if tries < 10 && was_dropped(&error, &buckets) => tries += 1,
+        match ctx.store.write(&buckets, &write) {
+            Err(error) if tries < 10 && was_dropped(ctx.store, &error, &buckets) => tries += 1,
             other => return other,
         }
     }
@@ -75,9 +79,9 @@ pub(super) fn delete(
     if let Some(Hint::Key(key)) = &spec.query.hint {
         spec.query.hint = Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())));
     }
-    let store = &ctx.service.store;
-    match mayfly_query::delete_measurements(store, ctx.op, buckets, series, &spec) {
-        Err(error) if was_dropped(&error, buckets) => Ok(0),
+    let _store = &ctx.service.store;
+    match mayfly_query::delete_measurements(ctx.store, buckets, series, &spec) {
+        Err(error) if was_dropped(ctx.store, &error, buckets) => Ok(0),
         other => other,
     }
 }
@@ -108,10 +112,10 @@ pub(super) fn find_and_modify(
     }
     let (repeatable, budget) = (spec.repeatable, Budget::default());
     let spec = DeleteSpec { query, multi: false, repeatable, budget };
-    let store = &ctx.service.store;
-    let found = mayfly_query::find_and_remove_measurement(store, ctx.op, buckets, series, &spec);
+    let _store = &ctx.service.store;
+    let found = mayfly_query::find_and_remove_measurement(ctx.store, buckets, series, &spec);
     match found {
-        Err(error) if was_dropped(&error, buckets) => Ok(FoundAndModified::default()),
+        Err(error) if was_dropped(ctx.store, &error, buckets) => Ok(FoundAndModified::default()),
         other => other.map(|before| FoundAndModified { before, ..FoundAndModified::default() }),
     }
 }
@@ -176,7 +180,7 @@ pub(super) fn update(
         ..*statement
     };
     let spec = on_buckets.spec(ctx, &buckets.namespace(), None)?;
-    mayfly_query::update_buckets(&ctx.service.store, ctx.op, buckets, &spec)
+    mayfly_query::update_buckets(ctx.store, buckets, &spec)
 }
 
 /// Whether a filter asks about nothing but the meta field.
@@ -222,6 +226,7 @@ pub(super) fn prepare<'d>(
     ctx: &CommandContext<'_>,
     measurement: RawDoc<'d>,
     series: &TimeSeries,
+    rules: DocumentRules,
 ) -> Result<Prepared<'d>> {
     let size = measurement.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
@@ -236,7 +241,7 @@ pub(super) fn prepare<'d>(
         has_id |= field.name_bytes() == b"_id";
         has_empty_timestamp |= is_empty_timestamp(field);
     }
-    let filled = match has_empty_timestamp && !ctx.keep_empty_timestamps {
+    let filled = match has_empty_timestamp && !rules.keep_empty_timestamps {
         true => ctx.service.store.fill_empty_timestamps(measurement),
         false => None,
     };
@@ -261,12 +266,12 @@ pub(super) fn insert_all(
     let store = &ctx.service.store;
     let mut tries = 0;
     loop {
-        let Some((buckets, _)) = store.time_series_named(ns) else {
+        let Some((buckets, _)) = store.time_series_named(ctx.store.view, ns) else {
             let text = format!("time series {ns} was dropped");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
-        match store.insert_measurements(ctx.op, &buckets, &measurements, &also) {
-            Err(error) if tries < 10 && was_dropped(&error, &buckets) => tries += 1,
+        match store.insert_measurements((ctx.op, ctx.store.view), &buckets, &measurements, &also) {
+            Err(error) if tries < 10 && was_dropped(ctx.store, &error, &buckets) => tries += 1,
             other => return other,
         }
     }

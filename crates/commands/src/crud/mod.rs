@@ -5,33 +5,17 @@ mod bulk_write;
 mod count;
 mod delete;
 mod distinct;
+mod explain;
 mod find;
 mod find_and_modify;
 mod get_more;
 pub(crate) mod insert;
 mod measurements;
-mod object_id;
 mod read;
 mod settings;
 mod update;
 mod view;
 mod write;
-
-use crate::Row;
-
-/// The arguments of a command that can be explained, its generic ones aside.
-pub(crate) fn arguments_of(command: &str) -> Option<&'static [&'static str]> {
-    match command {
-        "aggregate" => Some(aggregate::KNOWN),
-        "count" => Some(count::KNOWN),
-        "delete" => Some(delete::KNOWN),
-        "distinct" => Some(distinct::KNOWN),
-        "find" => Some(find::KNOWN),
-        "findAndModify" => Some(find_and_modify::KNOWN),
-        "update" => Some(update::KNOWN),
-        _ => None,
-    }
-}
 
 pub(crate) use count::on_view as count_on_view;
 pub(crate) use find::on_view as find_on_view;
@@ -40,10 +24,12 @@ pub(crate) use settings::settings_of;
 pub(crate) use view::{
     Source, Stages, budget, check_collation, command_scope, reads_log, run_settings, source,
 };
-pub(crate) use write::{check_writable, wrote};
+pub(crate) use write::check_writable;
+
+use crate::context::Command;
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Command] = &[
     find::ROW,
     get_more::ROW,
     get_more::KILL_CURSORS,
@@ -55,4 +41,5 @@ pub(crate) const ROWS: &[Row] = &[
     count::ROW,
     distinct::ROW,
     aggregate::ROW,
+    explain::ROW,
 ];

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use mayfly_base::memory::{self, Kept};
-use mayfly_base::{Error, Namespace, Result, limits};
+use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor, Hint};
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
+use mayfly_work::memory;
+use mayfly_work::memory::Kept;
 
-use crate::{CommandContext, Fields};
+use crate::context::CommandContext;
+use crate::request::Fields;
+
+/// Documents in the first batch of a cursor when the client does not say.
+const FIRST_BATCH_DOCUMENTS: usize = 101;
 
 /// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document.
 ///
@@ -86,9 +91,7 @@ pub(crate) struct FirstBatch {
 impl FirstBatch {
     /// Most documents in it.
     pub(crate) fn documents(&self) -> usize {
-        self.size.map_or(limits::DEFAULT_FIRST_BATCH_DOCS, |size| {
-            usize::try_from(size).unwrap_or(usize::MAX)
-        })
+        self.size.map_or(FIRST_BATCH_DOCUMENTS, |size| usize::try_from(size).unwrap_or(usize::MAX))
     }
 }
 
@@ -97,7 +100,7 @@ impl FirstBatch {
 /// # Errors
 /// Those of the plan.
 pub(crate) fn first_batch(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     mut cursor: Cursor,
     batch: FirstBatch,
     reply: &mut DocBuilder,
@@ -107,16 +110,16 @@ pub(crate) fn first_batch(
     let (began, reply_before) = (memory::mark(), reply.capacity());
     reply.start_document("cursor").start_array("firstBatch");
     let limit = BatchLimit { documents: Some(size) };
-    let count = cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
+    let count = cursor.fill(ctx.store, limit, reply)?;
     cursor.only_durable = ctx.only_durable;
     note_shown(ctx, &cursor, count);
     reply.end();
     if let Some(token) = cursor.resume_token() {
         reply.append("postBatchResumeToken", &token);
     }
-    if let Some(time) = ctx.snapshot_time {
+    if let Some(time) = ctx.store.view.cluster_time() {
         if !batch.single {
-            cursor.keep_rest(&ctx.service.store, ctx.op, &ctx.service.spill_folder())?;
+            cursor.keep_rest(ctx.store, &ctx.service.spill_folder())?;
         }
         reply.append("atClusterTime", RawValue::Timestamp(time));
     }
@@ -135,13 +138,13 @@ pub(crate) fn first_batch(
 }
 
 /// Counts the documents of a batch that was just filled, and lets the reply wait until they are durable, if it has to.
-pub(super) fn note_shown(ctx: &mut CommandContext<'_>, cursor: &Cursor, count: usize) {
+pub(super) fn note_shown(ctx: &CommandContext<'_>, cursor: &Cursor, count: usize) {
     ctx.service.metrics.documents.returned.add(count as u64);
     if count > 0
         && let Some(timestamp) = cursor.must_be_durable(&ctx.service.store)
         && !ctx.service.store.is_durable(timestamp)
     {
-        ctx.shown_up_to = ctx.shown_up_to.max(timestamp);
+        ctx.effects.show_up_to(timestamp);
     }
 }
 
@@ -152,7 +155,7 @@ fn shown_namespace(ns: &Namespace) -> String {
 /// `cursor: { firstBatch: [], id: 0, ns }`.
 pub(super) fn empty_cursor(ctx: &CommandContext<'_>, ns: &str, reply: &mut DocBuilder) {
     reply.start_document("cursor").start_array("firstBatch").end();
-    if let Some(time) = ctx.snapshot_time {
+    if let Some(time) = ctx.store.view.cluster_time() {
         reply.append("atClusterTime", RawValue::Timestamp(time));
     }
     reply.append("id", 0i64).append("ns", ns).end();

@@ -6,7 +6,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_service::QuerySetting;
 use mayfly_value::RawDoc;
 
-use crate::CommandContext;
+use crate::context::CommandContext;
 
 /// The settings for a command on this namespace.
 pub(crate) fn settings_of(

@@ -6,26 +6,31 @@ use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
 };
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
+use super::explain;
 use super::measurements;
-use super::object_id::new_object_id;
 use super::read::{Collating, hint};
 use super::view::write_budget;
 use super::write::{
-    WriteResults, array_filters, bypass_validation, check_count, check_writable, ends_command,
-    keep_empty_timestamps, on_collection, ordered, wrote,
+    DocumentRules, WriteOptions, WriteResults, array_filters, check_count, check_writable,
+    ends_command, on_collection,
 };
-use crate::access::demands;
-use crate::audit::Audited;
-use crate::retry::Attempt;
-use crate::{CommandContext, DocumentChanges, Fields, Needs, OpKind, Request, Row, RowFlags};
+use crate::context::retry::Attempt;
+use crate::context::{Command, CommandContext, DocumentChanges};
+use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
+use crate::request::{Fields, Needs, OpKind, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
+pub(crate) const ROW: Command = Command::new("update", "Changes documents", run)
     .needs(Needs::Demands(demands::update))
     .audited(Audited::Documents)
-    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
-    .kind(OpKind::Update);
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Repeatable)
+    .in_transaction(InTransaction::Statement)
+    .expected(Expected::Statements("updates"))
+    .kind(OpKind::Update)
+    .explained(KNOWN, explain::update);
 
 pub(crate) const KNOWN: &[&str] = &[
     "updates",
@@ -37,21 +42,26 @@ pub(crate) const KNOWN: &[&str] = &[
     "stmtIds",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    let ordered = ordered(&fields)?;
-    ctx.bypass_validation = bypass_validation(&fields)?;
-    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
+    let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
     let Some(updates) = request.documents("updates")? else {
         return Err(fields.missing("updates"));
     };
     check_count(updates.len())?;
     // A malformed statement fails the whole command before anything is written.
-    let statements = updates.map(|update| parse(update, variables)).collect::<Result<Vec<_>>>()?;
-    ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "multi=true")?;
+    let statements = updates
+        .map(|update| {
+            let rules = options.rules;
+            parse(update, variables).map(|statement| UpdateStatement { rules, ..statement })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    ctx.check_repeatable(
+        statements.iter().any(|statement| statement.multi).then_some("multi=true"),
+    )?;
     let mut results = WriteResults::default();
     let mut modified = 0;
     for (index, statement) in statements.iter().enumerate() {
@@ -69,16 +79,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     results.upserted.push((index, id));
                 }
             }
-            Err(error) if ends_command(&error) => return Err(error),
+            Err(error) if ends_command(ctx, &error) => return Err(error),
             Err(error) => {
-                if results.fail(index, error, ordered) {
+                if results.fail(ctx, index, error, options) {
                     break;
                 }
             }
         }
         ctx.count(OpKind::Update, 1);
     }
-    wrote(ctx, request);
     results.write(reply, Some(modified));
     ctx.append_retried(reply);
     Ok(())
@@ -127,6 +136,8 @@ pub(super) struct UpdateStatement<'a> {
     pub(super) collation: Collating,
     pub(super) multi: bool,
     pub(super) upsert: bool,
+    /// The rules for the documents that it writes.
+    pub(super) rules: DocumentRules,
 }
 
 impl<'a> UpdateStatement<'a> {
@@ -164,6 +175,7 @@ impl<'a> UpdateStatement<'a> {
             collation: Collating::parse(fields)?,
             multi,
             upsert: fields.bool("upsert")?.unwrap_or(false),
+            rules: DocumentRules::default(),
         })
     }
 
@@ -178,7 +190,7 @@ impl<'a> UpdateStatement<'a> {
         repeatable: Option<Repeatable>,
     ) -> Result<UpdateSpec> {
         let now_ms = ctx.op.now_ms();
-        let collection = ctx.service.store.collection(ns);
+        let collection = ctx.store.collection(ns);
         let collation = self.collation.over(collection.as_deref());
         let context =
             ParseContext { now_ms, collation: collation.clone(), ..ParseContext::default() };
@@ -188,7 +200,8 @@ impl<'a> UpdateStatement<'a> {
         let parse = |update| Update::parse_in(update, &self.array_filters, &scope, &context);
         let mut update = parse(self.update)?;
         if update.is_replacement()
-            && let (RawValue::Document(new), false) = (self.update, ctx.keep_empty_timestamps)
+            && let (RawValue::Document(new), false) =
+                (self.update, self.rules.keep_empty_timestamps)
             && let Some(filled) = ctx.service.store.fill_empty_timestamps(new)
         {
             update = parse(RawValue::Document(filled.as_doc()))?;
@@ -214,7 +227,7 @@ impl<'a> UpdateStatement<'a> {
             multi: self.multi,
             upsert: self.upsert,
             new_id: new_object_id(now_ms),
-            bypass_validation: ctx.bypass_validation,
+            bypass_validation: self.rules.bypass_validation,
             repeatable,
             budget: write_budget(ctx, self.multi),
         })
@@ -268,12 +281,16 @@ impl<'a> UpdateStatement<'a> {
         let image = Image::Neither;
         let repeatable = statement.map(|statement| Repeatable { statement, image });
         let spec = self.spec(ctx, ns, repeatable)?;
-        if !self.upsert && ctx.service.store.collection(ns).is_none() {
+        if !self.upsert && ctx.store.collection(ns).is_none() {
             check_absent(&spec.query, ns)?;
-            return ctx.service.store.check_no_view(ns).map(|()| ModifyOutcome::default());
+            return ctx
+                .service
+                .store
+                .check_no_view(ctx.store.view, ns)
+                .map(|()| ModifyOutcome::default());
         }
         let outcome = on_collection(ctx, ns, |collection| {
-            mayfly_query::update(&ctx.service.store, ctx.op, collection, &spec)
+            mayfly_query::update(ctx.store, collection, &spec)
         })?;
         if outcome.had_effect() {
             ctx.committed(statement, || outcome.record(None));

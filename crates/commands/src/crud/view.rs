@@ -1,5 +1,6 @@
 //! Reading a view: the stages of its definition, and behind them what the command asks for, as one pipeline.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -7,12 +8,13 @@ use mayfly_expr::Scope;
 use mayfly_query::{
     Around, Budget, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings,
 };
-use mayfly_storage::{Collection, OPLOG, ResolvedView, Store, shown_buckets};
+use mayfly_storage::{Collection, OPLOG, ResolvedView, shown_buckets};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
 use super::write::keep_empty_timestamps;
-use crate::{CommandContext, Fields};
+use crate::context::CommandContext;
+use crate::request::Fields;
 
 /// What a name stands for.
 pub(crate) enum Source {
@@ -30,21 +32,21 @@ pub(crate) enum Source {
 /// Those of [`mayfly_storage::Store::resolve_view`].
 pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
     let store = &ctx.service.store;
-    if ctx.snapshot_time.is_some() && ns.db() == "local" {
-        check_local_snapshot(store, ns)?;
+    if ctx.store.view.cluster_time().is_some() && ns.db() == "local" {
+        check_local_snapshot(ctx.store, ns)?;
     }
     if ns.as_str() == OPLOG {
         let (on, pipeline) = (ns.clone(), DocBuilder::new_array().finish());
         return Ok(Source::View(Box::new(ResolvedView { on, pipeline, collation: None })));
     }
-    if let Some(collection) = store.collection(ns) {
+    if let Some(collection) = store.collection(ctx.store.view, ns) {
         // Buckets are read in the reference's format.
         return Ok(match shown_buckets(&collection) {
             Some(view) => Source::View(Box::new(view)),
             None => Source::Collection(collection),
         });
     }
-    Ok(match store.resolve_view(ns)? {
+    Ok(match store.resolve_view(ctx.store.view, ns)? {
         Some(view) => Source::View(Box::new(view)),
         None => Source::Nothing,
     })
@@ -54,7 +56,7 @@ pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
 ///
 /// # Errors
 /// 246 SnapshotUnavailable.
-fn check_local_snapshot(store: &Store, ns: &Namespace) -> Result<()> {
+fn check_local_snapshot(store: StoreSession<'_>, ns: &Namespace) -> Result<()> {
     let is_capped = |found: Arc<Collection>| found.capped().is_some();
     match ns.as_str() == OPLOG || store.collection(ns).is_some_and(is_capped) {
         false => Ok(()),
@@ -138,7 +140,7 @@ impl Stages {
         let following = self.following;
         let pipeline = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
-        let around = Around::command(view.on.db(), &scope);
+        let around = Around::command(view.on.db(), &scope).with_view(ctx.store.view);
         let parsed = Pipeline::parse(pipeline.as_doc(), &around)?;
         if reads_log(view) {
             let first =
@@ -162,7 +164,7 @@ impl Stages {
             ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
             return Ok(run);
         }
-        let collection = ctx.service.store.collection(&view.on);
+        let collection = ctx.store.collection(&view.on);
         // Of measurements the client knows other key patterns than their buckets have.
         let series = collection.as_ref().and_then(|collection| collection.time_series());
         let hint = match (hint, series) {
@@ -171,7 +173,7 @@ impl Stages {
             }
             (hint, _) => hint,
         };
-        let run = parsed.start(collection, hint, settings)?;
+        let run = parsed.start(ctx.store.view, collection, hint, settings)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
     }
@@ -252,7 +254,7 @@ pub(super) fn for_each(
     see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
 ) -> Result<()> {
     while !run.is_done() {
-        run.run(&ctx.service.store, ctx.op, &mut |document| see(document).map(|()| Flow::More))?;
+        run.run(ctx.store, &mut |document| see(document).map(|()| Flow::More))?;
     }
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! What the write commands share: where their statements go, per-item errors, and the shape of the reply.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::{Collection, OPLOG, in_transaction};
+use mayfly_storage::{Collection, OPLOG};
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue, ValueBuf};
 
-use crate::{CommandContext, Durability, Fields, Request, transaction};
+use crate::context::CommandContext;
+use crate::request::Fields;
+use crate::rules::transaction;
 
 /// Results of the statements of one command.
 #[derive(Default)]
@@ -18,11 +21,18 @@ pub(super) struct WriteResults {
 }
 
 impl WriteResults {
-    /// Notes the error of a statement. True when an ordered command goes no further.
-    pub(super) fn fail(&mut self, index: usize, error: Error, ordered: bool) -> bool {
+    /// Notes the error of a statement. True when the command goes no further.
+    pub(super) fn fail(
+        &mut self,
+        ctx: &CommandContext<'_>,
+        index: usize,
+        error: Error,
+        options: WriteOptions,
+    ) -> bool {
         self.errors.push((index, error));
+        ctx.effects.fail_statement();
         // Inside a transaction nothing is done after a failure.
-        transaction::note_failure() || ordered
+        ctx.store.in_transaction() || options.ordered
     }
 
     /// The errors, by the index of their statement.
@@ -74,7 +84,7 @@ pub(super) fn clamped(count: i64) -> i32 {
 }
 
 /// Errors that end a whole command instead of being reported beside their statement.
-pub(super) fn ends_command(error: &Error) -> bool {
+pub(super) fn ends_command(ctx: &CommandContext<'_>, error: &Error) -> bool {
     matches!(
         error.code(),
         ErrorCode::MaxTimeMSExpired
@@ -84,7 +94,7 @@ pub(super) fn ends_command(error: &Error) -> bool {
             | ErrorCode::NotWritablePrimary
             // Nobody knows whether the statement was committed: the client may send the command again.
             | ErrorCode::HostUnreachable
-    ) || transaction::ends_statement(error)
+    ) || transaction::ends_statement(ctx.store, error)
 }
 
 /// Checks the number of statements.
@@ -104,24 +114,50 @@ pub(super) fn check_count(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The `ordered` argument.
-///
-/// # Errors
-/// 14 TypeMismatch.
-pub(super) fn ordered(fields: &Fields<'_>) -> Result<bool> {
-    Ok(fields.bool("ordered")?.unwrap_or(true))
+/// The rules that the documents of a write are checked by.
+#[derive(Clone, Copy, Default)]
+pub(super) struct DocumentRules {
+    /// `bypassDocumentValidation`: documents need not follow the collection's rules.
+    pub(super) bypass_validation: bool,
+    /// `bypassEmptyTsReplacement`: empty timestamps stay as they are.
+    pub(super) keep_empty_timestamps: bool,
+}
+
+impl DocumentRules {
+    /// Reads both arguments.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch; numbers are no flags in the second.
+    pub(super) fn parse(fields: &Fields<'_>) -> Result<DocumentRules> {
+        Ok(DocumentRules {
+            bypass_validation: fields.bool("bypassDocumentValidation")?.unwrap_or(false),
+            keep_empty_timestamps: keep_empty_timestamps(fields)?,
+        })
+    }
+}
+
+/// How a command of several statements runs them.
+#[derive(Clone, Copy)]
+pub(super) struct WriteOptions {
+    /// `ordered`: no statement follows one that failed.
+    pub(super) ordered: bool,
+    /// The rules for its documents.
+    pub(super) rules: DocumentRules,
+}
+
+impl WriteOptions {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch.
+    pub(super) fn parse(fields: &Fields<'_>) -> Result<WriteOptions> {
+        let ordered = fields.bool("ordered")?.unwrap_or(true);
+        Ok(WriteOptions { ordered, rules: DocumentRules::parse(fields)? })
+    }
 }
 
 /// The argument of writes that keeps empty timestamps.
 const KEEP_EMPTY_TIMESTAMPS: &str = "bypassEmptyTsReplacement";
-
-/// The `bypassDocumentValidation` argument.
-///
-/// # Errors
-/// 14 TypeMismatch.
-pub(super) fn bypass_validation(fields: &Fields<'_>) -> Result<bool> {
-    Ok(fields.bool("bypassDocumentValidation")?.unwrap_or(false))
-}
 
 /// The `bypassEmptyTsReplacement` argument: whether empty timestamps are kept.
 ///
@@ -171,17 +207,12 @@ pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// The write's durability: the reply waits for the log when the write concern says so.
-pub(crate) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
-    ctx.wait_for_sync = request.generic.write_concern.durability() == Durability::Synced;
-}
-
 /// Whether a write failed because its collection went away. That an index did is something else: a second run over the
 /// same collection would change documents twice.
-pub(super) fn was_dropped(error: &Error, collection: &Collection) -> bool {
+pub(super) fn was_dropped(store: StoreSession<'_>, error: &Error, collection: &Collection) -> bool {
     let code = error.code();
     // In a transaction it is a conflict.
-    !in_transaction()
+    !store.in_transaction()
         && collection.is_dropped()
         && matches!(code, ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled)
 }
@@ -194,9 +225,9 @@ pub(super) fn on_collection<T>(
 ) -> Result<T> {
     let mut tries = 0;
     loop {
-        let (collection, _) = ctx.service.store.get_or_create(ns)?;
+        let (collection, _) = ctx.service.store.get_or_create(ctx.store.view, ns)?;
         match act(&collection) {
-            Err(error) if tries < 10 && was_dropped(&error, &collection) => tries += 1,
+            Err(error) if tries < 10 && was_dropped(ctx.store, &error, &collection) => tries += 1,
             other => return other,
         }
     }

@@ -1,22 +1,29 @@
 //! `collMod`: options of a collection, of a view, of an index (expiry contract, section 3).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_storage::policy::TtlOptions;
 use mayfly_storage::policy::value::{expire_after_for_collection, expire_after_for_collmod};
-use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TimeSeries, TtlIndexRules};
+use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
     Images, capped_max, capped_size, compact, images, invalid, merged, validation, with_expiry,
     with_ttl,
 };
-use super::{time_series, view, wrote};
-use crate::access::demands;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use super::{time_series, view};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{LogForm, Reads, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection or index", run)
-    .needs(Needs::Demands(demands::coll_mod))
-    .flags(RowFlags::WRITE_CONCERN);
+pub(crate) const ROW: Command =
+    Command::new("collMod", "Changes options of a collection or index", run)
+        .needs(Needs::Demands(demands::coll_mod))
+        .flags(RowFlags::STABLE)
+        .writes(Writes::Settings)
+        .reads(Reads::empty())
+        .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]);
 
 /// Options that exist in the reference and are missing here.
 const MISSING: &[&str] = &["recordPreImages"];
@@ -35,7 +42,7 @@ const OF_COLLECTIONS: &[&str] = &[
 /// Options of a view.
 const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let mut known = MISSING.to_vec();
     known.extend(["index", "expireAfterSeconds", "dryRun"]);
     known.extend(OF_COLLECTIONS);
@@ -52,9 +59,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     }
     // What clients call a time series is a collection of buckets here.
-    let series = match ctx.service.store.collection(&ns) {
+    let series = match ctx.store.collection(&ns) {
         Some(_) => None,
-        None => ctx.service.store.time_series_named(&ns),
+        None => ctx.service.store.time_series_named(ctx.store.view, &ns),
     };
     if series.is_some() && index.as_ref().is_some_and(|index| index.change.expire_after.is_some()) {
         return Err(invalid(
@@ -63,8 +70,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         ));
     }
     let ns = series.as_ref().map_or(ns, |(buckets, _)| buckets.namespace());
-    if ctx.service.store.collection(&ns).is_none() {
-        let Some(view) = ctx.service.store.view(&ns)? else {
+    if ctx.store.collection(&ns).is_none() {
+        let Some(view) = ctx.service.store.view(ctx.store.view, &ns)? else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
         let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds"]);
@@ -72,7 +79,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             return Err(invalid(format!("option not supported on a view: {name}")));
         }
         view::change(ctx, &ns, view.as_doc(), &fields)?;
-        wrote(ctx, request);
         return Ok(());
     }
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
@@ -91,7 +97,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if let Some(index) = index {
         apply(ctx, &ns, &index, reply)?;
     }
-    wrote(ctx, request);
     Ok(())
 }
 
@@ -104,7 +109,7 @@ fn change_options(
 ) -> Result<()> {
     let mut new = DocBuilder::new();
     let (size, max) = (fields.long("cappedSize")?, fields.long("cappedMax")?);
-    let collection = ctx.service.store.collection(ns);
+    let collection = ctx.store.collection(ns);
     if (size.is_some() || max.is_some())
         && collection.as_ref().is_some_and(|collection| collection.capped().is_none())
     {
@@ -196,7 +201,7 @@ enum Expiry {
 impl Expiry {
     fn parse(ctx: &CommandContext<'_>, ns: &Namespace, value: RawValue<'_>) -> Result<Expiry> {
         let store = &ctx.service.store;
-        let options = store.collection(ns).map(|collection| collection.options());
+        let options = store.collection(ctx.store.view, ns).map(|collection| collection.options());
         let by_date = options.is_some_and(|options| {
             let options = options.as_doc();
             options.get("clusteredIndex").is_some() || options.get("timeseries").is_some()

@@ -1,19 +1,24 @@
 //! `create`: a collection or a view.
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::in_transaction;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::options::{Defining, check_view_options, collection_options, invalid};
-use super::{time_series, view, wrote};
-use crate::access::demands;
+use super::{time_series, view};
+use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::request::row::{InTransaction, LogForm, Reads, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("create", "Creates a collection or view", run)
+pub(crate) const ROW: Command = Command::new("create", "Creates a collection or view", run)
     .needs(Needs::Demands(demands::create))
-    .flags(RowFlags::WRITE_CONCERN);
+    .flags(RowFlags::STABLE.union(RowFlags::CREATES))
+    .writes(Writes::Settings)
+    .reads(Reads::empty())
+    .in_transaction(InTransaction::Statement)
+    .replayed(LogForm::Buckets, &[ErrorCode::NamespaceExists]);
 
 /// Options that exist in the reference and are refused here when they ask for something.
 const MISSING: &[&str] = &["encryptedFields", "temp"];
@@ -41,21 +46,21 @@ const KNOWN: &[&str] = &[
     "collation",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let mut known = MISSING.to_vec();
     known.extend(KNOWN);
     let fields = request.fields(&known)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
+    let defining = Defining {
+        ns: &ns,
+        uuid: request.uuid,
+        now_ms: ctx.op.now_ms(),
+        rules: ctx.service.store.ttl_params().rules(),
+    };
     if let Some(series) = fields.document("timeseries")? {
         check_ttl(&fields)?;
-        let defining = Defining {
-            ns: &ns,
-            now_ms: ctx.op.now_ms(),
-            rules: ctx.service.store.ttl_params().rules(),
-        };
         time_series::create(ctx, &fields, series, &defining)?;
-        wrote(ctx, request);
         return Ok(());
     }
     check_together(&fields)?;
@@ -64,11 +69,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         refuse(&fields, name)?;
     }
     match fields.string("viewOn")? {
-        Some(_) if in_transaction() => {
+        Some(_) if ctx.store.in_transaction() => {
             let text = "Cannot create a view in a multi-document transaction.";
             return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
         }
-        None if in_transaction() && fields.get("timeseries").is_some() => {
+        None if ctx.store.in_transaction() && fields.get("timeseries").is_some() => {
             let text = "Cannot create a time-series collection in a multi-document transaction.";
             return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
         }
@@ -76,30 +81,32 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
             check_view_options(&fields)?;
             view::create(ctx, &ns, on, &fields)?;
         }
-        None => create_collection(ctx, &ns, &fields)?,
+        None => create_collection(ctx, &fields, &defining)?,
     }
     // Whoever made what was there already need not have waited for the log.
-    wrote(ctx, request);
     Ok(())
 }
 
-fn create_collection(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'_>) -> Result<()> {
-    let defining =
-        Defining { ns, now_ms: ctx.op.now_ms(), rules: ctx.service.store.ttl_params().rules() };
-    let options = collection_options(fields, &defining)?;
+fn create_collection(
+    ctx: &CommandContext<'_>,
+    fields: &Fields<'_>,
+    defining: &Defining<'_>,
+) -> Result<()> {
+    let ns = defining.ns;
+    let options = collection_options(fields, defining)?;
     let store = &ctx.service.store;
     if let Some(ttl) = fields.get("ttl") {
         store.check_collection_policy(ttl, false)?;
     }
-    let created = match ctx.collection_uuid {
-        Some(uuid) => store.create_collection_as(ns, options.clone(), uuid),
-        None => store.create_collection(ns, options.clone()),
+    let created = match defining.uuid {
+        Some(uuid) => store.create_collection_as(ctx.store.view, ns, options.clone(), uuid),
+        None => store.create_collection(ctx.store.view, ns, options.clone()),
     };
     match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => {
-            let Some(existing) = store.collection(ns) else { return Err(error) };
+            let Some(existing) = store.collection(ctx.store.view, ns) else { return Err(error) };
             // The same definition again changes nothing; a transaction that makes what is there already has failed.
-            if in_transaction() {
+            if ctx.store.in_transaction() {
                 return Err(error);
             }
             if existing.options() == options {

@@ -1,20 +1,26 @@
 //! `createIndexes`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{CreateIndexesOptions, TimeSeries};
+use mayfly_buckets::TimeSeries;
+use mayfly_storage::CreateIndexesOptions;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::time_series::on_measurements;
-use super::wrote;
-use crate::access::demands;
+use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::request::row::{Expected, InTransaction, LogForm, RowFlags, Writes};
+use crate::request::{Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("createIndexes", "Creates indexes", run)
+pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes", run)
     .needs(Needs::Demands(demands::create_indexes))
-    .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Settings)
+    .in_transaction(InTransaction::Statement)
+    .expected(Expected::Long)
+    .replayed(LogForm::OneIndex, &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[
         "indexes",
         "ignoreUnknownIndexOptions",
@@ -52,7 +58,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if fields.bool("dryRun")?.unwrap_or(false) {
         return dry_run(ctx, &ns, &specs, reply);
     }
-    let result = ctx.service.store.create_indexes(ctx.op, &ns, &specs, options)?;
+    let result =
+        ctx.service.store.create_indexes((ctx.op, ctx.store.view), &ns, &specs, options)?;
     if result.last_modified {
         // As the servers do whose policies these are; their clients look for it.
         reply.append("_t", "CreateIndexesResponse");
@@ -72,7 +79,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         });
         reply.end();
     }
-    wrote(ctx, request);
     Ok(())
 }
 
@@ -83,7 +89,7 @@ fn indexes_of_buckets(
     specs: &[RawDoc<'_>],
 ) -> Result<Option<(Namespace, Vec<DocBuf>)>> {
     let Some(name) = TimeSeries::name_of(ns) else { return Ok(None) };
-    let buckets = ctx.service.store.collection(ns);
+    let buckets = ctx.store.collection(ns);
     let Some(series) = buckets.and_then(|buckets| buckets.time_series()) else { return Ok(None) };
     let specs = specs.iter().map(|spec| on_measurements(*spec, &series.fields));
     Ok(Some((Namespace::new(ns.db(), name)?, specs.collect::<Result<_>>()?)))
@@ -97,7 +103,7 @@ fn dry_run(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let store = &ctx.service.store;
-    store.check_no_view(ns)?;
+    store.check_no_view(ctx.store.view, ns)?;
     let census = match specs {
         [spec] => store.dry_run_index(ctx.op, ns, *spec)?,
         _ => None,

@@ -6,17 +6,22 @@ use mayfly_service::Actor;
 use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
-use super::wrote;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{LogForm, RowFlags, Writes};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("drop", "Drops a collection", run)
+pub(crate) const ROW: Command = Command::new("drop", "Drops a collection", run)
     .needs(Needs::Collection(&[Action::DropCollection]))
-    .flags(RowFlags::WRITE_CONCERN);
-pub(crate) const DATABASE: Row = Row::new("dropDatabase", "Drops a database", run_database)
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Settings)
+    .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound]);
+pub(crate) const DATABASE: Command = Command::new("dropDatabase", "Drops a database", run_database)
     .needs(Needs::Database(&[Action::DropDatabase]))
-    .flags(RowFlags::WRITE_CONCERN);
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Settings)
+    .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound]);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let ns = request.namespace()?;
     if ns.as_str() == OPLOG {
@@ -25,8 +30,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     // A missing collection is no error since 7.0.
     let store = &ctx.service.store;
-    if store.collection(&ns).is_none()
-        && let Some((buckets, _)) = store.time_series_named(&ns)
+    if store.collection(ctx.store.view, &ns).is_none()
+        && let Some((buckets, _)) = store.time_series_named(ctx.store.view, &ns)
     {
         if let Some(indexes) = store.drop_collection(&buckets.namespace())? {
             // There is no index on `_id` that clients know of.
@@ -44,12 +49,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     ctx.service.top.forget(ns.as_str());
     // What is not there was perhaps dropped a moment ago, by somebody who did not wait for the log.
-    wrote(ctx, request);
     Ok(())
 }
 
 fn run_database(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -66,6 +70,5 @@ fn run_database(
         let dropped = format!("{}.", request.db);
         ctx.service.top.forget_others(|namespace| !namespace.starts_with(&dropped));
     }
-    wrote(ctx, request);
     Ok(())
 }

@@ -1,19 +1,22 @@
 //! `dropIndexes`.
 
 use mayfly_auth::Action;
-use mayfly_base::Result;
+use mayfly_base::{ErrorCode, Result};
 use mayfly_storage::IndexSelector;
 use mayfly_value::{DocBuilder, RawValue};
 
-use super::wrote;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{LogForm, RowFlags, Writes};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("dropIndexes", "Drops indexes", run)
+pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run)
     .needs(Needs::Collection(&[Action::DropIndex]))
     .aliases(&["deleteIndexes"])
-    .flags(RowFlags::WRITE_CONCERN);
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Settings)
+    .replayed(LogForm::WithDefinition, &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["index"])?;
     let ns = request.namespace()?;
     let store = &ctx.service.store;
@@ -22,7 +25,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             let before = store.drop_indexes(&ns, None)?;
             reply.append("nIndexesWas", before);
             reply.append("msg", "non-_id indexes dropped for collection");
-            wrote(ctx, request);
             return Ok(());
         }
         RawValue::String(name) => store.drop_indexes(&ns, Some(&[IndexSelector::Name(name)]))?,
@@ -40,6 +42,5 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         other => return Err(fields.wrong("index", other, "[string, object]")),
     };
     reply.append("nIndexesWas", before);
-    wrote(ctx, request);
     Ok(())
 }

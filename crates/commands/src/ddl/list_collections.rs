@@ -3,20 +3,26 @@
 use std::collections::VecDeque;
 
 use mayfly_base::{Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_query::{Cursor, CursorSource};
-use mayfly_storage::{Collection, OPLOG, TimeSeries, View};
+use mayfly_storage::{Collection, OPLOG, View};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::access::demands;
+use crate::context::{Command, CommandContext};
 use crate::crud::{FirstBatch, first_batch};
-use crate::{CommandContext, Fields, Needs, Request, Row};
+use crate::request::row::{Reads, RowFlags};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("listCollections", "Lists the collections of a database", run)
-    .needs(Needs::Demands(demands::list_collections))
-    .since("3.0");
+pub(crate) const ROW: Command =
+    Command::new("listCollections", "Lists the collections of a database", run)
+        .needs(Needs::Demands(demands::list_collections))
+        .since("3.0")
+        .flags(RowFlags::STABLE)
+        .reads(Reads::PREFERENCE.union(Reads::COMMITTED));
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[
         "filter",
         "nameOnly",
@@ -37,13 +43,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let size = cursor_batch_size(&fields, "listCollections.cursor")?;
     let ns = Namespace::new(request.db, "$cmd.listCollections")?;
     let store = &ctx.service.store;
-    let views = store.views(request.db)?;
+    let views = store.views(ctx.store.view, request.db)?;
     let collections = match fields.document("filter")?.and_then(only_name) {
         // What drivers ask before they create one, answered without a walk over all of them.
         Some(name) => match Namespace::new(request.db, name) {
             Ok(ns) => {
-                let named = store.time_series_named(&ns).map(|(buckets, _)| buckets);
-                store.collection(&ns).or(named).into_iter().collect()
+                let named =
+                    store.time_series_named(ctx.store.view, &ns).map(|(buckets, _)| buckets);
+                store.collection(ctx.store.view, &ns).or(named).into_iter().collect()
             }
             Err(_) => Vec::new(),
         },

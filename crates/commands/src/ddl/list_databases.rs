@@ -10,12 +10,15 @@ use mayfly_mql::{Matcher, ParseContext};
 use mayfly_service::Service;
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::access::demands;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Reads, RowFlags};
+use crate::request::{Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("listDatabases", "Lists databases", run)
+pub(crate) const ROW: Command = Command::new("listDatabases", "Lists databases", run)
     .needs(Needs::Demands(demands::list_databases))
-    .flags(RowFlags::ADMIN_ONLY);
+    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::STABLE))
+    .reads(Reads::PREFERENCE);
 
 /// What a listing says about a database.
 #[derive(Default)]
@@ -24,7 +27,7 @@ struct Found {
     bytes: u64,
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["nameOnly", "filter", "authorizedDatabases"])?;
     let name_only = fields.bool("nameOnly")?.unwrap_or(false);
     if let Some(value) = fields.get("authorizedDatabases")

@@ -9,14 +9,19 @@ use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
 use super::list_collections::cursor_batch_size;
+use crate::context::{Command, CommandContext};
 use crate::crud::{FirstBatch, first_batch};
-use crate::{CommandContext, Needs, Request, Row};
+use crate::request::row::{Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("listIndexes", "Lists the indexes of a collection", run)
-    .needs(Needs::Collection(&[Action::ListIndexes]))
-    .since("3.0");
+pub(crate) const ROW: Command =
+    Command::new("listIndexes", "Lists the indexes of a collection", run)
+        .needs(Needs::Collection(&[Action::ListIndexes]))
+        .since("3.0")
+        .flags(RowFlags::STABLE)
+        .reads(Reads::PREFERENCE.union(Reads::COMMITTED));
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"])?;
     let ns = request.namespace()?;
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
@@ -26,15 +31,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         let cursor = Cursor::new(ns, CursorSource::Ready(VecDeque::new()));
         return first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply);
     }
-    if store.collection(&ns).is_none()
-        && let Some((buckets, _)) = store.time_series_named(&ns)
+    if store.collection(ctx.store.view, &ns).is_none()
+        && let Some((buckets, _)) = store.time_series_named(ctx.store.view, &ns)
     {
         let shown = buckets.list_measurement_indexes();
         let cursor = Cursor::new(ns, CursorSource::Ready(shown.into()));
         return first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply);
     }
-    let Some(collection) = ctx.service.store.collection(&ns) else {
-        ctx.service.store.check_no_view(&ns)?;
+    let Some(collection) = ctx.store.collection(&ns) else {
+        ctx.service.store.check_no_view(ctx.store.view, &ns)?;
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {ns}")));
     };
     let cursor = Cursor::new(ns, CursorSource::Ready(collection.list_indexes().into()));

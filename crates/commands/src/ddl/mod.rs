@@ -15,10 +15,10 @@ mod to_capped;
 mod upkeep;
 mod view;
 
-use crate::{CommandContext, Durability, Request, Row};
+use crate::context::Command;
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Command] = &[
     create::ROW,
     drop::ROW,
     drop::DATABASE,
@@ -34,8 +34,3 @@ pub(crate) const ROWS: &[Row] = &[
     upkeep::COMPACT,
     upkeep::RE_INDEX,
 ];
-
-/// A definition's durability: as that of other writes.
-fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
-    ctx.wait_for_sync = request.generic.write_concern.durability() == Durability::Synced;
-}

@@ -5,7 +5,7 @@ use mayfly_storage::TtlIndexRules;
 use mayfly_storage::policy::value::expire_after_for_collection;
 use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-use crate::Fields;
+use crate::request::Fields;
 
 /// Options that hold for a collection and not for a view.
 const COLLECTION_ONLY: &[&str] = &[
@@ -37,9 +37,11 @@ pub(super) fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
 }
 
-/// Around options: what they are for, and when.
+/// The collection whose options are read, and when.
 pub(super) struct Defining<'a> {
     pub(super) ns: &'a Namespace,
+    /// The UUID that the collection gets; nothing: a new one.
+    pub(super) uuid: Option<[u8; 16]>,
     pub(super) now_ms: i64,
     pub(super) rules: TtlIndexRules,
 }

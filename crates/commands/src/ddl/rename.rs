@@ -1,19 +1,28 @@
 //! `renameCollection`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{OPLOG, TimeSeries};
+use mayfly_buckets::TimeSeries;
+use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
-use super::wrote;
-use crate::access::demands;
+use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::request::row::{LogForm, Names, RowFlags, Writes};
+use crate::request::{Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("renameCollection", "Gives a collection another name", run)
-    .needs(Needs::Demands(demands::rename))
-    .flags(RowFlags::WRITE_CONCERN.and(RowFlags::ADMIN_ONLY));
+pub(crate) const ROW: Command =
+    Command::new("renameCollection", "Gives a collection another name", run)
+        .needs(Needs::Demands(demands::rename))
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings)
+        .names(Names::FullName)
+        .replayed(
+            LogForm::DroppedByUuid,
+            &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists],
+        );
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["to", "dropTarget", "stayTemp"])?;
     let from = match request.target().as_str() {
         Some(from) => Namespace::parse(from)?,
@@ -38,6 +47,5 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     ctx.service.store.rename_collection(&from, &to, drop_target)?;
     ctx.service.top.forget(from.as_str());
     ctx.service.top.forget(to.as_str());
-    wrote(ctx, request);
     Ok(())
 }

@@ -2,12 +2,13 @@
 //! "timeseries", "collMod", "timeseries".
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::{MeasurementFields, TimeSeries};
 use mayfly_storage::policy::value::expire_after_for_collection;
-use mayfly_storage::{MeasurementFields, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::options::{Defining, invalid, policy};
-use crate::{CommandContext, Fields};
+use crate::context::CommandContext;
+use crate::request::Fields;
 
 /// Options that a time series cannot have.
 const INCOMPATIBLE: &[&str] = &[
@@ -61,18 +62,18 @@ pub(super) fn create(
         let text = format!("Fully qualified namespace is too long: '{ns}'");
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     };
-    if let Some((existing, _)) = store.time_series_named(ns) {
+    if let Some((existing, _)) = store.time_series_named(ctx.store.view, ns) {
         return match existing.options() == options {
             true => Ok(()),
             false => Err(exists(ns)),
         };
     }
-    if store.collection(ns).is_some() || store.view(ns)?.is_some() {
+    if store.collection(ctx.store.view, ns).is_some() || store.view(ctx.store.view, ns)?.is_some() {
         return Err(exists(ns));
     }
-    let created = match ctx.collection_uuid {
-        Some(uuid) => store.create_collection_as(&buckets, options, uuid),
-        None => store.create_collection(&buckets, options),
+    let created = match defining.uuid {
+        Some(uuid) => store.create_collection_as(ctx.store.view, &buckets, options, uuid),
+        None => store.create_collection(ctx.store.view, &buckets, options),
     };
     match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => Err(exists(ns)),

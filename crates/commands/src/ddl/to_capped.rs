@@ -1,34 +1,39 @@
 //! `convertToCapped` and `cloneCollectionAsCapped`.
 
 use mayfly_auth::Action;
-use mayfly_base::{Namespace, Result};
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, DocBuilder};
 
 use super::options::{capped_size, compact, invalid};
-use super::wrote;
-use crate::access::demands;
+use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::request::row::{Expected, LogForm, Reads, Writes};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const CONVERT: Row = Row::new("convertToCapped", "Makes a collection capped", convert)
-    .needs(Needs::Collection(&[Action::ConvertToCapped]))
-    .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
-pub(crate) const CLONE: Row =
-    Row::new("cloneCollectionAsCapped", "Copies a collection into a capped one", clone)
+pub(crate) const CONVERT: Command =
+    Command::new("convertToCapped", "Makes a collection capped", convert)
+        .needs(Needs::Collection(&[Action::ConvertToCapped]))
+        .writes(Writes::Settings)
+        .reads(Reads::empty())
+        .expected(Expected::Long)
+        .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound]);
+pub(crate) const CLONE: Command =
+    Command::new("cloneCollectionAsCapped", "Copies a collection into a capped one", clone)
         .needs(Needs::Demands(demands::clone_as_capped))
-        .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
+        .writes(Writes::Settings)
+        .expected(Expected::Long);
 
-fn convert(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn convert(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["size", "temp"])?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let options = capped_options(&fields)?;
     ctx.service.store.convert_collection(ctx.op, &ns, options.as_doc())?;
-    wrote(ctx, request);
     Ok(())
 }
 
-fn clone(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn clone(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["toCollection", "size", "temp"])?;
     let from = request.namespace()?;
     let to = fields.string("toCollection")?.ok_or_else(|| fields.missing("toCollection"))?;
@@ -36,7 +41,6 @@ fn clone(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder
     check_writable(&to)?;
     let options = capped_options(&fields)?;
     ctx.service.store.clone_collection(ctx.op, &from, &to, options.as_doc())?;
-    wrote(ctx, request);
     Ok(())
 }
 

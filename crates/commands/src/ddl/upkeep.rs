@@ -7,16 +7,19 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Collection;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Writes};
+use crate::request::{Needs, Request};
 
-pub(super) const COMPACT: Row =
-    Row::new("compact", "Gives back the space of a collection", compact)
+pub(super) const COMPACT: Command =
+    Command::new("compact", "Gives back the space of a collection", compact)
         .needs(Needs::Collection(&[Action::Compact]))
-        .flags(RowFlags::MAY_BLOCK);
-pub(super) const RE_INDEX: Row =
-    Row::new("reIndex", "Builds the indexes of a collection anew", re_index)
+        .expected(Expected::Long);
+pub(super) const RE_INDEX: Command =
+    Command::new("reIndex", "Builds the indexes of a collection anew", re_index)
         .needs(Needs::Collection(&[Action::ReIndex]))
-        .flags(RowFlags::MAY_BLOCK.and(RowFlags::WRITE_CONCERN));
+        .writes(Writes::Settings)
+        .expected(Expected::Long);
 
 /// The collection of a command that views do not have.
 fn collection(
@@ -26,10 +29,10 @@ fn collection(
 ) -> Result<Arc<Collection>> {
     let ns = request.namespace()?;
     let store = &ctx.service.store;
-    if let Some(collection) = store.collection(&ns) {
+    if let Some(collection) = store.collection(ctx.store.view, &ns) {
         return Ok(collection);
     }
-    Err(match store.view(&ns)? {
+    Err(match store.view(ctx.store.view, &ns)? {
         Some(_) => {
             Error::new(ErrorCode::CommandNotSupportedOnView, format!("can't {act} a view: {ns}"))
         }
@@ -39,11 +42,7 @@ fn collection(
 
 /// How much can be freed is known afterwards. `freeSpaceTargetMB` keeps it from working on a collection that takes less than
 /// what is to be freed.
-fn compact(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["force", "dryRun", "freeSpaceTargetMB"])?;
     fields.bool("force")?;
     let target_mb = fields.long("freeSpaceTargetMB")?;
@@ -67,11 +66,7 @@ fn compact(
     Ok(())
 }
 
-fn re_index(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn re_index(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     if ctx.service.replica_set.get().is_some() {
         let text = "reIndex is only allowed on a standalone mongod instance.";
@@ -87,6 +82,5 @@ fn re_index(
         reply.push(index);
     }
     reply.end();
-    super::wrote(ctx, request);
     Ok(())
 }

@@ -6,8 +6,9 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Around, Pipeline, view_reads};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::context::CommandContext;
 use crate::crud::command_scope;
-use crate::{CommandContext, Fields};
+use crate::request::Fields;
 
 /// Creates a view.
 ///

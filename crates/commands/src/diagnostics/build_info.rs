@@ -3,18 +3,21 @@
 use mayfly_base::{Result, limits};
 use mayfly_value::{DocBuilder, RawDoc};
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{InTransaction, RowFlags};
+use crate::request::{Needs, Request};
 
 /// The reference version whose behaviour this server has; agrees with `maxWireVersion` 25.
 pub(crate) const VERSION: &str = "8.0.4";
 const VERSION_PARTS: [i32; 4] = [8, 0, 4, 0];
 
-pub(crate) const ROW: Row = Row::new("buildInfo", "Tells version and build", run)
+pub(crate) const ROW: Command = Command::new("buildInfo", "Tells version and build", run)
     .needs(Needs::Nothing)
     .aliases(&["buildinfo"])
-    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT))
+    .in_transaction(InTransaction::Beside);
 
-fn run(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("version", VERSION);
     doc.append("gitVersion", option_env!("MAYFLYDB_GIT_VERSION").unwrap_or("unknown"));
     doc.start_array("modules").end();

@@ -4,21 +4,25 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_query::is_clustered;
 use mayfly_service::top::Latencies;
-use mayfly_storage::{Collection, OPLOG, TimeSeries};
+use mayfly_storage::{Collection, OPLOG};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
-use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{Expected, Reads};
+use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("collStats", "Shows the sizes of a collection", run)
+pub(crate) const ROW: Command = Command::new("collStats", "Shows the sizes of a collection", run)
     .needs(Needs::Collection(&[Action::CollStats]))
     .aliases(&["collstats"])
-    .flags(RowFlags::MAY_BLOCK);
+    .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
+    .expected(Expected::Long);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["scale", "verbose", "waitForLock", "numericOnly"])?;
     let scale = scale(&fields)?;
     let ns = request.namespace()?;
@@ -27,7 +31,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     if ns.as_str() == OPLOG {
         return append_log(ctx, scale, doc);
     }
-    match (store.collection(&ns), store.time_series_named(&ns)) {
+    match (store.collection(ctx.store.view, &ns), store.time_series_named(ctx.store.view, &ns)) {
         (Some(collection), _) => append(ctx, &collection, Shown::Documents, scale, doc),
         (None, Some((buckets, _))) => append(ctx, &buckets, Shown::Measurements, scale, doc),
         (None, None) => {

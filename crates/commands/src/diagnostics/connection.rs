@@ -6,59 +6,59 @@ use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::access::authenticate;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{InTransaction, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const CONNECTION_STATUS: Row =
-    Row::new("connectionStatus", "Tells who is logged in on this connection", run_status)
+pub(crate) const CONNECTION_STATUS: Command =
+    Command::new("connectionStatus", "Tells who is logged in on this connection", run_status)
         .needs(Needs::Nothing)
-        .flags(RowFlags::BEFORE_AUTH);
-pub(crate) const WHATS_MY_URI: Row =
-    Row::new("whatsmyuri", "Tells the client's own address", run_uri)
+        .flags(RowFlags::BEFORE_AUTH)
+        .in_transaction(InTransaction::Beside);
+pub(crate) const WHATS_MY_URI: Command =
+    Command::new("whatsmyuri", "Tells the client's own address", run_uri)
         .needs(Needs::Nothing)
-        .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
-pub(crate) const IS_SELF: Row = Row::new(
+        .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
+pub(crate) const IS_SELF: Command = Command::new(
     "_isSelf",
-    "Tells which process this is, for those that may talk to themselves",
+    "Identifies the process: members of a replica set find out which of their addresses is their own",
     run_self,
 )
 .needs(Needs::Nothing)
-.flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
-pub(crate) const IS_DB_GRID: Row = Row::new("isdbgrid", "Tells that this is a router", run_router)
-    .needs(Needs::Nothing)
-    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
-pub(crate) const CMD_LINE_OPTS: Row =
-    Row::new("getCmdLineOpts", "Tells how the server was started", run_options)
+.flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
+pub(crate) const IS_DB_GRID: Command =
+    Command::new("isdbgrid", "Tells that this is a router", run_router)
+        .needs(Needs::Nothing)
+        .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
+pub(crate) const CMD_LINE_OPTS: Command =
+    Command::new("getCmdLineOpts", "Tells how the server was started", run_options)
         .needs(Needs::Cluster(&[Action::GetCmdLineOpts]))
         .flags(RowFlags::ADMIN_ONLY);
 
-fn run_status(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    doc: &mut DocBuilder,
-) -> Result<()> {
+fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["showPrivileges"])?;
     authenticate::append_status(ctx, fields.bool("showPrivileges")? == Some(true), doc)
 }
 
-fn run_uri(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run_uri(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("you", &*ctx.connection.client);
     Ok(())
 }
 
 /// A number that no other process has: two addresses that answer alike lead to one server.
-fn run_self(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run_self(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("id", RawValue::ObjectId(ctx.service.topology.process_id()));
     Ok(())
 }
 
 /// What routers answer and others do not know; tools ask it where they do not look at `hello`.
-fn run_router(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run_router(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("isdbgrid", 1.0).append("hostname", ctx.service.host.as_str());
     Ok(())
 }
 
 fn run_options(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {

@@ -5,13 +5,17 @@
 use std::collections::HashSet;
 
 use mayfly_auth::{Action, Target, UserName};
-use mayfly_base::op::{OpInfo, OpProgress};
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Authority, ClientInfo, Service, ShownTransaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+use mayfly_work::op::{OpInfo, OpProgress};
 
-use crate::fields::whole_number;
-use crate::{CommandContext, Demands, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{Names, RowFlags};
+use crate::request::{Demands, Needs, Request};
+use crate::rules::transaction::{append_transaction, time_text};
 
 /// How the monitor calls itself.
 const TTL_MONITOR: &str = "TTLMonitor";
@@ -20,15 +24,16 @@ const OWN: &str = "$ownOps";
 /// Longest command shown with `truncateOps`.
 const TRUNCATED_COMMAND_BYTES: usize = 1000;
 
-pub(crate) const ROW: Row =
-    Row::new("currentOp", "Lists the operations that run now", run_current_op)
+pub(crate) const ROW: Command =
+    Command::new("currentOp", "Lists the operations that run now", run_current_op)
         .needs(Needs::Demands(demand))
         .since("3.2")
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
-pub(crate) const KILL_OP: Row = Row::new("killOp", "Ends an operation", run_kill_op)
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
+pub(crate) const KILL_OP: Command = Command::new("killOp", "Ends an operation", run_kill_op)
     .needs(Needs::InHandler)
     .since("3.2")
-    .flags(RowFlags::ADMIN_ONLY);
+    .flags(RowFlags::ADMIN_ONLY)
+    .names(Names::Word);
 
 /// Everybody may see its own operations.
 fn demand(demands: &mut Demands<'_>, request: &Request<'_>) {
@@ -150,19 +155,6 @@ fn inactive_transaction(service: &Service, transaction: &ShownTransaction) -> Do
     doc.finish()
 }
 
-/// `transaction` of an operation, or of a session of which none runs.
-pub(crate) fn append_transaction(doc: &mut DocBuilder, transaction: &ShownTransaction) {
-    let ShownTransaction { number, beginning, open_micros, active_micros, .. } = transaction;
-    doc.start_document("transaction").start_document("parameters");
-    doc.append("txnNumber", *number).append("txnRetryCounter", 0).append("autocommit", false);
-    doc.append("readConcern", &beginning.read_concern).end();
-    doc.append("readTimestamp", RawValue::Timestamp(transaction.read_time));
-    doc.append("startWallClockTime", time_text(transaction.started_ms).as_str());
-    doc.append("timeOpenMicros", *open_micros).append("timeActiveMicros", *active_micros);
-    doc.append("timeInactiveMicros", (open_micros - active_micros).max(0));
-    doc.append("expiryTime", time_text(transaction.expires_ms).as_str()).end();
-}
-
 fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptions) -> DocBuf {
     let mut doc = begin(service, &info.desc);
     if info.connection_id != 0 {
@@ -194,7 +186,7 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptio
     });
     doc.append("command", shown.unwrap_or(RawDoc::EMPTY));
     if !info.plan_summary.is_empty() {
-        doc.append("planSummary", info.plan_summary.as_ref());
+        doc.append("planSummary", &*info.plan_summary);
     }
     if let Some(progress) = &info.progress {
         append_progress(&mut doc, progress);
@@ -243,14 +235,6 @@ fn append_system_user(doc: &mut DocBuilder) {
     doc.end().end();
 }
 
-/// `2026-08-01T12:00:00.000+00:00`, as the reference prints `currentOpTime`.
-fn time_text(now_ms: i64) -> String {
-    let text = mayfly_value::bson::DateTime::from_millis(now_ms - now_ms.rem_euclid(1000));
-    let text = text.try_to_rfc3339_string().unwrap_or_default();
-    let millis = now_ms.rem_euclid(1000);
-    format!("{}.{millis:03}+00:00", text.trim_end_matches('Z'))
-}
-
 /// Whether a field says yes in one of the ways of the shell.
 fn is_set(body: RawDoc<'_>, name: &str) -> bool {
     match body.get(name) {
@@ -261,7 +245,7 @@ fn is_set(body: RawDoc<'_>, name: &str) -> bool {
 }
 
 fn run_current_op(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
@@ -290,7 +274,7 @@ fn run_current_op(
 }
 
 fn run_kill_op(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {

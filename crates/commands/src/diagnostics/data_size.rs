@@ -1,5 +1,6 @@
 //! `dataSize`: the size of the documents of a collection, or of those between two keys.
 
+use mayfly_storage::VisibleIndexes;
 use std::sync::Arc;
 
 use mayfly_auth::Action;
@@ -7,16 +8,21 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{Collection, CountLimit, Counted, Index, KeyRange, position_of, whole_range};
 use mayfly_value::{DocBuilder, RawDoc};
 
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Names, Reads};
+use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("dataSize", "Measures the documents of a collection", run)
-    .needs(Needs::FullName(&[Action::Find]))
-    .aliases(&["datasize"])
-    .flags(RowFlags::MAY_BLOCK);
+pub(crate) const ROW: Command =
+    Command::new("dataSize", "Measures the documents of a collection", run)
+        .needs(Needs::FullName(&[Action::Find]))
+        .aliases(&["datasize"])
+        .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
+        .names(Names::FullName)
+        .expected(Expected::Long);
 
 const KNOWN: &[&str] = &["keyPattern", "min", "max", "maxSize", "maxObjects", "estimate"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let Some(name) = request.target().as_str() else {
         return Err(fields.wrong("dataSize", request.target(), "string"));
@@ -28,7 +34,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         bytes: fields.long("maxSize")?.filter(|most| *most > 0),
         documents: fields.long("maxObjects")?.filter(|most| *most > 0),
     };
-    let Some(collection) = ctx.service.store.collection(&ns) else {
+    let Some(collection) = ctx.store.collection(&ns) else {
         doc.append("size", 0i64).append("numObjects", 0i64).append("millis", 0i64);
         return Ok(());
     };
@@ -78,7 +84,7 @@ impl<'a> Bounds<'a> {
                 && !index.is_partial()
                 && !index.spec.sparse()
         };
-        match collection.plannable_indexes().into_iter().find(fits) {
+        match collection.plannable_indexes(VisibleIndexes::PUBLISHED).into_iter().find(fits) {
             Some(index) => Ok(Some(index)),
             None => Err(Error::new(
                 ErrorCode::OperationFailed,

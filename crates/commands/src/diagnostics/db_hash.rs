@@ -1,7 +1,6 @@
 //! `dbHash`: a hash of the documents of each collection, in the order of `_id`. Two databases with the same documents have the
 //! same hashes.
 
-use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -11,17 +10,21 @@ use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, whole_range};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use md5::{Digest, Md5};
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(super) const ROW: Row = Row::new("dbHash", "Hashes the documents of a database", run)
+pub(super) const ROW: Command = Command::new("dbHash", "Hashes the documents of a database", run)
     .needs(Needs::Database(&[Action::DbHash]))
     .aliases(&["dbhash"])
-    .flags(RowFlags::MAY_BLOCK.and(RowFlags::LENIENT));
+    .flags(RowFlags::LENIENT)
+    .reads(Reads::DEFAULTS.union(Reads::COMMITTED))
+    .expected(Expected::Long);
 
 /// Collections that are this server's own affair.
 const SKIPPED: &[&str] = &["system.profile"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let began = ctx.service.clock.monotonic_micros();
     let wanted = wanted(request.body)?;
     let mut collections: Vec<(String, Arc<Collection>)> = ctx
@@ -49,7 +52,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     for (name, collection) in &collections {
         reply.append(name, RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
     }
-    reply.end().append("md5", hexadecimal(all).as_str());
+    reply.end().append("md5", hex::encode(all.finalize()).as_str());
     let millis = (ctx.service.clock.monotonic_micros() - began) / 1000;
     reply.append("timeMillis", i32::try_from(millis).unwrap_or(i32::MAX));
     Ok(())
@@ -70,7 +73,7 @@ fn wanted(body: RawDoc<'_>) -> Result<Vec<&str>> {
 
 /// The hash of the documents as one snapshot has them: in the order of `_id`, of capped collections in that of their insertion.
 fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
-    let snapshot = ctx.service.store.snapshot()?;
+    let snapshot = ctx.store.snapshot()?;
     let (mut digest, mut range) = (Md5::new(), whole_range());
     let by_id = collection.id_index().filter(|_| collection.capped().is_none());
     let mut documents = 0u64;
@@ -93,15 +96,8 @@ fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
             }),
         };
         match scanned? {
-            Scanned::Exhausted => return Ok(hexadecimal(digest)),
+            Scanned::Exhausted => return Ok(hex::encode(digest.finalize())),
             Scanned::Paused(last) => range = range.after(&last, direction),
         }
     }
-}
-
-fn hexadecimal(digest: Md5) -> String {
-    digest.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -4,15 +4,19 @@ use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::Service;
 use mayfly_storage::LogSizes;
+use mayfly_storage::ReadView;
 use mayfly_value::DocBuilder;
 
 use super::scale::{bytes, scale};
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Reads};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("dbStats", "Shows the sizes of a database", run)
+pub(crate) const ROW: Command = Command::new("dbStats", "Shows the sizes of a database", run)
     .needs(Needs::Database(&[Action::DbStats]))
     .aliases(&["dbstats"])
-    .flags(RowFlags::MAY_BLOCK);
+    .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
+    .expected(Expected::Long);
 
 /// Sums over all collections.
 #[derive(Default)]
@@ -35,7 +39,7 @@ impl Sums {
     }
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["scale", "freeStorage"])?;
     let scale = scale(&fields)?;
     let free = fields.bool("freeStorage")?.unwrap_or(false);
@@ -79,7 +83,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
 
 /// The views of a database, time series among them: clients read both alike.
 fn views(service: &Service, db: &str) -> Result<i64> {
-    let views = service.store.views(db)?.len();
+    let views = service.store.views(&ReadView::now(), db)?.len();
     let collections = service.store.collections(Some(db));
     let series = collections.iter().filter(|collection| collection.time_series().is_some());
     Ok((views + series.count()) as i64)

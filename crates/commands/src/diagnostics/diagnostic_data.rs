@@ -5,15 +5,17 @@ use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::server_status;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(super) const ROW: Row =
-    Row::new("getDiagnosticData", "Shows the server's counters for monitoring", run)
+pub(super) const ROW: Command =
+    Command::new("getDiagnosticData", "Shows the server's counters for monitoring", run)
         .needs(Needs::Cluster(&[Action::ServerStatus, Action::ReplSetGetStatus]))
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let now = |ctx: &CommandContext<'_>| RawValue::Date(ctx.service.clock.now_ms());
     reply.start_document("data").append("start", now(ctx));

@@ -4,13 +4,15 @@ use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("getLog", "Shows the last lines of the log", run)
+pub(crate) const ROW: Command = Command::new("getLog", "Shows the last lines of the log", run)
     .needs(Needs::Cluster(&[Action::GetLog]))
     .flags(RowFlags::ADMIN_ONLY);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let (lines, total) = match request.target() {
         RawValue::String("*") => {

@@ -13,25 +13,38 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_service::ClientInfo;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use super::member::append_member;
 use crate::access::authenticate;
-use crate::admin::replication::append_member;
-use crate::audit::Audited;
-use crate::fields::{whole_number, wrong_type};
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags, Wait};
+use crate::context::{Command, CommandContext, Wait};
+use crate::request::fields::{whole_number, wrong_type};
+use crate::request::row::{Audited, Hides, InTransaction, RowFlags};
+use crate::request::{Fields, Needs, Request};
 
-// The login that it may carry holds secrets.
-const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET);
+/// Largest client metadata document, in bytes.
+const MAX_CLIENT_BYTES: usize = 512;
 
-pub(crate) const HELLO: Row = Row::new("hello", "Tells what the server is and can do", run)
-    .needs(Needs::Nothing)
-    .audited(Audited::ClientMetadata)
-    .since("4.4.2")
-    .flags(FLAGS);
-pub(crate) const IS_MASTER: Row = Row::new("isMaster", "The old name of hello", run)
-    .needs(Needs::Nothing)
-    .audited(Audited::ClientMetadata)
-    .aliases(&["ismaster"])
-    .flags(FLAGS);
+// The login that a handshake can carry holds secrets.
+pub(crate) const HELLO: Command =
+    Command::new("hello", "Tells what the server is and can do", run_hello)
+        .needs(Needs::Nothing)
+        .audited(Audited::ClientMetadata)
+        .since("4.4.2")
+        .flags(
+            RowFlags::BEFORE_AUTH
+                .union(RowFlags::LENIENT)
+                .union(RowFlags::STABLE)
+                .union(RowFlags::HANDSHAKE),
+        )
+        .in_transaction(InTransaction::Beside)
+        .hides(Hides::Secrets);
+pub(crate) const IS_MASTER: Command =
+    Command::new("isMaster", "The old name of hello", run_is_master)
+        .needs(Needs::Nothing)
+        .audited(Audited::ClientMetadata)
+        .aliases(&["ismaster"])
+        .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::HANDSHAKE))
+        .in_transaction(InTransaction::Beside)
+        .hides(Hides::Secrets);
 
 /// Versions of the wire protocol.
 const MIN_WIRE_VERSION: i32 = 0;
@@ -41,13 +54,31 @@ const COMPRESSORS: [&str; 3] = ["snappy", "zstd", "zlib"];
 /// Longest application name, in bytes.
 const MAX_APP_NAME_BYTES: usize = 128;
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run_hello(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    answer(ctx, request, "isWritablePrimary", doc)
+}
+
+fn run_is_master(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    answer(ctx, request, "ismaster", doc)
+}
+
+/// Answers a handshake; the field `primary` says whether this node is the primary.
+fn answer(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    primary: &str,
+    doc: &mut DocBuilder,
+) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
     // A repeated run of a streamed request answers the same handshake again.
     let repeated = ctx.exhaust.waited || ctx.exhaust.last_counter.is_some();
     let awaited = awaited_counter(ctx, &fields)?;
     if awaited.is_some() && ctx.service.shutdown.is_requested() {
-        ctx.close_connection = true;
+        ctx.effects.close_connection();
         let text = "The server is in quiesce mode and will shut down";
         return Err(Error::new(ErrorCode::ShutdownInProgress, text));
     }
@@ -59,16 +90,18 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             // Nothing but time elects the only member of a set: who waits is told when it does.
             let election = ctx.service.store.primary_in_ms();
             let longest = Duration::from_millis(election.map_or(max_ms, |ms| ms.min(max_ms)));
-            ctx.wait = Some(Wait::Topology { seen: counter, longest });
+            ctx.effects.wait_for(Wait::Topology { seen: counter, longest });
             return Ok(());
         }
-        ctx.exhaust.more_to_come = ctx.exhaust.allowed;
-        ctx.exhaust.last_counter = Some(counter);
+        if ctx.exhaust.allowed {
+            ctx.effects.stream();
+        }
+        ctx.effects.show_counter(counter);
     }
     if let (Some(client), false) = (fields.get("client"), repeated) {
         take_client(ctx, client)?;
     }
-    write_reply(ctx, request, &fields, counter, doc);
+    write_reply(ctx, primary, &fields, counter, doc);
     match repeated {
         true => Ok(()),
         false => authenticate::append_handshake(ctx, &fields, doc),
@@ -130,7 +163,7 @@ fn take_client(ctx: &CommandContext<'_>, client: RawValue<'_>) -> Result<()> {
     let RawValue::Document(client) = client else {
         return Err(wrong_type("client", client, "object"));
     };
-    let most = limits::MAX_CLIENT_METADATA_BYTES;
+    let most = MAX_CLIENT_BYTES;
     if client.as_bytes().len() > most {
         let text =
             format!("The client metadata document must be less then or equal to {most} bytes");
@@ -170,7 +203,7 @@ fn take_client(ctx: &CommandContext<'_>, client: RawValue<'_>) -> Result<()> {
 
 fn write_reply(
     ctx: &CommandContext<'_>,
-    request: &Request<'_>,
+    name: &str,
     fields: &Fields<'_>,
     counter: i64,
     doc: &mut DocBuilder,
@@ -179,7 +212,6 @@ fn write_reply(
         doc.append("helloOk", true);
     }
     let primary = ctx.service.is_primary();
-    let name = if request.row.name == "hello" { "isWritablePrimary" } else { "ismaster" };
     doc.append(name, primary);
     match ctx.service.replica_set.get() {
         Some(set) => append_member(ctx, set, primary, doc),

@@ -6,13 +6,15 @@ use mayfly_service::machine::Memory;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::process;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("hostInfo", "Tells about the machine", run)
+pub(crate) const ROW: Command = Command::new("hostInfo", "Tells about the machine", run)
     .needs(Needs::Cluster(&[Action::HostInfo]))
     .flags(RowFlags::LENIENT);
 
-fn run(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let memory = Memory::of_system();
     let megabytes = |bytes: u64| (bytes >> 20) as i64;
     doc.start_document("system");

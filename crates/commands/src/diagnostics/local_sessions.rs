@@ -6,8 +6,9 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::SessionOwner;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::fields::wrong_type;
-use crate::{CommandContext, Fields};
+use crate::context::CommandContext;
+use crate::request::Fields;
+use crate::request::fields::wrong_type;
 
 /// The sessions that the options ask for. By default they are those of whoever asks.
 ///

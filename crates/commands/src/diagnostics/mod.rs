@@ -1,6 +1,6 @@
 //! Commands that tell about the server and the connection.
 
-mod build_info;
+pub(crate) mod build_info;
 pub(crate) mod coll_stats;
 mod connection;
 pub(crate) mod current_op;
@@ -8,28 +8,27 @@ mod data_size;
 mod db_hash;
 mod db_stats;
 mod diagnostic_data;
-pub(crate) mod explain;
 mod get_log;
 mod hello;
 mod host_info;
 pub(crate) mod index_stats;
 mod list_commands;
 pub(crate) mod local_sessions;
-pub(crate) mod observe;
+pub(crate) mod member;
 mod ping;
 mod pools;
 mod process;
 mod profile;
-mod scale;
+pub(crate) mod scale;
 mod server_status;
 mod top;
 mod ttl_status;
 mod validate;
 
-use crate::Row;
+use crate::context::Command;
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Command] = &[
     build_info::ROW,
     coll_stats::ROW,
     connection::CMD_LINE_OPTS,
@@ -43,7 +42,6 @@ pub(crate) const ROWS: &[Row] = &[
     db_hash::ROW,
     db_stats::ROW,
     diagnostic_data::ROW,
-    explain::ROW,
     get_log::ROW,
     hello::HELLO,
     hello::IS_MASTER,

@@ -3,13 +3,16 @@
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{InTransaction, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("ping", "Checks that the server responds", run)
+pub(crate) const ROW: Command = Command::new("ping", "Checks that the server responds", run)
     .needs(Needs::Nothing)
-    .flags(RowFlags::BEFORE_AUTH);
+    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::STABLE))
+    .in_transaction(InTransaction::Beside);
 
-fn run(_: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     Ok(())
 }

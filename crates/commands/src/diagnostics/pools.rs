@@ -4,21 +4,20 @@ use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc};
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const CONN_POOL_STATS: Row =
-    Row::new("connPoolStats", "Shows connections to other servers", run_pools)
+pub(crate) const CONN_POOL_STATS: Command =
+    Command::new("connPoolStats", "Shows connections to other servers", run_pools)
         .needs(Needs::Cluster(&[Action::ConnPoolStats]));
-pub(crate) const LOCK_INFO: Row = Row::new("lockInfo", "Lists locks that are held", run_locks)
-    .needs(Needs::Cluster(&[Action::ServerStatus]))
-    .since("3.4")
-    .flags(RowFlags::ADMIN_ONLY);
+pub(crate) const LOCK_INFO: Command =
+    Command::new("lockInfo", "Lists locks that are held", run_locks)
+        .needs(Needs::Cluster(&[Action::ServerStatus]))
+        .since("3.4")
+        .flags(RowFlags::ADMIN_ONLY);
 
-fn run_pools(
-    _: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    doc: &mut DocBuilder,
-) -> Result<()> {
+fn run_pools(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     doc.append("numClientConnections", 0).append("numAScopedConnections", 0);
     for name in ["totalInUse", "totalAvailable", "totalLeased", "totalCreated", "totalRefreshing"] {
@@ -31,11 +30,7 @@ fn run_pools(
     Ok(())
 }
 
-fn run_locks(
-    _: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    doc: &mut DocBuilder,
-) -> Result<()> {
+fn run_locks(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&["includeStorageEngineDump"])?;
     // Locks here are held for moments, inside the store.
     doc.start_array("lockInfo").end();

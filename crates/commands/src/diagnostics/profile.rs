@@ -6,10 +6,11 @@ use mayfly_service::profiler::Profiled;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
 use super::scale::small;
-use crate::access::demands;
-use crate::{CommandContext, Fields, Needs, Request, Row};
+use crate::context::{Command, CommandContext};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("profile", "Says which operations are recorded", run)
+pub(crate) const ROW: Command = Command::new("profile", "Says which operations are recorded", run)
     .needs(Needs::Demands(demands::profile));
 
 const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
@@ -21,7 +22,7 @@ enum FilterChange {
     Unset,
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["slowms", "sampleRate", "filter"])?;
     let level = fields.long("profile")?.ok_or_else(|| fields.missing("profile"))?;
     let slow_ms = fields.long("slowms")?;

@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
-use crate::Fields;
+use crate::request::Fields;
 
 /// The divisor of sizes; its fraction is cut off.
 ///
@@ -21,7 +21,7 @@ pub(super) fn scale(fields: &Fields<'_>) -> Result<i64> {
 }
 
 /// An int32 where it fits, else an int64.
-pub(super) fn small(number: i64) -> RawValue<'static> {
+pub(crate) fn small(number: i64) -> RawValue<'static> {
     i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
 }
 

@@ -1,23 +1,27 @@
 //! `serverStatus`: what monitoring reads. Sections that this server has nothing to say about are left out;
 //! `<section>: 0` leaves one out, too.
 
+use mayfly_storage::ReadView;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_auth::Action;
-use mayfly_base::spill::Operator;
-use mayfly_base::{Result, memory as held_memory, queued_operations};
+use mayfly_base::Result;
 use mayfly_service::Service;
 use mayfly_service::metrics::{LOGIN_MECHANISMS, OpCounters, TLS_VERSIONS};
 use mayfly_value::{DocBuilder, RawValue};
+use mayfly_work::spill::Operator;
+use mayfly_work::{memory as held_memory, queued_operations};
 
 use super::build_info::VERSION;
+use super::member::append_member;
 use super::process;
-use crate::admin::replication::append_member;
-use crate::fields::whole_number;
-use crate::{CommandContext, Needs, Request, Row, RowFlags, registry};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("serverStatus", "Shows the server's counters", run)
+pub(crate) const ROW: Command = Command::new("serverStatus", "Shows the server's counters", run)
     .needs(Needs::Cluster(&[Action::ServerStatus]))
     .flags(RowFlags::LENIENT);
 
@@ -45,10 +49,9 @@ const SECTIONS: &[Section] = &[
     ("transactions", transactions),
     ("ttl", ttl),
     ("mem", memory),
-    ("metrics", metrics),
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     append(ctx, request, doc);
     Ok(())
 }
@@ -82,6 +85,11 @@ pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut 
             write(service, doc);
             doc.end();
         }
+    }
+    if !switched_off(request, "metrics") {
+        doc.start_document("metrics");
+        metrics(ctx, doc);
+        doc.end();
     }
 }
 
@@ -148,7 +156,9 @@ fn catalog_stats(service: &Service, doc: &mut DocBuilder) {
         databases.insert(ns.db().to_owned());
     }
     // A database whose views cannot be read has none to count.
-    let views = |db: &String| service.store.views(db).map_or(0, |views| views.len() as i64);
+    let views = |db: &String| {
+        service.store.views(&ReadView::now(), db).map_or(0, |views| views.len() as i64)
+    };
     counts.views = databases.iter().map(views).sum();
     doc.append("collections", small(counts.collections)).append("capped", small(counts.capped));
     doc.append("clustered", small(counts.clustered));
@@ -357,12 +367,13 @@ fn query(service: &Service, doc: &mut DocBuilder) {
     doc.end();
 }
 
-fn metrics(service: &Service, doc: &mut DocBuilder) {
+fn metrics(ctx: &CommandContext<'_>, doc: &mut DocBuilder) {
+    let service = ctx.service;
     doc.start_document("commands");
-    for (index, row) in registry::rows().iter().enumerate() {
+    for (index, command) in ctx.commands.commands().iter().enumerate() {
         let counts = service.metrics.command(index);
         if counts.total.get() > 0 {
-            doc.start_document(row.name);
+            doc.start_document(command.row.name);
             doc.append("failed", counts.failed.get()).append("total", counts.total.get());
             doc.end();
         }

@@ -6,13 +6,15 @@ use mayfly_service::top::{NamespaceUse, Usage, Use};
 use mayfly_value::DocBuilder;
 
 use super::scale::small;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("top", "Shows how much collections are used", run)
+pub(crate) const ROW: Command = Command::new("top", "Shows how much collections are used", run)
     .needs(Needs::Cluster(&[Action::Top]))
     .flags(RowFlags::ADMIN_ONLY);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     doc.start_document("totals").append("note", "all times in microseconds");
     let service = ctx.service;

@@ -4,14 +4,17 @@ use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row =
-    Row::new("ttlStatus", "Shows what is due by each TTL policy, and how fast it goes", run)
+pub(crate) const ROW: Command =
+    Command::new("ttlStatus", "Shows what is due by each TTL policy, and how fast it goes", run)
         .needs(Needs::Cluster(&[Action::ServerStatus]))
-        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::MAY_BLOCK));
+        .flags(RowFlags::ADMIN_ONLY)
+        .expected(Expected::Long);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     ctx.service.store.append_ttl_status(ctx.op, reply)
 }

@@ -6,12 +6,17 @@ use mayfly_storage::{EntryFinding, ValidateOptions, Validated, record_id};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
-use crate::fields::whole_number;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{Expected, Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("validate", "Checks a collection and its indexes", run)
-    .needs(Needs::Collection(&[Action::Validate]))
-    .flags(RowFlags::MAY_BLOCK.and(RowFlags::LENIENT));
+pub(crate) const ROW: Command =
+    Command::new("validate", "Checks a collection and its indexes", run)
+        .needs(Needs::Collection(&[Action::Validate]))
+        .flags(RowFlags::LENIENT)
+        .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
+        .expected(Expected::Long);
 
 /// Most single findings that one list of the reply has.
 const MAX_SHOWN: usize = 1000;
@@ -67,13 +72,13 @@ fn both(one: &str, other: &str) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
 }
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let ns = request.namespace()?;
     let options = Options::parse(request.body)?;
     let store = &ctx.service.store;
-    let buckets = || store.time_series_named(&ns).map(|(buckets, _)| buckets);
-    let Some(collection) = store.collection(&ns).or_else(buckets) else {
-        return Err(match store.view(&ns)? {
+    let buckets = || store.time_series_named(ctx.store.view, &ns).map(|(buckets, _)| buckets);
+    let Some(collection) = store.collection(ctx.store.view, &ns).or_else(buckets) else {
+        return Err(match store.view(ctx.store.view, &ns)? {
             Some(_) => Error::new(ErrorCode::CommandNotSupportedOnView, "Cannot validate a view"),
             None => {
                 let text = format!("Collection '{ns}' does not exist to validate.");

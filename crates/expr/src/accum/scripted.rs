@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_scripts::{Script, source_of};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::Accumulator;
-use crate::javascript::{Script, source_of};
 use crate::op::fault;
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};

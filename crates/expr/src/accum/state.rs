@@ -2,7 +2,8 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{
-    Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_depth, compare_values_in, ty,
+    Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_depth, check_size,
+    compare_values_in, ty,
 };
 
 use super::Kind;
@@ -11,7 +12,7 @@ use super::percentile::{percentile, sorted_numbers};
 use super::ranked::Ranked;
 use super::scripted::Scripted;
 use crate::op::merge_fault;
-use crate::{Sum, Value, check_size};
+use crate::{Sum, Value};
 
 /// The running state of an accumulator in one group.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_scripts::{Script, source_of};
 use mayfly_value::RawValue;
 
 use super::{OpRow, own};
-use crate::javascript::{Script, source_of};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use mayfly_base::Result;
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, check_size};
 
 use super::array::sequence::push_items;
 use super::object::take_document;
@@ -16,7 +16,7 @@ use super::operand::{array, document, text};
 use super::set::set_of;
 use super::string::push_text;
 use crate::accum::{Merged, encoded};
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 /// How a value grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! on without an end, so that each step counts as work of the operation.
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, check_size};
+use mayfly_work::current::spend;
 
 use super::growing::{Growing, Growth};
 use super::operand::{array, fault, long_integer, parts, required};
@@ -11,7 +11,7 @@ use super::{OpRow, own};
 use crate::expression::Locals;
 use crate::parse::Parser;
 use crate::scope::check_variable_name;
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
     own("$map", "2.6", "An expression over each item.", parse_map),

@@ -54,7 +54,7 @@ pub type RunPrepared = for<'a> fn(&'a Prepared, &'a [Expression], Frame<'a>) -> 
 #[derive(Debug)]
 pub enum Prepared {
     /// A compiled pattern; nothing when the pattern depends on the document.
-    Regex(Option<crate::Pattern>),
+    Regex(Option<mayfly_pattern::Pattern>),
     /// An order of values.
     Sort(crate::order::Order),
     /// A name.

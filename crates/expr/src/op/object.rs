@@ -2,13 +2,14 @@
 //! their fields are called.
 
 use mayfly_base::Result;
+use mayfly_value::check_size;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::operand::{array, document, fault, parts, required};
 use super::{ANY, OpRow, Prepared, list, own};
 use crate::parse::Parser;
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
     list("$mergeObjects", "3.5.6", "Documents in one, later fields over earlier.", ANY, merge),

@@ -1,11 +1,11 @@
 //! What operators share in taking operands apart and giving results: named parts, results of their own, faults.
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, check_depth, ty};
+use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, check_depth, check_size, ty};
+use mayfly_work::current::spend;
 
 use crate::parse::Parser;
-use crate::{Expression, Value, check_size};
+use crate::{Expression, Value};
 
 /// An error with a numbered location as its code.
 pub(crate) fn fault(code: i32, text: impl Into<String>) -> Error {

@@ -1,14 +1,14 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`, by the engine that match expressions use, too (PCRE2).
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_pattern::{Groups, Pattern, PatternFault};
+use mayfly_value::{DocBuilder, RawValue, check_size};
+use mayfly_work::current::spend;
 
 use super::operand::{array, document, fault, optional, parts, required};
 use super::{OpRow, Prepared, own};
 use crate::parse::Parser;
-use crate::pattern::{Groups, Pattern, PatternFault};
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
     own("$regexMatch", "4.2", "Whether a text matches.", parse),
@@ -223,7 +223,7 @@ fn append(text: &str, counted: &mut Counted, groups: &Groups, out: &mut DocBuild
     out.append("match", part(whole));
     out.append("idx", counted.up_to(text, whole.0));
     out.start_array("captures");
-    for group in 1..groups.len() {
+    for group in 1..groups.count() {
         match groups.get(group) {
             Some(group) => out.push(part(group)),
             None => out.push(RawValue::Null),

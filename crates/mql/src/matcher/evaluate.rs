@@ -4,12 +4,12 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_by, visit_path_with};
 use mayfly_value::{
     Collation, Finder, Number, RawDoc, RawElement, RawValue, ValueSet, canonical_type,
     compare_values_in, same_collation, ty,
 };
+use mayfly_work::current::spend;
 
 use super::{CmpOp, Expr, Predicate};
 use crate::FieldPath;

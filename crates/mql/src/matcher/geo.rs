@@ -1,7 +1,7 @@
 //! Conditions on places: within an area, in touch with a shape, by their distance from a point.
 
 use mayfly_base::Result;
-use mayfly_value::geo::{Area, EARTH_RADIUS_M, Geometry, Pair};
+use mayfly_geo::{Area, EARTH_RADIUS_M, Geometry, Pair};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::{Expr, Predicate};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Pattern, PatternFault};
+use mayfly_pattern::{Pattern, PatternFault};
 use mayfly_value::RawValue;
 
 /// A compiled pattern.

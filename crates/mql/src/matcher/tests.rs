@@ -336,8 +336,9 @@ fn many_conditions_are_as_few() {
 /// A filter that asks for many things of one large array ends with its operation.
 #[test]
 fn looking_at_large_arrays_is_work() {
-    use mayfly_base::current::{Current, enter};
-    use mayfly_base::{ErrorCode, ManualClock, OpCtx};
+    use mayfly_base::{ErrorCode, ManualClock};
+    use mayfly_work::OpCtx;
+    use mayfly_work::current::{Current, enter};
     use std::sync::Arc;
 
     let document = parse_document(&format!("{{a: [{}]}}", vec!["7"; 100_000].join(","))).unwrap();

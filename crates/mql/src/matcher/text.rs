@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use mayfly_base::{Error, Result};
-use mayfly_value::text::{Found, SearchOptions, TextSearch, TextSpec};
+use mayfly_text::{Found, SearchOptions, TextSearch, TextSpec};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{DocumentTest, Expr};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_expr::javascript::Script;
 use mayfly_expr::{Dependencies, Expression, Frame, random_unit};
-use mayfly_value::text::Found;
+use mayfly_scripts::Script;
+use mayfly_text::Found;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::{Expr, Predicate, Schema, TextTest, Written};

@@ -2,8 +2,8 @@
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{FEW_EXPRESSIONS, Frame, check_size};
-use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue};
+use mayfly_expr::{FEW_EXPRESSIONS, Frame};
+use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue, check_size};
 
 use super::{Branch, Level, Mode, Projection};
 use crate::Matcher;

@@ -2,7 +2,8 @@
 //! contract, section 9).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{LogEntry, LogOperation, Store};
+use mayfly_storage::StoreSession;
+use mayfly_storage::{LogEntry, LogOperation};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::delta::Described;
@@ -67,7 +68,7 @@ impl Builder {
     /// 47 NoMatchingDocument for a document that has to be there and is not; those of the store.
     pub(super) fn event(
         &self,
-        store: &Store,
+        session: StoreSession<'_>,
         entry: &LogEntry<'_>,
         operation: &LogOperation<'_>,
         token: Token,
@@ -81,7 +82,7 @@ impl Builder {
         let about = About { entry, operation, token, db, collection };
         match op {
             "i" | "u" | "d" if self.wants(db, collection) => {
-                self.change(store, &about).map(Outcome::Event)
+                self.change(session, &about).map(Outcome::Event)
             }
             "c" => Ok(self.command(&about)),
             _ => Ok(Outcome::Nothing),
@@ -111,7 +112,7 @@ impl Builder {
         out
     }
 
-    fn change(&self, store: &Store, about: &About<'_>) -> Result<DocBuf> {
+    fn change(&self, session: StoreSession<'_>, about: &About<'_>) -> Result<DocBuf> {
         let part = |name| about.operation.get(name).and_then(RawValue::as_document);
         let object = about.operation.object()?;
         let object = object.as_doc();
@@ -129,7 +130,7 @@ impl Builder {
             "insert" | "replace" => {
                 out.append("fullDocument", object);
             }
-            "update" => self.append_after(store, about, key, &mut out)?,
+            "update" => self.append_after(session, about, key, &mut out)?,
             _ => {}
         }
         append_namespace(&mut out, "ns", about.db, about.collection);
@@ -153,7 +154,7 @@ impl Builder {
     /// The document behind an update.
     fn append_after(
         &self,
-        store: &Store,
+        session: StoreSession<'_>,
         about: &About<'_>,
         id: RawValue<'_>,
         out: &mut DocBuilder,
@@ -168,10 +169,15 @@ impl Builder {
                     let own = collection.uuid();
                     uuid == Some(RawValue::Binary { subtype: 4, bytes: &own })
                 };
-                let found = match store.collection(&ns).filter(same) {
+                let found = match session.collection(&ns).filter(same) {
                     Some(collection) => {
                         let key = collection.id_key(id);
-                        store.read_by_id(&collection, &key, |_, document| document.to_owned())?
+                        session.store.read_by_id(
+                            session.view,
+                            &collection,
+                            &key,
+                            |_, document| document.to_owned(),
+                        )?
                     }
                     None => None,
                 };

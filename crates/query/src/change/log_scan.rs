@@ -3,11 +3,12 @@
 //! Entries stand in the order of `ts`, so that comparisons of it in the filter are where the scan begins and ends. Like any
 //! other reader it keeps nothing of the store between two batches but its place.
 
+use mayfly_storage::StoreSession;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
-use mayfly_storage::{Direction, LogEnd, LogEntry, LogRange, Store};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::{Direction, LogEnd, LogEntry, LogRange};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 /// Entries, and about how many bytes of them, that are read at once.
@@ -82,27 +83,27 @@ impl LogScan {
     ///
     /// # Errors
     /// 136 CappedPositionLost when entries behind the last one were cut off; those of the store.
-    pub(crate) fn next(&mut self, store: &Store, op: &OpCtx) -> Result<Option<DocBuf>> {
+    pub(crate) fn next(&mut self, session: StoreSession<'_>) -> Result<Option<DocBuf>> {
         if self.queue.is_empty() && !self.over {
-            op.check()?;
-            self.read(store, op)?;
+            session.op.check()?;
+            self.read(session)?;
         }
         Ok(self.queue.pop_front())
     }
 
-    fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
-        let cut = store.oplog().cut();
+    fn read(&mut self, session: StoreSession<'_>) -> Result<()> {
+        let cut = session.store.oplog().cut();
         let direction = match self.order {
             LogOrder::Descending => Direction::Backward,
             LogOrder::Ascending | LogOrder::Following => Direction::Forward,
         };
         let (queue, mut bytes, mut last) = (&mut self.queue, 0, None);
         let (filter, mut looked_at) = (&self.entries, 0);
-        let end = store.oplog().read(self.left, direction, &mut |entry| {
+        let end = session.store.oplog().read(self.left, direction, &mut |entry| {
             last = Some(entry.timestamp());
             looked_at += 1;
             if looked_at % QUEUED == 0 {
-                op.check()?;
+                session.op.check()?;
             }
             if !filter.may_pass(entry) {
                 return Ok(ControlFlow::Continue(()));
@@ -122,10 +123,10 @@ impl LogScan {
         })?;
         // Asked behind the reading: what was cut off meanwhile may have been missed.
         if self.order != LogOrder::Descending {
-            let now = store.oplog().cut();
+            let now = session.store.oplog().cut();
             if !self.begun && now != cut {
                 self.queue.clear();
-                return self.read(store, op);
+                return self.read(session);
             }
             if self.begun && now >= self.left.first {
                 return Err(Error::new(

@@ -16,11 +16,12 @@ mod options;
 mod split;
 mod token;
 
+use mayfly_storage::StoreSession;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result, limits};
 pub use mayfly_storage::ChangeScope;
 use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store, Watch};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -152,12 +153,12 @@ impl ChangeStream {
     ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost, 47 NoMatchingDocument, those of the store.
-    pub(crate) fn next(&mut self, store: &Store, op: &OpCtx) -> Result<Option<DocBuf>> {
+    pub(crate) fn next(&mut self, session: StoreSession<'_>) -> Result<Option<DocBuf>> {
         if let Some((_, error)) = self.refused.take() {
             return Err(error);
         }
         if self.queue.is_empty() && !self.over {
-            self.read(store, op)?;
+            self.read(session)?;
         }
         let Some((token, event)) = self.queue.pop_front() else { return Ok(None) };
         self.shown = Some(token.document());
@@ -198,15 +199,15 @@ impl ChangeStream {
         }
     }
 
-    fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
-        let quiet = store.oplog().quiet_until(&self.watch, self.reached());
+    fn read(&mut self, session: StoreSession<'_>) -> Result<()> {
+        let quiet = session.store.oplog().quiet_until(&self.watch, self.reached());
         if quiet > self.reached() {
             self.position = self.position.max(Token::behind(quiet));
         }
         let from = self.position;
         let mut reading = Reading {
             builder: &self.builder,
-            store,
+            session,
             from,
             queue: &mut self.queue,
             bytes: 0,
@@ -215,20 +216,20 @@ impl ChangeStream {
             failed: None,
         };
         let mut seen = 0u64;
-        let reached = store.oplog().read_changes(from.read_behind(), &mut |entry| {
+        let reached = session.store.oplog().read_changes(from.read_behind(), &mut |entry| {
             let timestamp = entry.timestamp();
             seen += 1;
             if seen.is_multiple_of(QUEUED as u64) {
-                op.check()?;
+                session.op.check()?;
             }
             match event::part_of_transaction(entry) {
                 // Told with the last one, whose time is that of the commit.
                 Some(Part::Before) => return Ok(ControlFlow::Continue(())),
                 Some(Part::Last { before }) => {
                     let mut at = 0;
-                    read_parts(store, before, &mut |part| {
+                    read_parts(session.store, before, &mut |part| {
                         at = reading.entry(timestamp, part, at)?;
-                        op.check().map(|()| reading.flow())
+                        session.op.check().map(|()| reading.flow())
                     })?;
                     reading.entry(timestamp, entry, at)?;
                 }
@@ -257,7 +258,7 @@ impl ChangeStream {
 /// Making a queue of events.
 struct Reading<'r> {
     builder: &'r Builder,
-    store: &'r Store,
+    session: StoreSession<'r>,
     /// Everything up to this operation was looked at before.
     from: Token,
     queue: &'r mut VecDeque<(Token, DocBuf)>,
@@ -298,7 +299,7 @@ impl Reading<'_> {
             self.cut_short = true;
             return;
         }
-        match self.builder.event(self.store, entry, operation, token) {
+        match self.builder.event(self.session, entry, operation, token) {
             Ok(Outcome::Nothing) => {}
             Ok(Outcome::Event(_)) if known => {}
             Ok(Outcome::Event(event)) => {

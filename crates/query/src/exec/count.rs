@@ -1,10 +1,11 @@
 //! Counting. Where the bounds of an index say all that the filter says, its entries are counted without a look into
 //! them; everywhere else the documents are run through and not kept.
 
+use mayfly_storage::StoreSession;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{OpCtx, Result};
-use mayfly_storage::{Direction, ScanLimit, Scanned, Store};
+use mayfly_base::Result;
+use mayfly_storage::{Direction, ScanLimit, Scanned};
 
 use super::{Executor, Flow, note_use};
 use crate::plan::{IndexScan, Plan};
@@ -17,23 +18,23 @@ impl Executor {
     ///
     /// # Errors
     /// Those of [`Executor::run`].
-    pub fn count(mut self, store: &Store, op: &OpCtx) -> Result<u64> {
+    pub fn count(mut self, session: StoreSession<'_>) -> Result<u64> {
         self.count_only();
-        self.settle(store, op)?;
+        self.settle(session)?;
         if self.trial.is_some() {
             // What was cached is taken as it is: nothing is read by it.
             note_use(&self.collection, &self.plan);
         }
         if let Plan::Keys(input) = &self.plan
             && let Plan::Index(scan) = &**input
-            && let Some(counted) = self.count_entries(scan, store, op)?
+            && let Some(counted) = self.count_entries(scan, session)?
         {
             return Ok(counted);
         }
         let mut counted = 0;
         while !self.is_done() {
             self.expect(usize::MAX);
-            self.run(store, op, &mut |_, _, _| {
+            self.run(session, &mut |_, _, _| {
                 counted += 1;
                 Ok(Flow::More)
             })?;
@@ -42,7 +43,7 @@ impl Executor {
     }
 
     /// Counts the entries of a scan's ranges; nothing when a document may have several of them, and when some are hidden.
-    fn count_entries(&self, scan: &IndexScan, store: &Store, op: &OpCtx) -> Result<Option<u64>> {
+    fn count_entries(&self, scan: &IndexScan, session: StoreSession<'_>) -> Result<Option<u64>> {
         let plain = scan.checks.is_empty() && scan.key_filter.is_none() && !scan.repeats;
         if !plain || self.collection.hides_expired() {
             return Ok(None);
@@ -50,7 +51,7 @@ impl Executor {
         let index = &scan.index;
         self.collection.check_alive()?;
         index.check_alive()?;
-        let snapshot = store.snapshot()?;
+        let snapshot = session.snapshot()?;
         // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
         if index.is_multikey() {
             return Ok(None);
@@ -59,10 +60,10 @@ impl Executor {
         for range in &scan.ranges {
             let mut range = range.clone();
             loop {
-                op.check()?;
+                session.op.check()?;
                 let limit = ScanLimit::rows(CHUNK_ENTRIES);
                 let (entries, end) = snapshot.count_entries(index, &range, limit)?;
-                op.keys_examined.fetch_add(entries, Relaxed);
+                session.op.keys_examined.fetch_add(entries, Relaxed);
                 counted += entries;
                 match end {
                     Scanned::Exhausted => break,

@@ -8,12 +8,15 @@ pub(crate) mod shape;
 pub(crate) mod tail;
 mod trial;
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result, limits};
-use mayfly_storage::{Collection, RecordKey, Snapshot, Store};
+use mayfly_base::{Namespace, Result};
+use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
+use mayfly_work::LONG_BYTES;
 
 pub(crate) use node::near::{nearest, told};
 pub use node::text::metadata_of;
@@ -106,11 +109,16 @@ fn note_use(collection: &Collection, plan: &Plan) {
 }
 
 impl Executor {
-    /// Plans the query.
+    /// Plans the query with the indexes that the view sees.
     ///
     /// # Errors
     /// 2 BadValue for a hint that fits no index.
-    pub fn new(collection: Arc<Collection>, query: CanonicalQuery) -> Result<Executor> {
+    pub fn new(
+        view: &ReadView,
+        collection: Arc<Collection>,
+        mut query: CanonicalQuery,
+    ) -> Result<Executor> {
+        query.indexes = view.visible_indexes();
         let planned = planned(&collection, &query)?;
         let (plan, cached) = (planned.plan, planned.cached);
         let trial =
@@ -147,10 +155,11 @@ impl Executor {
     /// # Errors
     /// Those of [`Executor::new`].
     pub(crate) fn by_itself(
+        view: &ReadView,
         collection: Arc<Collection>,
         query: CanonicalQuery,
     ) -> Result<Executor> {
-        let executor = Executor::new(collection, query)?;
+        let executor = Executor::new(view, collection, query)?;
         let trial = executor.trial.map(Trial::by_itself);
         Ok(Executor { trial, ..executor })
     }
@@ -215,7 +224,9 @@ impl Executor {
     /// Whether documents are so large that the first batch copies megabytes, however few they are.
     fn may_give_much(&self) -> bool {
         let (documents, bytes) = self.collection.size_about();
-        if bytes <= limits::LONG_BYTES as i64 || documents <= 0 {
+        // On average a document has less: one that is read by its `_id` is not long, and most reads are of one.
+        let are_small = bytes <= documents.saturating_mul(LONG_BYTES as i64);
+        if bytes <= LONG_BYTES as i64 || are_small && matches!(self.plan, Plan::Id(_)) {
             return false;
         }
         let found = match self.plan.source() {
@@ -226,8 +237,8 @@ impl Executor {
             _ => documents.min(FEW_DOCUMENTS as i64),
         };
         let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
-        let average = bytes / documents;
-        average.saturating_mul(found.min(wanted)) > limits::LONG_BYTES as i64
+        let average = bytes / documents.max(1);
+        average.saturating_mul(found.min(wanted)) > LONG_BYTES as i64
     }
 
     /// Whether everything was given.
@@ -258,16 +269,16 @@ impl Executor {
     ///
     /// # Errors
     /// Those of running plans.
-    pub(crate) fn settle(&mut self, store: &Store, op: &OpCtx) -> Result<Vec<Tried>> {
+    pub(crate) fn settle(&mut self, session: StoreSession<'_>) -> Result<Vec<Tried>> {
         let Some(trial) = self.trial.take() else { return Ok(Vec::new()) };
         if trial.allowed().is_some() && self.root.is_none() {
             self.trial = Some(trial);
             return Ok(Vec::new());
         }
         let before = self.plan.summary();
-        let tried = self.choose(&trial, store, op)?;
+        let tried = self.choose(&trial, session)?;
         note_use(&self.collection, &self.plan);
-        op.update_info(|info| {
+        session.op.update_info(|info| {
             // A plan inside of a stage is not that of the command.
             if info.plan_summary == before {
                 info.plan_summary = self.plan.summary();
@@ -375,13 +386,12 @@ impl Executor {
     /// Errors of the store, of the operation's deadline, and of files for record keys.
     pub(crate) fn end_batch(
         &mut self,
-        store: &Store,
-        op: &OpCtx,
+        session: StoreSession<'_>,
         snapshot: Snapshot,
     ) -> Result<()> {
         let Some(root) = self.root.as_mut().filter(|_| !self.done) else { return Ok(()) };
         let kept = (&self.budget, self.command);
-        let batch = Batch::new((store, op), &self.collection, &self.query, kept);
+        let batch = Batch::new(session, &self.collection, &self.query, kept);
         root.collect_keys(&batch.over(Some(snapshot)))?;
         self.collection.check_alive()?;
         root.check_alive()
@@ -402,8 +412,8 @@ impl Executor {
     ///
     /// # Errors
     /// Those of the sink, the store, and the operation's deadline.
-    pub fn run(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
-        self.run_over(&mut None, store, op, sink)
+    pub fn run(&mut self, session: StoreSession<'_>, sink: &mut Sink<'_>) -> Result<()> {
+        self.run_over(&mut None, session, sink)
     }
 
     /// The same as a part of a batch: takes its snapshot, and leaves it where [`Executor::keep_keys`] was called.
@@ -413,8 +423,7 @@ impl Executor {
     pub(crate) fn run_over(
         &mut self,
         snapshot: &mut Option<Snapshot>,
-        store: &Store,
-        op: &OpCtx,
+        session: StoreSession<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<()> {
         if self.is_done() {
@@ -434,31 +443,31 @@ impl Executor {
         if self.done {
             return Ok(());
         }
-        op.check()?;
+        session.op.check()?;
         if let Some(trial) = &self.trial {
-            trial.note_keys(op);
+            trial.note_keys(session.op);
         }
-        self.settle(store, op)?;
+        self.settle(session)?;
         let trial = self.trial.take();
         let allowed = trial.as_ref().and_then(Trial::allowed);
         if trial.is_some() {
-            op.planning.from_cache.store(true, std::sync::atomic::Ordering::Relaxed);
+            session.op.planning.from_cache.store(true, std::sync::atomic::Ordering::Relaxed);
             note_use(&self.collection, &self.plan);
         }
         let expected = self.expected.take();
-        let (progress, given) = self.go_on((store, op, snapshot), (expected, allowed), sink)?;
+        let (progress, given) = self.go_on((session, snapshot), (expected, allowed), sink)?;
         if allowed.is_none_or(|_| progress != Progress::Spent) {
             self.done = progress == Progress::Over;
             return Ok(());
         }
         // The plan that others were served by is no good for this one. What it has given stays given.
-        let trial = trial.map(|trial| trial.doubted(self, op));
+        let trial = trial.map(|trial| trial.doubted(self, session.op));
         if given == 0 {
             self.root = None;
             self.trial = trial;
-            self.settle(store, op)?;
+            self.settle(session)?;
         }
-        let (progress, _) = self.go_on((store, op, snapshot), (expected, None), sink)?;
+        let (progress, _) = self.go_on((session, snapshot), (expected, None), sink)?;
         self.done = progress == Progress::Over;
         Ok(())
     }
@@ -466,7 +475,7 @@ impl Executor {
     /// Runs the nodes, as long as so much may be spent on it. Says how many results there were.
     fn go_on(
         &mut self,
-        (store, op, snapshot): (&Store, &OpCtx, &mut Option<Snapshot>),
+        (session, snapshot): (StoreSession<'_>, &mut Option<Snapshot>),
         (expected, works): (Option<u64>, Option<u64>),
         sink: &mut Sink<'_>,
     ) -> Result<(Progress, u64)> {
@@ -479,7 +488,7 @@ impl Executor {
         };
         root.check_alive()?;
         let kept = (&self.budget, self.command);
-        let batch = Batch::new((store, op), &self.collection, &self.query, kept);
+        let batch = Batch::new(session, &self.collection, &self.query, kept);
         let batch = batch.with_works(works.unwrap_or(u64::MAX), false);
         let batch = batch.over(snapshot.take());
         batch.wanted.set(expected);

@@ -1,12 +1,13 @@
 //! What `find` shows instead of, or beside, its documents: the keys of the index (`returnKey`), the records' keys
 //! (`showRecordId`).
 
+use mayfly_storage::StoreSession;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
 use mayfly_mql::Projection;
-use mayfly_storage::{Collection, Store, record_id};
+use mayfly_storage::{Collection, record_id};
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -134,14 +135,14 @@ impl KeyPaths {
     /// The key of a document's record: the one it came with, or, as a sorted result comes without it, the one that it has now.
     pub(crate) fn record<'k>(
         &self,
-        store: &Store,
+        session: StoreSession<'_>,
         known: &'k [u8],
         document: RawDoc<'_>,
     ) -> Result<Cow<'k, [u8]>> {
         match (self.wants_record && known.is_empty(), document.get("_id")) {
-            (true, Some(id)) => {
-                Ok(Cow::Owned(store.locate(&self.collection, id)?.unwrap_or_default()))
-            }
+            (true, Some(id)) => Ok(Cow::Owned(
+                session.store.locate(session.view, &self.collection, id)?.unwrap_or_default(),
+            )),
             _ => Ok(Cow::Borrowed(known)),
         }
     }

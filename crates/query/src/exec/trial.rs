@@ -1,16 +1,20 @@
 //! Finding out which of several plans is the best: each is run for a while, and the one that gives most for what it looks at wins.
 //! Manual: "Query Plans", "Plan Cache".
 
+use mayfly_storage::StoreSession;
+use mayfly_work::OpCtx;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, PlannerSettings, Result};
-use mayfly_storage::{Collection, Store};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::Collection;
 
 use super::Executor;
 use super::node::{Batch, Node, Progress, Ran, Settings, start};
 use crate::language::CanonicalQuery;
-use crate::plan::{CachedPlan, Candidates, Choice, Plan, PlanCache, Ranked, Way, over};
+use crate::plan::{
+    CachedPlan, Candidates, Choice, Plan, PlanCache, PlannerSettings, Ranked, Way, over,
+};
 
 /// What each of them may spend at first; each further turn it is twice as much, until one has shown what it can.
 const FIRST_WORKS: u64 = 16;
@@ -42,7 +46,7 @@ impl Trial {
         candidates: Candidates,
         cached: Option<u64>,
     ) -> Trial {
-        let ratio = collection.planner().replanned_at.get();
+        let ratio = PlannerSettings::of(collection).replanned_at.get();
         let cached = cached.map(|works| (works, (works as f64 * ratio) as u64));
         Trial { candidates: Box::new(candidates), cached, notes: true }
     }
@@ -86,19 +90,18 @@ impl Executor {
     pub(super) fn choose(
         &mut self,
         trial: &Trial,
-        store: &Store,
-        op: &OpCtx,
+        session: StoreSession<'_>,
     ) -> Result<Vec<Tried>> {
         match &*trial.candidates {
             Candidates::Whole(ranked) => {
-                let tried = self.tried(ranked, trial.notes, (store, op))?;
+                let tried = self.tried(ranked, trial.notes, session)?;
                 if let Some(winner) = tried.first() {
                     self.plan = winner.plan.clone();
                 }
                 Ok(tried)
             }
             Candidates::Alternatives(query, several) => {
-                let one = |part: &(_, _)| self.alternative(part, trial.notes, (store, op));
+                let one = |part: &(_, _)| self.alternative(part, trial.notes, session);
                 let chosen: Vec<Way> = several.parts.iter().map(one).collect::<Result<_>>()?;
                 let way = several.way(chosen.into_iter());
                 self.plan = self.adapted(over(&self.collection, query, way));
@@ -112,7 +115,7 @@ impl Executor {
         &self,
         (query, ways): &(CanonicalQuery, Vec<Way>),
         notes: bool,
-        (store, op): (&Store, &OpCtx),
+        session: StoreSession<'_>,
     ) -> Result<Way> {
         let (collection, query) = (&self.collection, query.clone());
         let ranked = Ranked::new(collection, (&query, query.clone()), ways.clone());
@@ -125,7 +128,7 @@ impl Executor {
                 let mut one = Executor::with_plan(collection.clone(), query, Plan::Nothing);
                 one.use_budget(self.budget.clone());
                 one.settings.for_write = self.settings.for_write;
-                let tried = one.tried(&ranked, notes, (store, op))?;
+                let tried = one.tried(&ranked, notes, session)?;
                 tried.first().map_or(0, |winner| winner.at)
             }
         };
@@ -133,16 +136,12 @@ impl Executor {
     }
 
     /// Tries plans, and notes which was the best. The best comes first.
-    fn tried(
-        &self,
-        ranked: &Ranked,
-        notes: bool,
-        (store, op): (&Store, &OpCtx),
-    ) -> Result<Vec<Tried>> {
+    fn tried(&self, ranked: &Ranked, notes: bool, session: StoreSession<'_>) -> Result<Vec<Tried>> {
         // What is sorted in a trial was not sorted by the operation.
-        let sorted = (&op.has_sort_stage, &op.keys_sorted, &op.bytes_sorted);
+        let sorted =
+            (&session.op.has_sort_stage, &session.op.keys_sorted, &session.op.bytes_sorted);
         let before = (sorted.0.load(Relaxed), sorted.1.load(Relaxed), sorted.2.load(Relaxed));
-        op.planning.by_trial.store(true, Relaxed);
+        session.op.planning.by_trial.store(true, Relaxed);
         let (mut running, mut failed) = (Vec::new(), None);
         for (at, plan) in ranked.plans(&self.collection).enumerate() {
             let plan = self.adapted(plan);
@@ -151,14 +150,14 @@ impl Executor {
                 running.push(self.try_out(at, plan));
             }
         }
-        let settings = self.collection.planner();
+        let settings = PlannerSettings::of(&self.collection);
         let share = settings.trial_share.get() * self.collection.documents_about() as f64;
         let most_works = PlannerSettings::count(&settings.trial_works).max(share as u64);
         let (mut works, mut spent, mut settled) = (FIRST_WORKS, 0, false);
         while !settled && spent < most_works && !running.is_empty() {
             let mut at = 0;
             while let Some(one) = running.get_mut(at) {
-                match self.go_on_trying(one, works, (store, op)) {
+                match self.go_on_trying(one, works, session) {
                     Ok(done) => {
                         settled |= done;
                         at += 1;
@@ -200,7 +199,7 @@ impl Executor {
                 active: false,
                 from: CachedPlan::kept(&self.query, &winner.plan),
                 scores: tried.iter().map(|one| one.score).collect(),
-                created_ms: op.now_ms(),
+                created_ms: session.op.now_ms(),
             };
             PlanCache::note(&self.collection, found);
         }
@@ -211,7 +210,7 @@ impl Executor {
         let Settings { for_write, timed, .. } = self.settings;
         let mut settings = Settings { for_write, timed, ..Settings::default() };
         let root = start(&plan, (&self.collection, &self.query), &mut settings);
-        let most = PlannerSettings::count(&self.collection.planner().trial_results);
+        let most = PlannerSettings::count(&PlannerSettings::of(&self.collection).trial_results);
         Trying { at, plan, root, most, returned: 0, works: 0, over: false }
     }
 
@@ -220,15 +219,15 @@ impl Executor {
         &self,
         one: &mut Trying,
         works: u64,
-        (store, op): (&Store, &OpCtx),
+        session: StoreSession<'_>,
     ) -> Result<bool> {
         let kept = (&self.budget, self.command);
-        let batch = Batch::new((store, op), &self.collection, &self.query, kept);
+        let batch = Batch::new(session, &self.collection, &self.query, kept);
         let batch = batch.with_works(works, true);
         batch.wanted.set(Some(one.most - one.returned));
         one.root.check_alive()?;
         while !one.is_done() && batch.works_left() > 0 {
-            op.check()?;
+            session.op.check()?;
             let (returned, most) = (&mut one.returned, one.most);
             let progress = one.root.run(&batch, &mut |_| {
                 *returned += 1;

@@ -18,10 +18,11 @@ mod tree;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result, ScriptLimits};
+use mayfly_base::Result;
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::Matcher;
-use mayfly_storage::{Collection, Store};
+use mayfly_scripts::ScriptLimits;
+use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 pub use self::cached::cached_plans;
@@ -32,6 +33,7 @@ use crate::memory::Budget;
 use crate::plan::allowed::index_filter_set;
 use crate::plan::plan_key::PlanKey;
 use crate::plan::{Plan, is_clustered};
+use mayfly_storage::StoreSession;
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +115,7 @@ pub fn normalized_filter(filter: RawDoc<'_>) -> DocBuf {
 /// # Errors
 /// Those of planning and, when it runs, of the executor.
 pub fn explain(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: Option<Arc<Collection>>,
     make_query: &dyn Fn() -> Result<CanonicalQuery>,
     explained: &Explained<'_>,
@@ -132,26 +133,27 @@ pub fn explain(
         explained.purpose == Purpose::Count && explained.filter.is_empty() && query.hint.is_none();
     let runs = explained.verbosity >= Verbosity::ExecutionStats;
     if fast_count {
-        let counted = if runs { store.count_documents(op, &collection)? } else { 0 };
+        let counted =
+            if runs { session.store.count_documents(session.op, &collection)? } else { 0 };
         let node = fast_count_node(&query, u64::try_from(counted).unwrap_or(0));
-        let millis = op.elapsed_micros() / 1000;
+        let millis = session.op.elapsed_micros() / 1000;
         let about = (&query, Some(&*collection));
         write_planner(explained, about, &conditions, (&node, &[]), out);
         write_stats(explained, &Totals { millis, ..Totals::default() }, (&node, &[]), out);
         return Ok(node.returned);
     }
-    let mut executor = Executor::by_itself(collection.clone(), query)?;
+    let mut executor = Executor::by_itself(session.view, collection.clone(), query)?;
     executor.use_budget(explained.budget.clone());
-    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    session.op.update_info(|info| info.plan_summary = executor.plan().summary());
     if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
         executor.count_only();
     }
     if runs {
         executor.time_nodes();
     }
-    let tried = executor.settle(store, op)?;
+    let tried = executor.settle(session)?;
     let totals = match runs {
-        true => run(store, op, &mut executor, explained)?,
+        true => run(session, &mut executor, explained)?,
         false => Totals::default(),
     };
     let ran = executor.ran().unwrap_or_default();
@@ -168,8 +170,7 @@ pub fn explain(
 
 /// Runs the plan and throws its results away.
 fn run(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     executor: &mut Executor,
     explained: &Explained<'_>,
 ) -> Result<Totals> {
@@ -182,18 +183,18 @@ fn run(
         if first_only {
             executor.expect(1);
         }
-        executor.run(store, op, &mut |_, _, _| {
+        executor.run(session, &mut |_, _, _| {
             shown += 1;
             Ok(if first_only { Flow::Pause } else { Flow::More })
         })?;
     }
-    let documents = op.docs_examined.load(Ordering::Relaxed);
+    let documents = session.op.docs_examined.load(Ordering::Relaxed);
     let keys = match executor.plan().source() {
         // Each record that is read by a range of _id stands for its key.
         Plan::Records(scan) if !scan.clustered && !scan.is_of_collection() => documents,
-        _ => op.keys_examined.load(Ordering::Relaxed),
+        _ => session.op.keys_examined.load(Ordering::Relaxed),
     };
-    Ok(Totals { keys, documents, millis: op.elapsed_micros() / 1000 })
+    Ok(Totals { keys, documents, millis: session.op.elapsed_micros() / 1000 })
 }
 
 /// A count of everything looks at nothing.

@@ -2,12 +2,12 @@
 //!
 //! Where records are clustered by `_id`, what is read by `_id` shows as the index scan that it replaces.
 
-use mayfly_base::spill::Operator;
 use mayfly_mql::matcher::Expr;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::spill::Operator;
 
 use super::bounds::{Scan, rest, scan_bounds};
 use super::count_scan::counted_scan;

@@ -1,11 +1,13 @@
 //! A query in its checked form: filter, sort, projection, skip, limit, hint.
 
+use mayfly_storage::VisibleIndexes;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
+use mayfly_scripts::ScriptLimits;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use super::AllowedIndexes;
@@ -150,6 +152,8 @@ pub struct CanonicalQuery {
     pub hint: Option<Hint>,
     /// The indexes that it may use where query settings say so; then the hint does not count.
     pub allowed: Option<Arc<AllowedIndexes>>,
+    /// The indexes that the reader sees; the executor sets it before it plans.
+    pub indexes: VisibleIndexes,
     /// How strings compare.
     pub collation: Option<Arc<Collation>>,
     /// The paths that whoever takes the documents looks at, where those are all and no projection says so.
@@ -224,6 +228,7 @@ impl CanonicalQuery {
             _ => None,
         };
         Ok(CanonicalQuery {
+            indexes: VisibleIndexes::PUBLISHED,
             matcher,
             sort,
             natural_backward,

@@ -1,5 +1,6 @@
 //! The query for all documents.
 
+use mayfly_storage::VisibleIndexes;
 use std::sync::Arc;
 
 use mayfly_base::Result;
@@ -15,6 +16,7 @@ impl CanonicalQuery {
     /// None; parsing a filter without conditions may fail as far as its type says.
     pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
         Ok(CanonicalQuery {
+            indexes: VisibleIndexes::PUBLISHED,
             matcher: Arc::new(Matcher::parse(RawDoc::EMPTY, &ParseContext::default())?),
             sort: None,
             natural_backward: None,

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Scripts, Unfinished};
+use mayfly_expr::Scripts;
 use mayfly_mql::matcher::explain_failure;
 use mayfly_mql::{Matcher, ParseContext};
+use mayfly_pattern::Unfinished;
 use mayfly_storage::DocumentCheck;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::current::spend;
 
 /// Operators that need more than one document, and how the reference calls them when it refuses them. Manual: "Specify
 /// Validation With Query Operators", "Restrictions".

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mayfly_base::spill::{Operator, SpillCounters, Spilled};
-use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits, memory};
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_work::spill::{Operator, SpillCounters, Spilled};
+use mayfly_work::{OpCtx, memory};
 
 /// Operators tell of changes of at least this many bytes.
 const GRAIN_BYTES: usize = 256 << 10;

@@ -1,8 +1,9 @@
 //! Records that were seen, so that none is shown twice.
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_runs::KeySet;
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::{Budget, Share};
 
@@ -69,7 +70,7 @@ mod tests {
     fn records_are_told_apart_in_files_too() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let limits = MemoryLimits::default().with_all(1000);
-        let folder = Some(std::env::temp_dir().join("mayfly-seen-test"));
+        let folder = Some(std::env::temp_dir());
         let budget = Budget::new(limits, folder);
         let mut seen = SeenRecords::new(&budget);
         for round in 0..2 {

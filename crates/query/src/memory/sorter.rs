@@ -4,11 +4,12 @@
 
 use std::sync::atomic::Ordering;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::SortPattern;
 use mayfly_runs::Merge;
 use mayfly_value::RawDoc;
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::spill::{parts, row};
 use super::{Budget, MemoryStats, Share};
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn files_give_the_same_order_as_memory() {
-        let folder = Some(std::env::temp_dir().join("mayfly-sorter-test"));
+        let folder = Some(std::env::temp_dir());
         let in_memory = sorted(&Budget::default(), None).unwrap();
         assert_eq!(in_memory.len(), 2000);
         assert!(in_memory.is_sorted(), "equal keys keep their order");
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn a_sort_tells_what_it_took() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
-        let folder = Some(std::env::temp_dir().join("mayfly-sorter-test"));
+        let folder = Some(std::env::temp_dir());
         let budget = Budget::new(MemoryLimits::default().with_all(1000), folder);
         let mut sorter = Sorter::by_keys(None, &budget, Operator::Sort);
         let mut document = DocBuilder::new();

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use mayfly_base::Result;
-use mayfly_base::spill::Spilled;
 use mayfly_value::RawDoc;
+use mayfly_work::spill::Spilled;
 
 use super::spill::as_document;
 

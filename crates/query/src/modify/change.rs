@@ -19,6 +19,17 @@ pub(super) enum Change {
     Written { before: DocBuf, after: DocBuf },
 }
 
+impl Change {
+    /// The bytes of its documents.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Change::Gone => 0,
+            Change::Same(before) => before.as_bytes().len(),
+            Change::Written { before, after } => before.as_bytes().len() + after.as_bytes().len(),
+        }
+    }
+}
+
 pub(super) fn change_one(
     unit: &mut WriteUnit<'_>,
     key: &RecordKey,

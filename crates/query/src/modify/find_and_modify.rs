@@ -1,9 +1,10 @@
 //! `findAndModify`: one document, changed or removed, and how it was or is.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
-use mayfly_storage::{Collection, Store};
+use mayfly_base::Result;
+use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, ValueBuf};
 
 use super::shown::Shown;
@@ -34,8 +35,7 @@ pub struct FoundAndModified {
 /// # Errors
 /// As [`super::update`] and [`super::delete`], and those of the projection.
 pub fn find_and_modify(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &FindAndModifySpec,
     image: Image,
@@ -44,7 +44,7 @@ pub fn find_and_modify(
     match spec {
         FindAndModifySpec::Remove(spec) => {
             let shown = Shown::of(&spec.query, image);
-            delete_with(store, op, collection, spec, shown, &mut |gone| found.before = Some(gone))?;
+            delete_with(session, collection, spec, shown, &mut |gone| found.before = Some(gone))?;
         }
         FindAndModifySpec::Update(spec) => {
             let mut seen = |Versions { before, after }| {
@@ -52,7 +52,7 @@ pub fn find_and_modify(
                 found.after = after;
             };
             let shown = Shown::of(&spec.query, image);
-            let outcome = update_with(store, op, collection, spec, shown, &mut seen)?;
+            let outcome = update_with(session, collection, spec, shown, &mut seen)?;
             found.upserted = outcome.upserted;
         }
     }

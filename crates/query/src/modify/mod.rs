@@ -7,13 +7,15 @@ mod record;
 mod scan;
 mod shown;
 mod together;
+mod units;
 mod upsert;
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_mql::Update;
-use mayfly_storage::{Collection, Store, WriteUnit};
+use mayfly_storage::{Collection, RecordKey, WriteUnit};
 use mayfly_value::{DocBuf, ValueBuf};
 
 use crate::language::CanonicalQuery;
@@ -25,6 +27,7 @@ pub use record::{Image, Repeatable};
 use scan::{Again, Wanted, for_each_record};
 pub(crate) use shown::Shown;
 pub(crate) use together::update_together;
+use units::{Changed, change_all};
 use upsert::{Upserted, upsert_one};
 
 /// Times a single-document write looks for another record when the one it found was changed under it.
@@ -87,44 +90,41 @@ pub(crate) struct Versions {
 /// Those of the update language, of storage, and of the operation's deadline. Documents changed before an error stay
 /// changed.
 pub fn update(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
 ) -> Result<ModifyOutcome> {
-    update_with(store, op, collection, spec, Shown::nothing(&spec.query), &mut |_| {})
+    update_with(session, collection, spec, Shown::nothing(&spec.query), &mut |_| {})
 }
 
 /// The same; `seen` is told of every document that matched or was inserted.
 pub(crate) fn update_with(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
     shown: Shown<'_>,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
     for lost_races in 0.. {
-        let outcome = update_found(store, op, collection, spec, shown, seen)?;
+        let outcome = update_found(session, collection, spec, shown, seen)?;
         if outcome.matched > 0 || !spec.upsert {
             return Ok(outcome);
         }
-        match upsert_one(store, op, collection, spec, shown)? {
+        match upsert_one(session, collection, spec, shown)? {
             Upserted::Inserted { id, document } => {
                 seen(Versions { before: None, after: Some(document) });
                 return Ok(ModifyOutcome { upserted: Some(id), ..ModifyOutcome::default() });
             }
             Upserted::WasThere(error) if lost_races >= MAX_LOST_RACES => return Err(error),
             // Somebody inserted it first: update that one, unless it has gone again.
-            Upserted::WasThere(_) => op.check()?,
+            Upserted::WasThere(_) => session.op.check()?,
         }
     }
     unreachable!("the races that may be lost are counted")
 }
 
 fn update_found(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
     shown: Shown<'_>,
@@ -133,18 +133,25 @@ fn update_found(
     let UpdateSpec { query, multi, budget, .. } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::UntilFirst };
     let mut outcome = ModifyOutcome::default();
-    for_each_record(store, op, collection, wanted, &mut |key| {
-        let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, op.now_ms());
-        match store.write(op, collection, change)? {
-            Change::Gone => return Ok(false),
-            Change::Same(before) => seen(Versions { before: Some(before), after: None }),
+    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
+        let outcome = change_one(unit, key, spec, shown, session.op.now_ms())?;
+        Ok(Changed { bytes: outcome.bytes(), outcome })
+    };
+    for_each_record(session, collection, wanted, &mut |keys| {
+        let matched = outcome.matched;
+        change_all(session, collection, keys, &change, &mut |change| match change {
+            Change::Gone => {}
+            Change::Same(before) => {
+                outcome.matched += 1;
+                seen(Versions { before: Some(before), after: None });
+            }
             Change::Written { before, after } => {
+                outcome.matched += 1;
                 outcome.modified += 1;
                 seen(Versions { before: Some(before), after: Some(after) });
             }
-        }
-        outcome.matched += 1;
-        Ok(true)
+        })?;
+        Ok(outcome.matched > matched)
     })?;
     Ok(outcome)
 }
@@ -154,21 +161,19 @@ fn update_found(
 /// # Errors
 /// Those of storage and of the operation's deadline.
 pub fn delete(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &DeleteSpec,
 ) -> Result<i64> {
     let mut deleted = 0;
     let shown = Shown::nothing(&spec.query);
-    delete_with(store, op, collection, spec, shown, &mut |_| deleted += 1)?;
+    delete_with(session, collection, spec, shown, &mut |_| deleted += 1)?;
     Ok(deleted)
 }
 
 /// The same; `seen` is given every document that went.
 fn delete_with(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &DeleteSpec,
     shown: Shown<'_>,
@@ -176,23 +181,28 @@ fn delete_with(
 ) -> Result<()> {
     let DeleteSpec { query, multi, repeatable, budget } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::Always };
-    for_each_record(store, op, collection, wanted, &mut |key| {
-        let gone = store.write(op, collection, |unit| {
-            let Some(document) = unit.read(key)? else { return Ok(None) };
-            if !query.matcher.matches(document.as_doc())? {
-                return Ok(None);
-            }
-            shown.check(Images { before: Some(document.as_doc()), after: None })?;
-            unit.delete(key, &document)?;
-            if let Some(repeatable) = repeatable {
-                let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
-                let before = Some(document.as_doc());
-                repeatable.record(unit, &outcome, Images { before, after: None })?;
-            }
-            Ok(Some(document.into_document()))
+    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
+        let kept = Changed { outcome: None, bytes: 0 };
+        let Some(document) = unit.read(key)? else { return Ok(kept) };
+        if !query.matcher.matches(document.as_doc())? {
+            return Ok(kept);
+        }
+        shown.check(Images { before: Some(document.as_doc()), after: None })?;
+        unit.delete(key, &document)?;
+        if let Some(repeatable) = repeatable {
+            let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
+            let before = Some(document.as_doc());
+            repeatable.record(unit, &outcome, Images { before, after: None })?;
+        }
+        let bytes = document.as_doc().as_bytes().len();
+        Ok(Changed { outcome: Some(document.into_document()), bytes })
+    };
+    for_each_record(session, collection, wanted, &mut |keys| {
+        let mut acted = false;
+        change_all(session, collection, keys, &change, &mut |gone| {
+            acted |= gone.is_some();
+            gone.into_iter().for_each(&mut *seen);
         })?;
-        let acted = gone.is_some();
-        gone.into_iter().for_each(&mut *seen);
         Ok(acted)
     })
 }

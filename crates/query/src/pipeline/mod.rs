@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_expr::Scope;
-use mayfly_storage::{Collection, Store, in_transaction, reads_are_pinned};
+use mayfly_storage::{Collection, ReadView, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::change::LogScan;
@@ -93,7 +93,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// 27 IndexNotFound where no index says which field a search by distance means.
-    pub fn explained(&self, collection: Option<&Collection>, hinted: bool) -> Result<Explained> {
+    pub fn explained(
+        &self,
+        view: &ReadView,
+        collection: Option<&Collection>,
+        hinted: bool,
+    ) -> Result<Explained> {
         let mut shown = Explained {
             filter: DocBuf::empty(),
             sort: None,
@@ -108,7 +113,7 @@ impl Pipeline {
         if let (Some(stage), Some(collection)) =
             (steps.peek().and_then(|step| step.get::<GeoNear>()), collection)
         {
-            shown.filter = stage.filter_over(collection)?;
+            shown.filter = stage.filter_over(view, collection)?;
             shown.by_distance = true;
             steps.next();
         } else {
@@ -134,7 +139,9 @@ impl Pipeline {
         let cut = shown.skip > 0 || shown.limit > 0 || shown.sort.is_some();
         let whole = shown.filter.as_doc().is_empty() && !cut && !hinted;
         shown.purpose = match collection {
-            Some(collection) if whole && counts_all(collection, &query, rest) => Purpose::Count,
+            Some(collection) if whole && counts_all(view, collection, &query, rest) => {
+                Purpose::Count
+            }
             _ if needs_number_only(rest) => Purpose::Keys,
             _ => Purpose::Find,
         };
@@ -222,6 +229,7 @@ impl Pipeline {
     /// Those of planning.
     pub fn start(
         self,
+        view: &ReadView,
         collection: Option<Arc<Collection>>,
         hint: Option<Hint>,
         settings: RunSettings,
@@ -233,7 +241,7 @@ impl Pipeline {
         let mut steps = self.steps;
         let stage = steps.first_mut().and_then(Step::get_mut::<GeoNear>);
         let by_distance = match (stage, &collection) {
-            (Some(stage), Some(collection)) => Some(stage.query_over(collection)?),
+            (Some(stage), Some(collection)) => Some(stage.query_over(view, collection)?),
             _ => None,
         };
         let (mut query, mut rest) = split(steps, hint)?;
@@ -242,18 +250,19 @@ impl Pipeline {
         }
         query.first_of = first_of;
         query.shows = shows(&rest);
+        query.indexes = view.visible_indexes();
         query.collation = self.collation;
         if let Some(collection) = &collection {
             query.allowed = settings.hints.as_ref().and_then(|it| allowed_on(it, collection));
             prepare(collection, &mut query, &mut rest)?;
         }
         let input = match collection {
-            Some(collection) if counts_all(&collection, &query, &rest) => {
+            Some(collection) if counts_all(view, &collection, &query, &rest) => {
                 let group = rest.remove(0).take::<Group>();
                 Input::Counted(collection, group)
             }
             Some(collection) => {
-                let mut executor = Executor::new(collection, query)?;
+                let mut executor = Executor::new(view, collection, query)?;
                 executor.use_budget(settings.budget.clone());
                 executor.sort_keeping(self.front_sort);
                 executor.keep_keys();
@@ -338,7 +347,7 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
                 "Each element of the 'pipeline' array must be an object",
             ));
         };
-        if in_transaction() {
+        if here.in_transaction {
             check_in_transaction(spec)?;
         }
         let mut parsed = match parse_stage(spec, &here)? {
@@ -389,7 +398,12 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
 
 /// Whether the number of documents is all that stages ask for, and nothing stands in the way of knowing it: no policy hides
 /// documents, and no snapshot is read that was taken before.
-fn counts_all(collection: &Collection, query: &CanonicalQuery, rest: &[Step]) -> bool {
+fn counts_all(
+    view: &ReadView,
+    collection: &Collection,
+    query: &CanonicalQuery,
+    rest: &[Step],
+) -> bool {
     let everything = query.matcher.root().conjuncts().is_empty()
         && query.skip == 0
         && query.limit.is_none()
@@ -399,7 +413,7 @@ fn counts_all(collection: &Collection, query: &CanonicalQuery, rest: &[Step]) ->
     everything
         && group().is_some_and(|group| group.counted(0).is_some())
         && !collection.hides_expired()
-        && !reads_are_pinned()
+        && view.is_now()
 }
 
 /// What stages look at, where those are all.

@@ -1,13 +1,14 @@
 //! A running pipeline: documents from its input are shown to the first stage, and what the last one gives to the reader.
 
-use std::borrow::Cow;
+use mayfly_storage::StoreSession;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_storage::{Collection, Snapshot, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::PlanSummary;
 
 use crate::change::ChangeStream;
 use crate::change::LogScan;
@@ -67,19 +68,19 @@ impl PipelineRun {
     }
 
     /// What the plan at the front does, for `planSummary`.
-    pub fn plan_summary(&self) -> Cow<'static, str> {
+    pub fn plan_summary(&self) -> PlanSummary {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
-            Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
-            Input::Counted(..) => Cow::Borrowed("RECORD_STORE_FAST_COUNT"),
-            Input::Changes(_) | Input::Log(_) => Cow::Borrowed("COLLSCAN"),
+            Input::Documents(_) | Input::Shared(..) => PlanSummary::NONE,
+            Input::Counted(..) => "RECORD_STORE_FAST_COUNT".into(),
+            Input::Changes(_) | Input::Log(_) => PlanSummary::COLLECTION_SCAN,
         }
     }
 
     /// Whether the plan at the front looks at every document.
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
-            Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
+            Input::Plan(executor) => executor.plan().summary().is_collection_scan(),
             Input::Documents(_)
             | Input::Shared(..)
             | Input::Counted(..)
@@ -173,8 +174,7 @@ impl PipelineRun {
     /// Those of plan, stages and reader.
     pub fn run(
         &mut self,
-        store: &Store,
-        op: &OpCtx,
+        session: StoreSession<'_>,
         reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
     ) -> Result<()> {
         let mut ready = std::mem::take(&mut self.ready);
@@ -199,12 +199,12 @@ impl PipelineRun {
         };
         let settings = std::mem::take(&mut self.settings);
         let metadata = InFlight::default();
-        let context = StageContext::new((store, op), &settings, &metadata);
+        let context = StageContext::new(session, &settings, &metadata);
         let mut snapshot = None;
         let outcome = self.work(&context, &full, &mut snapshot, &mut take);
         let outcome = outcome.and_then(|()| match (&mut self.input, snapshot) {
             (Input::Plan(executor), Some(snapshot)) if self.finished == 0 => {
-                executor.end_batch(store, op, snapshot)
+                executor.end_batch(session, snapshot)
             }
             _ => Ok(()),
         });
@@ -282,14 +282,14 @@ impl PipelineRun {
                 return Ok(());
             }
         }
-        let (store, op) = (context.store, context.op);
-        op.check()?;
+        let session = context.session;
+        session.op.check()?;
         context.begin_step();
         if self.finished == 0 && !self.input.is_done() {
             let stages = &mut self.stages;
             match &mut self.input {
                 Input::Plan(executor) => {
-                    executor.run_over(snapshot, store, op, &mut |_, document, metadata| {
+                    executor.run_over(snapshot, session, &mut |_, document, metadata| {
                         context.metadata.set(metadata);
                         show(stages, context, document, take)
                     })?
@@ -302,7 +302,7 @@ impl PipelineRun {
                     }
                 }
                 Input::Changes(stream) => {
-                    while let Some(event) = stream.next(store, op)? {
+                    while let Some(event) = stream.next(session)? {
                         let taken = &mut |document: RawDoc<'_>| {
                             stream.check_shown(document)?;
                             take(document)
@@ -311,20 +311,20 @@ impl PipelineRun {
                             Ok(Flow::More) => {}
                             Ok(_) => break,
                             // Not an error of the event, but of the operation.
-                            Err(error) if op.check().is_err() => return Err(error),
+                            Err(error) if session.op.check().is_err() => return Err(error),
                             Err(error) => return stream.refuse(error),
                         }
                     }
                 }
                 Input::Log(scan) => {
-                    while let Some(entry) = scan.next(store, op)? {
+                    while let Some(entry) = scan.next(session)? {
                         if show(stages, context, entry.as_doc(), take)? != Flow::More {
                             break;
                         }
                     }
                 }
                 Input::Counted(collection, group) => {
-                    let count = store.count_documents(op, collection)?;
+                    let count = session.store.count_documents(session.op, collection)?;
                     let count = u64::try_from(count).unwrap_or(0);
                     let counted = group.take().and_then(|group| group.counted(count));
                     // Of no documents there is no group.

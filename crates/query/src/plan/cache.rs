@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::{HashMap, HashMapExt};
-use mayfly_base::PlannerSettings;
 use mayfly_storage::Collection;
 use parking_lot::RwLock;
 
 use super::plan_key::PlanKey;
+use super::settings::PlannerSettings;
 use super::tree::Plan;
 use crate::language::CanonicalQuery;
 use crate::language::shape::PlanShape;
@@ -103,7 +103,7 @@ impl PlanCache {
 
     /// Takes what a trial found.
     pub(crate) fn note(collection: &Collection, found: CachedPlan) {
-        let (cache, settings) = (PlanCache::of(collection), collection.planner());
+        let (cache, settings) = (PlanCache::of(collection), PlannerSettings::of(collection));
         let most = PlannerSettings::count(&settings.cached_plans);
         let at_once = settings.active_at_once.load(Relaxed);
         let mut entries = cache.0.write();

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::PlannerSettings;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, Direction, KeyRange, whole_range};
 use mayfly_value::{Collation, RawValue, same_collation};
@@ -13,7 +12,10 @@ use super::allowed::{allows, allows_id};
 use super::bounds::{Bounds, FieldBounds};
 use super::candidate::{Candidate, candidates, has_all_of};
 use super::interval::{Interval, ranges};
-use super::{EntryCheck, IndexScan, Plan, RecordScan, Said, Way, Ways, intersecting, merging};
+use super::{
+    EntryCheck, IndexScan, Plan, PlannerSettings, RecordScan, Said, Way, Ways, intersecting,
+    merging,
+};
 use crate::language::CanonicalQuery;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
@@ -58,7 +60,7 @@ pub(super) fn ways(
     bounds: &[FieldBounds<'_>],
 ) -> Ways {
     let mut found: Vec<(Score, Way)> = Vec::new();
-    for index in collection.plannable_indexes() {
+    for index in collection.plannable_indexes(query.indexes) {
         if index.spec.hidden() || !allows(query, &index) || !has_all_of(&index, query) {
             continue;
         }
@@ -91,7 +93,7 @@ pub(super) fn ways(
         (Some((score, _)), _) => {
             // One document at most, or buckets, of which several hold one measurement.
             let settled = score.finds_one || collection.time_series().is_some();
-            let intersects = collection.planner().hash_intersection.load(Relaxed);
+            let intersects = PlannerSettings::of(collection).hash_intersection.load(Relaxed);
             let both = match intersects && !settled {
                 true => intersecting::way(query, found.iter().map(|(_, way)| way)),
                 false => None,
@@ -100,7 +102,8 @@ pub(super) fn ways(
             let Some(best) = ways.next() else {
                 return collection_scan(collection, query).into();
             };
-            let most = PlannerSettings::count(&collection.planner().plans).saturating_sub(1);
+            let most =
+                PlannerSettings::count(&PlannerSettings::of(collection).plans).saturating_sub(1);
             let most = if settled { 0 } else { usize::try_from(most).unwrap_or(usize::MAX) };
             let others = both.into_iter().chain(ways).take(most).collect();
             Ways { best, others, alternatives: None }
@@ -293,7 +296,7 @@ pub(super) fn with_candidate(
     // In several parts of the index, each with single values in front, the order may be the wanted one.
     let parts = match orders && order.is_none() {
         true => index_order(query, candidate, fixed).and_then(|direction| {
-            let most = PlannerSettings::count(&collection.planner().merged_scans);
+            let most = PlannerSettings::count(&PlannerSettings::of(collection).merged_scans);
             Some((merging::parts(&ranges, &fields[..fixed], most)?, direction))
         }),
         false => None,

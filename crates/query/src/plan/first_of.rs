@@ -71,7 +71,7 @@ pub(super) fn way(
             && index.spec.fields().first().is_some_and(|field| field.path == wanted.path);
         all && serves && allows(query, index) && readable(index)
     };
-    let index = collection.plannable_indexes().into_iter().find(complete)?;
+    let index = collection.plannable_indexes(query.indexes).into_iter().find(complete)?;
     let one_per_value = Some(OnePerValue { covered: true, fields: 1, apart: wanted.apart });
     let scan = IndexScan::new(index, vec![whole_range()], Direction::Forward);
     Some(Way::over_index(IndexScan { one_per_value, ..scan }, false))

@@ -25,6 +25,7 @@ mod places;
 pub(crate) mod plan_key;
 #[cfg(test)]
 mod plan_key_tests;
+mod settings;
 mod text;
 mod tree;
 mod wildcards;
@@ -48,6 +49,7 @@ pub(crate) use merging::SortKeys;
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares};
 use plan_key::PlanKey;
+pub use settings::{AtomicF64, PlannerSettings};
 pub(crate) use text::no_text_index;
 pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
@@ -289,7 +291,7 @@ fn hinted(
     }
     // A hidden index supports no query, not even one that asks for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
-    match collection.plannable_indexes().into_iter().find(usable) {
+    match collection.plannable_indexes(query.indexes).into_iter().find(usable) {
         Some(index) => match candidate::candidates(&index, bounds).first() {
             Some(candidate) => Ok(choose::with_candidate(collection, query, candidate, bounds).1),
             None => Err(Error::new(

@@ -78,7 +78,7 @@ pub(super) fn plan(
         }
         access(&index, query, path, near, bounds)
     };
-    match collection.plannable_indexes().into_iter().find_map(usable) {
+    match collection.plannable_indexes(query.indexes).into_iter().find_map(usable) {
         Some(access) => Ok(Way::new(Plan::Near(Arc::new(access)), query.sort.is_some())),
         None => Err(no_index(collection, path, near)),
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Collection;
 
-use super::Plan;
+use super::{Plan, PlannerSettings};
 use crate::language::{CanonicalQuery, Hint};
 
 /// Databases and collections of the server itself.
@@ -20,7 +20,8 @@ const OWN_DATABASES: &[&str] = &["admin", "config", "local"];
 pub(super) fn check(collection: &Collection, query: &CanonicalQuery, plan: &Plan) -> Result<()> {
     match plan.source() {
         Plan::Records(scan)
-            if collection.planner().no_table_scan.load(Relaxed) && scan.is_of_collection() =>
+            if scan.is_of_collection()
+                && PlannerSettings::of(collection).no_table_scan.load(Relaxed) =>
         {
             refuse(collection, query)
         }

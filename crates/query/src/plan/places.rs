@@ -1,11 +1,11 @@
 //! What bounds a field of an index of places: the cells, or squares of the plane, that an area may share with a geometry.
 
+use mayfly_geo::{Area, CellRange, GridRange};
 use mayfly_mql::matcher::Predicate;
 use mayfly_storage::kinds::plane::square_value;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Index, KeyRange};
 use mayfly_value::RawValue;
-use mayfly_value::geo::{Area, CellRange, GridRange};
 
 use super::bounds::{Bounds, FieldBounds};
 use super::interval::{End, Interval, encoded};

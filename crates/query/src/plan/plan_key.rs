@@ -25,7 +25,7 @@ impl PlanKey {
         let Some(collection) = collection else { return PlanKey(hash.finish()) };
         let query = &*restricted(collection, query);
         let mut types = false;
-        for index in collection.plannable_indexes() {
+        for index in collection.plannable_indexes(query.indexes) {
             if index.spec.hidden() || !allows(query, &index) {
                 continue;
             }

@@ -9,7 +9,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_mql::matcher::{BoundSearch, CmpOp, DocumentTest, Expr, Predicate, TextTest};
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{Collection, Index, KeyRange};
-use mayfly_value::text::stored_term;
+use mayfly_text::stored_term;
 use mayfly_value::{RawValue, ValueBuf};
 
 use super::allowed::allows;
@@ -48,7 +48,7 @@ pub(super) fn plan(
     if query.natural_backward.is_some() {
         return Err(Error::bad_value("text expression not allowed with $natural sort order"));
     }
-    let indexes = collection.plannable_indexes();
+    let indexes = collection.plannable_indexes(query.indexes);
     let usable = |index: &&Arc<Index>| {
         !index.spec.hidden() && allows(query, index) && has_all_of(index, query)
     };

@@ -1,11 +1,11 @@
 //! A plan: a tree of nodes, from the one that gives results down to those that read the store.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::{Direction, IdKey, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::shell::Shell;
+use mayfly_work::PlanSummary;
 
 use super::interval::Interval;
 use super::{NearAccess, OnePerValue, TextAccess};
@@ -287,28 +287,29 @@ impl Plan {
     }
 
     /// As `planSummary` shows it.
-    pub fn summary(&self) -> Cow<'static, str> {
+    pub fn summary(&self) -> PlanSummary {
         match self.source() {
-            Plan::Id(_) => Cow::Borrowed("IDHACK"),
-            Plan::Records(scan) if scan.is_whole() => Cow::Borrowed("COLLSCAN"),
-            Plan::Records(scan) if scan.clustered => Cow::Borrowed("CLUSTERED_IXSCAN"),
-            Plan::Records(_) => Cow::Borrowed("IXSCAN { _id: 1 }"),
-            Plan::Text(text) => Cow::Owned(format!("IXSCAN {}", Shell(text.index.spec.key()))),
+            Plan::Id(_) => "IDHACK".into(),
+            Plan::Records(scan) if scan.is_whole() => PlanSummary::COLLECTION_SCAN,
+            Plan::Records(scan) if scan.clustered => "CLUSTERED_IXSCAN".into(),
+            Plan::Records(_) => "IXSCAN { _id: 1 }".into(),
+            Plan::Text(text) => format!("IXSCAN {}", Shell(text.index.spec.key())).into(),
             Plan::Index(scan) => {
                 let one = scan.one_per_value.is_some();
                 let stage = if one { "DISTINCT_SCAN" } else { "IXSCAN" };
-                Cow::Owned(format!("{stage} {}", Shell(scan.index.spec.key())))
+                format!("{stage} {}", Shell(scan.index.spec.key())).into()
             }
-            Plan::Near(near) => {
-                Cow::Owned(format!("{} {}", near.stage(), Shell(near.index.spec.key())))
-            }
+            Plan::Near(near) => format!("{} {}", near.stage(), Shell(near.index.spec.key())).into(),
             several @ (Plan::And(_) | Plan::Or(_) | Plan::Merge { .. }) => {
                 let inputs = several.inputs();
-                let mut all: Vec<_> = inputs.iter().map(|one| one.summary().into_owned()).collect();
+                let mut all: Vec<_> = inputs.iter().map(|one| one.summary()).collect();
                 all.dedup();
-                Cow::Owned(all.join(", "))
+                match <[PlanSummary; 1]>::try_from(all) {
+                    Ok([one]) => one,
+                    Err(all) => all.iter().map(|one| &**one).collect::<Vec<_>>().join(", ").into(),
+                }
             }
-            _ => Cow::Borrowed("EOF"),
+            _ => "EOF".into(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Around a stage: what it is parsed in, and what its run may use.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -39,12 +40,27 @@ pub struct Around<'a> {
     depth: usize,
     /// It runs as it is written.
     as_written: bool,
+    /// It is a statement of an open transaction, in which some stages are refused.
+    pub(crate) in_transaction: bool,
 }
 
 impl<'a> Around<'a> {
     /// Around the pipeline of a command on this database.
     pub fn command(db: &'a str, scope: &'a Scope) -> Around<'a> {
-        Around { db, scope, inside: Inside::Command, depth: 0, as_written: false }
+        Around {
+            db,
+            scope,
+            inside: Inside::Command,
+            depth: 0,
+            as_written: false,
+            in_transaction: false,
+        }
+    }
+
+    /// The same as a command that has this view of the store.
+    #[must_use]
+    pub fn with_view(self, view: &ReadView) -> Around<'a> {
+        Around { in_transaction: view.in_transaction(), ..self }
     }
 
     /// Around the pipeline of a view.

@@ -1,12 +1,14 @@
 //! `$bucketAuto`: so many groups of about the same size, by the order of an expression.
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, Frame, check_size};
+use mayfly_expr::{Expression, Frame};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values_in};
+use mayfly_value::{
+    DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_size, compare_values_in,
+};
+use mayfly_work::spill::Operator;
 
 use super::bucket::is_expression;
 use super::granularity::Granularity;
@@ -168,7 +170,7 @@ impl RunningBucketAuto {
         let share = (self.documents as f64 / f64::from(self.stage.buckets)).round().max(1.0) as u64;
         let Making { sorted, next, before, made } = making;
         let Some((value, document)) = next.take() else { return Ok(None) };
-        context.op.check()?;
+        context.session.op.check()?;
         *made += 1;
         let is_last = *made == self.stage.buckets;
         let min = match (self.stage.granularity, &*before) {
@@ -185,7 +187,7 @@ impl RunningBucketAuto {
             self.stage.add(&mut bucket, &document)?;
             taken += 1;
             if taken.is_multiple_of(CHUNK_DOCUMENTS) {
-                context.op.check()?;
+                context.session.op.check()?;
             }
             *next = self.next(sorted)?;
         }
@@ -313,13 +315,18 @@ impl Running for RunningBucketAuto {
         keys::append_value_in(&mut key, bits, value.as_raw(), false, collation);
         self.documents += 1;
         let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::BucketAuto);
-        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.op)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(
+            &key,
+            document,
+            &metadata,
+            context.session.op,
+        )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            let mut sorted = sorter.finish(context.op)?;
+            let mut sorted = sorter.finish(context.session.op)?;
             let next = self.next(&mut sorted)?;
             self.making = Some(Making { sorted, next, before: None, made: 0 });
         }

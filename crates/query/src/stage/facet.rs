@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, ErrorCode, Namespace, Result, memory};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuilder, RawDoc, RawValue, check_depth};
+use mayfly_work::memory;
+use mayfly_work::spill::Operator;
 
 use super::fields::wanted;
 use super::sub::branch;
@@ -174,7 +175,7 @@ impl Running for RunningFacet {
             let satisfied = branch.stages.iter().rposition(|stage| stage.is_satisfied());
             for at in satisfied.map_or(0, |at| at + 1)..branch.stages.len() {
                 loop {
-                    context.op.check()?;
+                    context.session.op.check()?;
                     let (now, behind) = branch.stages[at..].split_at_mut(1);
                     let results = &mut branch.results;
                     let take = &mut |document: RawDoc<'_>| {

@@ -3,15 +3,16 @@
 //! The search itself is a query by distance at the front of the pipeline; what runs as a stage tells the distance of each
 //! document that comes.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_geo::{Crs, Pair, legacy_pair, query_geometry};
 use mayfly_mql::matcher::{Near, Unit};
 use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
-use mayfly_value::geo::{Crs, Pair, legacy_pair, query_geometry};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
@@ -200,10 +201,14 @@ impl GeoNear {
     ///
     /// # Errors
     /// 27 IndexNotFound where no field was named and the indexes do not say which.
-    pub(crate) fn query_over(&mut self, collection: &Collection) -> Result<Arc<Matcher>> {
+    pub(crate) fn query_over(
+        &mut self,
+        view: &ReadView,
+        collection: &Collection,
+    ) -> Result<Arc<Matcher>> {
         let key = match self.key.take() {
             Some(key) => key,
-            None => only_place(collection)?,
+            None => only_place(view, collection)?,
         };
         let matcher = self.matcher.clone().by_distance(&key, self.near)?;
         self.key = Some(key);
@@ -216,10 +221,10 @@ impl GeoNear {
     ///
     /// # Errors
     /// Those of [`GeoNear::query_over`].
-    pub(crate) fn filter_over(&self, collection: &Collection) -> Result<DocBuf> {
+    pub(crate) fn filter_over(&self, view: &ReadView, collection: &Collection) -> Result<DocBuf> {
         let key = match &self.key {
             Some(key) => key.clone(),
-            None => only_place(collection)?,
+            None => only_place(view, collection)?,
         };
         let mut out = DocBuilder::new();
         out.append_all(self.query.as_doc()).append(&key, &self.near.written());
@@ -228,8 +233,8 @@ impl GeoNear {
 }
 
 /// The field of the only index of places: in the plane, else on the earth.
-fn only_place(collection: &Collection) -> Result<String> {
-    let indexes = collection.plannable_indexes();
+fn only_place(view: &ReadView, collection: &Collection) -> Result<String> {
+    let indexes = collection.plannable_indexes(view.visible_indexes());
     let fail = |text: String| Err(Error::new(ErrorCode::IndexNotFound, text));
     let place = |index: &Arc<Index>, kind: FieldKind| {
         let field = index.spec.fields().iter().find(|field| field.kind == kind)?;

@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope, check_size};
+use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{
-    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth,
+    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth, check_size,
 };
+use mayfly_work::spill::Operator;
 
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
@@ -163,13 +163,13 @@ impl RunningGroup {
         let parts = self.parts.get_or_insert_default();
         let mut places: Vec<(Vec<u8>, usize)> = self.places.drain().collect();
         places.sort_unstable();
-        let (mut run, check) = (Run::new(folder)?, || context.op.check());
+        let (mut run, check) = (Run::new(folder)?, || context.session.op.check());
         for (key, place) in places {
             run.push(&key, saved(&self.groups[place]).as_bytes(), &check)?;
         }
         let before = parts.spilled();
         parts.push_run(run, folder, &check)?;
-        share.count(context.op, parts.spilled().since(before));
+        share.count(context.session.op, parts.spilled().since(before));
         self.groups = VecDeque::new();
         self.bytes = 0;
         share.set(0);
@@ -196,7 +196,7 @@ impl RunningGroup {
             };
             given += 1;
             if given.is_multiple_of(CHUNK_GROUPS) {
-                context.op.check()?;
+                context.session.op.check()?;
             }
             if next(self.group.result(id.as_ref(), &states)?.as_doc())? != Flow::More {
                 return Ok(Flow::Pause);
@@ -312,7 +312,7 @@ impl Running for RunningGroup {
                 self.spill(context)?;
             }
             let parts = self.parts.take();
-            let check = || context.op.check();
+            let check = || context.session.op.check();
             self.merge = parts.map(|parts| parts.merge(&check)).transpose()?;
         }
         if self.merge.is_some() {

@@ -11,12 +11,12 @@ use mayfly_expr::{Frame, Scope};
 use mayfly_mql::{Matcher, ParseContext, Update};
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 use std::cell::Cell;
 use std::sync::Arc;
 
 use super::merge::{Matched, Merge, NotMatched, fault};
-use super::target::{filled, new_id, with_id};
+use super::target::{filled, with_id};
 use super::{Next, Running, StageContext};
 use crate::exec::Flow;
 use crate::language::CanonicalQuery;
@@ -73,9 +73,9 @@ impl RunningMerge {
         if let Some(target) = self.target.as_ref().filter(still) {
             return Ok(target.clone());
         }
-        let store = context.store;
-        store.check_no_view(into)?;
-        let unique = match store.collection(into) {
+        let session = context.session;
+        session.store.check_no_view(session.view, into)?;
+        let unique = match session.collection(into) {
             Some(existing) => is_unique(&existing, on, scope),
             None => *on == ["_id"],
         };
@@ -83,7 +83,7 @@ impl RunningMerge {
             let text = "Cannot find index to verify that join fields will be unique";
             return Err(fault(51183, text));
         }
-        let (target, _) = store.get_or_create(into)?;
+        let (target, _) = session.store.get_or_create(session.view, into)?;
         self.target = Some(target.clone());
         Ok(target)
     }
@@ -142,14 +142,14 @@ impl RunningMerge {
         document: RawDoc<'_>,
     ) -> Result<(Write, Vec<u8>)> {
         let document = match self.merge.on.iter().any(|field| field == "_id") {
-            true => with_id(document),
+            true => with_id(context, document),
             false => document.to_owned(),
         };
         let filter = self.filter(document.as_doc())?;
         let key = self.key(document.as_doc());
         let document = filled(context, document);
         if matches!(self.merge.matched, Matched::Fail) {
-            return Ok((Write::Insert(with_id(document.as_doc())), key));
+            return Ok((Write::Insert(with_id(context, document.as_doc())), key));
         }
         let matcher = Matcher::parse_in(filter.as_doc(), &self.merge.scope)?;
         let collation = self.merge.scope.collation().cloned();
@@ -166,7 +166,7 @@ impl RunningMerge {
             multi: false,
             upsert,
             supplied: (upsert && pipeline).then(|| document.clone()),
-            new_id: new_id(),
+            new_id: new_object_id(context.session.op.now_ms()),
             repeatable: None,
             bypass_validation: context.settings.bypass_validation,
             budget: Budget::default(),
@@ -200,18 +200,18 @@ impl RunningMerge {
     /// False, with nothing written, when that does not work.
     fn write_together(&mut self, context: &StageContext<'_>, waiting: &[Write]) -> Result<bool> {
         let target = self.target(context)?;
-        let (store, op) = (context.store, context.op);
+        let session = context.session;
         let must_match = self.merge.not_matched == NotMatched::Fail;
         let updates = waiting.iter().map(|write| match write {
             Write::Update(spec) => Some(&**spec),
             Write::Insert(_) => None,
         });
         if let Some(specs) = updates.collect::<Option<Vec<&UpdateSpec>>>() {
-            return update_together(store, op, &target, &specs, must_match);
+            return update_together(session, &target, &specs, must_match);
         }
         // An engine's own failure must not lead to a second run.
         let failed = Cell::new(false);
-        let written = store.write(op, &target, |unit| {
+        let written = session.write(&target, |unit| {
             if context.settings.bypass_validation {
                 unit.bypass_validation();
             }
@@ -227,12 +227,12 @@ impl RunningMerge {
     }
 
     fn write_one(&mut self, context: &StageContext<'_>, write: Write) -> Result<()> {
-        context.op.check()?;
+        context.session.op.check()?;
         let target = self.target(context)?;
         let spec = match write {
             Write::Update(spec) => spec,
             Write::Insert(document) => {
-                return context.store.write(context.op, &target, |unit| {
+                return context.session.write(&target, |unit| {
                     if context.settings.bypass_validation {
                         unit.bypass_validation();
                     }
@@ -240,7 +240,7 @@ impl RunningMerge {
                 });
             }
         };
-        let outcome = update(context.store, context.op, &target, &spec)?;
+        let outcome = update(context.session, &target, &spec)?;
         if outcome.matched == 0 && self.merge.not_matched == NotMatched::Fail {
             return Err(Error::new(
                 ErrorCode::MergeStageNoMatchingDocument,
@@ -262,7 +262,7 @@ impl Running for RunningMerge {
         if context.settings.read_only {
             return Ok(Flow::More);
         }
-        context.op.check()?;
+        context.session.op.check()?;
         self.target(context)?;
         let (write, key) = match self.prepared(context, document) {
             Ok(prepared) => prepared,

@@ -60,7 +60,7 @@ fn groups_have_none_but_see_those_of_their_documents() {
 
 #[test]
 fn scores_are_in_files_too() {
-    let folder = Some(std::env::temp_dir().join("mayfly-metadata-test"));
+    let folder = Some(std::env::temp_dir());
     let small = RunSettings::limited(200, folder);
     let stages = "{$sort: {g: 1, s: {$meta: 'textScore'}}}, {$project: {s: {$meta: 'textScore'}}}";
     let expected = "{ _id: 4, s: 4.0 } { _id: 2, s: 2.0 } { _id: 0, s: 0.0 } { _id: 5, s: 5.0 } \

@@ -48,14 +48,14 @@ pub(crate) mod window;
 pub(crate) mod window_fields;
 mod window_partition;
 
+use mayfly_storage::StoreSession;
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt::Debug;
 
-use mayfly_base::current::spend;
-use mayfly_base::{Namespace, OpCtx, Result};
-use mayfly_storage::Store;
+use mayfly_base::{Namespace, Result};
 use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_work::current::spend;
 
 pub use around::{Around, Inside, RunSettings};
 pub(crate) use fields::{Effect, Reads};
@@ -111,10 +111,8 @@ const SHOWN_UNITS: usize = 8;
 
 /// What a running stage may use.
 pub(crate) struct StageContext<'c> {
-    /// The store.
-    pub(crate) store: &'c Store,
-    /// The operation: its deadline, and whether it was killed.
-    pub(crate) op: &'c OpCtx,
+    /// The store, the operation, and what it sees.
+    pub(crate) session: StoreSession<'c>,
     /// What the command says about its run.
     pub(crate) settings: &'c RunSettings,
     /// Metadata of the document that is being passed on.
@@ -126,11 +124,11 @@ pub(crate) struct StageContext<'c> {
 impl<'c> StageContext<'c> {
     /// The context of one batch.
     pub(crate) fn new(
-        (store, op): (&'c Store, &'c OpCtx),
+        session: StoreSession<'c>,
         settings: &'c RunSettings,
         metadata: &'c InFlight,
     ) -> StageContext<'c> {
-        StageContext { store, op, settings, metadata, paused: Cell::new(false) }
+        StageContext { session, settings, metadata, paused: Cell::new(false) }
     }
 
     /// Starts a new step: stages may be given documents again after a pause.

@@ -10,7 +10,8 @@
 //! buckets, and takes the name of the target's buckets.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{Collection, Replacement, TimeSeries};
+use mayfly_buckets::TimeSeries;
+use mayfly_storage::{Collection, Replacement};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
@@ -89,9 +90,10 @@ impl Out {
     /// 7268700 and 7268703 for a time series in the place of something else, 7406103 for one that differs, 17152 for a capped
     /// collection, 166 for a view.
     fn existing(&self, context: &StageContext<'_>) -> Result<Option<Arc<Collection>>> {
-        let (store, target) = (context.store, &self.target);
+        let (session, target) = (context.session, &self.target);
+        let (store, view) = (session.store, session.view);
         let fault = |code: i32, text: String| Err(Error::new(ErrorCode(code), text));
-        if let Some(existing) = store.collection(target) {
+        if let Some(existing) = store.collection(view, target) {
             if self.series.is_some() {
                 let text =
                     "Cannot create a time-series collection from a non time-series collection.";
@@ -103,7 +105,7 @@ impl Out {
             }
             return Ok(Some(existing));
         }
-        if let Some((buckets, series)) = store.time_series_named(target) {
+        if let Some((buckets, series)) = store.time_series_named(view, target) {
             if let Some(given) = self.series.as_ref().filter(|given| **given != *series) {
                 let text = format!(
                     "Time-series options inputted must match the existing time-series collection. Received: {} Found: {}",
@@ -114,11 +116,11 @@ impl Out {
             }
             return Ok(Some(buckets));
         }
-        if self.series.is_some() && store.view(target)?.is_some() {
+        if self.series.is_some() && store.view(view, target)?.is_some() {
             let text = "Cannot create a time-series collection from a view.";
             return fault(7268703, text.to_owned());
         }
-        store.check_no_view(target)?;
+        store.check_no_view(view, target)?;
         Ok(None)
     }
 }
@@ -149,7 +151,7 @@ impl RunningOut {
             self.measurements = existing.time_series().is_some();
         }
         let becomes = if self.measurements { buckets_of(target)? } else { target.clone() };
-        context.store.begin_replacement(&becomes, existing.as_deref(), options.finish())
+        context.session.store.begin_replacement(&becomes, existing.as_deref(), options.finish())
     }
 
     fn flush(&mut self, context: &StageContext<'_>) -> Result<()> {
@@ -160,13 +162,14 @@ impl RunningOut {
         if unit.is_empty() {
             return Ok(());
         }
-        context.op.check()?;
-        let (store, op) = (context.store, context.op);
+        context.session.op.check()?;
+        let session = context.session;
         if self.measurements {
             let measurements: Vec<RawDoc<'_>> = unit.iter().map(DocBuf::as_doc).collect();
-            return store.insert_measurements(op, collection, &measurements, |_| Ok(()));
+            let by = (&**session.op, session.view);
+            return session.store.insert_measurements(by, collection, &measurements, |_| Ok(()));
         }
-        store.write(op, collection, |writes| {
+        session.write(collection, |writes| {
             if context.settings.bypass_validation {
                 writes.bypass_validation();
             }
@@ -198,7 +201,7 @@ impl Running for RunningOut {
         if context.settings.read_only {
             return Ok(Flow::More);
         }
-        let document = filled(context, with_id(document));
+        let document = filled(context, with_id(context, document));
         self.bytes += document.as_bytes().len();
         self.unit.push(document);
         if self.is_full() {
@@ -213,7 +216,7 @@ impl Running for RunningOut {
         }
         self.flush(context)?;
         if let Some(beside) = &self.beside {
-            context.store.finish_replacement(beside)?;
+            context.session.store.finish_replacement(beside)?;
             self.beside = None;
         }
         Ok(Flow::More)
@@ -222,7 +225,7 @@ impl Running for RunningOut {
     fn abandon(&mut self, context: &StageContext<'_>) {
         if let Some(beside) = self.beside.take() {
             // The reason of the failure is the one to tell.
-            let _ = context.store.abandon_replacement(&beside);
+            let _ = context.session.store.abandon_replacement(&beside);
         }
     }
 

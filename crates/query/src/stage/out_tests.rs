@@ -1,14 +1,16 @@
 //! What becomes of changes of the target while `$out` and `$merge` write. The results come in two units: the target is looked at
 //! with the first one, and changes before the last one.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_storage::{
     CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, SYSTEM_VIEWS, Store,
 };
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::fixture::Fixture;
 
@@ -22,11 +24,11 @@ fn ns(name: &str) -> Namespace {
 fn index(store: &Store, op: &OpCtx, name: &str, index: Document) {
     let options = CreateIndexesOptions::default();
     let index = DocBuf::from_bson(&index);
-    store.create_indexes(op, &ns(name), &[index.as_doc()], options).unwrap();
+    store.create_indexes((op, &ReadView::now()), &ns(name), &[index.as_doc()], options).unwrap();
 }
 
 fn create(store: &Store, name: &str, options: &Document) {
-    store.create_collection(&ns(name), DocBuf::from_bson(options)).unwrap();
+    store.create_collection(&ReadView::now(), &ns(name), DocBuf::from_bson(options)).unwrap();
 }
 
 /// The target as most cases want it: one document, an index that is a policy.
@@ -83,11 +85,14 @@ fn changes_of_indexes_are_not_undone() {
         let mut listed = Vec::new();
         let failed = changed(&fixture, |store, op| {
             act(store, op);
-            listed = store.collection(&ns("o")).unwrap().list_indexes();
+            listed = store.collection(&ReadView::now(), &ns("o")).unwrap().list_indexes();
         });
         let text = "indexes of target collection test.o changed during processing.";
         assert_eq!(failed, (ErrorCode::CommandFailed, text.to_owned()));
-        assert_eq!(fixture.store().collection(&ns("o")).unwrap().list_indexes(), listed);
+        assert_eq!(
+            fixture.store().collection(&ReadView::now(), &ns("o")).unwrap().list_indexes(),
+            listed
+        );
         assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
     }
 }
@@ -105,7 +110,7 @@ fn changes_of_options_are_not_undone() {
     let expected = "collection options of target collection test.o changed during processing. Original options: {}, new \
                     options: { changeStreamPreAndPostImages: { enabled: true } }";
     assert_eq!(text, expected);
-    let kept = fixture.store().collection(&ns("o")).unwrap().options();
+    let kept = fixture.store().collection(&ReadView::now(), &ns("o")).unwrap().options();
     assert_eq!(kept, DocBuf::from_bson(&images));
 }
 
@@ -118,7 +123,7 @@ fn a_target_that_became_capped_stays() {
         store.convert_collection(op, &ns("o"), capped.as_doc()).unwrap();
     });
     assert_eq!(code, ErrorCode::CommandFailed);
-    assert!(fixture.store().collection(&ns("o")).unwrap().capped().is_some());
+    assert!(fixture.store().collection(&ReadView::now(), &ns("o")).unwrap().capped().is_some());
     assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
 }
 
@@ -130,7 +135,7 @@ fn a_target_that_went_stays_away_and_one_that_came_stays() {
         store.drop_collection(&ns("o")).unwrap();
     });
     assert_eq!(code, ErrorCode::CommandFailed);
-    assert!(fixture.store().collection(&ns("o")).is_none());
+    assert!(fixture.store().collection(&ReadView::now(), &ns("o")).is_none());
     let (code, _) = changed(&fixture, |store, _| create(store, "o", &doc! {}));
     assert_eq!(code, ErrorCode::CommandFailed);
     assert!(ids(&fixture, "o").is_empty());
@@ -138,8 +143,8 @@ fn a_target_that_went_stays_away_and_one_that_came_stays() {
         store.rename_collection(&ns("o"), &ns("elsewhere"), false).unwrap();
     });
     assert_eq!(code, ErrorCode::CommandFailed);
-    assert!(fixture.store().collection(&ns("elsewhere")).is_some());
-    assert!(fixture.store().collection(&ns("o")).is_none());
+    assert!(fixture.store().collection(&ReadView::now(), &ns("elsewhere")).is_some());
+    assert!(fixture.store().collection(&ReadView::now(), &ns("o")).is_none());
 }
 
 #[test]
@@ -152,8 +157,8 @@ fn a_target_that_became_a_view_stays_one() {
         store.create_view(op, &ns("o"), view.as_doc(), &crate::view_reads).unwrap();
     });
     assert_eq!(code, ErrorCode::NamespaceExists);
-    assert!(fixture.store().view(&ns("o")).unwrap().is_some());
-    assert!(fixture.store().collection(&ns(SYSTEM_VIEWS)).is_some());
+    assert!(fixture.store().view(&ReadView::now(), &ns("o")).unwrap().is_some());
+    assert!(fixture.store().collection(&ReadView::now(), &ns(SYSTEM_VIEWS)).is_some());
 }
 
 #[test]
@@ -186,7 +191,7 @@ fn what_a_client_takes_away_beside_the_target_is_missed() {
         store.rename_collection(&beside(store), &ns("mine"), false).unwrap();
     });
     assert_eq!(code, ErrorCode::NamespaceNotFound);
-    assert!(fixture.store().collection(&ns("mine")).is_some());
+    assert!(fixture.store().collection(&ReadView::now(), &ns("mine")).is_some());
     assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
 }
 
@@ -198,7 +203,7 @@ fn changes_of_a_time_series_are_not_undone() {
     let (store, op) = (fixture.store(), OpCtx::detached(Arc::new(mayfly_base::SystemClock::new())));
     let buckets = ns("system.buckets.s");
     create(store, "system.buckets.s", &series);
-    let target = store.collection(&buckets).unwrap();
+    let target = store.collection(&ReadView::now(), &buckets).unwrap();
     let begun = store.begin_replacement(&buckets, Some(&target), DocBuf::empty()).unwrap();
     assert_eq!(begun.collection().list_indexes(), target.list_indexes());
     index(store, &op, "s", doc! { "key": { "m": -1 }, "name": "further" });

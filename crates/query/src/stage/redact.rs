@@ -1,10 +1,10 @@
 //! `$redact`: keeps, cuts out or looks into each document, on every level, as an expression says.
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Expression;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::current::spend;
 
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::exec::Flow;

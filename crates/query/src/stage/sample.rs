@@ -1,9 +1,9 @@
 //! `$sample`: so many documents by chance: each gets a random key, and the least keys stay.
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::random_unit;
 use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_work::spill::Operator;
 
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
@@ -70,14 +70,14 @@ impl Running for RunningSample {
             &key,
             document,
             &context.metadata.get(),
-            context.op,
+            context.session.op,
         )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish(context.op)?;
+            self.sorted = sorter.finish(context.session.op)?;
         }
         while let Some((document, metadata)) = self.sorted.next()? {
             context.metadata.set(&metadata);

@@ -74,14 +74,14 @@ impl Running for RunningSort {
         self.sorter.get_or_insert_with(begin).push(
             document,
             &context.metadata.get(),
-            context.op,
+            context.session.op,
         )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = Some(sorter.finish(context.op)?);
+            self.sorted = Some(sorter.finish(context.session.op)?);
         }
         let Some(sorted) = &mut self.sorted else { return Ok(Flow::More) };
         let mut given = 0u64;
@@ -89,7 +89,7 @@ impl Running for RunningSort {
             context.metadata.set(&metadata);
             given += 1;
             if given.is_multiple_of(256) {
-                context.op.check()?;
+                context.session.op.check()?;
             }
             if next(document)? != Flow::More && !sorted.is_empty() {
                 return Ok(Flow::Pause);

@@ -192,7 +192,7 @@ impl SubPipeline {
         documents: Arc<Vec<DocBuf>>,
     ) -> Result<PipelineRun> {
         let stages = part(self.stages.as_doc().iter().skip(count));
-        let around = Around::command(&self.db, scope).at_depth(self.depth, self.inside);
+        let around = self.around(context, scope);
         let pipeline = Pipeline::parse(stages.as_doc(), &around)?;
         Ok(pipeline.start_shared(documents, context.settings.clone()))
     }
@@ -203,12 +203,12 @@ impl SubPipeline {
     /// Those of resolving a view.
     pub(crate) fn source(&self, context: &StageContext<'_>) -> Result<From> {
         let Some(from) = &self.from else { return Ok(From::Nothing) };
-        let store = context.store;
-        if let Some(collection) = store.collection(from) {
+        let session = context.session;
+        if let Some(collection) = session.collection(from) {
             return Ok(From::Collection(collection, None));
         }
-        Ok(match store.resolve_view(from)? {
-            Some(view) => match store.collection(&view.on) {
+        Ok(match session.store.resolve_view(session.view, from)? {
+            Some(view) => match session.collection(&view.on) {
                 Some(collection) => From::Collection(collection, Some(view.pipeline)),
                 None => From::Nothing,
             },
@@ -252,9 +252,15 @@ impl SubPipeline {
             stages.push(stage.value());
         });
         let stages = stages.finish();
-        let around = Around::command(&self.db, scope).at_depth(self.depth, self.inside);
+        let around = self.around(context, scope);
         let pipeline = Pipeline::parse(stages.as_doc(), &around)?;
-        pipeline.start(collection, None, context.settings.clone())
+        pipeline.start(context.session.view, collection, None, context.settings.clone())
+    }
+
+    /// What it is parsed in when it runs.
+    fn around<'a>(&'a self, context: &StageContext<'_>, scope: &'a Scope) -> Around<'a> {
+        let around = Around::command(&self.db, scope).with_view(context.session.view);
+        around.at_depth(self.depth, self.inside)
     }
 
     /// Starts it over documents that are there.
@@ -267,7 +273,7 @@ impl SubPipeline {
         scope: &Scope,
         documents: Vec<DocBuf>,
     ) -> Result<PipelineRun> {
-        let around = Around::command(&self.db, scope).at_depth(self.depth, self.inside);
+        let around = self.around(context, scope);
         let pipeline = Pipeline::parse(self.stages.as_doc(), &around)?;
         Ok(pipeline.start_over(documents, context.settings.clone()))
     }

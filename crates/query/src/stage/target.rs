@@ -1,8 +1,7 @@
 //! Where `$out` and `$merge` write.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::bson::oid::ObjectId;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::{Around, StageContext};
 
@@ -51,28 +50,23 @@ pub(super) fn check_target(ns: &Namespace, stage: &str, codes: (i32, i32)) -> Re
     Ok(())
 }
 
-/// A new `_id`.
-pub(super) fn new_id() -> [u8; 12] {
-    ObjectId::new().bytes()
-}
-
 /// A document about to be written, its empty timestamps filled in unless the command keeps them.
 pub(super) fn filled(context: &StageContext<'_>, document: DocBuf) -> DocBuf {
     if context.settings.keep_empty_timestamps {
         return document;
     }
-    context.store.fill_empty_timestamps(document.as_doc()).unwrap_or(document)
+    context.session.store.fill_empty_timestamps(document.as_doc()).unwrap_or(document)
 }
 
 /// `_id` first, made up when there is none.
-pub(super) fn with_id(document: RawDoc<'_>) -> DocBuf {
+pub(super) fn with_id(context: &StageContext<'_>, document: RawDoc<'_>) -> DocBuf {
     if document.iter().next().is_some_and(|first| first.name() == "_id") {
         return document.to_owned();
     }
     let mut out = DocBuilder::new();
     match document.get_element("_id") {
         Some(id) => out.append_element(id),
-        None => out.append("_id", RawValue::ObjectId(new_id())),
+        None => out.append("_id", RawValue::ObjectId(new_object_id(context.session.op.now_ms()))),
     };
     for element in document.iter().filter(|element| element.name() != "_id") {
         out.append_element(element);

@@ -1,9 +1,11 @@
 //! Stages with little memory give what they give with much.
 
-use mayfly_base::spill::Operator;
 use mayfly_expr::Scope;
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_work::spill::Operator;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use crate::fixture::Fixture;
 use crate::{Around, Budget, MemoryLimits, RunSettings};
@@ -31,7 +33,7 @@ fn what_spills_gives_the_same() {
     documents.chunks(500).for_each(|chunk| fixture.insert("c", chunk));
     let scope = Scope::default();
     let around = Around::command("test", &scope);
-    let folder = std::env::temp_dir().join("mayfly-stage-test");
+    let folder = std::env::temp_dir();
     for text in LIMITED {
         let wrapped: DocBuf = parse_document(&format!("{{\"p\": [{text}]}}")).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
@@ -91,7 +93,7 @@ fn a_search_by_distance_waits_in_a_file_where_it_may() {
     let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
     let scope = Scope::default();
     let around = Around::command("test", &scope);
-    let folder = std::env::temp_dir().join("mayfly-near-test");
+    let folder = std::env::temp_dir();
     let run = |memory_bytes, spill_folder| {
         let settings = RunSettings::limited(memory_bytes, spill_folder);
         fixture.run(stages, &around, settings)
@@ -160,7 +162,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     documents.chunks(300).for_each(|chunk| fixture.insert("c", chunk));
     let scope = Scope::default();
     let around = Around::command("test", &scope);
-    let folder = std::env::temp_dir().join("mayfly-window-test");
+    let folder = std::env::temp_dir();
     let run = |output: &str, memory_bytes, spill_folder| {
         let text = format!(
             r#"{{"p": [{{"$setWindowFields": {{"partitionBy": "$p", "sortBy": {{"o": 1}}, "output": {{{output}}}}}}}, {{"$set": {{"w6": {{"$round": ["$w6", 6]}}}}}}, {{"$unset": "in.pad"}}]}}"#
@@ -231,12 +233,9 @@ fn sequences_of_stages_give_the_same_in_files() {
     fixture.insert("d", &documents(150, "x", "y"));
     let scope = Scope::default();
     let around = Around::command("test", &scope);
-    let folder = std::env::temp_dir().join("mayfly-sequences-test");
-    let mut state = 12345u64;
-    let mut chance = |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
+    let folder = std::env::temp_dir();
+    let mut random = SmallRng::seed_from_u64(12345);
+    let mut chance = |below: usize| random.random_range(0..below);
     let (mut same, mut spilled, mut refused) = (0, 0, 0);
     for _ in 0..300 {
         let mut text = Vec::new();

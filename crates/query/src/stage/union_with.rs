@@ -104,7 +104,7 @@ impl Running for RunningUnionWith {
         };
         while !run.is_done() {
             let mut paused = false;
-            run.run(context.store, context.op, &mut |document| {
+            run.run(context.session, &mut |document| {
                 let flow = next(document)?;
                 paused = flow != Flow::More;
                 Ok(flow)

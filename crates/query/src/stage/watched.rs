@@ -28,7 +28,7 @@ impl Did {
         next: &mut Next<'_>,
         run: impl FnOnce(&mut Next<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
-        let now = || context.op.elapsed_micros().unsigned_abs();
+        let now = || context.session.op.elapsed_micros().unsigned_abs();
         let (began, mut behind) = (now(), 0);
         let given = &mut self.given;
         let flow = run(&mut |result| {

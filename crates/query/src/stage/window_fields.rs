@@ -6,13 +6,13 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Dependencies, Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::spill::Operator;
 use std::sync::Arc;
 
 use super::unwind::parts;
@@ -208,13 +208,18 @@ impl Running for RunningWindowFields {
             order.append_sort_key(document, &mut key);
         }
         let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::WindowFields);
-        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.op)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(
+            &key,
+            document,
+            &metadata,
+            context.session.op,
+        )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish(context.op)?;
+            self.sorted = sorter.finish(context.session.op)?;
             self.ahead = self.next()?;
         }
         loop {

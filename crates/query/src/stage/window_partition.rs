@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use mayfly_base::current::spend;
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::{DocumentReader, StreamMemory, WindowFunction, WindowStream};
 use mayfly_mql::Projection;
 use mayfly_value::{DocBuf, ValueBuf};
+use mayfly_work::current::spend;
+use mayfly_work::spill::Operator;
 
 use super::StageContext;
 use super::unwind::replaced;
@@ -112,7 +112,7 @@ impl Collecting {
                 }
                 column.push(value);
                 if column.len().is_multiple_of(CHUNK_DOCUMENTS) {
-                    context.op.check()?;
+                    context.session.op.check()?;
                 }
                 Ok(())
             });
@@ -134,7 +134,7 @@ impl Collecting {
         context: &StageContext<'_>,
         output: &Output,
     ) -> Result<Computed> {
-        context.op.check()?;
+        context.session.op.check()?;
         if self.spool.is_none() {
             if let Some(columns) = self.columns(context, output)? {
                 let documents = self.documents.into_iter();
@@ -147,7 +147,7 @@ impl Collecting {
             return Err(Error::internal("a partition is neither in memory nor in a file"));
         };
         let mut share = self.share;
-        share.count(context.op, spool.spilled());
+        share.count(context.session.op, spool.spilled());
         let documents = spool.finish()?;
         let start = |(_, function): &(Vec<String>, WindowFunction)| {
             WindowStream::start(function, &mut || {

@@ -14,7 +14,7 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use mayfly_storage::BucketView;
+use mayfly_buckets::BucketView;
 use mayfly_value::RawValue;
 use parking_lot::Mutex;
 

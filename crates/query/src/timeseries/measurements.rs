@@ -3,12 +3,14 @@
 //! A delete takes buckets apart, keeps what does not match and packs the rest again; a bucket that nothing is left of goes. An
 //! update changes the meta value of whole buckets. Manual: "Time Series Collection Limitations", "Updates and Deletes".
 
+use mayfly_storage::StoreSession;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
+use mayfly_buckets::{BucketView, MeasurementFields, TimeSeries};
 use mayfly_mql::Matcher;
-use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, Store, TimeSeries};
+use mayfly_storage::{Collection, RecordKey};
 use mayfly_value::DocBuf;
 
 use super::OnBuckets;
@@ -26,16 +28,15 @@ const BATCH_BUCKETS: usize = 64;
 /// # Errors
 /// Those of the filter, of storage, and of the operation's deadline.
 pub fn delete_measurements(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     buckets: &Arc<Collection>,
     series: &TimeSeries,
     spec: &DeleteSpec,
 ) -> Result<i64> {
     let shown = Shown::nothing(&spec.query);
     let mut deleted = 0;
-    go_through(store, op, (buckets, series), spec, &mut |key| {
-        deleted += delete_from(store, op, buckets, &series.fields, (spec, shown), key)?.0;
+    go_through(session, (buckets, series), spec, &mut |key| {
+        deleted += delete_from(session, buckets, &series.fields, (spec, shown), key)?.0;
         Ok(deleted > 0 && !spec.multi)
     })?;
     Ok(deleted)
@@ -46,16 +47,15 @@ pub fn delete_measurements(
 /// # Errors
 /// As [`delete_measurements`], and those of the projection.
 pub fn find_and_remove_measurement(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     buckets: &Arc<Collection>,
     series: &TimeSeries,
     spec: &DeleteSpec,
 ) -> Result<Option<DocBuf>> {
     let shown = Shown::of(&spec.query, Image::Before);
     let mut found = None;
-    go_through(store, op, (buckets, series), spec, &mut |key| {
-        found = delete_from(store, op, buckets, &series.fields, (spec, shown), key)?.1;
+    go_through(session, (buckets, series), spec, &mut |key| {
+        found = delete_from(session, buckets, &series.fields, (spec, shown), key)?.1;
         Ok(found.is_some())
     })?;
     Ok(found)
@@ -63,24 +63,23 @@ pub fn find_and_remove_measurement(
 
 /// Shows the buckets that may hold what is wanted, until somebody has enough.
 fn go_through(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     (buckets, series): (&Arc<Collection>, &TimeSeries),
     spec: &DeleteSpec,
     see: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
     let query = on_buckets(series, &spec.query)?;
-    let mut executor = Executor::new(buckets.clone(), query)?;
+    let mut executor = Executor::new(session.view, buckets.clone(), query)?;
     executor.find_for_write();
-    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    session.op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
         let mut found: Vec<RecordKey> = Vec::new();
-        executor.run(store, op, &mut |key, _, _| {
+        executor.run(session, &mut |key, _, _| {
             found.push(key.to_vec());
             Ok(if found.len() >= BATCH_BUCKETS { Flow::Pause } else { Flow::More })
         })?;
         for key in found {
-            op.check()?;
+            session.op.check()?;
             if see(&key)? {
                 return Ok(());
             }
@@ -102,14 +101,13 @@ fn on_buckets(series: &TimeSeries, query: &CanonicalQuery) -> Result<CanonicalQu
 
 /// Deletes from one bucket what matches, or the first that does; gives how many, and that one.
 fn delete_from(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     buckets: &Collection,
     fields: &MeasurementFields,
     (spec, shown): (&DeleteSpec, Shown<'_>),
     key: &RecordKey,
 ) -> Result<(i64, Option<DocBuf>)> {
-    store.write(op, buckets, |unit| {
+    session.write(buckets, |unit| {
         let Some(document) = unit.read(key)? else { return Ok((0, None)) };
         let view = BucketView::new(document.as_doc())?;
         let mut kept = vec![true; view.rows()];
@@ -144,14 +142,13 @@ fn delete_from(
 /// # Errors
 /// As [`crate::update`].
 pub fn update_buckets(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     buckets: &Arc<Collection>,
     spec: &UpdateSpec,
 ) -> Result<ModifyOutcome> {
     let mut counted = ModifyOutcome::default();
     let shown = Shown::nothing(&spec.query);
-    update_with(store, op, buckets, spec, shown, &mut |versions: Versions| {
+    update_with(session, buckets, spec, shown, &mut |versions: Versions| {
         let rows = versions.before.as_ref().and_then(|before| {
             BucketView::new(before.as_doc()).ok().map(|view| view.rows() as i64)
         });

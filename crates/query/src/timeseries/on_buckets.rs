@@ -15,9 +15,9 @@
 //! All of it may let buckets through that hold nothing; it never holds one back that does. The whole filter is evaluated on
 //! every measurement.
 
+use mayfly_buckets::{BucketView, MeasurementFields};
 use mayfly_mql::FieldPath;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
-use mayfly_storage::{BucketView, MeasurementFields};
 use mayfly_value::{RawValue, ValueBuf, canonical_type, compare_values};
 
 /// A comparison that a measurement must pass, for a look at the bounds of its bucket.

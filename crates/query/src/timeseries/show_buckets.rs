@@ -1,8 +1,8 @@
 //! `$_internalShowBuckets`: buckets in the reference's format. It stands in front of what clients ask of `system.buckets.X`.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_buckets::{MeasurementFields, shown_bucket};
 use mayfly_mql::matcher::Expr;
-use mayfly_storage::{MeasurementFields, shown_bucket};
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::exec::Flow;

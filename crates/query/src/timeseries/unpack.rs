@@ -7,8 +7,8 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_buckets::{BucketView, MeasurementFields};
 use mayfly_expr::Scope;
-use mayfly_storage::{BucketView, MeasurementFields};
 use mayfly_value::{DocBuf, Number, RawDoc, RawValue};
 
 use super::foremost::{Look, SharedForemost};

@@ -1,54 +1,45 @@
 //! Capped collections under writers that race, and those who follow them.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::ErrorCode;
+use mayfly_base::testing::wait_until;
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
-use mayfly_storage::{Collection, Store, StoreOptions};
 use mayfly_value::bson::doc;
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{RawDoc, RawValue};
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    collection: Arc<Collection>,
-}
+use crate::fixture::Fixture;
 
 fn fixture(engine: Arc<dyn Engine>, max: i32) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine, options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock);
-    let options = doc! { "capped": true, "size": 1 << 20, "max": max };
-    let ns = Namespace::parse("db.c").unwrap();
-    let collection = store.create_collection(&ns, DocBuf::from_bson(&options)).unwrap();
-    Fixture { store, op, collection }
+    Fixture::with_options(engine, &doc! { "capped": true, "size": 1 << 20, "max": max }, &[])
 }
 
 impl Fixture {
-    fn insert(&self, id: i32) {
-        let document = DocBuf::from_bson(&doc! { "_id": id });
-        let insert = |unit: &mut mayfly_storage::WriteUnit<'_>| unit.insert(document.as_doc());
-        self.store.write(&self.op, &self.collection, insert).unwrap();
+    fn insert_id(&self, id: i32) {
+        self.insert(&doc! { "_id": id });
     }
 
     fn follower(&self) -> Executor {
         let query = CanonicalQuery::parse(RawDoc::EMPTY, FindOptions::default()).unwrap();
-        let mut executor = Executor::new(self.collection.clone(), query).unwrap();
+        let mut executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         executor.follow().unwrap();
         executor
     }
 
     fn next(&self, executor: &mut Executor) -> mayfly_base::Result<Vec<i32>> {
         let mut ids = Vec::new();
-        executor.run(&self.store, &self.op, &mut |_, document, _| {
-            if let Some(RawValue::Int32(id)) = document.get("_id") {
-                ids.push(id);
-            }
-            Ok(Flow::More)
-        })?;
+        executor.run(
+            StoreSession::new(&self.store, &self.op, &ReadView::now()),
+            &mut |_, document, _| {
+                if let Some(RawValue::Int32(id)) = document.get("_id") {
+                    ids.push(id);
+                }
+                Ok(Flow::More)
+            },
+        )?;
         Ok(ids)
     }
 }
@@ -58,20 +49,18 @@ fn racing_writers_keep_the_limit_and_followers_miss_nothing() {
     let memory = Arc::new(MemoryEngine::new());
     let chaos = ChaosEngine::new(memory, ChaosOptions::default());
     let f = fixture(Arc::new(chaos), 10_000);
-    f.insert(-1);
+    f.insert_id(-1);
     let mut follower = f.follower();
     let mut seen = f.next(&mut follower).unwrap();
     std::thread::scope(|scope| {
         for writer in 0..4 {
             let f = &f;
-            scope.spawn(move || (0..100).for_each(|n| f.insert(writer * 1000 + n)));
+            scope.spawn(move || (0..100).for_each(|n| f.insert_id(writer * 1000 + n)));
         }
         while seen.len() < 401 {
             let commits = f.collection.commits_seen();
             let found = f.next(&mut follower).unwrap();
-            while found.is_empty() && f.collection.commits_seen() == commits {
-                std::thread::yield_now();
-            }
+            wait_until("a commit", || !found.is_empty() || f.collection.commits_seen() != commits);
             seen.extend(found);
         }
     });
@@ -87,17 +76,19 @@ fn racing_writers_keep_the_limit_and_followers_miss_nothing() {
 #[test]
 fn the_oldest_go_and_a_follower_that_was_overtaken_is_told() {
     let f = fixture(Arc::new(MemoryEngine::new()), 5);
-    f.insert(0);
+    f.insert_id(0);
     let mut follower = f.follower();
     assert_eq!(f.next(&mut follower).unwrap(), [0]);
-    (1..5).for_each(|id| f.insert(id));
+    (1..5).for_each(|id| f.insert_id(id));
     assert_eq!(f.next(&mut follower).unwrap(), [1, 2, 3, 4]);
-    (5..20).for_each(|id| f.insert(id));
+    (5..20).for_each(|id| f.insert_id(id));
     assert_eq!(f.store.count_documents(&f.op, &f.collection).unwrap(), 5);
     let lost = f.next(&mut follower).unwrap_err();
     assert_eq!(lost.code(), ErrorCode::CappedPositionLost);
     assert_eq!(f.next(&mut f.follower()).unwrap(), [15, 16, 17, 18, 19]);
-    let there = |id: i32| f.store.locate(&f.collection, RawValue::Int32(id)).unwrap().is_some();
+    let there = |id: i32| {
+        f.store.locate(&ReadView::now(), &f.collection, RawValue::Int32(id)).unwrap().is_some()
+    };
     assert!(there(15) && !there(14), "the entries of _id go with their records");
 }
 

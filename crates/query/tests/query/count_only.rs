@@ -1,32 +1,16 @@
 //! Counting by an index alone gives the number of documents that match, whatever types the values have.
 
-use std::sync::Arc;
-
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::MemoryEngine;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Metadata, Plan};
-use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document, doc, oid::ObjectId};
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    collection: Arc<Collection>,
-}
+use crate::fixture::Fixture;
 
 /// Documents with every kind of value under `k`, and an index on it.
 fn fixture(index: &Document, with_arrays: bool) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let engine = Arc::new(MemoryEngine::new());
-    let store = Store::open(engine, options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock);
-    let ns = Namespace::parse("db.c").unwrap();
-    let spec = DocBuf::from_bson(&doc! { "key": index, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
+    let fixture = Fixture::new(&[doc! { "key": index, "name": "i" }]);
     let mut values = operands();
     values.extend([
         Bson::Null,
@@ -45,10 +29,9 @@ fn fixture(index: &Document, with_arrays: bool) -> Fixture {
         if let Some(value) = values.get(n as usize % (values.len() + 1)) {
             document.insert("k", value.clone());
         }
-        let document = DocBuf::from_bson(&document);
-        store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        fixture.insert(&document);
     }
-    Fixture { store, op, collection }
+    fixture
 }
 
 fn operands() -> Vec<Bson> {
@@ -77,7 +60,7 @@ impl Fixture {
     fn count(&self, filter: &Document, keys_only: bool) -> (usize, bool) {
         let filter = DocBuf::from_bson(filter);
         let query = CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap();
-        let mut executor = Executor::new(self.collection.clone(), query).unwrap();
+        let mut executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         if keys_only {
             executor.count_only();
         }
@@ -89,13 +72,15 @@ impl Fixture {
                 count += 1;
                 Ok(Flow::More)
             };
-            executor.run(&self.store, &self.op, &mut sink).unwrap();
+            executor
+                .run(StoreSession::new(&self.store, &self.op, &ReadView::now()), &mut sink)
+                .unwrap();
         }
         let after = self.op.docs_examined.load(std::sync::atomic::Ordering::Relaxed);
         (count, after > before || !by_index)
     }
 
-    fn check(&self, filter: &Document) {
+    fn check_count(&self, filter: &Document) {
         let counted = self.count(filter, true).0;
         assert_eq!(counted, self.count(filter, false).0, "{filter}");
     }
@@ -114,17 +99,18 @@ fn keys_alone_count_what_documents_would() {
                         low.clone()
                     };
                     let value: Bson = value;
-                    fixture.check(&doc! { "k": { op: value.clone() } });
-                    fixture.check(&doc! { "k": { op: value.clone() }, "other": 1 });
-                    fixture.check(&doc! { "k": { op: value.clone() }, "_id": { "$gt": 50 } });
+                    fixture.check_count(&doc! { "k": { op: value.clone() } });
+                    fixture.check_count(&doc! { "k": { op: value.clone() }, "other": 1 });
+                    fixture.check_count(&doc! { "k": { op: value.clone() }, "_id": { "$gt": 50 } });
                     for high in operands() {
-                        fixture.check(&doc! { "k": { op: value.clone(), "$lt": high } });
+                        fixture.check_count(&doc! { "k": { op: value.clone(), "$lt": high } });
                     }
                 }
             }
-            fixture.check(&doc! { "k": Bson::Null });
-            fixture.check(&doc! { "k": { "$gte": 0, "$exists": true } });
-            fixture.check(&doc! { "k": { "$gte": 0 }, "$or": [{ "other": 1 }, { "other": 2 }] });
+            fixture.check_count(&doc! { "k": Bson::Null });
+            fixture.check_count(&doc! { "k": { "$gte": 0, "$exists": true } });
+            fixture
+                .check_count(&doc! { "k": { "$gte": 0 }, "$or": [{ "other": 1 }, { "other": 2 }] });
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mayfly_kv::{
-    Direction, EachValue, Engine, EngineAround, GAP_BYTES, Guard, KeyRange, Keyspace, KvResult,
-    MemoryEngine, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
+    EachValue, Engine, EngineAround, Keyspace, KvResult, MemoryEngine, Txn, TxnOptions,
 };
 
 /// Numbers of keys of records in each read since the last look.
@@ -46,6 +45,8 @@ impl CountingTxn {
 }
 
 impl Txn for CountingTxn {
+    mayfly_kv::forward_txn!(inner: scan, put, put_with_gap, fill_gaps, delete, lock, size, written_keys, commit);
+
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.note(keyspace, 1);
         self.inner.get(keyspace, key, see)
@@ -59,55 +60,5 @@ impl Txn for CountingTxn {
     ) -> KvResult<()> {
         self.note(keyspace, keys.len());
         self.inner.multi_get(keyspace, keys, see)
-    }
-
-    fn scan(
-        &self,
-        keyspace: Keyspace,
-        range: &KeyRange,
-        direction: Direction,
-        limit: ScanLimit,
-        visit: &mut Visitor<'_>,
-    ) -> KvResult<ScanEnd> {
-        self.inner.scan(keyspace, range, direction, limit, visit)
-    }
-
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
-        self.inner.put(keyspace, key, value, guard)
-    }
-
-    fn put_with_gap(
-        &mut self,
-        keyspace: Keyspace,
-        key: &[u8],
-        value: &[u8],
-        guard: Guard,
-        gap: usize,
-    ) -> KvResult<()> {
-        self.inner.put_with_gap(keyspace, key, value, guard, gap)
-    }
-
-    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
-        self.inner.fill_gaps(bytes);
-    }
-
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
-        self.inner.delete(keyspace, key, guard)
-    }
-
-    fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
-        self.inner.lock(keyspace, key)
-    }
-
-    fn size(&self) -> (usize, usize) {
-        self.inner.size()
-    }
-
-    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
-        self.inner.written_keys(keyspace, range)
-    }
-
-    fn commit(self: Box<Self>) -> KvResult<()> {
-        self.inner.commit()
     }
 }

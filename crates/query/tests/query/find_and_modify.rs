@@ -1,46 +1,32 @@
 //! `find_and_modify` while others do the same.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     Budget, CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, Image, UpdateSpec,
     find_and_modify,
 };
-use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+
+use crate::fixture::Fixture;
 
 const CLIENTS: usize = 8;
 const JOBS: i32 = 400;
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    collection: Arc<Collection>,
-}
-
 /// A queue of jobs, with an index on their order or without.
 fn queue(engine: Arc<dyn Engine>, indexed: bool) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let store = Store::open(engine, options, clock.clone(), OpRegistry::new(clock.clone()));
-    let store = store.unwrap();
-    let op = OpCtx::detached(clock);
-    let ns = Namespace::parse("db.queue").unwrap();
-    if indexed {
-        let spec = DocBuf::from_bson(&doc! { "key": { "n": 1 }, "name": "n" });
-        store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    }
-    let (collection, _) = store.get_or_create(&ns).unwrap();
+    let index = indexed.then(|| doc! { "key": { "n": 1 }, "name": "n" });
+    let fixture = Fixture::over(engine, index.as_slice());
     for n in 0..JOBS {
-        let job = DocBuf::from_bson(&doc! { "_id": n, "n": (n * 7) % JOBS, "state": "new" });
-        store.write(&op, &collection, |unit| unit.insert(job.as_doc())).unwrap();
+        fixture.insert(&doc! { "_id": n, "n": (n * 7) % JOBS, "state": "new" });
     }
-    Fixture { store, op, collection }
+    fixture
 }
 
 fn query(filter: &Document, sort: &Document) -> CanonicalQuery {
@@ -95,10 +81,14 @@ fn check(engine: Arc<dyn Engine>, indexed: bool, spec: fn() -> FindAndModifySpec
     let taken: Vec<i32> = std::thread::scope(|scope| {
         let client = || {
             let mut mine = Vec::new();
-            while let Some(job) =
-                find_and_modify(&f.store, &f.op, &f.collection, &spec(), Image::Before)
-                    .unwrap()
-                    .before
+            while let Some(job) = find_and_modify(
+                StoreSession::new(&f.store, &f.op, &ReadView::now()),
+                &f.collection,
+                &spec(),
+                Image::Before,
+            )
+            .unwrap()
+            .before
             {
                 match job.as_doc().get("_id") {
                     Some(RawValue::Int32(id)) => mine.push(id),

@@ -1,13 +1,15 @@
 //! A store with one collection and its indexes.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace, Result};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions, WriteUnit};
 use mayfly_value::bson::Document;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 pub(crate) struct Fixture {
     pub(crate) store: Arc<Store>,
@@ -39,29 +41,43 @@ impl Fixture {
 
     /// Over an engine.
     pub(crate) fn over(engine: Arc<dyn Engine>, indexes: &[Document]) -> Fixture {
+        Fixture::with_options(engine, &Document::new(), indexes)
+    }
+
+    /// Over an engine, with options of the collection.
+    pub(crate) fn with_options(
+        engine: Arc<dyn Engine>,
+        options: &Document,
+        indexes: &[Document],
+    ) -> Fixture {
         let clock = Arc::new(ManualClock::at_ms(1_000_000));
-        let options = StoreOptions { background: false, ..StoreOptions::default() };
+        let unattended = StoreOptions { background: false, ..StoreOptions::default() };
         let ops = OpRegistry::new(clock.clone());
-        let store = Store::open(engine, options, clock.clone(), ops).unwrap();
+        let store = Store::open(engine, unattended, clock.clone(), ops).unwrap();
         let op = OpCtx::detached(clock.clone());
         let ns = Namespace::parse("db.c").unwrap();
+        let collection =
+            store.create_collection(&ReadView::now(), &ns, DocBuf::from_bson(options)).unwrap();
         for index in indexes {
             let spec = DocBuf::from_bson(index);
             let options = CreateIndexesOptions::default();
-            store.create_indexes(&op, &ns, &[spec.as_doc()], options).unwrap();
+            store.create_indexes((&op, &ReadView::now()), &ns, &[spec.as_doc()], options).unwrap();
         }
-        let collection = store.collection(&ns).unwrap();
         Fixture { store, op, clock, ns, collection }
     }
 
     pub(crate) fn insert(&self, document: &Document) {
+        self.try_insert(document).unwrap();
+    }
+
+    pub(crate) fn try_insert(&self, document: &Document) -> Result<()> {
         let document = DocBuf::from_bson(document);
         let insert = |unit: &mut WriteUnit<'_>| unit.insert(document.as_doc());
-        self.store.write(&self.op, &self.collection, insert).unwrap();
+        self.store.write(&self.op, &ReadView::now(), &self.collection, insert)
     }
 
     /// A search for what a filter lets through.
     pub(crate) fn find(&self, filter: &Document) -> Executor {
-        Executor::new(self.collection.clone(), query(filter)).unwrap()
+        Executor::new(&ReadView::now(), self.collection.clone(), query(filter)).unwrap()
     }
 }

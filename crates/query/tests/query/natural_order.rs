@@ -1,13 +1,16 @@
 //! An order by `$natural` is kept whatever indexes the filter could use.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::MemoryEngine;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
 use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 #[test]
 fn bounds_do_not_undo_a_natural_order() {
@@ -18,21 +21,30 @@ fn bounds_do_not_undo_a_natural_order() {
     let op = OpCtx::detached(clock);
     let ns = Namespace::parse("db.c").unwrap();
     let spec = DocBuf::from_bson(&doc! { "key": { "k": 1 }, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
+    store
+        .create_indexes(
+            (&op, &ReadView::now()),
+            &ns,
+            &[spec.as_doc()],
+            CreateIndexesOptions::default(),
+        )
+        .unwrap();
+    let collection = store.collection(&ReadView::now(), &ns).unwrap();
     for n in 0..5 {
         let document = DocBuf::from_bson(&doc! { "_id": n, "k": (n * 3) % 5 });
-        store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        store
+            .write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
+            .unwrap();
     }
     let ids = |filter: &Document, order: i32| {
         let (filter, sort) =
             (DocBuf::from_bson(filter), DocBuf::from_bson(&doc! { "$natural": order }));
         let options = FindOptions { sort: Some(sort.as_doc()), ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
-        let mut executor = Executor::new(collection.clone(), query).unwrap();
+        let mut executor = Executor::new(&ReadView::now(), collection.clone(), query).unwrap();
         let mut ids = Vec::new();
         executor
-            .run(&store, &op, &mut |_, document, _| {
+            .run(StoreSession::new(&store, &op, &ReadView::now()), &mut |_, document, _| {
                 if let Some(RawValue::Int32(id)) = document.get("_id") {
                     ids.push(id);
                 }

@@ -1,5 +1,7 @@
 //! An index scan reads its records in pages, and nobody notices: where it stops, what it counts, what changes between batches.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,18 +50,22 @@ impl Pages {
         let sort = Some(sort.as_doc());
         let options = FindOptions { sort, limit, hint, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
-        let executor = Executor::new(self.collection.clone(), query).unwrap();
+        let executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         assert!(!executor.plan().blocking_sort(), "{}", executor.plan().summary());
         executor
     }
 
     fn delete(&self, id: i32) {
-        let key = self.store.locate(&self.collection, RawValue::Int32(id)).unwrap().unwrap();
+        let key = self
+            .store
+            .locate(&ReadView::now(), &self.collection, RawValue::Int32(id))
+            .unwrap()
+            .unwrap();
         let delete = |unit: &mut mayfly_storage::WriteUnit<'_>| match unit.read(&key)? {
             Some(document) => unit.delete(&key, &document),
             None => panic!("document {id} is missing"),
         };
-        self.store.write(&self.op, &self.collection, delete).unwrap();
+        self.store.write(&self.op, &ReadView::now(), &self.collection, delete).unwrap();
     }
 
     fn update(&self, filter: &Document, update: &Document) -> i64 {
@@ -78,7 +84,13 @@ impl Pages {
             repeatable: None,
             budget: Budget::default(),
         };
-        mayfly_query::update(&self.store, &self.op, &self.collection, &spec).unwrap().modified
+        mayfly_query::update(
+            StoreSession::new(&self.store, &self.op, &ReadView::now()),
+            &self.collection,
+            &spec,
+        )
+        .unwrap()
+        .modified
     }
 
     /// The ids of all that is left.
@@ -95,7 +107,10 @@ impl Pages {
 
     fn run(&self, executor: &mut Executor, see: &mut dyn FnMut(i32) -> Flow) {
         executor
-            .run(&self.store, &self.op, &mut |_, document, _| Ok(see(id_of(document))))
+            .run(
+                StoreSession::new(&self.store, &self.op, &ReadView::now()),
+                &mut |_, document, _| Ok(see(id_of(document))),
+            )
             .unwrap();
     }
 
@@ -223,7 +238,8 @@ fn a_document_with_many_keys_is_shown_once_over_all_pages() {
                 // The order of several keys is not that of an index.
                 let filter = DocBuf::from_bson(&filter);
                 let query = CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap();
-                let mut executor = Executor::new(f.collection.clone(), query).unwrap();
+                let mut executor =
+                    Executor::new(&ReadView::now(), f.collection.clone(), query).unwrap();
                 let (mut seen, mut refused) = (Vec::new(), false);
                 while !executor.is_done() {
                     f.run(&mut executor, &mut |id| {

@@ -1,48 +1,31 @@
 //! What indexes of places find is what a look at every document finds, and by distance it comes in the order of the distances.
 
-use std::sync::Arc;
-
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::MemoryEngine;
+use mayfly_geo::{Geometry, Pair, flat_distance};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan};
-use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use mayfly_value::bson::{Bson, Document, doc};
-use mayfly_value::geo::{Geometry, Pair, flat_distance};
 use mayfly_value::{DocBuf, RawValue};
 use proptest::prelude::*;
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    collection: Arc<Collection>,
-}
+use crate::fixture::Fixture;
 
 fn fixture(key: &Document, places: &[Bson]) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock);
-    let ns = Namespace::parse("db.c").unwrap();
-    let spec = DocBuf::from_bson(&doc! { "key": key, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
+    let fixture = Fixture::new(&[doc! { "key": key, "name": "i" }]);
     for (n, place) in places.iter().enumerate() {
-        let document = doc! { "_id": n as i32, "k": n as i32 % 3, "loc": place };
-        let document = DocBuf::from_bson(&document);
         // A shape that is none is refused.
-        let _ = store.write(&op, &collection, |unit| unit.insert(document.as_doc()));
+        let _ = fixture.try_insert(&doc! { "_id": n as i32, "k": n as i32 % 3, "loc": place });
     }
-    Fixture { store, op, collection }
+    fixture
 }
 
 impl Fixture {
     /// The documents in their order, and whether an index gave them.
-    fn find(&self, filter: &Document, hint: Option<Hint>) -> (Vec<i32>, bool) {
+    fn places(&self, filter: &Document, hint: Option<Hint>) -> (Vec<i32>, bool) {
         let filter = DocBuf::from_bson(filter);
         let options = FindOptions { hint, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
-        let mut executor = Executor::new(self.collection.clone(), query).unwrap();
+        let mut executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         let by_index = matches!(executor.plan().source(), Plan::Index(_) | Plan::Near(_));
         let mut found = Vec::new();
         while !executor.is_done() {
@@ -54,16 +37,16 @@ impl Fixture {
                 in_batch += 1;
                 Ok(if in_batch < 7 { Flow::More } else { Flow::Pause })
             };
-            executor.run(&self.store, &self.op, sink).unwrap();
+            executor.run(StoreSession::new(&self.store, &self.op, &ReadView::now()), sink).unwrap();
         }
         (found, by_index)
     }
 
-    fn check(&self, filter: &Document) {
-        let (mut by_index, used) = self.find(filter, None);
+    fn check_places(&self, filter: &Document) {
+        let (mut by_index, used) = self.places(filter, None);
         assert!(used, "{filter}");
         let scan = Hint::Natural { backward: false };
-        let (all, _) = self.find(filter, Some(scan));
+        let (all, _) = self.places(filter, Some(scan));
         by_index.sort_unstable();
         assert_eq!(by_index, all, "{filter}");
     }
@@ -110,8 +93,8 @@ proptest! {
             doc! { "$geoIntersects": { "$geometry": { "type": "Point", "coordinates": [at.0, at.1] } } },
             doc! { "$geoWithin": { "$centerSphere": [[at.0, at.1], size / 20.0] } },
         ] {
-            fixture.check(&doc! { "k": 1, "loc": test.clone() });
-            fixture.check(&doc! { "k": { "$in": [0, 2] }, "loc": test });
+            fixture.check_places(&doc! { "k": 1, "loc": test.clone() });
+            fixture.check_places(&doc! { "k": { "$in": [0, 2] }, "loc": test });
         }
     }
 
@@ -125,7 +108,7 @@ proptest! {
             doc! { "$polygon": [[at.0, at.1], [at.0 + size, at.1], [at.0, at.1 + size]] },
             doc! { "$centerSphere": [[at.0, at.1], size / 20.0] },
         ] {
-            fixture.check(&doc! { "loc": { "$geoWithin": test } });
+            fixture.check_places(&doc! { "loc": { "$geoWithin": test } });
         }
     }
 
@@ -138,7 +121,7 @@ proptest! {
     ) {
         let from = Pair { x: at.0, y: at.1 }.to_point();
         let fixture = fixture(&doc! { "loc": "2dsphere" }, &places);
-        let (all, _) = fixture.find(&doc! {}, None);
+        let (all, _) = fixture.places(&doc! {}, None);
         let mut wanted: Vec<(f64, i32)> = all
             .iter()
             .filter_map(|id| {
@@ -150,7 +133,7 @@ proptest! {
             .collect();
         wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
         let filter = doc! { "loc": { "$nearSphere": [at.0, at.1], "$minDistance": min, "$maxDistance": min + width } };
-        let (found, _) = fixture.find(&filter, None);
+        let (found, _) = fixture.places(&filter, None);
         let distances = |ids: &[i32]| -> Vec<f64> {
             ids.iter().filter_map(|id| wanted.iter().find(|w| w.1 == *id).map(|w| w.0)).collect()
         };
@@ -170,7 +153,7 @@ proptest! {
             places.iter().map(|place| distance(*place)).filter(|distance| *distance <= max).collect();
         wanted.sort_by(f64::total_cmp);
         let filter = doc! { "loc": { "$nearSphere": [at.0, at.1], "$maxDistance": max } };
-        let (found, _) = fixture.find(&filter, None);
+        let (found, _) = fixture.places(&filter, None);
         let found: Vec<f64> = found.iter().map(|id| distance(places[*id as usize])).collect();
         prop_assert_eq!(found, wanted);
     }
@@ -192,7 +175,7 @@ proptest! {
             .collect();
         wanted.sort_by(f64::total_cmp);
         let filter = doc! { "loc": { "$near": [at.0, at.1], "$minDistance": min, "$maxDistance": min + width } };
-        let (found, _) = fixture.find(&filter, None);
+        let (found, _) = fixture.places(&filter, None);
         let found: Vec<f64> = found
             .iter()
             .map(|id| places[*id as usize])

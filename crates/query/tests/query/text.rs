@@ -1,12 +1,14 @@
 //! What the text index finds, and with which scores, is what a look at every document finds with the same analysis; also while
 //! documents change between batches.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use mayfly_query::{Budget, DeleteSpec, Executor, Flow, Metadata};
+use mayfly_text::{Found, SearchOptions, Sensitivity, TextSearch, TextSpec};
 use mayfly_value::bson::{Document, doc};
-use mayfly_value::text::{Found, SearchOptions, Sensitivity, TextSearch, TextSpec};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use proptest::prelude::*;
 
@@ -36,7 +38,12 @@ impl Searched {
     fn remove(&self, id: i32) {
         let query = query(&doc! { "_id": id });
         let spec = DeleteSpec { query, multi: false, repeatable: None, budget: Budget::default() };
-        let deleted = mayfly_query::delete(&self.store, &self.op, &self.collection, &spec).unwrap();
+        let deleted = mayfly_query::delete(
+            StoreSession::new(&self.store, &self.op, &ReadView::now()),
+            &self.collection,
+            &spec,
+        )
+        .unwrap();
         assert_eq!(deleted, 1);
     }
 
@@ -51,7 +58,7 @@ impl Searched {
             assert!(found.insert(id_of(document), score).is_none(), "shown twice");
             Ok(if found.len() < most { Flow::More } else { Flow::Pause })
         };
-        executor.run(&self.store, &self.op, sink).unwrap();
+        executor.run(StoreSession::new(&self.store, &self.op, &ReadView::now()), sink).unwrap();
         found
     }
 

@@ -1,8 +1,11 @@
 //! Reads and writes while indexes and collections change under them.
 
 use mayfly_base::ErrorCode;
+use mayfly_base::testing::wait_until;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{Budget, DeleteSpec, Flow, UpdateSpec};
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use mayfly_storage::{CreateIndexesOptions, IndexSelector};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -20,17 +23,18 @@ fn a_scan_over_what_is_dropped_meanwhile_is_no_answer() {
         (0..10).for_each(|n| f.insert(&doc! { "_id": n, "k": 1 }));
         let mut executor = f.find(&filter);
         let mut dropped = false;
-        let result = executor.run(&f.store, &f.op, &mut |_, _, _| {
-            if !std::mem::replace(&mut dropped, true) {
-                if drop_all {
-                    f.store.drop_collection(&f.ns).unwrap();
-                } else {
-                    f.store.drop_indexes(&f.ns, Some(&[IndexSelector::Name("i")])).unwrap();
+        let result =
+            executor.run(StoreSession::new(&f.store, &f.op, &ReadView::now()), &mut |_, _, _| {
+                if !std::mem::replace(&mut dropped, true) {
+                    if drop_all {
+                        f.store.drop_collection(&f.ns).unwrap();
+                    } else {
+                        f.store.drop_indexes(&f.ns, Some(&[IndexSelector::Name("i")])).unwrap();
+                    }
+                    f.store.sweep_once().unwrap();
                 }
-                f.store.sweep_once().unwrap();
-            }
-            Ok(Flow::More)
-        });
+                Ok(Flow::More)
+            });
         assert_eq!(result.unwrap_err().code(), ErrorCode::QueryPlanKilled, "{filter} {drop_all}");
     }
 }
@@ -45,7 +49,7 @@ fn a_plan_older_than_the_first_array_shows_its_document_once() {
     counting.count_only();
     for executor in [&mut executor, &mut counting] {
         executor
-            .run(&f.store, &f.op, &mut |_, _, _| {
+            .run(StoreSession::new(&f.store, &f.op, &ReadView::now()), &mut |_, _, _| {
                 count += 1;
                 Ok(Flow::More)
             })
@@ -80,15 +84,14 @@ fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fix
         let acting = scope.spawn(|| act(&f));
         let changed = || {
             let first = f.store.read_by_id(
+                &ReadView::now(),
                 &counted,
                 &mayfly_storage::id_key(RawValue::Int32(0)),
                 |_, d| d.get("n") != Some(RawValue::Int32(0)),
             );
             first.unwrap() != Some(false)
         };
-        while !changed() {
-            std::hint::spin_loop();
-        }
+        wait_until("the first document changes", changed);
         f.store.drop_indexes(&f.ns, Some(&[IndexSelector::Name("i")])).unwrap();
         acting.join().unwrap()
     });
@@ -104,7 +107,12 @@ fn a_delete_goes_on_without_the_index_that_led_to_its_documents() {
             repeatable: None,
             budget: Budget::default(),
         };
-        mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap()
+        mayfly_query::delete(
+            StoreSession::new(&f.store, &f.op, &ReadView::now()),
+            &f.collection,
+            &spec,
+        )
+        .unwrap()
     });
     assert_eq!(deleted, 2000);
     assert_eq!(f.store.count_documents(&f.op, &f.collection).unwrap(), 0);
@@ -114,7 +122,11 @@ fn a_delete_goes_on_without_the_index_that_led_to_its_documents() {
 fn an_update_never_changes_a_document_twice_because_its_index_goes() {
     let (f, result) = while_the_index_goes(|f| {
         let spec = update_spec(&doc! { "k": 1 }, &doc! { "$inc": { "n": 1 } });
-        mayfly_query::update(&f.store, &f.op, &f.collection, &spec)
+        mayfly_query::update(
+            StoreSession::new(&f.store, &f.op, &ReadView::now()),
+            &f.collection,
+            &spec,
+        )
     });
     match result {
         Ok(outcome) => assert_eq!(outcome.modified, 2000),
@@ -122,7 +134,9 @@ fn an_update_never_changes_a_document_twice_because_its_index_goes() {
     }
     let mut twice = f.find(&doc! { "n": { "$gt": 1 } });
     twice
-        .run(&f.store, &f.op, &mut |_, document, _| panic!("changed twice: {document:?}"))
+        .run(StoreSession::new(&f.store, &f.op, &ReadView::now()), &mut |_, document, _| {
+            panic!("changed twice: {document:?}")
+        })
         .unwrap();
 }
 
@@ -131,7 +145,12 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
     let f = fixture(&doc! { "other": 1 });
     let spec = DocBuf::from_bson(&doc! { "key": { "u": 1 }, "name": "u", "unique": true });
     f.store
-        .create_indexes(&f.op, &f.ns, &[spec.as_doc()], CreateIndexesOptions::default())
+        .create_indexes(
+            (&f.op, &ReadView::now()),
+            &f.ns,
+            &[spec.as_doc()],
+            CreateIndexesOptions::default(),
+        )
         .unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
@@ -146,15 +165,24 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
                             repeatable: None,
                             budget: Budget::default(),
                         };
-                        mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap();
+                        mayfly_query::delete(
+                            StoreSession::new(&f.store, &f.op, &ReadView::now()),
+                            &f.collection,
+                            &spec,
+                        )
+                        .unwrap();
                         continue;
                     }
                     let mut spec = update_spec(&filter, &doc! { "$inc": { "n": 1 } });
                     let [high, low] = n.to_be_bytes();
                     (spec.upsert, spec.new_id) =
                         (true, [thread, high, low, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-                    let outcome =
-                        mayfly_query::update(&f.store, &f.op, &f.collection, &spec).unwrap();
+                    let outcome = mayfly_query::update(
+                        StoreSession::new(&f.store, &f.op, &ReadView::now()),
+                        &f.collection,
+                        &spec,
+                    )
+                    .unwrap();
                     assert!(outcome.matched > 0 || outcome.upserted.is_some());
                 }
             });
@@ -163,7 +191,12 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
     let spec = update_spec(&doc! { "u": 1000 }, &doc! { "$set": { "u": 777 } });
     f.insert(&doc! { "_id": 1, "u": 777 });
     let spec = UpdateSpec { upsert: true, ..spec };
-    let error = mayfly_query::update(&f.store, &f.op, &f.collection, &spec).unwrap_err();
+    let error = mayfly_query::update(
+        StoreSession::new(&f.store, &f.op, &ReadView::now()),
+        &f.collection,
+        &spec,
+    )
+    .unwrap_err();
     assert_eq!(error.code(), ErrorCode::DuplicateKey);
 }
 
@@ -175,11 +208,12 @@ fn a_kill_ends_a_scan_of_many_short_ranges() {
         let all: Vec<i32> = (0..100).collect();
         let mut executor = f.find(&doc! { field: { "$in": all } });
         let mut seen = 0;
-        let killed = executor.run(&f.store, &f.op, &mut |_, _, _| {
-            seen += 1;
-            f.op.kill(ErrorCode::Interrupted);
-            Ok(Flow::More)
-        });
+        let killed =
+            executor.run(StoreSession::new(&f.store, &f.op, &ReadView::now()), &mut |_, _, _| {
+                seen += 1;
+                f.op.kill(ErrorCode::Interrupted);
+                Ok(Flow::More)
+            });
         assert_eq!(killed.unwrap_err().code(), ErrorCode::Interrupted, "{field}");
         assert!(seen < 20, "{field}: {seen}");
     }

@@ -205,9 +205,7 @@ fn write<W: std::io::Write + Send>(
             let text = |value: RawValue<'_>| match (kind, value) {
                 (_, RawValue::Null | RawValue::Undefined) => None,
                 (Kind::Text, RawValue::String(text)) => Some(text.to_owned()),
-                (Kind::ObjectId, RawValue::ObjectId(id)) => {
-                    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
-                }
+                (Kind::ObjectId, RawValue::ObjectId(id)) => Some(hex::encode(id)),
                 (_, value) => Some(extjson::value_to_string(value, Style::Relaxed)),
             };
             let (there, values) = values(column, documents, |value| {

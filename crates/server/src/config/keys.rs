@@ -1,8 +1,8 @@
 //! The table of keys: path in the file, name on the command line, type and bounds.
 
 use anyhow::bail;
-use mayfly_base::limits;
 
+use super::MAX_CONNECTIONS;
 use crate::logging::FACILITIES;
 
 /// Type and bounds of a key.
@@ -53,7 +53,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "net.maxIncomingConnections",
         "maxConns",
-        Kind::Integer { least: 1, most: limits::MAX_CONNECTIONS as i64 },
+        Kind::Integer { least: 1, most: MAX_CONNECTIONS as i64 },
     ),
     key("net.tls.mode", "tlsMode", Kind::Word(TLS_MODES)),
     key("net.tls.certificateKeyFile", "tlsCertificateKeyFile", Kind::Text),
@@ -208,26 +208,10 @@ pub(super) fn ignored(path: &str) -> Option<&'static str> {
 
 /// ` (did you mean 'x'?)` for the nearest name, nothing when none is near.
 pub(super) fn suggestion<'n>(told: &str, names: impl Iterator<Item = &'n str>) -> String {
-    let nearest = names.map(|name| (distance(told, name), name)).min();
+    let distance = |name: &str| strsim::levenshtein(&told.to_lowercase(), &name.to_lowercase());
+    let nearest = names.map(|name| (distance(name), name)).min();
     match nearest {
         Some((far, name)) if far <= 1 + told.len() / 4 => format!(" (did you mean '{name}'?)"),
         _ => String::new(),
     }
-}
-
-/// Edit distance without regard to case.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

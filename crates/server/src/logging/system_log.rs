@@ -1,6 +1,9 @@
 //! The system's log: datagrams to its daemon, in the form of RFC 3164.
 //!
 //! A message that the daemon does not take is sent once more over a fresh socket. What it does not take then is lost.
+//!
+//! Not the crate `syslog` (7.0): it takes the time from the system's clock instead of the server's, never connects again after the
+//! daemon was restarted, and waits without a limit for a daemon that takes nothing.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;

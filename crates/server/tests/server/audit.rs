@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use mayfly_base::testing::wait_until;
 use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
 use serde_json::{Value, json};
 
 use crate::authorization::{log_in, ok, ok_login, root, run};
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 
 /// What happens by itself must have happened after this time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,15 +58,12 @@ impl Audited {
 
     /// Events that come by themselves, until one of this kind is there.
     fn await_event(&mut self, atype: &str) -> Value {
-        let begun = Instant::now();
-        loop {
-            let mut found = self.events().into_iter().filter(|event| event["atype"] == atype);
-            if let Some(event) = found.next() {
-                return event;
-            }
-            assert!(begun.elapsed() < PATIENCE, "no event {atype}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut found = None;
+        wait_until(atype, || {
+            found = self.events().into_iter().find(|event| event["atype"] == atype);
+            found.is_some()
+        });
+        found.unwrap()
     }
 }
 
@@ -107,7 +105,7 @@ fn what_is_done_to_users_and_roles_is_an_event_before_its_reply() {
     let param = json!({ "user": "root", "db": "admin", "mechanism": "SCRAM-SHA-256" });
     assert_eq!(login["param"], param);
     assert_eq!(login["local"], json!({ "ip": "127.0.0.1", "port": log.server.port }));
-    assert_eq!(login["remote"]["port"], admin.0.local_addr().unwrap().port());
+    assert_eq!(login["remote"]["port"], admin.stream.local_addr().unwrap().port());
     assert_eq!(login["uuid"]["$type"], "04");
     assert_eq!(login["uuid"], first[4]["uuid"]);
     assert_ne!(login["uuid"], first[0]["uuid"]);
@@ -341,7 +339,7 @@ fn definitions_are_events_whoever_makes_them() {
     }
     run(&mut client, doc! { "createIndexes": "c", "indexes": [unique], "$db": "shop" });
     let news = log.events();
-    let remote = client.0.local_addr().unwrap().port();
+    let remote = client.stream.local_addr().unwrap().port();
     assert!(news[..2].iter().all(|event| event["remote"]["port"] == remote), "{news:?}");
     log.seen -= news.len();
     let mut news = log.news();
@@ -359,7 +357,7 @@ fn definitions_are_events_whoever_makes_them() {
     assert_eq!(log.news(), expected);
 }
 
-fn set_config(client: &mut Client, filter: Document, success: bool) -> Document {
+fn set_config(client: &mut Connection, filter: Document, success: bool) -> Document {
     let command = doc! { "setAuditConfig": 1, "filter": filter,
     "auditAuthorizationSuccess": success, "$db": "admin" };
     run(client, command)
@@ -434,7 +432,7 @@ fn the_file_is_rotated_with_the_log_or_alone() {
         let paths = entries.map(|entry| entry.unwrap().path());
         paths.filter(|path| path != &log.path() && path.is_file()).collect()
     };
-    let message = |client: &mut Client, text: &str| {
+    let message = |client: &mut Connection, text: &str| {
         ok(client, doc! { "logApplicationMessage": text, "$db": "admin" });
     };
     message(&mut client, "one");
@@ -459,10 +457,8 @@ fn the_file_is_rotated_with_the_log_or_alone() {
     let mut seen = rotations(&log);
     while seen.iter().filter(|result| **result == 0).count() < 2 {
         rustix::process::kill_process(process, rustix::process::Signal::USR1).unwrap();
-        while rotations(&log).len() <= seen.len() {
-            assert!(begun.elapsed() < PATIENCE);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        assert!(begun.elapsed() < PATIENCE);
+        wait_until("an event", || rotations(&log).len() > seen.len());
         seen = rotations(&log);
     }
     message(&mut client, "three");

@@ -9,7 +9,7 @@ use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
 use sha2::{Digest, Sha256};
 
-use crate::common::{Client, Server, message};
+use crate::common::{Connection, Server, message};
 
 pub(crate) fn start(options: &[&str]) -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
@@ -18,18 +18,18 @@ pub(crate) fn start(options: &[&str]) -> (tempfile::TempDir, Server) {
     (folder, server)
 }
 
-pub(crate) fn run(client: &mut Client, command: Document) -> Document {
+pub(crate) fn run(client: &mut Connection, command: Document) -> Document {
     let reply = client.run(&command).unwrap();
     Document::from_reader(reply.as_bytes()).unwrap()
 }
 
-pub(crate) fn ok(client: &mut Client, command: Document) -> Document {
+pub(crate) fn ok(client: &mut Connection, command: Document) -> Document {
     let reply = run(client, command.clone());
     assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command}: {reply}");
     reply
 }
 
-pub(crate) fn refused(client: &mut Client, command: Document) -> String {
+pub(crate) fn refused(client: &mut Connection, command: Document) -> String {
     let reply = run(client, command.clone());
     assert_eq!(reply.get_i32("code").ok(), Some(13), "{command}: {reply}");
     reply.get_str("errmsg").unwrap().to_owned()
@@ -69,7 +69,7 @@ pub(crate) fn proof(bare: &str, first: &str, password: &str) -> String {
 }
 
 /// Logs in; gives the last reply, good or bad.
-pub(crate) fn log_in(client: &mut Client, user: &str, db: &str, password: &str) -> Document {
+pub(crate) fn log_in(client: &mut Connection, user: &str, db: &str, password: &str) -> Document {
     let bare = format!("n={user},r=abcdefghijklmnop");
     let first = run(
         client,
@@ -83,7 +83,7 @@ pub(crate) fn log_in(client: &mut Client, user: &str, db: &str, password: &str) 
     run(client, doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(&last), "$db": db })
 }
 
-pub(crate) fn root(server: &Server) -> Client {
+pub(crate) fn root(server: &Server) -> Connection {
     let mut client = server.connect();
     let roles = doc! { "role": "dbOwner", "db": "shop" };
     let create =
@@ -93,7 +93,7 @@ pub(crate) fn root(server: &Server) -> Client {
     client
 }
 
-pub(crate) fn ok_login(client: &mut Client, user: &str, db: &str, password: &str) {
+pub(crate) fn ok_login(client: &mut Connection, user: &str, db: &str, password: &str) {
     let reply = log_in(client, user, db, password);
     assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply}");
     assert_eq!(reply.get_bool("done").ok(), Some(true), "{reply}");
@@ -357,13 +357,13 @@ fn everybody_sees_and_ends_its_own_operations() {
         doc! { "$function": { "body": "function() { for (;;); }", "args": [], "lang": "js" } };
     let endless =
         doc! { "find": "c", "filter": { "$expr": script }, "comment": "endless", "$db": "shop" };
-    busy.0.write_all(&message(&endless)).unwrap();
+    busy.stream.write_all(&message(&endless)).unwrap();
     let listed = |options: Document| {
         doc! { "aggregate": 1, "cursor": {}, "$db": "admin", "pipeline": [
             { "$currentOp": options }, { "$match": { "command.comment": "endless" } },
         ] }
     };
-    let found = |client: &mut Client, options: Document| {
+    let found = |client: &mut Connection, options: Document| {
         let reply = ok(client, listed(options));
         let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
         batch.first().map(|op| op.as_document().unwrap().get_i32("opid").unwrap())
@@ -382,7 +382,7 @@ fn everybody_sees_and_ends_its_own_operations() {
     refused(&mut ann, doc! { "currentOp": 1, "$ownOps": false, "$db": "admin" });
     let own = doc! { "currentOp": 1, "$ownOps": true, "$db": "admin" };
     let shown =
-        |client: &mut Client| {
+        |client: &mut Connection| {
             let reply = ok(client, own.clone());
             reply.get_array("inprog").unwrap().iter().any(|one| {
                 one.as_document().is_some_and(|one| one.get_i32("opid").ok() == Some(op))
@@ -392,7 +392,7 @@ fn everybody_sees_and_ends_its_own_operations() {
     let kill = doc! { "killOp": 1, "op": op, "$db": "admin" };
     refused(&mut bob, kill.clone());
     ok(&mut ann, kill);
-    let reply = Document::from_reader(busy.read_reply().as_bytes()).unwrap();
+    let reply = Document::from_reader(busy.read_reply().unwrap().as_bytes()).unwrap();
     assert_eq!(reply.get_i32("code").ok(), Some(11601), "{reply}");
 }
 

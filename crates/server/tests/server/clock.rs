@@ -1,17 +1,20 @@
 //! A data folder that was written in what is now the future, under the real binary: its own clock cannot be moved, but that of
 //! the one who wrote before can.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry, SystemClock};
+use mayfly_base::testing::wait_until;
+use mayfly_base::{Clock, ManualClock, Namespace, SystemClock};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Bson, DateTime, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 use tempfile::TempDir;
 
-use crate::common::{Client, Server};
-use crate::expiry::{EVERY_SECOND, wait_until};
+use crate::common::{Connection, Server};
+use crate::expiry::EVERY_SECOND;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -26,17 +29,24 @@ fn folder_of_tomorrow() -> TempDir {
     let (op, ns) = (OpCtx::detached(clock), Namespace::parse("test.c").unwrap());
     let index = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0 };
     let index = DocBuf::from_bson(&index);
-    store.create_indexes(&op, &ns, &[index.as_doc()], CreateIndexesOptions::default()).unwrap();
+    store
+        .create_indexes(
+            (&op, &ReadView::now()),
+            &ns,
+            &[index.as_doc()],
+            CreateIndexesOptions::default(),
+        )
+        .unwrap();
     let at = Bson::DateTime(DateTime::from_millis(0));
     let document = DocBuf::from_bson(&doc! { "_id": 1, "at": at });
-    let collection = store.collection(&ns).unwrap();
-    store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+    let collection = store.collection(&ReadView::now(), &ns).unwrap();
+    store.write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc())).unwrap();
     store.close().unwrap();
     folder
 }
 
 /// A member of `serverStatus().ttl`.
-fn status(client: &mut Client, name: &str) -> Bson {
+fn status(client: &mut Connection, name: &str) -> Bson {
     let status = client.ok(&doc! { "serverStatus": 1, "$db": "admin" });
     let ttl = status.as_doc().get("ttl").and_then(RawValue::as_document).unwrap();
     match ttl.get(name) {
@@ -47,7 +57,7 @@ fn status(client: &mut Client, name: &str) -> Bson {
     }
 }
 
-fn stored(client: &mut Client) -> usize {
+fn stored(client: &mut Connection) -> usize {
     client.all(&doc! { "find": "c", "$db": "test" }).len()
 }
 

@@ -1,92 +1,30 @@
 //! A whole server inside this process, over the memory engine, spoken to in bytes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use mayfly_base::testing::wait_until;
 use mayfly_base::{ManualClock, SystemClock};
 use mayfly_server::{Running, StartOptions, start};
-use mayfly_value::DocBuf;
+use mayfly_testkit::outside::{TaskConnection, decode};
 use mayfly_value::bson::{Document, doc};
-use mayfly_wire::{Codec, Compressor, Flags, Message, Outgoing};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_util::codec::{Decoder, Encoder};
+use mayfly_wire::{Compressor, Flags};
+use tokio::io::AsyncWriteExt;
 
 pub(crate) async fn server() -> Running {
     let clock = Arc::new(ManualClock::at_ms(1_700_000_000_000));
     start(StartOptions::for_tests(clock).unwrap()).await.unwrap()
 }
 
-pub(crate) struct Client {
-    stream: TcpStream,
-    input: BytesMut,
-    next_id: i32,
-}
-
-impl Client {
-    pub(crate) async fn connect(server: &Running) -> Client {
-        let stream = TcpStream::connect(server.address()).await.unwrap();
-        Client { stream, input: BytesMut::new(), next_id: 1 }
-    }
-
-    async fn send(&mut self, command: Document, flags: u32, compressor: Option<Compressor>) -> i32 {
-        let mut command = command;
-        command.entry("$db".to_owned()).or_insert_with(|| "admin".into());
-        let body = DocBuf::from_bson(&command);
-        self.next_id += 1;
-        let outgoing = Outgoing {
-            request_id: self.next_id,
-            response_to: 0,
-            flags: Flags(flags),
-            body: body.as_bytes(),
-            sequences: &[],
-            compressor,
-        };
-        let mut bytes = BytesMut::new();
-        Codec.encode(outgoing, &mut bytes).unwrap();
-        self.stream.write_all(&bytes).await.unwrap();
-        self.next_id
-    }
-
-    /// The next message, nothing when the server closed.
-    async fn receive(&mut self) -> Option<Message> {
-        loop {
-            if let Some(message) = Codec.decode(&mut self.input).unwrap() {
-                return Some(message);
-            }
-            if self.stream.read_buf(&mut self.input).await.unwrap_or(0) == 0 {
-                return None;
-            }
-        }
-    }
-
-    /// Runs a command on `admin`.
-    pub(crate) async fn run(&mut self, command: Document) -> Document {
-        let id = self.send(command, 0, None).await;
-        let reply = self.receive().await.unwrap();
-        assert_eq!(reply.header.response_to, id);
-        let mut reply = decode(&reply);
-        // Every reply has them.
-        assert!(reply.remove("$clusterTime").is_some() && reply.remove("operationTime").is_some());
-        reply
-    }
-}
-
-fn decode(message: &Message) -> Document {
-    Document::from_reader(message.document().as_bytes()).unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_are_answered_in_kind() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     assert_eq!(client.run(doc! {"ping": 1}).await, doc! {"ok": 1.0});
     for compressor in [Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
         client.send(doc! {"ping": 1}, Flags::CHECKSUM_PRESENT, Some(compressor)).await;
         let reply = client.receive().await.unwrap();
         assert_eq!(reply.compressor, Some(compressor));
-        assert!(reply.flags.has(Flags::CHECKSUM_PRESENT));
+        assert!(reply.flags.contains(Flags::CHECKSUM_PRESENT));
     }
     // Nobody answers a request that says more is to come; the next one is answered.
     client.send(doc! {"nonsense": 1}, Flags::MORE_TO_COME, None).await;
@@ -101,7 +39,7 @@ async fn commands_are_answered_in_kind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_content_is_answered_and_malformed_frames_close() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     // A section of an unknown kind in a sound frame.
     let mut bytes = vec![21, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend_from_slice(&2013i32.to_le_bytes());
@@ -122,7 +60,7 @@ async fn malformed_content_is_answered_and_malformed_frames_close() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_hellos_stream_and_end_with_the_server() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     let hello = client.run(doc! {"hello": 1}).await;
     let version = hello.get_document("topologyVersion").unwrap().clone();
     let awaiting = doc! {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 600_000};
@@ -131,13 +69,13 @@ async fn waiting_hellos_stream_and_end_with_the_server() {
     server.service.topology.changed();
     let first = client.receive().await.unwrap();
     assert_eq!(first.header.response_to, id);
-    assert!(first.flags.has(Flags::MORE_TO_COME));
+    assert!(first.flags.contains(Flags::MORE_TO_COME));
     server.service.topology.changed();
     let second = client.receive().await.unwrap();
     assert_eq!(second.header.response_to, first.header.request_id);
     let stopped = tokio::spawn(server.stop());
     let last = client.receive().await.unwrap();
-    assert!(!last.flags.has(Flags::MORE_TO_COME));
+    assert!(!last.flags.contains(Flags::MORE_TO_COME));
     assert_eq!(decode(&last).get_i32("code").unwrap(), 91);
     assert!(client.receive().await.is_none());
     stopped.await.unwrap().unwrap();
@@ -181,9 +119,7 @@ fn connections_leave_descriptors_to_the_engine() {
     // Whoever comes when others have gone is let in.
     clients.truncate(1);
     let come = || server.connect().run(&ping).is_ok();
-    while !come() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("a connection is let in", come);
 }
 
 /// A server whose operations age.
@@ -198,52 +134,47 @@ fn endless() -> Document {
     doc! {"find": "c", "filter": {"_id": 1}, "projection": {"x": script}, "$db": "test"}
 }
 
-/// Waits until it holds, or for longer than it can take.
-async fn wait_until(holds: impl Fn() -> bool) -> bool {
-    let began = Instant::now();
-    while !holds() && began.elapsed() < Duration::from_secs(20) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    holds()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_end_with_their_clients() {
     let server = server_in_time().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
     let hello = client.run(doc! {"hello": 1}).await;
     let version = hello.get_document("topologyVersion").unwrap().clone();
     // One that computes, two that wait for what will not happen.
-    let mut computes = Client::connect(&server).await;
-    computes.send(endless(), 0, None).await;
-    let mut greets = Client::connect(&server).await;
+    let mut computes = TaskConnection::open(server.address()).await;
+    computes.send(endless(), Flags::empty(), None).await;
+    let mut greets = TaskConnection::open(server.address()).await;
     let awaiting = doc! {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 600_000};
     greets.send(awaiting, Flags::EXHAUST_ALLOWED, None).await;
-    let mut follows = Client::connect(&server).await;
+    let mut follows = TaskConnection::open(server.address()).await;
     let stream = doc! {
         "aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}, "$db": "test"
     };
     let stream = follows.run(stream).await;
     let cursor = stream.get_document("cursor").unwrap().get_i64("id").unwrap();
     let more = doc! {"getMore": cursor, "collection": "c", "maxTimeMS": 600_000, "$db": "test"};
-    follows.send(more.clone(), 0, None).await;
+    follows.send(more.clone(), Flags::empty(), None).await;
     let runs = || !server.service.ops.list().is_empty();
-    assert!(wait_until(runs).await);
+    wait_until("it runs", runs);
     // Two that wait for a lock, of which one wants no reply: what it wrote is written in any case.
     client.run(doc! {"fsync": 1, "lock": true}).await;
-    let (mut waits, mut unacknowledged) =
-        (Client::connect(&server).await, Client::connect(&server).await);
-    waits.send(doc! {"insert": "c", "documents": [{"_id": 2}], "$db": "test"}, 0, None).await;
+    let (mut waits, mut unacknowledged) = (
+        TaskConnection::open(server.address()).await,
+        TaskConnection::open(server.address()).await,
+    );
+    waits
+        .send(doc! {"insert": "c", "documents": [{"_id": 2}], "$db": "test"}, Flags::empty(), None)
+        .await;
     let forgotten =
         doc! {"insert": "c", "documents": [{"_id": 3}], "writeConcern": {"w": 0}, "$db": "test"};
     unacknowledged.send(forgotten, Flags::MORE_TO_COME, None).await;
-    assert!(wait_until(|| server.service.ops.list().len() == 3).await);
+    wait_until("three operations", || server.service.ops.list().len() == 3);
     drop((computes, greets, follows, waits, unacknowledged));
-    assert!(wait_until(|| server.service.connections.current() == 2).await);
+    wait_until("connections go", || server.service.connections.current() == 2);
     assert_eq!(server.service.ops.list().len(), 1);
     client.run(doc! {"fsyncUnlock": 1}).await;
-    assert!(wait_until(|| server.service.connections.current() == 1).await);
+    wait_until("connections go", || server.service.connections.current() == 1);
     let left = client.run(doc! {"find": "c", "projection": {"_id": 1}, "$db": "test"}).await;
     let left = left.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
     assert_eq!(left, vec![doc! {"_id": 1}.into(), doc! {"_id": 3}.into()]);
@@ -257,15 +188,15 @@ async fn operations_end_with_their_clients() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_sends_no_more_is_gone_once_everything_was_read() {
     let server = server_in_time().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
     // Further commands are no end, whatever comes behind them.
     let body = "function() { var end = Date.now() + 2000; while (Date.now() < end) {} return 7; }";
     let script = doc! {"$function": {"body": body, "args": [], "lang": "js"}};
     let slow = doc! {"find": "c", "projection": {"x": script}, "$db": "test"};
-    let mut half = Client::connect(&server).await;
-    let first = half.send(slow, 0, None).await;
-    let second = half.send(doc! {"ping": 1}, 0, None).await;
+    let mut half = TaskConnection::open(server.address()).await;
+    let first = half.send(slow, Flags::empty(), None).await;
+    let second = half.send(doc! {"ping": 1}, Flags::empty(), None).await;
     half.stream.shutdown().await.unwrap();
     let reply = half.receive().await.unwrap();
     assert_eq!((reply.header.response_to, decode(&reply).get_f64("ok").ok()), (first, Some(1.0)));
@@ -273,8 +204,8 @@ async fn a_client_that_sends_no_more_is_gone_once_everything_was_read() {
     assert_eq!((reply.header.response_to, decode(&reply).get_f64("ok").ok()), (second, Some(1.0)));
     assert!(half.receive().await.is_none());
     // The end is one, though the client would still read.
-    let mut half = Client::connect(&server).await;
-    half.send(endless(), 0, None).await;
+    let mut half = TaskConnection::open(server.address()).await;
+    half.send(endless(), Flags::empty(), None).await;
     half.stream.shutdown().await.unwrap();
     let reply = decode(&half.receive().await.unwrap());
     assert_eq!(reply.get_i32("code").unwrap(), 279, "{reply}");

@@ -1,14 +1,14 @@
 //! Figures that only a server with a folder has: the disk, the write-ahead log, sizes before anything was flushed.
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 use mayfly_value::bson::{Document, doc};
 
-fn found(client: &mut Client, command: &Document) -> Document {
+fn found(client: &mut Connection, command: &Document) -> Document {
     let reply = client.ok(command);
     Document::from_reader(reply.as_bytes()).unwrap()
 }
 
-fn size_of(client: &mut Client, db: &str) -> i64 {
+fn size_of(client: &mut Connection, db: &str) -> i64 {
     let databases = found(client, &doc! { "listDatabases": 1, "$db": "admin" });
     let databases = databases.get_array("databases").unwrap();
     let mut databases = databases.iter().map(|database| database.as_document().unwrap());

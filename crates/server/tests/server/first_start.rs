@@ -101,7 +101,7 @@ fn strangers_send_little_and_do_not_stay() {
     let large = doc! { "insert": "c", "documents": [{ "s": "x".repeat(100_000) }], "$db": "shop" };
     ok(&mut known, large.clone());
     // The server closes the connection as soon as the length is announced.
-    let mut stranger = server.connect().0;
+    let mut stranger = server.connect().stream;
     stranger.write_all(&message(&large)[..16]).unwrap();
     assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0);
     // Half of the eight connections are for strangers. Of more the oldest gives its place to the newest, and who has logged in stays.
@@ -110,10 +110,10 @@ fn strangers_send_little_and_do_not_stay() {
     for newest in &mut strangers[1..] {
         ok(newest, hello.clone());
     }
-    assert_eq!(strangers[0].0.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(strangers[0].stream.read(&mut [0]).unwrap_or(0), 0);
     ok(&mut known, hello.clone());
     // One of them begins a request and does not finish it: it has ten seconds. The others wait between requests, as drivers' monitors do.
-    let mut slow = strangers.pop().unwrap().0;
+    let mut slow = strangers.pop().unwrap().stream;
     slow.write_all(&message(&hello)[..20]).unwrap();
     assert_eq!(slow.read(&mut [0]).unwrap_or(0), 0);
     for patient in &mut strangers[1..] {

@@ -3,14 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
+use mayfly_base::testing::wait_until;
 use mayfly_value::bson::doc;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server with its log in a file.
 struct Logged {
@@ -46,7 +44,7 @@ impl Logged {
 }
 
 /// A line in the log: the start of a connection.
-fn write_a_line(server: &Server) -> Client {
+fn write_a_line(server: &Server) -> Connection {
     let mut client = server.connect();
     client.ok(&doc! { "ping": 1, "$db": "admin" });
     client
@@ -54,16 +52,6 @@ fn write_a_line(server: &Server) -> Client {
 
 fn lines(path: &Path) -> usize {
     fs::read_to_string(path).unwrap_or_default().lines().count()
-}
-
-/// Waits for what a signal does.
-#[track_caller]
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -80,10 +68,10 @@ fn a_log_that_another_program_moved_begins_anew() {
             }
             _ => logged.signal(Signal::USR1),
         }
-        eventually("a new log", || log.exists());
+        wait_until("a new log", || log.exists());
         let at_most = lines(&moved);
         drop(write_a_line(&logged.server));
-        eventually("lines in the new log", || lines(&log) > 0);
+        wait_until("lines in the new log", || lines(&log) > 0);
         assert!(at_most <= before + 2, "{by}");
         assert_eq!(lines(&moved), at_most, "{by}: a line in the moved file");
         assert!(logged.rotated("mayflydb.log").is_empty(), "{by}");
@@ -96,7 +84,7 @@ fn the_log_is_renamed_or_only_opened_again() {
     let logged = Logged::start(&[]);
     let log = logged.path("mayflydb.log");
     logged.signal(Signal::USR1);
-    eventually("a renamed log", || logged.rotated("mayflydb.log").len() == 1 && log.exists());
+    wait_until("a renamed log", || logged.rotated("mayflydb.log").len() == 1 && log.exists());
 
     let audit = logged.path("audit.json");
     let options = ["--logRotate", "reopen", "--auditDestination", "file", "--auditPath"];
@@ -110,7 +98,7 @@ fn the_log_is_renamed_or_only_opened_again() {
     fs::rename(&audit, logged.path("moved.json")).unwrap();
     client.ok(&doc! { "logRotate": 1, "$db": "admin" });
     drop(write_a_line(&logged.server));
-    eventually("a new log", || lines(&log) > 0);
+    wait_until("a new log", || lines(&log) > 0);
     // The event about the rotation.
     assert_eq!(lines(&audit), 1);
 }
@@ -123,9 +111,9 @@ fn a_hangup_opens_the_log_again_and_the_server_goes_on() {
     drop(write_a_line(&logged.server));
     fs::rename(&log, &moved).unwrap();
     logged.signal(Signal::HUP);
-    eventually("a new log", || log.exists());
+    wait_until("a new log", || log.exists());
     drop(write_a_line(&logged.server));
-    eventually("lines in the new log", || lines(&log) > 0);
+    wait_until("lines in the new log", || lines(&log) > 0);
     assert!(logged.rotated("mayflydb.log").is_empty());
     assert!(logged.server.child.try_wait().unwrap().is_none());
 }
@@ -164,7 +152,7 @@ fn a_signal_to_stop_lets_commands_finish() {
     "const end = Date.now() + 2000; while (Date.now() < end) {} return true;" } };
     std::thread::scope(|scope| {
         let found = scope.spawn(move || client.all(&sleeping).len());
-        eventually("the command runs", || {
+        wait_until("the command runs", || {
             let mut other = logged.server.connect();
             let running = doc! { "currentOp": 1, "$db": "admin", "ns": "test.c" };
             let reply = other.ok(&running);
@@ -194,7 +182,7 @@ fn a_signal_to_stop_ends_transactions_that_others_wait_for() {
     let mut waiting = logged.server.connect();
     std::thread::scope(|scope| {
         let updated = scope.spawn(move || waiting.run(&update).unwrap());
-        eventually("the update waits", || {
+        wait_until("the update waits", || {
             let running = doc! { "currentOp": 1, "$db": "admin", "ns": "test.c", "active": true };
             let reply = logged.server.connect().ok(&running);
             let running = reply.as_doc().get("inprog").and_then(|list| list.as_array());

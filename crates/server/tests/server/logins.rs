@@ -3,9 +3,9 @@
 use mayfly_value::bson::{Document, doc};
 
 use crate::authorization::{bytes, ok, proof, refused, root, run, start, text};
-use crate::common::Client;
+use crate::common::Connection;
 
-fn sasl_start(client: &mut Client, bare: &str) -> Document {
+fn sasl_start(client: &mut Connection, bare: &str) -> Document {
     let payload = bytes(&format!("n,,{bare}"));
     let options = doc! { "skipEmptyExchange": true };
     ok(
@@ -14,8 +14,14 @@ fn sasl_start(client: &mut Client, bare: &str) -> Document {
     )
 }
 
-fn sasl_continue(client: &mut Client, last: &str, db: &str) -> Document {
+fn sasl_continue(client: &mut Connection, last: &str, db: &str) -> Document {
     run(client, doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(last), "$db": db })
+}
+
+/// The reply by OP_QUERY.
+fn legacy(client: &mut Connection, db: &str, command: &Document) -> Document {
+    let reply = client.run_legacy(db, command).unwrap();
+    Document::from_reader(reply.as_bytes()).unwrap()
 }
 
 fn is_refused(reply: &Document, code: i32) {
@@ -129,15 +135,15 @@ fn old_drivers_log_in_by_op_query() {
     for name in ["isMaster", "ismaster", "hello", "buildInfo", "buildinfo", "_isSelf"] {
         let mut command = doc! {};
         command.insert(name, 1);
-        done(&client.run_legacy("admin", &command));
+        done(&legacy(&mut client, "admin", &command));
     }
-    let me = client.run_legacy("admin", &doc! { "_isSelf": 1 });
-    let same = server.connect().run_legacy("admin", &doc! { "_isSelf": 1 });
+    let me = legacy(&mut client, "admin", &doc! { "_isSelf": 1 });
+    let same = legacy(&mut server.connect(), "admin", &doc! { "_isSelf": 1 });
     assert_eq!(me.get_object_id("id").unwrap(), same.get_object_id("id").unwrap());
-    is_refused(&client.run_legacy("admin", &doc! { "find": "c" }), 352);
-    is_refused(&client.run_legacy("a.b", &doc! { "buildInfo": 1 }), 73);
+    is_refused(&legacy(&mut client, "admin", &doc! { "find": "c" }), 352);
+    is_refused(&legacy(&mut client, "a.b", &doc! { "buildInfo": 1 }), 73);
     is_refused(
-        &client.run_legacy("$external", &doc! { "authenticate": 1, "mechanism": "MONGODB-X509" }),
+        &legacy(&mut client, "$external", &doc! { "authenticate": 1, "mechanism": "MONGODB-X509" }),
         18,
     );
 
@@ -146,11 +152,11 @@ fn old_drivers_log_in_by_op_query() {
         let bare = "n=root,r=abcdefghijklmnop";
         let payload = bytes(&format!("n,,{bare}"));
         let begin = doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload };
-        let first = client.run_legacy("admin", &begin);
+        let first = legacy(&mut client, "admin", &begin);
         assert_eq!(done(&first), Some(false));
-        let go_on = |client: &mut Client, text: &str| {
+        let go_on = |client: &mut Connection, text: &str| {
             let command = doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(text) };
-            client.run_legacy("admin", &command)
+            legacy(client, "admin", &command)
         };
         let second = go_on(&mut client, &proof(bare, &text(&first), "pw"));
         assert_eq!(done(&second), Some(false));

@@ -20,6 +20,7 @@ mod memory;
 mod memory_group;
 mod memory_limit;
 mod own_documents;
+mod pace;
 mod package_configuration;
 mod permissions;
 mod retry;

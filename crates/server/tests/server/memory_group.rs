@@ -7,7 +7,7 @@ use std::process::Command;
 use mayfly_value::RawValue;
 use mayfly_value::bson::{Document, doc};
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 
 /// A control group with a limit, removed when dropped.
 struct Group(PathBuf);
@@ -42,7 +42,7 @@ fn after(first: &str) -> Command {
 }
 
 /// Runs a command, which may be refused for lack of memory or room.
-fn ask(client: &mut Client, command: &Document) {
+fn ask(client: &mut Connection, command: &Document) {
     let reply = client.run(command).expect("the server answers");
     let ok = reply.as_doc().get("ok") == Some(RawValue::Double(1.0));
     let refused = matches!(reply.as_doc().get("code"), Some(RawValue::Int32(146 | 292 | 14031)));
@@ -50,7 +50,7 @@ fn ask(client: &mut Client, command: &Document) {
 }
 
 fn load(server: &Server) {
-    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    let mut clients: Vec<Connection> = (0..200).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.ok(&doc! { "ping": 1, "$db": "admin" });
     }

@@ -5,16 +5,16 @@ use std::path::Path;
 use mayfly_value::bson::{Document, doc};
 
 use crate::authorization::{ok, run};
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 
-fn all(client: &mut Client, db: &str, collection: &str) -> Vec<Document> {
+fn all(client: &mut Connection, db: &str, collection: &str) -> Vec<Document> {
     let reply = ok(client, doc! { "find": collection, "$db": db });
     let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     batch.iter().map(|document| document.as_document().unwrap().clone()).collect()
 }
 
 /// A server that ends as it should, so that what it wrote is there.
-fn with_server<T>(folder: &Path, options: &[&str], act: impl FnOnce(&mut Client) -> T) -> T {
+fn with_server<T>(folder: &Path, options: &[&str], act: impl FnOnce(&mut Connection) -> T) -> T {
     let mut server = Server::start_with(folder, options);
     let mut client = server.connect();
     let result = act(&mut client);
@@ -27,7 +27,7 @@ fn with_server<T>(folder: &Path, options: &[&str], act: impl FnOnce(&mut Client)
 #[test]
 fn a_router_is_a_cluster_of_one_shard_and_a_member_is_none() {
     let folder = tempfile::tempdir().unwrap();
-    let see = |client: &mut Client| {
+    let see = |client: &mut Connection| {
         let [version, shards, set] =
             [("config", "version"), ("config", "shards"), ("local", "system.replset")]
                 .map(|(db, name)| all(client, db, name));
@@ -61,7 +61,7 @@ fn a_router_is_a_cluster_of_one_shard_and_a_member_is_none() {
 fn a_configuration_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let member = ["--replSet", "rs0"];
-    let config = |client: &mut Client| {
+    let config = |client: &mut Connection| {
         let reply = ok(client, doc! { "replSetGetConfig": 1, "$db": "admin" });
         reply.get_document("config").unwrap().clone()
     };

@@ -3,14 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
+use mayfly_base::testing::wait_until;
 use mayfly_value::RawValue;
 use mayfly_value::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The keys of the file in the packages for Debian. Manual, "Configuration File Options".
 const DEBIAN: &str = "\
@@ -31,7 +29,7 @@ replication:
 sharding:
 ";
 
-fn found(client: &mut Client, command: &Document) -> Document {
+fn found(client: &mut Connection, command: &Document) -> Document {
     let reply = client.ok(command);
     Document::from_reader(reply.as_bytes()).unwrap()
 }
@@ -155,11 +153,7 @@ fn the_profiler_begins_as_configured() {
 
 /// Waits until a process is gone.
 fn wait_for_end(process: Pid) {
-    let begun = Instant::now();
-    while test_kill_process(process).is_ok() {
-        assert!(begun.elapsed() < PATIENCE, "the process does not end");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the process ends", || test_kill_process(process).is_err());
 }
 
 #[test]

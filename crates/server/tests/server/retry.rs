@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 
-use crate::common::{Client, Server, message};
+use crate::common::{Connection, Server, message};
 use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -58,7 +58,7 @@ fn numbered(write: Document, session: &Document, number: i32) -> Document {
 
 /// Sends the first bytes of a request, takes the first bytes of the reply, and is gone.
 fn cut_off(server: &Server, request: &[u8], sent: usize, taken: usize) {
-    let Client(mut stream) = server.connect();
+    let mut stream = server.connect().stream;
     stream.write_all(&request[..sent]).unwrap();
     if taken > 0 {
         stream.read_exact(&mut vec![0; taken]).unwrap();
@@ -101,7 +101,7 @@ fn without_ids(reply: &DocBuf) -> Vec<String> {
     reply.as_doc().iter().filter(|e| !told(e.name())).map(shown).collect()
 }
 
-fn count(client: &mut Client, collection: &str) -> i32 {
+fn count(client: &mut Connection, collection: &str) -> i32 {
     let reply = client.ok(&doc! { "count": collection, "query": {}, "$db": "retry" });
     match reply.as_doc().get("n") {
         Some(RawValue::Int32(n)) => n,
@@ -121,7 +121,7 @@ fn a_write_cut_at_any_byte_has_one_effect() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let mut client = server.connect();
-    let fill = |client: &mut Client, name: &str| {
+    let fill = |client: &mut Connection, name: &str| {
         let documents: Vec<_> = (0..2000).map(|n| Bson::Document(doc! { "_id": n })).collect();
         client.ok(&doc! { "insert": name, "documents": documents, "$db": "retry" });
     };

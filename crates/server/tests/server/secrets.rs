@@ -5,7 +5,7 @@ use std::path::Path;
 use mayfly_value::bson::{Document, doc};
 
 use crate::authorization::{ok, ok_login, run};
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 
 /// All files below a folder that hold the text: their paths.
 fn holding(folder: &Path, text: &str) -> Vec<String> {
@@ -26,7 +26,7 @@ fn holding(folder: &Path, text: &str) -> Vec<String> {
 }
 
 /// The server logs, profiles and audits all that it can.
-fn start(folder: &Path) -> (Server, Client) {
+fn start(folder: &Path) -> (Server, Connection) {
     let (log, audit) = (folder.join("server.log"), folder.join("audit.json"));
     let data = folder.join("data");
     std::fs::create_dir(&data).unwrap();
@@ -45,7 +45,7 @@ fn start(folder: &Path) -> (Server, Client) {
     (server, client)
 }
 
-fn profile(client: &mut Client, db: &str) {
+fn profile(client: &mut Connection, db: &str) {
     ok(client, doc! { "profile": 2, "slowms": -1, "$db": db });
 }
 

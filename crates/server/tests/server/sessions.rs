@@ -5,7 +5,7 @@ use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
 
 use crate::authorization::{ok, ok_login, refused, root, run, start};
-use crate::common::{Client, Server};
+use crate::common::{Connection, Server};
 
 fn lsid(byte: u8) -> Document {
     doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] } }
@@ -18,7 +18,7 @@ fn of_owner(byte: u8, uid: &Bson) -> Document {
     lsid
 }
 
-fn user(server: &Server, admin: &mut Client, name: &str, role: &str) -> Client {
+fn user(server: &Server, admin: &mut Connection, name: &str, role: &str) -> Connection {
     let create = doc! { "createUser": name, "pwd": "pw", "roles": [role], "$db": "shop" };
     ok(admin, create);
     let mut client = server.connect();
@@ -47,7 +47,7 @@ fn commit(number: i64) -> Document {
     doc! { "commitTransaction": 1, "lsid": lsid(7), "txnNumber": number, "autocommit": false, "$db": "admin" }
 }
 
-fn listed(client: &mut Client, options: Document) -> Vec<Document> {
+fn listed(client: &mut Connection, options: Document) -> Vec<Document> {
     let list = doc! { "aggregate": 1, "pipeline": [{ "$listLocalSessions": options }], "cursor": {}, "$db": "shop" };
     let reply = ok(client, list);
     let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
@@ -126,7 +126,7 @@ fn others_sessions_are_named_by_those_who_may() {
     refused(&mut bob, doc! { "killAllSessions": [], "$db": "admin" });
     ok(&mut ann, theirs);
 
-    let ended = |client: &mut Client, number: i64| {
+    let ended = |client: &mut Connection, number: i64| {
         assert_eq!(run(client, commit(number)).get_i32("code").ok(), Some(251));
     };
     let kill_ann = [

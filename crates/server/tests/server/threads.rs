@@ -5,15 +5,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mayfly_base::testing::wait_until;
 use mayfly_base::{ErrorCode, SystemClock};
 use mayfly_server::{StartOptions, start};
+use mayfly_testkit::outside::TaskConnection;
 use mayfly_value::RawValue;
 use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Document, doc};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::{self, Server};
-use crate::connections::Client;
 
 /// More of them than the runtime has threads.
 const ENDLESS: usize = 3;
@@ -22,7 +23,7 @@ const ENDLESS: usize = 3;
 async fn others_are_answered_beside_commands_that_do_not_end() {
     let server = start(StartOptions::for_tests(Arc::new(SystemClock::new())).unwrap()).await;
     let server = server.unwrap();
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     let reply = client.run(doc! {"insert": "c", "documents": [{"_id": 1}]}).await;
     assert_eq!(reply.get_i32("n").unwrap(), 1);
     let body = "function() { while (true) {} }";
@@ -32,14 +33,12 @@ async fn others_are_answered_beside_commands_that_do_not_end() {
     };
     let mut running = Vec::new();
     for _ in 0..ENDLESS {
-        let (mut client, endless) = (Client::connect(&server).await, endless.clone());
+        let (mut client, endless) = (TaskConnection::open(server.address()).await, endless.clone());
         running.push(tokio::spawn(async move { client.run(endless).await }));
     }
     let began = Instant::now();
     // All of them are there, and leave room for more.
-    while server.service.ops.list().len() < ENDLESS && began.elapsed() < Duration::from_secs(10) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    wait_until("they run", || server.service.ops.list().len() >= ENDLESS);
     for _ in 0..5 {
         assert_eq!(client.run(doc! {"ping": 1}).await, doc! {"ok": 1.0});
     }
@@ -66,7 +65,7 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
     const WRITERS: i32 = 40;
     let server = start(StartOptions::for_tests(Arc::new(SystemClock::new())).unwrap()).await;
     let server = server.unwrap();
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     client.run(doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
     assert_eq!(
         client.run(doc! {"fsync": 1, "lock": true}).await.get_i64("lockCount").ok(),
@@ -81,15 +80,11 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
     let mut waiting = Vec::new();
     for number in 0..WRITERS {
         let command = if number < 2 { again.clone() } else { other.clone() };
-        let mut client = Client::connect(&server).await;
+        let mut client = TaskConnection::open(server.address()).await;
         waiting.push(tokio::spawn(async move { client.run(command).await }));
     }
-    let began = Instant::now();
-    let late = || began.elapsed() > Duration::from_secs(10);
     // One of the two that are the same waits for the other, not for the lock.
-    while server.service.ops.list().len() < WRITERS as usize && !late() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    wait_until("all of them wait", || server.service.ops.list().len() >= WRITERS as usize);
     assert_eq!(client.run(doc! {"ping": 1}).await, doc! {"ok": 1.0});
     assert_eq!(client.run(doc! {"fsyncUnlock": 1}).await.get_i64("lockCount").ok(), Some(0));
     for one in waiting {
@@ -98,7 +93,6 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
     let found = client.run(doc! {"find": "c"}).await;
     let found = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     assert_eq!(found[0].as_document().unwrap().get_i32("n").ok(), Some(1 + 100 * (WRITERS - 2)));
-    assert!(!late());
     server.stop().await.unwrap();
 }
 
@@ -111,7 +105,7 @@ fn long_sums() -> Document {
 }
 
 /// Everything that keeps a server busy; the connections, on which nobody reads.
-fn keep_busy(server: &Server) -> Vec<common::Client> {
+fn keep_busy(server: &Server) -> Vec<common::Connection> {
     let mut client = server.connect();
     let db = "test";
     client.ok(&doc! {"insert": "c", "documents": [{"_id": 1}], "$db": db});
@@ -134,7 +128,7 @@ fn keep_busy(server: &Server) -> Vec<common::Client> {
         let cursor = stream.as_doc().get("cursor").and_then(RawValue::as_document).unwrap();
         let Some(RawValue::Int64(cursor)) = cursor.get("id") else { panic!("{cursor:?}") };
         let more = doc! {"getMore": cursor, "collection": "c", "maxTimeMS": 600_000, "$db": db};
-        follows.0.write_all(&common::message(&more)).unwrap();
+        follows.stream.write_all(&common::message(&more)).unwrap();
         busy.push(follows);
         for command in [
             doc! {"aggregate": "c", "pipeline": [{"$project": {"x": &loops}}], "cursor": {}, "$db": db},
@@ -143,8 +137,8 @@ fn keep_busy(server: &Server) -> Vec<common::Client> {
         ] {
             let mut other = server.connect();
             // The second one begins when the first one has ended.
-            other.0.write_all(&common::message(&command)).unwrap();
-            other.0.write_all(&common::message(&command)).unwrap();
+            other.stream.write_all(&common::message(&command)).unwrap();
+            other.stream.write_all(&common::message(&command)).unwrap();
             busy.push(other);
         }
         if number == 0 {
@@ -152,7 +146,7 @@ fn keep_busy(server: &Server) -> Vec<common::Client> {
         }
         let mut waits = server.connect();
         let insert = doc! {"insert": "c", "documents": [{"_id": 2}], "$db": db};
-        waits.0.write_all(&common::message(&insert)).unwrap();
+        waits.stream.write_all(&common::message(&insert)).unwrap();
         busy.push(waits);
     }
     busy.push(client);
@@ -162,7 +156,7 @@ fn keep_busy(server: &Server) -> Vec<common::Client> {
 /// A busy server took more than ten seconds once.
 const ENDS_WITHIN: Duration = Duration::from_secs(9);
 
-fn ends_soon(stop: impl FnOnce(&mut Server, common::Client)) {
+fn ends_soon(stop: impl FnOnce(&mut Server, common::Connection)) {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
     let busy = keep_busy(&server);
@@ -215,12 +209,12 @@ fn those_who_look_after_a_server_are_answered_beside_many_who_wait_and_many_who_
         let message = common::message(command);
         for _ in 0..clients {
             let mut other = server.connect();
-            other.0.write_all(&message).unwrap();
+            other.stream.write_all(&message).unwrap();
             busy.push(other);
         }
     }
     let mut longest: Vec<(&str, Duration)> = Vec::new();
-    let mut timed = |client: &mut common::Client, name: &'static str, command: &Document| {
+    let mut timed = |client: &mut common::Connection, name: &'static str, command: &Document| {
         let began = Instant::now();
         let reply = client.ok(command);
         longest.push((name, began.elapsed()));

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use mayfly_value::DocBuf;
+use mayfly_base::testing::wait_until;
 use mayfly_value::bson::{Document, doc};
 use pkcs8::pkcs5::pbes2::Parameters;
 use rcgen::{
@@ -23,7 +23,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::common::{Server, message};
+use crate::common::{Connection, Server, message};
 
 /// An authority with its key.
 struct Authority {
@@ -140,12 +140,7 @@ fn connect_by(
 }
 
 fn exchange(stream: &mut (impl Read + Write), command: &Document) -> std::io::Result<Document> {
-    stream.write_all(&message(command))?;
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
-    stream.read_exact(&mut rest)?;
-    let reply = DocBuf::from_bytes(rest[17..].to_vec()).unwrap();
+    let reply = Connection::over(stream).run(command)?;
     Ok(Document::from_reader(reply.as_bytes()).unwrap())
 }
 
@@ -314,11 +309,7 @@ fn files_are_read_again_without_dropping_connections() {
     ] {
         std::fs::write(path.join("server.pem"), pem).unwrap();
         rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
-        let began = std::time::Instant::now();
-        while subject(&mut before) != subject_then {
-            assert!(began.elapsed().as_secs() < 60, "{subject_then}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(subject_then, || subject(&mut before) == subject_then);
     }
     connect(encrypted.server.port, &other.pem, None).unwrap();
 }
@@ -353,18 +344,11 @@ fn large_replies_and_vanished_clients_are_as_without_encryption() {
         let reply = ok(&mut client, running.clone());
         reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
     };
-    let began = std::time::Instant::now();
-    while count() == 0 {
-        assert!(began.elapsed().as_secs() < 60, "the script does not run");
-    }
+    wait_until("the script runs", || count() > 0);
     gone.conn.send_close_notify();
     gone.conn.write_tls(&mut gone.sock).unwrap();
     drop(gone);
-    let began = std::time::Instant::now();
-    while count() > 0 {
-        assert!(began.elapsed().as_secs() < 30, "nobody waits for this operation");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the operation ends with its client", || count() == 0);
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mayfly_base::SystemClock;
+use mayfly_base::testing::wait_until;
 use mayfly_server::{Running, StartOptions, start};
+use mayfly_testkit::outside::TaskConnection;
 use mayfly_value::bson::{Binary, Document, doc, spec::BinarySubtype};
 
-use crate::connections::{Client, server};
+use crate::connections::server;
 
 /// More than the runtime has workers.
 const WRITERS: i32 = 24;
@@ -35,14 +37,14 @@ fn int(reply: &Document, name: &str) -> i32 {
     reply.get_i32(name).unwrap_or(0)
 }
 
-async fn ok(client: &mut Client, command: Document) -> Document {
+async fn ok(client: &mut TaskConnection, command: Document) -> Document {
     let reply = client.run(command).await;
     let succeeded = reply.get_f64("ok").unwrap() == 1.0 && !reply.contains_key("writeErrors");
     assert!(succeeded, "{reply}");
     reply
 }
 
-async fn counted(client: &mut Client) -> i32 {
+async fn counted(client: &mut TaskConnection) -> i32 {
     let found = ok(client, doc! {"find": "c", "filter": {"_id": 1}}).await;
     let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     batch[0].as_document().unwrap().get_i32("n").unwrap()
@@ -52,7 +54,7 @@ async fn counted(client: &mut Client) -> i32 {
 async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
     let mut writers = Vec::new();
     for at in 0..WRITERS {
-        let mut client = Client::connect(server).await;
+        let mut client = TaskConnection::open(server.address()).await;
         // Some of them under sessions, of which two share one.
         let session = (at % 3 == 0).then(|| {
             let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![100 + (at / 6) as u8; 16] };
@@ -71,20 +73,20 @@ async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
     // On a slow machine the transaction may be over before there are so many.
     let over =
         |writers: &[tokio::task::JoinHandle<()>]| writers.iter().all(|one| one.is_finished());
-    while conflicts() < before + 20 * i64::from(WRITERS) && !over(&writers) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_until("they conflict", || {
+        conflicts() >= before + 20 * i64::from(WRITERS) || over(&writers)
+    });
     writers
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_gets_through_beside_more_waiting_writers_than_workers() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
     ok(&mut client, with(increment(), part(1, 1, true))).await;
     let writers = waiting_writers(&server).await;
-    let mut committer = Client::connect(&server).await;
+    let mut committer = TaskConnection::open(server.address()).await;
     let began = Instant::now();
     ok(&mut committer, with(doc! {"commitTransaction": 1}, part(1, 1, false))).await;
     for writer in writers {
@@ -99,7 +101,7 @@ async fn a_commit_gets_through_beside_more_waiting_writers_than_workers() {
 async fn a_transaction_ends_by_itself_and_those_behind_it_go_on() {
     let clock = Arc::new(SystemClock::new());
     let server = start(StartOptions::for_tests(clock).unwrap()).await.unwrap();
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     ok(&mut client, doc! {"setParameter": 1, "transactionLifetimeLimitSeconds": 1}).await;
     ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
     ok(&mut client, with(increment(), part(1, 1, true))).await;
@@ -117,7 +119,7 @@ async fn a_transaction_ends_by_itself_and_those_behind_it_go_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_leaves_open_transactions_behind() {
     let server = server().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     ok(&mut client, with(doc! {"insert": "c", "documents": [{"_id": 1}]}, part(1, 1, true))).await;
     server.stop().await.unwrap();
 }
@@ -127,10 +129,10 @@ async fn a_server_that_stops_leaves_open_transactions_behind() {
 async fn a_change_of_a_definition_waits_as_long_as_it_may() {
     let clock = Arc::new(SystemClock::new());
     let server = start(StartOptions::for_tests(clock).unwrap()).await.unwrap();
-    let mut client = Client::connect(&server).await;
+    let mut client = TaskConnection::open(server.address()).await;
     ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
     ok(&mut client, with(increment(), part(1, 1, true))).await;
-    let mut other = Client::connect(&server).await;
+    let mut other = TaskConnection::open(server.address()).await;
     for mut change in [
         doc! {"drop": "c"},
         doc! {"dropIndexes": "c", "index": "*"},
@@ -143,7 +145,7 @@ async fn a_change_of_a_definition_waits_as_long_as_it_may() {
     // More of them than the runtime has workers, and the transaction goes on and commits.
     let mut changes = Vec::new();
     for number in 0..WRITERS {
-        let mut client = Client::connect(&server).await;
+        let mut client = TaskConnection::open(server.address()).await;
         changes.push(tokio::spawn(async move {
             // There is none of this name, which it finds out when it may look.
             let reply =

@@ -1,112 +1,21 @@
 //! The parameters, one row each.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
-use mayfly_base::spill::Operator;
-use mayfly_base::{PlannerSettings, ScriptLimits, is_client_data_redacted, redact_client_data};
+use mayfly_base::{is_client_data_redacted, redact_client_data};
+use mayfly_query::PlannerSettings;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
-use parking_lot::Mutex;
+use mayfly_work::spill::Operator;
 
-use super::{Kind, LogVerbosity, MemoryParameters, Parameter, SetAt, Value};
-use crate::{OpenTransactions, Service};
+use super::{Kind, Parameter, SetAt, Value};
+use crate::server::Service;
+use crate::sessions::OpenTransactions;
+use crate::settings::MemoryParameters;
 
 /// The version whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
-
-/// Less than the reference's 15 seconds: Docker kills a container 10 seconds after the signal.
-const SIGNALED_SHUTDOWN_MS: i64 = 5_000;
-
-/// A function that is called with new levels of the log.
-type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
-
-/// Values of the parameters that nobody else owns.
-pub struct Settings {
-    log_verbosity: Mutex<LogVerbosity>,
-    log_level_hook: std::sync::OnceLock<LogLevelHook>,
-    scripts_enabled: AtomicBool,
-    script_timeout_ms: AtomicI64,
-    signaled_shutdown_ms: AtomicI64,
-    honor_system_umask: AtomicBool,
-    script_heap_mb: AtomicI64,
-    any_script_heap_mb: AtomicI64,
-    /// How much memory the operators of queries may use.
-    pub memory: MemoryParameters,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            log_verbosity: Mutex::default(),
-            log_level_hook: std::sync::OnceLock::new(),
-            scripts_enabled: AtomicBool::new(true),
-            script_timeout_ms: AtomicI64::new(60_000),
-            signaled_shutdown_ms: AtomicI64::new(SIGNALED_SHUTDOWN_MS),
-            honor_system_umask: AtomicBool::new(false),
-            script_heap_mb: AtomicI64::new(100),
-            any_script_heap_mb: AtomicI64::new(1100),
-            memory: MemoryParameters::default(),
-        }
-    }
-}
-
-impl Settings {
-    /// `logLevel`: 0 to 5.
-    pub fn log_level(&self) -> i64 {
-        self.log_verbosity.lock().all()
-    }
-
-    /// `logComponentVerbosity`.
-    pub fn log_verbosity(&self) -> LogVerbosity {
-        self.log_verbosity.lock().clone()
-    }
-
-    /// Sets `logLevel`.
-    pub fn set_log_level(&self, level: i64) {
-        self.set_log_verbosity(self.log_verbosity().with_all(level));
-    }
-
-    /// Sets `logComponentVerbosity`, for the one who filters the log, too.
-    pub fn set_log_verbosity(&self, verbosity: LogVerbosity) {
-        if let Some(hook) = self.log_level_hook.get() {
-            hook(&verbosity);
-        }
-        *self.log_verbosity.lock() = verbosity;
-    }
-
-    /// Whether the server runs scripts, and what they may take.
-    pub fn script_limits(&self) -> ScriptLimits {
-        let any_mb = self.any_script_heap_mb.load(Ordering::Relaxed);
-        let heap_mb = match self.script_heap_mb.load(Ordering::Relaxed) {
-            0 => any_mb,
-            heap_mb => heap_mb.min(any_mb),
-        };
-        ScriptLimits {
-            enabled: self.scripts_enabled.load(Ordering::Relaxed),
-            timeout_ms: self.script_timeout_ms.load(Ordering::Relaxed),
-            heap_bytes: usize::try_from(heap_mb << 20).unwrap_or(usize::MAX),
-        }
-    }
-
-    /// How long running commands may go on after a signal to stop.
-    pub fn signaled_shutdown(&self) -> Duration {
-        let ms = self.signaled_shutdown_ms.load(Ordering::Relaxed);
-        Duration::from_millis(ms.unsigned_abs())
-    }
-
-    /// Whether the server runs scripts: `security.javascriptEnabled`.
-    pub fn set_scripts_enabled(&self, enabled: bool) {
-        self.scripts_enabled.store(enabled, Ordering::Relaxed);
-    }
-
-    /// Names the one who filters the log; the first one stays.
-    pub fn on_log_level(&self, hook: impl Fn(&LogVerbosity) + Send + Sync + 'static) {
-        // A second hook would belong to a second subscriber, which a process cannot have.
-        let _ = self.log_level_hook.set(Box::new(hook));
-    }
-}
 
 const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
 const FROM_MINUS_ONE: Kind = Kind::Int { least: -1, exclusive: false };
@@ -136,7 +45,7 @@ fn ttl(service: &Service) -> &TtlParameters {
 }
 
 fn planner(service: &Service) -> &PlannerSettings {
-    service.store.planner()
+    PlannerSettings::of_store(&service.store)
 }
 
 fn open(service: &Service) -> &OpenTransactions {
@@ -326,10 +235,10 @@ pub const TABLE: &[Parameter] = &[
         name: "memoryLimitMB",
         set_at: SetAt::Both,
         kind: NOT_NEGATIVE,
-        get: |_| Value::Number(super::memory::process_limit_mb()),
+        get: |_| Value::Number(crate::settings::process_limit_mb()),
         set: |_, value| {
             if let Value::Number(megabytes) = value {
-                super::memory::set_process_limit_mb(*megabytes);
+                crate::settings::set_process_limit_mb(*megabytes);
             }
         },
     },

@@ -1,8 +1,8 @@
-//! What a layer above keeps about a collection as long as it exists and the server runs. Storage does not look at it.
+//! What a layer above keeps with the store or with a collection as long as the server runs. Storage does not look at it.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
@@ -44,9 +44,30 @@ impl Attached {
     }
 }
 
+/// The settings of a layer above: one value, made with its first use, the same for all collections of a store.
+#[derive(Default)]
+pub struct Settings(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl Settings {
+    /// The settings. All callers ask for the same type.
+    pub fn get<T: Default + Send + Sync + 'static>(&self) -> &T {
+        let settings = self.0.get_or_init(|| Box::new(T::default()));
+        settings.downcast_ref().expect("one layer keeps its settings here, as one type")
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
     use super::*;
+
+    #[test]
+    fn settings_are_made_once() {
+        let settings = Settings::default();
+        settings.get::<AtomicU32>().store(7, Ordering::Relaxed);
+        assert_eq!(settings.get::<AtomicU32>().load(Ordering::Relaxed), 7);
+    }
 
     #[test]
     fn what_is_attached_is_found() {

@@ -9,17 +9,19 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result, current};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::current;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::counts::Counts;
 use crate::catalog::held::HeldRecords;
-use crate::catalog::local;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
-    Attached, Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
+    Attached, Capped, CappedRuntime, Policy, PolicySource, Settings, TimeToLive, is_temporary,
+    maintained,
 };
 use crate::index::building::Building;
 use crate::index::validation::Validation;
@@ -27,7 +29,7 @@ use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
 use crate::policy::{PolicyRuntime, TtlOptions};
 use crate::record::IdKey;
 use crate::record::layout::id_key_in;
-use crate::timeseries::{OpenBuckets, TimeSeries};
+use crate::timeseries::OpenBuckets;
 
 /// A collection's state, shared with others.
 pub(crate) type SharedState<'c> = Ranked<RwLockReadGuard<'c, CollectionState>>;
@@ -41,8 +43,8 @@ pub struct Collection {
     namespace: RwLock<Namespace>,
     /// The default of its operations and indexes, and the order of its records.
     collation: Option<Arc<Collation>>,
-    /// What is set about the planning of queries, for all collections.
-    planner: Arc<PlannerSettings>,
+    /// Settings of the layer above, which all collections share.
+    settings: Arc<Settings>,
     dropped: AtomicBool,
     /// Whether it is being filled beside another one. Its policies begin when it has that one's name.
     temporary: AtomicBool,
@@ -103,6 +105,24 @@ pub struct Index {
     pub(crate) filter: Option<Arc<dyn RecordFilter>>,
     /// What outlives a `collMod`.
     pub runtime: Arc<IndexRuntime>,
+}
+
+/// Which indexes a reader may use: those that were published up to an edition of the definitions. The snapshot of an open transaction
+/// does not have the entries of later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisibleIndexes(u64);
+
+impl VisibleIndexes {
+    /// All that are published.
+    pub const PUBLISHED: VisibleIndexes = VisibleIndexes(u64::MAX);
+
+    pub(crate) fn up_to(edition: u64) -> VisibleIndexes {
+        VisibleIndexes(edition)
+    }
+
+    pub(crate) fn have(self, index: &Index) -> bool {
+        index.runtime.visible_since.load(Ordering::Acquire) <= self.0
+    }
 }
 
 /// The running state of an index.
@@ -244,7 +264,7 @@ impl Collection {
         uuid: [u8; 16],
         namespace: Namespace,
         mut state: CollectionState,
-        (collation, planner): (Option<Arc<Collation>>, Arc<PlannerSettings>),
+        (collation, settings): (Option<Arc<Collation>>, Arc<Settings>),
     ) -> Collection {
         let ttl = Arc::default();
         state.list_policies(id, &ttl);
@@ -255,7 +275,7 @@ impl Collection {
             uuid,
             namespace: RwLock::new(namespace),
             collation,
-            planner,
+            settings,
             dropped: AtomicBool::new(false),
             temporary: AtomicBool::new(temporary),
             hides_expired: AtomicBool::new(!temporary && state.hides_expired()),
@@ -436,10 +456,7 @@ impl Collection {
 
     /// The UUID in messages.
     pub(crate) fn shown_uuid(&self) -> String {
-        let digits: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (a, b, c, d, e) =
-            (&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]);
-        format!("{a}-{b}-{c}-{d}-{e}")
+        mayfly_value::bson::Uuid::from_bytes(self.uuid).to_string()
     }
 
     /// Its name now.
@@ -455,9 +472,9 @@ impl Collection {
         *self.namespace.write() = namespace;
     }
 
-    /// What is set about the planning of queries.
-    pub fn planner(&self) -> &PlannerSettings {
-        &self.planner
+    /// Settings that the layer above keeps with the store of this collection.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Number of documents, as far as it is known without counting.
@@ -524,11 +541,11 @@ impl Collection {
         self.now().maintained().filter(|index| index.is_ready()).cloned().collect()
     }
 
-    /// Those of them that a plan may use: the entries of a last-modified policy are no values of documents.
-    pub fn plannable_indexes(&self) -> Vec<Arc<Index>> {
+    /// Those of them that a plan may use. The entries of a last-modified policy are no values of documents.
+    pub fn plannable_indexes(&self, visible: VisibleIndexes) -> Vec<Arc<Index>> {
         let state = self.now();
         let plannable = |index: &&Arc<Index>| {
-            index.is_ready() && !index.spec.is_last_modified() && local::sees(index)
+            index.is_ready() && !index.spec.is_last_modified() && visible.have(index)
         };
         state.maintained().filter(plannable).cloned().collect()
     }

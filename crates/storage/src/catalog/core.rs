@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Clock, Namespace, OpRegistry, PlannerSettings, Result};
+use mayfly_base::{Clock, Result};
 use mayfly_kv::{Engine, EngineStats};
+use mayfly_work::OpRegistry;
 
-use super::definitions::{Definitions, note};
+use super::definitions::Definitions;
 use super::history::History;
-use super::{Catalog, Collection, IdHints, local};
+use super::{Catalog, Collection, IdHints, Settings};
 use crate::index::FilterCompiler;
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
@@ -50,13 +51,6 @@ impl Core {
         self.engine.stats()
     }
 
-    /// The collection of this name.
-    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
-        note(ns);
-        let found = self.catalog.get(ns);
-        if local::is_entered() { local::look_up(ns, found) } else { found }
-    }
-
     /// All collections, ascending by name; of one database when it is given.
     pub fn collections(&self, db: Option<&str>) -> Vec<Arc<Collection>> {
         let all = self.catalog.all();
@@ -69,9 +63,9 @@ impl Core {
         list.into_iter().map(|(_, collection)| collection).collect()
     }
 
-    /// What is set about the planning of queries.
-    pub fn planner(&self) -> &PlannerSettings {
-        &self.catalog.planner
+    /// Settings that the layer above keeps with this store.
+    pub fn settings(&self) -> &Settings {
+        &self.catalog.settings
     }
 
     /// The TTL monitor's parameters.

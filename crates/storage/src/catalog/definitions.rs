@@ -12,7 +12,6 @@
 //! 4. An open transaction does not use an index that was published after it began ([`Definitions::edition`] against
 //!    [`IndexRuntime::visible_since`](super::IndexRuntime)), so that new indexes are no change for it. Its commit writes their keys.
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -137,7 +136,7 @@ pub(crate) enum Reader {
 }
 
 /// What a reader of an earlier time is told; `what` names what has changed.
-pub(super) fn changed(what: &str) -> Error {
+pub(crate) fn changed(what: &str) -> Error {
     Error::new(
         ErrorCode::SnapshotUnavailable,
         format!(
@@ -189,41 +188,6 @@ impl Drop for Changing<'_> {
         if let Some(change) = latest_first.find(|change| change.number == self.number) {
             change.edition = Some(edition);
         }
-    }
-}
-
-thread_local! {
-    /// Asked by every look-up of a name: whether the other one wants to know.
-    static IS_NOTING: Cell<bool> = const { Cell::new(false) };
-    static NAMES: RefCell<Vec<Namespace>> = const { RefCell::new(Vec::new()) };
-}
-
-/// From here on the names that this thread looks up are noted.
-pub(crate) fn begin_noting() {
-    NAMES.with_borrow_mut(Vec::clear);
-    IS_NOTING.set(true);
-}
-
-/// Ends that.
-pub(crate) fn end_noting() {
-    IS_NOTING.set(false);
-    NAMES.take();
-}
-
-/// The names that were looked up so far.
-pub(crate) fn noted() -> Vec<Namespace> {
-    NAMES.with_borrow(Clone::clone)
-}
-
-/// Somebody looks a name up.
-#[inline]
-pub(crate) fn note(name: &Namespace) {
-    if IS_NOTING.get() {
-        NAMES.with_borrow_mut(|names| {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        });
     }
 }
 

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result, current};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions,
 };
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::current;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::index::FilterCompiler;
@@ -33,25 +34,23 @@ mod definitions;
 mod held;
 mod history;
 mod id_hints;
-pub(crate) mod local;
 pub(crate) mod numbers;
 mod open;
 mod policy;
 pub(crate) mod ranked;
 mod temporary;
 
-pub use self::attached::Attached;
+pub use self::attached::{Attached, Settings};
 pub use self::core::Core;
-pub(crate) use self::definitions::{
-    Definition, Definitions, Reader, begin_noting, end_noting, noted,
-};
+pub(crate) use self::definitions::{Definition, Definitions, Reader, changed};
 pub(crate) use self::history::Held;
 
 pub use self::history::History;
 pub(crate) use self::id_hints::IdHints;
+pub(crate) use self::open::Listed;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
-pub use collection::{Collection, Index, Uses};
+pub use collection::{Collection, Index, Uses, VisibleIndexes};
 pub(crate) use collection::{CollectionState, IndexRuntime};
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
@@ -82,8 +81,8 @@ pub(crate) struct Catalog {
     pub(crate) sweeping: Mutex<()>,
     /// Dropped objects whose keys wait for the sweeper.
     pub(crate) dropped: Mutex<Vec<u64>>,
-    /// What is set about the planning of queries, for all collections.
-    pub(crate) planner: Arc<PlannerSettings>,
+    /// Settings of the layer above, which every collection shares.
+    pub(crate) settings: Arc<Settings>,
 }
 
 impl Catalog {
@@ -97,10 +96,10 @@ impl Catalog {
         })
         .map_err(from_kv)?;
         let mut map = Namespaces::default();
-        let planner = Arc::default();
+        let settings = Arc::default();
         for (id, bytes) in rows(&*txn, b'c')? {
             let stored = RawDoc::new(&bytes).ok_or_else(|| damaged("a catalog entry"))?;
-            let collection = Arc::new(decode_collection(id, stored, filters, &planner)?);
+            let collection = Arc::new(decode_collection(id, stored, filters, &settings)?);
             map.insert(collection.namespace(), collection);
         }
         load_multikey(&*txn, &map)?;
@@ -111,7 +110,7 @@ impl Catalog {
             changing: Mutex::new(()),
             sweeping: Mutex::new(()),
             dropped: Mutex::new(dropped),
-            planner,
+            settings,
         })
     }
 
@@ -274,7 +273,7 @@ fn decode_collection(
     id: u64,
     stored: RawDoc<'_>,
     filters: &dyn FilterCompiler,
-    planner: &Arc<PlannerSettings>,
+    settings: &Arc<Settings>,
 ) -> Result<Collection> {
     let ns =
         stored.get("ns").and_then(RawValue::as_str).ok_or_else(|| damaged("a catalog entry"))?;
@@ -293,7 +292,7 @@ fn decode_collection(
     let id_index = id_index.map(|item| decode_index(item, filters).map(Arc::new)).transpose()?;
     let collation = Collation::of_options(options)?;
     let state = CollectionState::new(options.to_owned(), id_index, indexes, filters)?;
-    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state, (collation, planner.clone())))
+    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state, (collation, settings.clone())))
 }
 
 fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index> {

@@ -12,7 +12,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Namespace, Result, current};
+use mayfly_base::{Namespace, Result};
+use mayfly_work::current;
 use parking_lot::{Condvar, Mutex};
 
 /// All open transactions.
@@ -34,14 +35,14 @@ struct Open {
 }
 
 /// One of them, until this is dropped.
-pub(super) struct Listed {
+pub(crate) struct Listed {
     transactions: Arc<OpenTransactions>,
     number: u64,
 }
 
 impl OpenTransactions {
     /// Lists a transaction that begins.
-    pub(super) fn begin(self: &Arc<Self>) -> Listed {
+    pub(crate) fn begin(self: &Arc<Self>) -> Listed {
         let mut list = self.list.lock();
         list.last_number += 1;
         let number = list.last_number;
@@ -82,7 +83,7 @@ impl OpenTransactions {
 
 impl Listed {
     /// The transaction has looked the name up.
-    pub(super) fn looks_up(&self, name: &Namespace) {
+    pub(crate) fn looks_up(&self, name: &Namespace) {
         let mut list = self.transactions.list.lock();
         if let Some(open) = list.open.iter_mut().find(|open| open.number == self.number) {
             open.names.push(name.clone());

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_buckets::TimeSeries;
 use mayfly_kv::KeyRange;
 use mayfly_value::{RawDoc, RawValue};
 
@@ -17,7 +18,6 @@ use crate::index::range::{between, dates_up_to, numbers_up_to};
 use crate::policy::value::cutoff_ms;
 use crate::policy::{ExpireAfter, PolicyRuntime, TtlOptions, is_due_by_modification};
 use crate::record::{Moment, Record};
-use crate::timeseries::TimeSeries;
 
 /// What says that documents are due.
 pub(crate) struct Policy {

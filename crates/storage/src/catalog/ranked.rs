@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use mayfly_base::current::HoldsLock;
+use mayfly_work::current::HoldsLock;
 
 /// A lock that is held, and that the thread knows of.
 pub(crate) struct Ranked<G> {

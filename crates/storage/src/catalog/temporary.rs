@@ -1,8 +1,7 @@
 //! Names of collections that are filled beside another one, whose place they take when they are full.
 
 use mayfly_base::Namespace;
-
-use crate::timeseries::TimeSeries;
+use mayfly_buckets::TimeSeries;
 
 /// How the names of such collections begin; an ObjectId follows.
 pub(crate) const OF_AGGREGATION: &str = "tmp.agg_out.";

@@ -25,12 +25,14 @@ mod load;
 mod tests;
 mod walk;
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::op::OpProgress;
-use mayfly_base::{ClientData, Error, ErrorCode, OpCtx, Result, memory};
+use mayfly_base::{ClientData, Error, ErrorCode, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
+use mayfly_work::op::OpProgress;
+use mayfly_work::{OpCtx, memory};
 
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};
@@ -222,7 +224,7 @@ impl<'s> Build<'s> {
             let (store, collection) = (self.store, self.collection);
             self.step("last");
             let disputes = {
-                let _changing = store.lock_catalog()?;
+                let _changing = store.catalog.lock()?;
                 let mut state = collection.change_state()?;
                 self.check()?;
                 let Some(disputes) = self.catch_up_alone()? else { continue };
@@ -324,7 +326,7 @@ impl<'s> Build<'s> {
         let index = &self.indexes[dispute.number];
         let mut refusal = None;
         let mut have = 0;
-        let snapshot = self.store.snapshot()?;
+        let snapshot = self.store.latest()?;
         for record_key in [&dispute.owner, &dispute.record_key] {
             snapshot.stored_record(self.collection, record_key, &mut |record| {
                 let mut keys = KeySet::default();
@@ -339,9 +341,9 @@ impl<'s> Build<'s> {
         let mut goes = have < 2;
         for record_key in [&dispute.record_key, &dispute.owner] {
             goes = goes
-                || self
-                    .store
-                    .write(self.op, self.collection, |unit| unit.expire_hidden(record_key))?;
+                || self.store.write(self.op, &ReadView::now(), self.collection, |unit| {
+                    unit.expire_hidden(record_key)
+                })?;
         }
         match refusal {
             Some(refusal) if !goes => Err(refusal),

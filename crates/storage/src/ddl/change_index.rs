@@ -1,5 +1,6 @@
 //! Changes of the catalog about one index: what `collMod` changes of it.
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -89,7 +90,7 @@ impl Store {
         change: CollModChange<'_>,
         open: OpenTransactions,
     ) -> Result<Option<CollModResult>> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
@@ -111,7 +112,7 @@ impl Store {
         let mut spec = found.spec.clone();
         let mut result = CollModResult::default();
         if let Some(new) = change.expire_after {
-            self.check_not_capped(ns)?;
+            self.check_not_capped(&ReadView::now(), ns)?;
             result.expire_after_old = spec.expire_after().map(ExpireAfter::listed_secs);
             spec = with_new_expire_after(&spec, new, self.spec_rules())?;
             if new != NewExpireAfter::Off {

@@ -77,13 +77,15 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    use mayfly_base::{ManualClock, OpCtx, OpRegistry};
+    use mayfly_base::ManualClock;
     use mayfly_kv::MemoryEngine;
     use mayfly_value::DocBuf;
     use mayfly_value::bson::{Bson, DateTime, doc};
+    use mayfly_work::{OpCtx, OpRegistry};
 
     use super::*;
     use crate::ddl::put_collection;
+    use crate::isolation::ReadView;
     use crate::{CreateIndexesOptions, StoreOptions};
 
     /// A folder of an older server: the names of its collections are changed behind the back of the checks.
@@ -115,11 +117,13 @@ mod tests {
         let spec = doc! { "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": 0, "ttl": ttl };
         let spec = DocBuf::from_bson(&spec);
         let options = CreateIndexesOptions::default();
-        store.create_indexes(op, &namespace(from), &[spec.as_doc()], options).unwrap();
+        store
+            .create_indexes((op, &ReadView::now()), &namespace(from), &[spec.as_doc()], options)
+            .unwrap();
     }
 
     fn name_on_record(store: &Store, from: &str, to: &str) {
-        let collection = store.collection(&namespace(from)).unwrap();
+        let collection = store.collection(&ReadView::now(), &namespace(from)).unwrap();
         let state = collection.state.read();
         let (id, uuid) = (collection.id(), collection.uuid());
         store.change(|txn, _| put_collection(txn, id, &namespace(to), &uuid, &state)).unwrap();
@@ -128,12 +132,12 @@ mod tests {
     fn insert(store: &Store, op: &OpCtx, into: &str) -> Result<()> {
         let date = Bson::DateTime(DateTime::from_millis(0));
         let document = DocBuf::from_bson(&doc! { "_id": 1, "x": date });
-        let collection = store.collection(&namespace(into)).unwrap();
-        store.write(op, &collection, |unit| unit.insert(document.as_doc()))
+        let collection = store.collection(&ReadView::now(), &namespace(into)).unwrap();
+        store.write(op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
     }
 
     fn stored(store: &Store, op: &OpCtx, name: &str) -> i64 {
-        let collection = store.collection(&namespace(name)).unwrap();
+        let collection = store.collection(&ReadView::now(), &namespace(name)).unwrap();
         store.count_documents(op, &collection).unwrap()
     }
 
@@ -150,7 +154,9 @@ mod tests {
         let (store, op) = folder.open();
         store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
         assert_eq!(stored(&store, &op, "d.b"), 1);
-        let status = store.ttl_status(&op, &store.collection(&namespace("d.b")).unwrap()).unwrap();
+        let status = store
+            .ttl_status(&op, &store.collection(&ReadView::now(), &namespace("d.b")).unwrap())
+            .unwrap();
         let error = status[0].last_error.as_deref().unwrap();
         assert_eq!(error, "'ttl.archive.collection' must be another collection than d.b");
         // What is hidden and in the way stays as well.

@@ -4,14 +4,16 @@
 //! validator would not let in now are copied all the same. What a policy hides is not copied: for clients it is gone. A conversion
 //! fails while some of that has not been archived that a policy archives.
 
+use crate::isolation::ReadView;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::current::Current;
+use mayfly_work::{OpCtx, current};
 
 use super::replace::{check_no_build, temporary_name};
 use crate::Store;
@@ -62,20 +64,20 @@ impl Store {
         to: &Namespace,
         capped: RawDoc<'_>,
     ) -> Result<()> {
-        let Some(source) = self.collection(from) else {
-            self.check_no_view(from)?;
+        let Some(source) = self.catalog.get(from) else {
+            self.check_no_view(&ReadView::now(), from)?;
             let text =
                 format!("cloneCollectionAsCapped failed - source collection {from} does not exist");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
-        let made = self.create_collection(to, capped_like(&source, capped)?)?;
+        let made = self.create_collection(&ReadView::now(), to, capped_like(&source, capped)?)?;
         let hidden = Hidden::of(&source, &self.watch, || self.moment());
         let copied = self.copy(op, &source, &hidden, &made).and_then(|_| source.check_alive());
         copied.inspect_err(|_| {
             // What was made for the copy goes with it, unless somebody else has dropped it; when that fails, the client sees
             // why the copy did. It goes also when the operation has to end.
             let _nobody = current::enter(Current::default());
-            let _ = self.lock_catalog().and_then(|_changing| match made.is_dropped() {
+            let _ = self.catalog.lock().and_then(|_changing| match made.is_dropped() {
                 true => Ok(()),
                 false => self.drop_locked(&made),
             });
@@ -92,15 +94,16 @@ impl Store {
         // Options and indexes stay as they are while the copy is made.
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(source) = self.catalog.get(ns) else {
-            self.check_no_view(ns)?;
+            self.check_no_view(&ReadView::now(), ns)?;
             let text = format!("source collection {ns} does not exist");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
         check_no_build(&source, &source.indexes())?;
         let options = capped_like(&source, capped)?;
         for attempt in 0..=COPIES_BESIDE_WRITERS {
-            let temporary = temporary_name(ns.db(), OF_CONVERSION)?;
-            let made = self.create_locked(&temporary, options.clone(), new_uuid())?;
+            let temporary = temporary_name(ns.db(), OF_CONVERSION, op.now_ms())?;
+            let made =
+                self.create_locked(&ReadView::now(), &temporary, options.clone(), new_uuid())?;
             let alone = attempt == COPIES_BESIDE_WRITERS;
             match self.try_convert(op, &source, &made, alone) {
                 Ok(true) => return Ok(()),
@@ -155,7 +158,7 @@ impl Store {
         made: &Collection,
     ) -> Result<u64> {
         let mut left_out = 0;
-        let snapshot = self.snapshot()?;
+        let snapshot = self.latest()?;
         let mut range = whole_range();
         loop {
             op.check()?;
@@ -170,7 +173,7 @@ impl Store {
                 Ok(ControlFlow::Continue(()))
             };
             let scanned = snapshot.scan_stored(source, &range, direction, limit, see)?;
-            self.write(op, made, |unit| {
+            self.write(op, &ReadView::now(), made, |unit| {
                 unit.bypass_validation();
                 batch.iter().try_for_each(|document| unit.insert_checked(document.as_doc()))
             })?;

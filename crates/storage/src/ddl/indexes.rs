@@ -1,14 +1,17 @@
 //! Changes of the catalog about indexes: create, drop.
 
+use crate::isolation::ReadView;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
+use mayfly_work::current::Current;
+use mayfly_work::{OpCtx, current};
 
 use super::change_index::IndexSelector;
 use super::select::{droppable, new_specs};
@@ -18,13 +21,16 @@ use super::sparing::{
 };
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
-use crate::catalog::{Collection, CollectionState, Definition, Index, local, new_index};
+use crate::catalog::{Collection, CollectionState, Definition, Index, new_index};
 use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
-use crate::timeseries::{TimeSeries, checked_on_buckets, shown_to_clients};
-use crate::write::{DefinitionChange, in_transaction};
+use crate::timeseries::{checked_on_buckets, shown_to_clients};
+use crate::write::DefinitionChange;
+
+/// Most indexes on one collection, `_id_` included.
+const MAX_INDEXES: usize = 64;
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -60,14 +66,14 @@ impl Store {
     /// 67, 85, 86, 197 and further codes for bad definitions; 11000 when a unique index finds duplicates.
     pub fn create_indexes(
         &self,
-        op: &OpCtx,
+        (op, view): (&OpCtx, &ReadView),
         ns: &Namespace,
         requests: &[RawDoc<'_>],
         options: CreateIndexesOptions,
     ) -> Result<CreateIndexesResult> {
         loop {
             op.check()?;
-            if let Some(result) = self.try_create_indexes(op, ns, requests, options)? {
+            if let Some(result) = self.try_create_indexes((op, view), ns, requests, options)? {
                 return Ok(result);
             }
         }
@@ -76,7 +82,7 @@ impl Store {
     /// The same, or nothing when the collection was dropped or replaced before anything happened.
     fn try_create_indexes(
         &self,
-        op: &OpCtx,
+        (op, view): (&OpCtx, &ReadView),
         ns: &Namespace,
         requests: &[RawDoc<'_>],
         options: CreateIndexesOptions,
@@ -84,7 +90,7 @@ impl Store {
         if let Some(collection) = self.catalog.get(ns) {
             self.forget_abandoned_builds(&collection)?;
         }
-        let series = self.time_series_not_hidden(ns);
+        let series = self.time_series_not_hidden(view, ns);
         let mut rules = SpecRules { ignore_unknown: options.ignore_unknown, ..self.spec_rules() };
         if series.is_some() {
             // Under both an error here, and measurements have no time of modification.
@@ -110,12 +116,12 @@ impl Store {
                         self.filters.compile(filter, spec.collation())?;
                     }
                     // Nor must a policy that archives in a circle.
-                    if self.collection(ns).is_none() {
+                    if self.collection(view, ns).is_none() {
                         self.check_no_circle(ns, &[spec.ttl_options()], &[])?;
                     }
                     self.check_archive_place(spec.ttl_options())?;
                     if spec.expire_after().is_some() {
-                        self.check_not_capped(ns)?;
+                        self.check_not_capped(view, ns)?;
                     }
                     result.notes.extend(note);
                     result.last_modified |= spec.is_last_modified();
@@ -127,7 +133,7 @@ impl Store {
         let own = i32::from(series.is_none());
         let (collection, created) = match series {
             Some((buckets, _)) => (buckets, false),
-            None => self.get_or_create(ns)?,
+            None => self.get_or_create(view, ns)?,
         };
         result.created_collection = created;
         check_id_collations(&collection, &id_collations)?;
@@ -139,7 +145,7 @@ impl Store {
         let own_notes = result.notes.len();
         let mut open = OpenTransactions::Spare;
         loop {
-            let changing = self.lock_catalog()?;
+            let changing = self.lock_catalog(view)?;
             if collection.is_dropped() {
                 return Ok(None);
             }
@@ -152,7 +158,7 @@ impl Store {
             };
             let endangers = policies.iter().any(|(old, new)| index_change_endangers(old, new))
                 || wanted.iter().any(spec_shows_other_documents);
-            if endangers && open == OpenTransactions::Spare && !in_transaction() {
+            if endangers && open == OpenTransactions::Spare && !view.in_transaction() {
                 drop(changing);
                 self.definitions.open.await_end(&[collection.namespace()])?;
                 open = OpenTransactions::Ended;
@@ -173,15 +179,15 @@ impl Store {
                     if all_there { "all indexes already exist" } else { "index already exists" };
                 result.notes.push(note);
             }
-            if existing.len() + 1 + fresh.len() > limits::MAX_INDEXES_PER_COLLECTION {
+            if existing.len() + 1 + fresh.len() > MAX_INDEXES {
                 return Err(Error::new(
                     ErrorCode::CannotCreateIndex,
                     format!("add index fails, too many indexes for {ns}"),
                 ));
             }
             result.after = result.before + fresh.len() as i32;
-            if !fresh.is_empty() && in_transaction() {
-                self.add_in_transaction(&collection, fresh)?;
+            if !fresh.is_empty() && view.in_transaction() {
+                self.add_in_transaction(view, &collection, fresh)?;
                 return Ok(Some(result));
             }
             if !fresh.is_empty() {
@@ -201,7 +207,12 @@ impl Store {
     }
 
     /// Adds indexes to a collection that the open transaction has made and not written to yet: there is nothing to build.
-    fn add_in_transaction(&self, collection: &Collection, specs: Vec<IndexSpec>) -> Result<()> {
+    fn add_in_transaction(
+        &self,
+        view: &ReadView,
+        collection: &Collection,
+        specs: Vec<IndexSpec>,
+    ) -> Result<()> {
         let ns = collection.namespace();
         let refused = |what: &str| {
             let text = format!(
@@ -209,10 +220,10 @@ impl Store {
             );
             Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text))
         };
-        if local::with(|local| local.made(collection)) != Some(true) {
+        if !view.open().is_some_and(|open| open.local().made(collection)) {
             return refused("existing");
         }
-        let snapshot = self.snapshot()?;
+        let snapshot = self.snapshot(view)?;
         let (all, forward) = (whole_range(), Direction::Forward);
         let first = ScanLimit::rows(1);
         let mut empty = true;
@@ -226,9 +237,9 @@ impl Store {
         }
         let mut state = collection.change_state()?;
         let mut changed = state.clone();
-        self.change(|txn, oplog| {
+        self.change_in(view, |txn, oplog| {
             for spec in &specs {
-                let index = new_index(self.new_id(txn)?, spec.clone(), &*self.filters)?;
+                let index = new_index(self.new_id(view, txn)?, spec.clone(), &*self.filters)?;
                 index.runtime.ready.store(true, Ordering::Release);
                 if spec.expire_after().is_some() {
                     index.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
@@ -346,7 +357,7 @@ impl Store {
     ) -> Result<()> {
         // Also when the operation has to end.
         let _nobody = current::enter(Current::default());
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         if collection.is_dropped() {
             return Ok(());
         }
@@ -369,10 +380,10 @@ impl Store {
         selectors: Option<&[IndexSelector<'_>]>,
     ) -> Result<i32> {
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
-        let series = self.time_series_not_hidden(ns);
+        let series = self.time_series_not_hidden(&ReadView::now(), ns);
         let named = series.as_ref().map(|(buckets, _)| buckets.clone());
         let Some(collection) = named.or_else(|| self.catalog.get(ns)) else {
-            self.check_no_view(ns)?;
+            self.check_no_view(&ReadView::now(), ns)?;
             return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns not found {ns}")));
         };
         let existing = collection.indexes();

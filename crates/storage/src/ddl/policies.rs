@@ -1,10 +1,12 @@
 //! Changes of policies: what an index's `expireAfterSeconds` and `ttl` may become. Expiry contract, sections 3 and 9.
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use super::change_index::with_spec;
 use super::select::{is_id_selector, select};
@@ -39,8 +41,8 @@ impl Store {
     }
 
     /// The manual has no TTL indexes on capped collections; 8.x servers have.
-    pub(super) fn check_not_capped(&self, ns: &Namespace) -> Result<()> {
-        let capped = self.collection(ns).is_some_and(|found| found.capped().is_some());
+    pub(super) fn check_not_capped(&self, view: &ReadView, ns: &Namespace) -> Result<()> {
+        let capped = self.collection(view, ns).is_some_and(|found| found.capped().is_some());
         match self.ttl_params().rules() {
             TtlIndexRules::Manual if capped => Err(Error::new(
                 ErrorCode::CannotCreateIndex,

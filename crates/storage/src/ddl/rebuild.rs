@@ -10,7 +10,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
+use mayfly_work::OpCtx;
 
 use super::build::IfDropped;
 use super::indexes::{set_ready, show_since};
@@ -32,7 +33,7 @@ impl Store {
         if !old.is_empty() {
             let specs = old.iter().map(|index| index.spec.clone()).collect();
             let fresh = {
-                let _changing = self.lock_catalog()?;
+                let _changing = self.catalog.lock()?;
                 self.register_building(collection, specs)?
             };
             self.build_and(op, collection, &fresh, IfDropped::GoesOn, |state| {

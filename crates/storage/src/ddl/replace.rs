@@ -8,13 +8,16 @@
 //!
 //! A crash before step 3 leaves the target as it was. The next start drops the temporary collection.
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::shell::Shell;
+use mayfly_work::current;
+use mayfly_work::current::Current;
 
 use super::{Logging, NewCollection};
 use crate::Store;
@@ -22,11 +25,11 @@ use crate::catalog::{Collection, CollectionState, Index};
 use crate::catalog::{OF_AGGREGATION, is_temporary};
 use crate::index::spec::IndexSpec;
 use crate::record::new_uuid;
-use crate::timeseries::TimeSeries;
 
 /// A new name for one.
-pub(super) fn temporary_name(db: &str, front: &str) -> Result<Namespace> {
-    Namespace::new(db, &format!("{front}{}", ObjectId::new().to_hex()))
+pub(super) fn temporary_name(db: &str, front: &str, now_ms: i64) -> Result<Namespace> {
+    let id = ObjectId::from_bytes(mayfly_value::new_object_id(now_ms));
+    Namespace::new(db, &format!("{front}{}", id.to_hex()))
 }
 
 /// A collection whose indexes are being built is not replaced: the build would fail.
@@ -121,13 +124,13 @@ impl Store {
         existing: Option<&Collection>,
         options: DocBuf,
     ) -> Result<Replacement> {
-        let _changing = self.lock_catalog()?;
-        let mut name = temporary_name(becomes.db(), OF_AGGREGATION)?;
+        let _changing = self.catalog.lock()?;
+        let mut name = temporary_name(becomes.db(), OF_AGGREGATION, self.clock.now_ms())?;
         if TimeSeries::name_of(becomes).is_some() {
             name = TimeSeries::buckets_of(&name).unwrap_or(name);
         }
         let Some(existing) = existing else {
-            let collection = self.create_locked(&name, options, new_uuid())?;
+            let collection = self.create_locked(&ReadView::now(), &name, options, new_uuid())?;
             return Ok(Replacement { collection, becomes: becomes.clone(), found: None });
         };
         let (found, indexes): (Found, Vec<IndexSpec>) = {
@@ -141,7 +144,8 @@ impl Store {
         }
         let definition =
             NewCollection { ns: &name, options: found.options.clone(), uuid: new_uuid() };
-        let collection = self.create_with_indexes(definition, &[], &indexes, Logging::On)?;
+        let collection =
+            self.create_with_indexes(&ReadView::now(), definition, [&[], &indexes], Logging::On)?;
         Ok(Replacement { collection, becomes: becomes.clone(), found: Some(found) })
     }
 
@@ -180,7 +184,7 @@ impl Store {
     pub fn abandon_replacement(&self, replacement: &Replacement) -> Result<()> {
         // Also when the operation has to end.
         let _nobody = current::enter(Current::default());
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         match replacement.collection.is_in_preparation() {
             true => self.drop_locked(&replacement.collection),
             false => Ok(()),
@@ -199,7 +203,7 @@ impl Store {
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
         let shown = measurements.as_ref().unwrap_or(ns);
-        if !is_collection && self.view(shown)?.is_some() {
+        if !is_collection && self.view(&ReadView::now(), shown)?.is_some() {
             let text = format!("a view already exists with that name: {shown}");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }

@@ -1,5 +1,5 @@
 //! How changes of definitions spare open transactions: which of them make wrong what a transaction has read or written, and waiting
-//! for those that have looked the name up. [`crate::catalog`]'s file `open` tells how that waiting goes.
+//! for those that have looked the name up. The file `open` of [`crate::catalog`] describes that wait.
 //!
 //! | change | what it does to an open transaction |
 //! |---|---|
@@ -34,7 +34,7 @@ impl Store {
     /// Those of the operation's deadline.
     pub(crate) fn lock_catalog_sparing(&self, names: &[Namespace]) -> Result<CatalogLock<'_>> {
         self.definitions.open.await_end(names)?;
-        self.lock_catalog()
+        self.catalog.lock()
     }
 
     /// Makes a change. Where it gives nothing, because it would endanger open transactions, it is made after they have ended.

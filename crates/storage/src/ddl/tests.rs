@@ -1,12 +1,15 @@
 //! Copies and replacements while others write, drop and create. A clock acts in between: units ask it for the time as they begin,
 //! when they hold no lock.
 
+use crate::isolation::ReadView;
 use std::sync::{Arc, OnceLock, Weak};
 
-use mayfly_base::{Clock, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::testing::wait_until;
+use mayfly_base::{Clock, ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::MemoryEngine;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{DateTime, Document, doc};
+use mayfly_work::{OpCtx, OpRegistry};
 use parking_lot::Mutex;
 
 use crate::{CreateIndexesOptions, IndexSelector, Store, StoreOptions};
@@ -76,19 +79,21 @@ impl Fixture {
     fn index(&self, name: &str, index: &Document) {
         let index = DocBuf::from_bson(index);
         let options = CreateIndexesOptions::default();
-        self.store.create_indexes(&self.op, &ns(name), &[index.as_doc()], options).unwrap();
+        self.store
+            .create_indexes((&self.op, &ReadView::now()), &ns(name), &[index.as_doc()], options)
+            .unwrap();
     }
 
     fn count(&self, name: &str) -> i64 {
-        let collection = self.store.collection(&ns(name)).unwrap();
+        let collection = self.store.collection(&ReadView::now(), &ns(name)).unwrap();
         self.store.count_documents(&self.op, &collection).unwrap()
     }
 }
 
 fn insert(store: &Store, op: &OpCtx, name: &str, document: &Document) -> Result<()> {
-    let (collection, _) = store.get_or_create(&ns(name))?;
+    let (collection, _) = store.get_or_create(&ReadView::now(), &ns(name))?;
     let document = DocBuf::from_bson(document);
-    store.write(op, &collection, |unit| unit.insert(document.as_doc()))
+    store.write(op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
 }
 
 fn capped() -> DocBuf {
@@ -101,7 +106,7 @@ fn a_copy_that_fails_takes_nothing_away_but_itself() {
     (0..10).for_each(|id| f.insert("from", &doc! { "_id": id }));
     let op = f.op.clone();
     f.act(move |store| {
-        if store.collection(&ns("to")).is_none() {
+        if store.collection(&ReadView::now(), &ns("to")).is_none() {
             return false;
         }
         store.drop_collection(&ns("to")).unwrap();
@@ -115,12 +120,12 @@ fn a_copy_that_fails_takes_nothing_away_but_itself() {
     f.store.drop_collection(&to).unwrap();
     // And nothing is told of as copied that was dropped meanwhile.
     f.act(|store| {
-        let begun = store.collection(&ns("to")).is_some();
+        let begun = store.collection(&ReadView::now(), &ns("to")).is_some();
         begun && store.drop_collection(&ns("from")).unwrap().is_some()
     });
     let error = f.store.clone_collection(&f.op, &from, &to, capped().as_doc()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::QueryPlanKilled);
-    assert!(f.store.collection(&to).is_none());
+    assert!(f.store.collection(&ReadView::now(), &to).is_none());
 }
 
 /// Writers are faster twice, and then wait. What is hidden is asked for before they do.
@@ -154,13 +159,13 @@ fn indexes_that_are_asked_for_during_a_conversion_are_those_of_the_result() {
         std::thread::scope(|scope| {
             let converting =
                 scope.spawn(|| f.store.convert_collection(&f.op, &ns("c"), capped().as_doc()));
-            while f.store.collections(Some("d")).len() == 1 && !converting.is_finished() {
-                std::hint::spin_loop();
-            }
+            wait_until("the conversion begins", || {
+                f.store.collections(Some("d")).len() > 1 || converting.is_finished()
+            });
             f.index("c", &doc! { "key": { "a": 1 }, "name": "a" });
             converting.join().unwrap().unwrap();
         });
-        let converted = f.store.collection(&ns("c")).unwrap();
+        let converted = f.store.collection(&ReadView::now(), &ns("c")).unwrap();
         assert!(converted.capped().is_some());
         assert!(converted.indexes().iter().any(|index| index.spec.name() == "a"));
         f.store.drop_indexes(&ns("c"), Some(&[IndexSelector::Name("a")])).unwrap();
@@ -179,7 +184,7 @@ fn no_conversion_while_an_index_is_built() {
     }));
     f.index("c", &doc! { "key": { "a": 1 }, "name": "a" });
     assert!(f.store.between_steps.lock().is_none(), "it was built while somebody else acted");
-    assert!(f.store.collection(&ns("c")).unwrap().capped().is_none());
+    assert!(f.store.collection(&ReadView::now(), &ns("c")).unwrap().capped().is_none());
 }
 
 #[test]
@@ -188,7 +193,7 @@ fn a_crash_before_a_replacement_has_its_name_leaves_the_target_whole() {
     let f = over(engine.clone());
     f.insert("c", &doc! { "_id": "old", "a": 1 });
     f.index("c", &doc! { "key": { "a": 1 }, "name": "a", "expireAfterSeconds": 10 });
-    let target = f.store.collection(&ns("c")).unwrap();
+    let target = f.store.collection(&ReadView::now(), &ns("c")).unwrap();
     let begun = f.store.begin_replacement(&ns("c"), Some(&target), DocBuf::empty()).unwrap();
     let name = begun.collection().namespace();
     f.insert(name.collection(), &doc! { "_id": "new", "a": 2 });
@@ -199,7 +204,7 @@ fn a_crash_before_a_replacement_has_its_name_leaves_the_target_whole() {
     assert_eq!(all.iter().map(|it| it.namespace()).collect::<Vec<_>>(), [ns("c")]);
     assert_eq!((f.count("c"), all[0].list_indexes()), (1, listed));
     // And one that has it stays.
-    let target = f.store.collection(&ns("c")).unwrap();
+    let target = f.store.collection(&ReadView::now(), &ns("c")).unwrap();
     let begun = f.store.begin_replacement(&ns("c"), Some(&target), DocBuf::empty()).unwrap();
     let name = begun.collection().namespace();
     (0..2).for_each(|id| f.insert(name.collection(), &doc! { "_id": id, "a": id }));

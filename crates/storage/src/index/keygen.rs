@@ -4,7 +4,7 @@
 //! `undefined`; a missing path gives `null`; at most one field of a compound key may meet an array in one document
 //! (171 CannotIndexParallelArrays). A numeric path component addresses an array position.
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
@@ -14,6 +14,9 @@ use crate::index::kinds;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::last_modified_entries;
 use crate::record::Record;
+
+/// Most keys that one document may have in one index.
+pub(crate) const MAX_KEYS_PER_DOCUMENT: usize = 100_000;
 
 /// The keys of one document in one index, in one buffer.
 #[derive(Default)]
@@ -129,13 +132,10 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
 /// Every key once, and not too many.
 fn limited(out: &mut KeySet) -> Result<()> {
     out.deduplicate();
-    if out.len() > limits::MAX_KEYS_PER_DOCUMENT {
+    if out.len() > MAX_KEYS_PER_DOCUMENT {
         return Err(Error::new(
             ErrorCode::TransactionTooLarge,
-            format!(
-                "a document may have at most {} keys in one index",
-                limits::MAX_KEYS_PER_DOCUMENT
-            ),
+            format!("a document may have at most {} keys in one index", MAX_KEYS_PER_DOCUMENT),
         ));
     }
     Ok(())

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_base::scratch::for_the_server;
 use mayfly_runs::{Check, Merge};
 
 /// Gives the folder in which there is room for so many bytes of temporary files; nothing where they stay in memory.
@@ -21,7 +20,7 @@ pub(crate) struct Sorter {
 impl Sorter {
     /// An empty one, which takes about so much memory.
     pub(crate) fn new(budget: usize, scratch: Arc<Scratch>) -> Sorter {
-        Sorter { budget, scratch, entries: mayfly_runs::Sorter::new() }
+        Sorter { budget, scratch, entries: mayfly_runs::Sorter::of_server() }
     }
 
     /// Entries so far.
@@ -45,10 +44,7 @@ impl Sorter {
             return Ok(());
         }
         match (self.scratch)(bytes as u64)? {
-            Some(folder) => {
-                let _files = for_the_server();
-                self.entries.spill(&folder, check)
-            }
+            Some(folder) => self.entries.spill(&folder, check),
             None => Ok(()),
         }
     }
@@ -58,7 +54,6 @@ impl Sorter {
     /// # Errors
     /// As [`Sorter::push`].
     pub(crate) fn merge(self, check: &Check<'_>) -> Result<Merge> {
-        let _files = for_the_server();
         self.entries.merge(check)
     }
 }
@@ -85,7 +80,7 @@ mod tests {
     #[test]
     fn files_are_used_where_there_is_a_folder() {
         let expected: Vec<u8> = (0..100).collect();
-        assert_eq!(sorted(Some(std::env::temp_dir().join("mayfly-index-sorter"))), expected);
+        assert_eq!(sorted(Some(std::env::temp_dir())), expected);
         assert_eq!(sorted(None), expected);
     }
 

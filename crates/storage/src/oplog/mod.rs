@@ -29,7 +29,7 @@ mod watch;
 mod window;
 
 pub use apply::apply_delta;
-pub(crate) use clock::OplogClock;
+pub(crate) use clock::{OplogClock, Stamp};
 pub(crate) use diff::delta;
 pub use entry::{LogEntry, LogObject, LogOperation, OperationVisitor};
 pub use log::Oplog;

@@ -10,7 +10,6 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -245,11 +244,7 @@ pub(super) fn history_lost() -> Error {
 }
 
 fn dangling(timestamp: u64, collection: u64, record_key: &[u8]) -> Error {
-    let mut shown = String::new();
-    for byte in record_key {
-        // Writing to a string does not fail.
-        let _ = write!(shown, "{byte:02x}");
-    }
+    let shown = hex::encode(record_key);
     Error::new(
         ErrorCode::DataCorruptionDetected,
         format!(

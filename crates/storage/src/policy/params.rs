@@ -1,7 +1,7 @@
 //! The monitor's parameters: shared atomics, changed at run time by `setParameter`. Names, defaults and bounds
 //! are in the table of `service`; what each means is in the expiry contract, section 5.1.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -43,6 +43,8 @@ pub struct TtlParameters {
     rules: AtomicU8,
     /// Wakes the monitor when the sleep changes or the store closes.
     pub(crate) changed: (Mutex<u64>, Condvar),
+    /// The last change that the monitor knew when it went to sleep.
+    pub(crate) slept_after: AtomicU64,
 }
 
 impl Default for TtlParameters {
@@ -62,6 +64,7 @@ impl Default for TtlParameters {
             slow_ms: AtomicI64::new(100),
             rules: AtomicU8::new(0),
             changed: (Mutex::new(0), Condvar::new()),
+            slept_after: AtomicU64::new(0),
         }
     }
 }
@@ -91,9 +94,17 @@ impl TtlParameters {
         self.rules.store(u8::from(rules == TtlIndexRules::Mongod8), Ordering::Relaxed);
     }
 
-    /// Makes the monitor look again.
-    pub(crate) fn wake(&self) {
-        *self.changed.0.lock() += 1;
+    /// Makes the monitor look again; gives the number of this change.
+    pub fn wake(&self) -> u64 {
+        let mut changed = self.changed.0.lock();
+        *changed += 1;
         self.changed.1.notify_all();
+        *changed
+    }
+
+    /// Whether the monitor has done everything that was due at a change, and sleeps or has slept since. For tests, which move the
+    /// clock, wake the monitor, and look at what it did.
+    pub fn slept_after(&self, change: u64) -> bool {
+        self.slept_after.load(Ordering::Acquire) >= change
     }
 }

@@ -14,8 +14,8 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::RawValue;
 
-use super::PinnedReads;
 use crate::catalog::{Core, Held};
+use crate::isolation::ReadView;
 use crate::oplog::decode;
 use crate::record::error::from_kv;
 
@@ -31,32 +31,32 @@ fn too_old(time: u64) -> Error {
 }
 
 impl Core {
-    /// Pins the reads of this thread to now; commits that begin meanwhile wait for those under way.
+    /// A view that is pinned to now. Commits that begin meanwhile wait for those under way.
     ///
     /// # Errors
-    /// Those of the engine; a bug when they are pinned already.
-    pub fn pin_reads(&self) -> Result<PinnedReads> {
+    /// Those of the engine.
+    pub fn pin_reads(&self) -> Result<ReadView> {
         let held = self.hold_now()?;
-        PinnedReads::to(&held, held.time)
+        ReadView::pinned(&held, held.time)
     }
 
-    /// Pins them to a time in the past, or to one up to which the log is complete.
+    /// A view that is pinned to a time in the past, or to one up to which the log is complete.
     ///
     /// # Errors
-    /// 239 SnapshotTooOld when nothing is kept that shows that time; as [`Core::pin_reads`].
-    pub fn pin_reads_at(&self, time: u64) -> Result<PinnedReads> {
+    /// 239 SnapshotTooOld when no snapshot shows that time; those of the engine.
+    pub fn pin_reads_at(&self, time: u64) -> Result<ReadView> {
         self.history.expire(self.clock.monotonic_micros());
         let (before, behind) = self.history.around(time);
         for held in behind.into_iter().chain(before) {
             if self.shows(&held, time)? {
-                return PinnedReads::to(&held, time);
+                return ReadView::pinned(&held, time);
             }
         }
         // Whoever asks for what is gone takes no snapshot.
         if self.is_quiet(time, self.oplog.settled())? {
             let now = self.hold_now()?;
             if self.shows(&now, time)? {
-                return PinnedReads::to(&now, time);
+                return ReadView::pinned(&now, time);
             }
         }
         Err(too_old(time))

@@ -12,6 +12,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::catalog::{Collection, Core, Index, Policy};
 use crate::index::keygen::KeySet;
+use crate::isolation::ReadView;
 use crate::policy::watch::ClockWatch;
 use crate::record::error::from_kv;
 use crate::record::layout::{
@@ -21,14 +22,12 @@ use crate::record::{Moment, Record, RecordKey};
 
 mod history;
 mod many;
-mod pin;
+mod reading;
 mod sizes;
 mod validate;
 
 pub use many::{RangesVisitor, RecordKeys, RecordsVisitor};
-pub use pin::{PinnedReads, reads_are_pinned};
-use pin::{Reading, pinned};
-pub(crate) use pin::{View, enter_view, leave_view, open_view};
+use reading::Reading;
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 
@@ -71,45 +70,43 @@ pub(crate) type StoredVisitor<'v> = dyn FnMut(&[u8], Record<'_>) -> Result<Contr
 pub type EntryVisitor<'v> = dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl Core {
-    /// A view of now, or of what this thread's reads are pinned to.
+    /// A snapshot of what this view sees.
     ///
     /// # Errors
     /// Those of the engine.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        let Some(txn) = pinned() else { return self.latest() };
-        let moment = match &txn {
-            Reading::Open(view) => view.moment,
-            Reading::Own(_) | Reading::Pinned(_) => self.moment(),
-        };
-        Ok(Snapshot { txn, moment, watch: self.watch.clone() })
+    pub fn snapshot(&self, view: &ReadView) -> Result<Snapshot> {
+        let Some(txn) = Reading::of(view) else { return self.latest() };
+        Ok(Snapshot { txn, moment: self.moment_of(view), watch: self.watch.clone() })
     }
 
-    /// A view of now, whatever this thread's reads are pinned to.
+    /// The moment at which documents are due for reads of this view.
+    fn moment_of(&self, view: &ReadView) -> Moment {
+        view.open().map_or_else(|| self.moment(), |open| open.moment)
+    }
+
+    /// A snapshot of what is committed now.
     ///
     /// # Errors
     /// Those of the engine.
-    fn latest(&self) -> Result<Snapshot> {
+    pub(crate) fn latest(&self) -> Result<Snapshot> {
         let options = TxnOptions { read_only: true };
         let txn = Reading::Own(self.engine().begin(options).map_err(from_kv)?);
         Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
     }
 
-    /// Shows one document as of now, without a snapshot: the short path of point reads.
+    /// Shows one document as this view sees it. Of what is committed now no snapshot is taken: the short path of point reads.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected, those of the engine.
     pub fn read_one<T>(
         &self,
+        view: &ReadView,
         collection: &Collection,
         record_key: &[u8],
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
         let key = prefixed(collection.id(), record_key);
-        let pinned = pinned();
-        let hidden = Hidden::of(collection, &self.watch, || match &pinned {
-            Some(Reading::Open(view)) => view.moment,
-            _ => self.moment(),
-        });
+        let hidden = Hidden::of(collection, &self.watch, || self.moment_of(view));
         let mut see = Some(see);
         let mut seen = Ok(None);
         let show = &mut |value: &[u8]| {
@@ -117,7 +114,7 @@ impl Core {
                 seen = hidden.visible(value).map(|document| document.map(see));
             }
         };
-        match &pinned {
+        match Reading::of(view) {
             Some(reading) => reading.get(Keyspace::Record, &key, show),
             None => self.engine().get_once(Keyspace::Record, &key, show),
         }
@@ -132,18 +129,28 @@ impl Core {
     ///
     /// # Errors
     /// Those of the engine.
-    pub fn locate(&self, collection: &Collection, id: RawValue<'_>) -> Result<Option<RecordKey>> {
-        self.locate_key(collection, &collection.id_key(id))
+    pub fn locate(
+        &self,
+        view: &ReadView,
+        collection: &Collection,
+        id: RawValue<'_>,
+    ) -> Result<Option<RecordKey>> {
+        self.locate_key(view, collection, &collection.id_key(id))
     }
 
     /// The same by the ordered key of the `_id`.
     ///
     /// # Errors
     /// Those of the engine.
-    pub fn locate_key(&self, collection: &Collection, id_key: &[u8]) -> Result<Option<RecordKey>> {
+    pub fn locate_key(
+        &self,
+        view: &ReadView,
+        collection: &Collection,
+        id_key: &[u8],
+    ) -> Result<Option<RecordKey>> {
         let Some(index) = collection.id_index_id() else { return Ok(Some(id_key.to_vec())) };
         let mut found = None;
-        self.get_one(Keyspace::Index, &prefixed(index, id_key), &mut |value| {
+        self.get_one(view, Keyspace::Index, &prefixed(index, id_key), &mut |value| {
             found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
         })?;
         if let Some(number) = found.as_ref().and_then(|key| key.as_slice().try_into().ok()) {
@@ -158,23 +165,24 @@ impl Core {
         Some(number.to_be_bytes().to_vec())
     }
 
-    /// Shows the record with the `_id` of this ordered key as of now, without a snapshot: its key and its document.
+    /// Shows the record with the `_id` of this ordered key as this view sees it: its key and its document.
     ///
     /// # Errors
     /// As [`Core::read_one`].
     pub fn read_by_id<T>(
         &self,
+        view: &ReadView,
         collection: &Collection,
         id_key: &[u8],
         see: impl FnOnce(&[u8], RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
         let Some(index) = collection.id_index_id() else {
-            return self.read_one(collection, id_key, |document| see(id_key, document));
+            return self.read_one(view, collection, id_key, |document| see(id_key, document));
         };
         let (mut see, mut before) = (Some(see), None);
         if let Some(number) = self.id_hints.get(index, id_key) {
             let key = number.to_be_bytes();
-            let seen = self.read_one(collection, &key, |document| {
+            let seen = self.read_one(view, collection, &key, |document| {
                 let id = document.get("_id").filter(|id| collection.id_key(*id) == id_key);
                 id.and_then(|_| see.take()).map(|see| see(&key, document))
             })?;
@@ -183,13 +191,14 @@ impl Core {
             }
         }
         loop {
-            let Some(key) = self.locate_key(collection, id_key)? else { return Ok(None) };
+            let Some(key) = self.locate_key(view, collection, id_key)? else { return Ok(None) };
             // No snapshot holds both together. What is gone by now may have come back as another record.
             if before.as_ref() == Some(&key) {
                 return Ok(None);
             }
-            let seen = self
-                .read_one(collection, &key, |document| see.take().map(|see| see(&key, document)))?;
+            let seen = self.read_one(view, collection, &key, |document| {
+                see.take().map(|see| see(&key, document))
+            })?;
             if let Some(seen) = seen {
                 return Ok(seen);
             }
@@ -197,17 +206,18 @@ impl Core {
         }
     }
 
-    /// Shows the value of one key as the reads of this thread see it.
+    /// Shows the value of one key as this view sees it.
     ///
     /// # Errors
     /// Those of the engine.
     pub(crate) fn get_one(
         &self,
+        view: &ReadView,
         keyspace: Keyspace,
         key: &[u8],
         see: &mut dyn FnMut(&[u8]),
     ) -> Result<bool> {
-        match pinned() {
+        match Reading::of(view) {
             Some(reading) => reading.get(keyspace, key, see),
             None => self.engine().get_once(keyspace, key, see),
         }

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result, current};
+use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
 use mayfly_value::RawDoc;
 use mayfly_value::keys::{self, TypeBits};
+use mayfly_work::{OpCtx, current};
 
 use crate::catalog::{Collection, Core, Index};
 use crate::read::{Entry, Scanned};
@@ -225,7 +226,7 @@ impl Core {
         }
         let (mut rows, mut bytes) = (0u64, 0u64);
         let (forward, limit) = (Direction::Forward, ScanLimit::rows(SAMPLE_ENTRIES));
-        let snapshot = self.snapshot()?;
+        let snapshot = self.latest()?;
         let end = snapshot.txn.scan(keyspace, range, forward, limit, &mut |key, value| {
             rows += 1;
             bytes += (key.len() + value.len()) as u64;
@@ -250,7 +251,7 @@ impl Core {
         range: &KeyRange,
         limit: CountLimit,
     ) -> Result<Counted> {
-        let snapshot = self.snapshot()?;
+        let snapshot = self.latest()?;
         let mut tally = Tally { op, limit, counted: Counted::default() };
         let mut rest = range.clone();
         let (forward, all) = (Direction::Forward, ScanLimit::NONE);

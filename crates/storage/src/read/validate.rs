@@ -16,10 +16,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{ClientData, OpCtx, Result};
+use mayfly_base::{ClientData, Result};
 use mayfly_kv::{Direction, Keyspace, ScanEnd, ScanLimit};
 use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use self::bson::{is_conformant, is_readable};
 use crate::catalog::{Collection, Core, Index};
@@ -121,7 +122,7 @@ impl Core {
             let _no_writers = collection.change_state()?;
             found.numbered = collection.is_numbered();
             found.kept_records = collection.counts.documents.load(Ordering::Acquire);
-            (self.snapshot()?, collection.counts.bytes.load(Ordering::Acquire))
+            (self.latest()?, collection.counts.bytes.load(Ordering::Acquire))
         };
         found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
         let mut run =

@@ -1,21 +1,13 @@
-//! Indexes of a collection of measurements: what clients ask for, and what stands on the buckets.
-//!
-//! ```text
-//! asked for      on buckets
-//! meta, meta.x   meta, meta.x
-//! others         control.min.<field>, control.max.<field>   (descending: max before min)
-//! ```
-//!
-//! The definition on the buckets carries what was asked for as `originalSpec`.
+//! Indexes of a collection of measurements: the definition that clients ask for, and the one on the buckets. The latter has the paths
+//! that [`MeasurementFields`] gives, and carries the former as `originalSpec`.
 
 use mayfly_base::{Error, ErrorCode, Result, limits::MAX_FILTER_DEPTH};
+use mayfly_buckets::MeasurementFields;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::MeasurementFields;
 use crate::index::kinds::{FieldKind, Kind};
 use crate::index::spec::IndexSpec;
 use crate::policy::TtlOptions;
-use crate::policy::value::as_f64;
 
 /// The index that a collection with a meta field gets.
 pub(crate) fn default_index(fields: &MeasurementFields) -> Result<Option<IndexSpec>> {
@@ -34,7 +26,7 @@ pub(crate) fn on_buckets(asked: RawDoc<'_>, fields: &MeasurementFields) -> DocBu
             ("key", RawValue::Document(key)) => {
                 out.start_document("key");
                 for field in key {
-                    append_key(&mut out, field.name(), field.value(), fields);
+                    fields.append_key_on_buckets(&mut out, field.name(), field.value());
                 }
                 out.end();
             }
@@ -143,61 +135,6 @@ fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bo
             }),
             (name, _) => fields.on_bucket_meta(name).is_some(),
         })
-}
-
-fn append_key(out: &mut DocBuilder, path: &str, order: RawValue<'_>, fields: &MeasurementFields) {
-    if let Some(path) = fields.on_bucket_meta(path) {
-        out.append(&path, order);
-        return;
-    }
-    let descending = as_f64(order).is_some_and(|order| order < 0.0);
-    let sides = if descending { ["max", "min"] } else { ["min", "max"] };
-    for side in sides {
-        out.append(&format!("control.{side}.{path}"), order);
-    }
-}
-
-impl MeasurementFields {
-    /// The path on buckets of one at or below the meta field; nothing for other paths.
-    pub fn on_bucket_meta(&self, path: &str) -> Option<String> {
-        let below = path.strip_prefix(self.meta.as_deref()?)?;
-        (below.is_empty() || below.starts_with('.')).then(|| format!("meta{below}"))
-    }
-
-    /// A key pattern of measurements as it stands on buckets.
-    pub fn key_on_buckets(&self, key: RawDoc<'_>) -> DocBuf {
-        let mut out = DocBuilder::new();
-        for field in key {
-            append_key(&mut out, field.name(), field.value(), self);
-        }
-        out.finish()
-    }
-
-    /// A filter on the meta field as one on buckets. The caller has parsed it, so that its depth is bounded.
-    pub fn filter_on_bucket_meta(&self, filter: RawDoc<'_>) -> DocBuf {
-        let mut out = DocBuilder::new();
-        for element in filter {
-            match (element.name(), element.value()) {
-                (name, RawValue::Array(items)) if name.starts_with('$') => {
-                    out.start_array(name);
-                    for item in items {
-                        match item.value() {
-                            RawValue::Document(inner) => {
-                                out.push(&self.filter_on_bucket_meta(inner))
-                            }
-                            other => out.push(other),
-                        };
-                    }
-                    out.end();
-                }
-                (name, _) => {
-                    let path = self.on_bucket_meta(name);
-                    out.append_renamed(path.as_deref().unwrap_or(name).as_bytes(), element);
-                }
-            }
-        }
-        out.finish()
-    }
 }
 
 /// A definition as clients of the measurements see it.

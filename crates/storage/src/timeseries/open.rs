@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use mayfly_buckets::Packed;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::append::Packed;
-use super::bucket::Suffixes;
 use crate::record::RecordKey;
 
 /// Locks; writers of different stripes do not wait for each other.
@@ -68,6 +68,33 @@ impl OpenBuckets {
         wanted.sort_unstable();
         wanted.dedup();
         wanted.into_iter().map(|at| (at, self.stripes[at].lock())).collect()
+    }
+}
+
+/// Counts up the last 8 bytes of buckets' `_id`s, so that buckets with the same start stand in the order in which they were made.
+/// The counter begins at a random number, as the reference's does: two servers that were started over copies of one folder then
+/// hardly ever choose the same `_id`.
+pub(crate) struct Suffixes(AtomicU64);
+
+impl Default for Suffixes {
+    fn default() -> Suffixes {
+        Suffixes(AtomicU64::new(rand::random()))
+    }
+}
+
+impl Suffixes {
+    /// The next one. A bucket that was restored may have it.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Goes on elsewhere: the next one was taken.
+    pub(crate) fn jump(&self) {
+        self.go_on_from(rand::random());
+    }
+
+    pub(crate) fn go_on_from(&self, next: u64) {
+        self.0.store(next, Ordering::Relaxed);
     }
 }
 

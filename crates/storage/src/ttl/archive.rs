@@ -1,5 +1,6 @@
 //! Archives of expired documents: whether a place can be one, and the collections that are ([`crate::write::FindArchives`]).
 
+use crate::isolation::ReadView;
 use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::Store;
@@ -25,7 +26,7 @@ impl Store {
 }
 
 impl FindArchives for Store {
-    fn archives_of(&self, collection: &Collection) -> Vec<ArchiveCollection> {
+    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<ArchiveCollection> {
         if !collection.archives() {
             return Vec::new();
         }
@@ -35,7 +36,7 @@ impl FindArchives for Store {
             if archives.iter().any(|(other, _)| *other == ns) {
                 continue;
             }
-            let archive = self.get_or_create(&ns).map(|(archive, _)| archive);
+            let archive = self.get_or_create(view, &ns).map(|(archive, _)| archive);
             if let Ok(archive) = &archive
                 && archive.hides_expired()
             {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, Result};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::Store;
 use crate::catalog::new_index;
@@ -157,7 +158,7 @@ impl Store {
             return Ok(None);
         }
         self.check_no_circle(ns, &[spec.ttl_options()], &[])?;
-        let collection = self.collection(ns);
+        let collection = self.catalog.get(ns);
         let default = collection.as_ref().and_then(|collection| collection.collation().cloned());
         self.census(op, collection.as_deref(), spec.inheriting(default.as_ref())).map(Some)
     }
@@ -185,7 +186,7 @@ impl Store {
             collection.check_alive()?;
             let limit = ScanLimit::rows(BATCH_RECORDS);
             let forward = Direction::Forward;
-            let scanned = self.snapshot()?.scan_stored(
+            let scanned = self.latest()?.scan_stored(
                 collection,
                 &range,
                 forward,

@@ -136,6 +136,7 @@ impl Waiting {
             let mut generation = self.params.changed.0.lock();
             if *generation == seen {
                 let wait = Duration::from_micros(left as u64).min(longest);
+                self.params.slept_after.store(seen, Ordering::Release);
                 self.params.changed.1.wait_for(&mut generation, wait);
             }
         }

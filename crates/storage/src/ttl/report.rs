@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use mayfly_base::OpCtx;
+use mayfly_work::OpCtx;
 
 use crate::Store;
 

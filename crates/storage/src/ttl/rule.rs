@@ -16,6 +16,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_buckets::{BucketView, TimeSeries};
 use mayfly_kv::{Direction, KeyRange, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -26,7 +27,6 @@ use crate::index::range::between;
 use crate::policy::TtlIndexRules;
 use crate::read::{Scanned, Snapshot};
 use crate::record::{Moment, Record};
-use crate::timeseries::{BucketView, TimeSeries};
 use crate::write::WriteUnit;
 
 /// What a visit goes by: a policy as it is when the visit begins.

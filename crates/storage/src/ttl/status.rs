@@ -5,10 +5,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_work::OpCtx;
 
 use crate::Store;
 use crate::catalog::{Collection, Policy};
@@ -201,7 +202,7 @@ impl Store {
             op.check()?;
             collection.check_alive()?;
             rule.check_alive()?;
-            let snapshot = self.snapshot()?;
+            let snapshot = self.latest()?;
             let mut found: Vec<(Vec<u8>, RecordKey)> = Vec::new();
             let limit = ScanLimit::rows(BATCH_ENTRIES);
             let scanned =
@@ -248,7 +249,7 @@ impl Store {
         let mut next = None;
         let Some(range) = rule.behind(due) else { return Ok(None) };
         rule.scan(
-            &self.snapshot()?,
+            &self.latest()?,
             collection,
             &range,
             ScanLimit::rows(1),

@@ -1,11 +1,14 @@
 //! A visit: deletes what one rule says is due, oldest first, in small write units, within its time and document box.
 
+use crate::isolation::ReadView;
+use crate::write::WriteOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{ErrorCode, OpCtx, OpGuard, OpInfo, Result};
+use mayfly_base::{ErrorCode, Result};
 use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_work::{OpCtx, OpGuard, OpInfo};
 
 use crate::Store;
 use crate::catalog::Collection;
@@ -159,7 +162,7 @@ impl Visit<'_> {
                 if target > 0 { (target - progress.deleted).max(1) as usize } else { usize::MAX };
             let mut found: Vec<(RecordKey, RecordKey)> = Vec::new();
             let limit = ScanLimit::rows(SCAN_ENTRIES.min(left).min(self.paced_entries()));
-            let snapshot = self.store.snapshot()?;
+            let snapshot = self.store.latest()?;
             let mut see = |position: &[u8], record_key: &[u8]| {
                 found.push((position.to_vec(), record_key.to_vec()));
             };
@@ -223,7 +226,9 @@ impl Visit<'_> {
         let mut keys = KeySet::default();
         let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
         let (mut looked, mut found_held) = (0, Vec::new());
-        let done = self.store.write_briefly(op, self.collection, |unit| {
+        let now = ReadView::now();
+        let unit = WriteOptions::new(op, &now, self.collection).in_background();
+        let done = self.store.write_with(unit, |unit| {
             // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
             if !self.rule.holds_in(unit) {
                 return Ok(None);
@@ -521,9 +526,10 @@ fn is_in(range: &KeyRange, position: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mayfly_base::{ManualClock, Namespace, OpRegistry};
+    use mayfly_base::{ManualClock, Namespace};
     use mayfly_kv::MemoryEngine;
     use mayfly_value::bson::{Bson, DateTime, doc};
+    use mayfly_work::OpRegistry;
 
     use super::*;
     use crate::policy::TtlIndexRules;
@@ -555,13 +561,22 @@ mod tests {
             } };
             let spec = DocBuf::from_bson(&spec);
             store
-                .create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default())
+                .create_indexes(
+                    (&op, &ReadView::now()),
+                    &ns,
+                    &[spec.as_doc()],
+                    CreateIndexesOptions::default(),
+                )
                 .unwrap();
-            let collection = store.collection(&ns).unwrap();
+            let collection = store.collection(&ReadView::now(), &ns).unwrap();
             let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
             for id in 0..documents {
                 let document = DocBuf::from_bson(&doc! { "_id": id, "x": date.clone() });
-                store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+                store
+                    .write(&op, &ReadView::now(), &collection, |unit| {
+                        unit.insert(document.as_doc())
+                    })
+                    .unwrap();
             }
             clock.advance_ms(1000);
             // No pace, one document in a unit.
@@ -676,7 +691,9 @@ mod tests {
             let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
             let held = DocBuf::from_bson(&doc! { "_id": id, "x": date, "hold": true });
             let (store, collection) = (&overdue.store, &overdue.collection);
-            store.write(&overdue.op, collection, |unit| unit.insert(held.as_doc())).unwrap();
+            store
+                .write(&overdue.op, &ReadView::now(), collection, |unit| unit.insert(held.as_doc()))
+                .unwrap();
         }
         let lines = SlowVisits::default();
         let clock = overdue.clock.clone();
@@ -710,11 +727,15 @@ mod tests {
             };
             assert_eq!(left_after_two(key, paused), 2, "paused");
             let hold = |it: &Overdue| {
-                let id = it.store.locate(&it.collection, RawValue::Int32(3)).unwrap().unwrap();
+                let id = it
+                    .store
+                    .locate(&ReadView::now(), &it.collection, RawValue::Int32(3))
+                    .unwrap()
+                    .unwrap();
                 let held = DocBuf::from_bson(
                     &doc! { "_id": 3, "x": Bson::DateTime(DateTime::from_millis(NOW - 1000)), "hold": true },
                 );
-                let written = it.store.write(&it.op, &it.collection, |unit| {
+                let written = it.store.write(&it.op, &ReadView::now(), &it.collection, |unit| {
                     let old = unit.read_stored(&id)?.unwrap();
                     unit.update(&id, &old, held.as_doc(), crate::UpdateStyle::Replacement)
                 });

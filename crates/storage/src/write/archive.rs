@@ -4,6 +4,7 @@
 //! * Into files: the [`ArchiveSink`] has them durably before that transaction commits. A crash, or a conflict, between both
 //!   leaves a document in the archive that is still in the collection and comes once more; none is lost.
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ pub(crate) type ArchiveCollection = (Namespace, Result<Arc<Collection>>);
 pub(crate) trait FindArchives: Send + Sync {
     /// Those of a collection, and theirs: what is hidden in an archive and in the way of a document goes by the archive's own
     /// policy.
-    fn archives_of(&self, collection: &Collection) -> Vec<ArchiveCollection>;
+    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<ArchiveCollection>;
 }
 
 impl Collection {

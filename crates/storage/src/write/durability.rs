@@ -231,6 +231,7 @@ fn refused() -> Error {
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
+    use mayfly_base::testing::wait_until;
     use mayfly_kv::{EngineAround, KvError, KvResult, MemoryEngine};
 
     use super::*;
@@ -270,9 +271,7 @@ mod tests {
             settled.store(8, Ordering::Release);
             let reader = threads.spawn(|| runtime.block_on(gate.wait_up_to(7)));
             let later = threads.spawn(|| runtime.block_on(gate.wait_up_to(8)));
-            while gate.shared.queue.lock().waiters.len() < 2 {
-                std::thread::yield_now();
-            }
+            wait_until("both wait", || gate.shared.queue.lock().waiters.len() >= 2);
             end.send(Ok(())).unwrap();
             writer.join().unwrap().unwrap();
             reader.join().unwrap().unwrap();

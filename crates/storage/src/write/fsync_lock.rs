@@ -6,7 +6,8 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
+use mayfly_work::OpCtx;
 use parking_lot::{Condvar, Mutex};
 
 /// How often one who waits asks whether it may.
@@ -111,7 +112,8 @@ impl FsyncLock {
 mod tests {
     use std::sync::Arc;
 
-    use mayfly_base::{ErrorCode, ManualClock, OpCtx};
+    use mayfly_base::{ErrorCode, ManualClock};
+    use mayfly_work::OpCtx;
 
     use super::*;
 

@@ -6,13 +6,13 @@
 mod archive;
 mod capped;
 mod change;
+mod commit;
 mod definition_hook;
 mod durability;
 mod fsync_lock;
 mod load;
 mod log_cut;
 mod measurements;
-mod pending;
 mod retry;
 mod role;
 mod transaction;
@@ -23,18 +23,15 @@ mod writer;
 
 pub(crate) use archive::{ArchiveCollection, FindArchives, archive_names};
 pub use archive::{ArchivePlace, ArchiveSink};
+pub use commit::COMMIT_STATEMENT;
 pub use definition_hook::DefinitionChange;
 pub(crate) use durability::SyncGate;
 pub use fsync_lock::{FsyncLock, Writing};
 pub(crate) use retry::recorded_at;
-pub use retry::{Executed, SessionKey, Statement};
-pub(crate) use transaction::with_open;
-pub use transaction::{
-    COMMIT_STATEMENT, EnteredTransaction, OpenTransaction, TransactionOwner, TransactionSize,
-    in_transaction,
-};
+pub use retry::{Executed, Statement};
+pub use transaction::{OpenTransaction, TransactionSize};
 pub use unit::WriteUnit;
 pub(crate) use unit::{covered_keys, duplicate_key};
 pub use within::Together;
-pub use writer::Writer;
+pub use writer::{WriteOptions, Writer};
 pub(crate) use writer::{back_off, most_tries, wait_for_build};

@@ -10,16 +10,14 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::{Error, ErrorCode, Result, current};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
 use super::WriteUnit;
 use crate::catalog::Core;
+use crate::isolation::SessionKey;
 use crate::record::error::from_kv;
-
-/// The id of a logical session.
-pub type SessionKey = [u8; 16];
 
 const HEADER: usize = 20;
 
@@ -56,7 +54,7 @@ impl WriteUnit<'_> {
         count: i32,
         result: RawDoc<'_>,
     ) -> Result<()> {
-        current::before_record(statement.id)?;
+        self.around.view.before_record(statement.id)?;
         let (key, value) = statement_row(statement, count, self.now_ms(), result);
         self.txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
     }

@@ -2,11 +2,10 @@
 //!
 //! 1. [`Core::begin_transaction`](crate::catalog::Core::begin_transaction) begins one over a snapshot that holds exactly what was
 //!    committed up to its time.
-//! 2. For each statement a thread enters it ([`OpenTransaction::enter`]): until it leaves, all reads of that thread
-//!    ([`crate::catalog::Core::snapshot`] and what is like it) are the transaction's, its own writes included, and every write unit
-//!    ([`Writer::write`]) writes into it and leaves its effects to the commit. A unit is run once: who is first to write a
-//!    record wins, the other one is told at once (112), and whoever runs the statement ends the transaction.
-//! 3. [`Writer::commit_open`] makes everything visible at once, in one entry of the log,
+//! 2. Each statement has the transaction's [`ReadView`] ([`OpenTransaction::enter`]): its reads are the transaction's, with its own writes,
+//!    and every write unit ([`Writer::write`]) writes into it and leaves its effects to the commit. A unit is run once: the first
+//!    transaction to write a record wins, the other one fails at once (112), and the statement's error ends the transaction.
+//! 3. [`Writer::commit_transaction`] makes everything visible at once, in one entry of the log,
 //!    or in several that belong together when one would be too long. Dropping the transaction undoes it.
 //!
 //! Between statements it holds no lock of the catalog or of a collection. A change of a definition that would make wrong what it
@@ -18,58 +17,23 @@
 //!
 //! Time stands still in it: what is due and hidden is so as of its beginning, and its records carry that time.
 
-use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
-use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
-use mayfly_value::DocBuf;
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_kv::{Keyspace, TxnOptions};
+use mayfly_work::OpCtx;
 
 use super::Writer;
 use super::archive::{ArchiveCollection, Archives, OpenArchives};
-use super::pending::Pending;
-use super::retry::{SessionKey, Statement, statement_row};
 use super::unit::{Around, WriteUnit};
-use crate::catalog::local::{self, LocalCatalog};
-use crate::catalog::{Collection, CollectionState, Core, Definition};
-use crate::oplog::OplogBatch;
-use crate::read::{View, enter_view, leave_view};
+use crate::catalog::{Collection, CollectionState, Core};
+use crate::isolation::{LocalCatalog, OpenParts, OpenView, ReadView, TransactionOwner};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
-use unseen::UnseenKeys;
-
-/// How long a commit waits for a change of a definition that is under way, such as the last step of an index build. A rename
-/// takes two states, and the commit may have one of them.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-
-/// The id of the statement under which a session's record says that its transaction was committed; those of clients are not
-/// negative.
-pub const COMMIT_STATEMENT: i32 = -1;
-
-thread_local! {
-    /// What the transaction that this thread has entered leaves to its commit.
-    static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
-}
 
 /// A transaction between two of its statements. Dropping it undoes it.
-pub struct OpenTransaction {
-    view: View,
-    local: LocalCatalog,
-    pending: Pending,
-    read_time: u64,
-    owner: TransactionOwner,
-}
-
-/// A transaction that this thread runs a statement of. Dropping it undoes the transaction.
-pub struct EnteredTransaction {
-    view: Rc<View>,
-    read_time: u64,
-    owner: Option<TransactionOwner>,
-    _thread: PhantomData<*const ()>,
-}
+pub struct OpenTransaction(OpenView);
 
 /// How much a transaction has written so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,24 +42,6 @@ pub struct TransactionSize {
     pub operations: usize,
     /// Bytes of keys and values.
     pub bytes: usize,
-}
-
-/// Whose transaction it is, for its entry in the log and for the record that it was committed.
-#[derive(Clone, Debug)]
-pub struct TransactionOwner {
-    /// The session.
-    pub session: SessionKey,
-    /// The session's id as the log shows it.
-    pub lsid: DocBuf,
-    /// `txnNumber`.
-    pub txn_number: i64,
-}
-
-/// Whether this thread runs a statement of a transaction: then no unit is run twice, and what a unit wrote before it failed can
-/// only go with the whole transaction.
-#[inline]
-pub fn in_transaction() -> bool {
-    local::is_entered()
 }
 
 impl Core {
@@ -113,101 +59,60 @@ impl Core {
             });
             (last, begun.map_err(from_kv))
         });
-        Ok(OpenTransaction {
-            view: View::new(txn?, self.moment()),
-            local,
-            pending: Pending::of_transaction(owner.lsid.as_doc(), owner.txn_number),
-            read_time,
-            owner,
-        })
+        Ok(OpenTransaction(OpenView::new(txn?, local, self.moment(), read_time, owner)))
     }
 }
 
 impl OpenTransaction {
     /// The cluster time of what it reads.
     pub fn read_time(&self) -> u64 {
-        self.read_time
+        self.0.read_time
     }
 
     /// Whether it made collections.
     pub(crate) fn makes_collections(&self) -> bool {
-        !self.local.created.is_empty()
+        !self.0.local().created.is_empty()
     }
 
     /// The names of those.
-    pub(crate) fn made(&self) -> impl Iterator<Item = Namespace> {
-        self.local.created.iter().map(|made| made.namespace())
+    pub(crate) fn made(&self) -> Vec<Namespace> {
+        self.0.local().created.iter().map(|made| made.namespace()).collect()
     }
 
     /// How much it has written.
     pub fn size(&self) -> TransactionSize {
-        TransactionSize { operations: self.pending.oplog.count(), bytes: self.view.size().0 }
+        let (operations, bytes) = self.0.size();
+        TransactionSize { operations, bytes }
     }
 
-    /// From here on, until the result goes, this thread reads and writes in it.
-    ///
-    /// # Errors
-    /// A bug when the thread is in another one.
-    pub fn enter(self) -> Result<EnteredTransaction> {
-        let view = Rc::new(self.view);
-        enter_view(view.clone())?;
-        local::enter(self.local);
-        PENDING.set(Some(self.pending));
-        let (read_time, owner) = (self.read_time, Some(self.owner));
-        Ok(EnteredTransaction { view, read_time, owner, _thread: PhantomData })
+    /// The view of one of its statements. Dropping the view undoes the transaction.
+    pub fn enter(self) -> ReadView {
+        ReadView::of_transaction(self.0)
     }
-}
 
-impl EnteredTransaction {
-    /// The statement is over.
+    /// The statement with this view is over.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable when a definition changed of what the transaction has touched: then it is undone.
-    pub fn leave(mut self) -> Result<OpenTransaction> {
-        let (local, pending) = (local::leave(), PENDING.take());
-        leave_view();
-        let (view, read_time, owner) = (self.view.clone(), self.read_time, self.owner.take());
-        drop(self);
-        let (Some(local), Some(pending), Some(owner)) = (local, pending, owner) else {
-            return Err(Error::internal("a transaction was left twice"));
+    pub fn leave(view: ReadView) -> Result<OpenTransaction> {
+        let Some(open) = view.into_open() else {
+            return Err(Error::internal("the view that is left is not that of a transaction"));
         };
-        let Ok(view) = Rc::try_unwrap(view) else {
+        let Ok(open) = Rc::try_unwrap(open) else {
             return Err(Error::internal("a transaction is still being read"));
         };
-        local.check()?;
-        Ok(OpenTransaction { view, local, pending, read_time, owner })
+        open.local().check()?;
+        Ok(OpenTransaction(open))
     }
-}
 
-impl Drop for EnteredTransaction {
-    fn drop(&mut self) {
-        // After `leave` there is nothing of it any more.
-        local::leave();
-        PENDING.take();
-        leave_view();
+    pub(super) fn into_parts(self) -> OpenParts {
+        self.0.into_parts()
     }
-}
-
-/// Does something with the transaction that this thread has entered.
-pub(crate) fn with_open<T>(
-    view: &View,
-    act: impl FnOnce(&mut (dyn Txn + 'static), &mut Pending) -> Result<T>,
-) -> Result<T> {
-    let mut txn = view.writing()?;
-    PENDING.with_borrow_mut(|pending| match pending {
-        Some(pending) => {
-            let result = act(&mut **txn, pending);
-            pending.failed |= result.is_err();
-            result
-        }
-        None => Err(Error::internal("a transaction without its writes")),
-    })
 }
 
 /// The collection itself, for the one at hand, which the transaction has looked up or made.
-fn shared(store: &Core, collection: &Collection) -> Result<Arc<Collection>> {
-    let known = local::with(|local| local.known(collection.id())).flatten();
-    let found = known.or_else(|| {
+fn shared(store: &Core, view: &OpenView, collection: &Collection) -> Result<Arc<Collection>> {
+    let found = view.local().known(collection.id()).or_else(|| {
         store.catalog.get(&collection.namespace()).filter(|found| found.id() == collection.id())
     });
     found.ok_or_else(|| {
@@ -231,12 +136,12 @@ fn check_writable(state: &CollectionState, ns: &str) -> Result<()> {
 }
 
 impl Writer {
-    /// Runs a unit in the transaction that this thread has entered. It is not run again: what it wrote before an error stays, so
-    /// that the transaction cannot be committed any more.
+    /// Runs a unit in an open transaction. It is not run again: what it wrote before an error stays, so that the transaction cannot
+    /// be committed any more.
     pub(crate) fn write_in_open<T>(
         &self,
-        view: &View,
-        op: &OpCtx,
+        (op, view): (&OpCtx, &ReadView),
+        open: &OpenView,
         collection: &Collection,
         archives: &[ArchiveCollection],
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
@@ -244,117 +149,27 @@ impl Writer {
         op.check()?;
         self.yield_log();
         let namespace = collection.namespace();
-        let known = shared(self, collection)?;
+        let known = shared(self, open, collection)?;
         // A change of a definition holds it for a moment, and waits for no transaction while it does.
         let state = collection.read_state()?;
         check_writable(&state, namespace.as_str())?;
-        local::with(|local| local.check_written(collection)).unwrap_or(Ok(()))?;
-        let seen = local::with(|local| unseen::as_seen(&state, local)).flatten();
+        open.local().check_written(collection)?;
+        let seen = unseen::as_seen(&state, &open.local());
         let state = seen.as_ref().unwrap_or(&state);
-        let open = OpenArchives::open(archives);
-        with_open(view, |txn, pending| {
+        let archives = OpenArchives::open(archives);
+        open.write(|txn, pending| {
             let ns = namespace.as_str();
-            let around = Around { moment: view.moment, core: self };
+            let around = Around { moment: open.moment, core: self, view };
             let mut unit = WriteUnit::new(txn, pending, collection, state, ns, around);
-            unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
+            unit.archives = Archives { open: Some(&archives), sink: self.archive_sink() };
             let result = body(&mut unit)?;
             let effects = unit.effects;
             pending.add(&known, effects);
             Ok(result)
         })
     }
-
-    /// Commits a transaction, with a record for its session that says so; gives the cluster time of the commit, and how long the
-    /// caller should wait for builds of indexes when it holds no locks. One that wrote nothing leaves no record. Who calls holds the catalog's lock when the transaction has made collections, and knows that
-    /// their names are free.
-    ///
-    /// # Errors
-    /// 112 WriteConflict and 246 SnapshotUnavailable: nothing was committed; 251 NoSuchTransaction when a unit of it had failed;
-    /// those of the engine.
-    pub(crate) fn commit_open(&self, transaction: OpenTransaction) -> Result<(u64, Duration)> {
-        let OpenTransaction { view, local, mut pending, read_time, owner } = transaction;
-        if pending.failed {
-            let text = "a statement of the transaction failed, so that it cannot be committed";
-            return Err(Error::new(ErrorCode::NoSuchTransaction, text));
-        }
-        if view.size().1 == 0 {
-            return Ok((read_time, Duration::ZERO));
-        }
-        self.check_open()?;
-        // Others see them as new from the commit on.
-        let names = local.created.iter().map(|made| made.namespace());
-        let _definitions: Vec<_> =
-            names.map(|name| self.definitions.changing(&name, Definition::Created)).collect();
-        let written: Vec<Arc<Collection>> =
-            pending.collections.iter().map(|(collection, _)| collection.clone()).collect();
-        let mut states = Vec::with_capacity(written.len());
-        for collection in &written {
-            let Some(state) = collection.state.try_read_for(LONGEST_WAIT) else {
-                let text = format!("collection {} is being changed", collection.namespace());
-                return Err(Error::new(ErrorCode::WriteConflict, text));
-            };
-            local.check_written(collection)?;
-            states.push(state);
-        }
-        let now_ms = self.clock.now_ms();
-        let mut txn = view.into_txn();
-        for (collection, state) in written.iter().zip(&states) {
-            let (txn, pending) = (&mut *txn, &mut pending);
-            UnseenKeys { core: self, txn, pending, collection }.write(state, &local)?;
-        }
-        let parts = std::mem::replace(&mut pending.oplog, OplogBatch::new()).into_parts();
-        let mut stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
-        let (mut entries, mut bytes) = (0, 0);
-        let mut definitions = Vec::new();
-        let tells = !local.created.is_empty() && self.has_definition_hook();
-        for (timestamp, entry) in parts.finish(stamp.first(), now_ms) {
-            self.check_user_write(entry.fields())?;
-            stamp.concerns(entry.fields());
-            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
-                .map_err(from_kv)?;
-            (entries, bytes) = (entries + 1, bytes + entry.logical_bytes());
-            definitions.extend(tells.then(|| entry.fields().to_owned()));
-        }
-        let committed_at = stamp.timestamp();
-        pending.fill_in(&mut *txn, committed_at)?;
-        pending.write_kept(&mut *txn)?;
-        let statement = Statement {
-            session: owner.session,
-            txn_number: owner.txn_number,
-            id: COMMIT_STATEMENT,
-        };
-        let (key, value) = statement_row(statement, 1, now_ms, committed(committed_at).as_doc());
-        txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)?;
-        let delay = pending.leave_notes();
-        txn.commit().map_err(from_kv)?;
-        definitions.iter().for_each(|entry| self.tell_logged(entry.as_doc()));
-        // While nobody can see the log beyond it.
-        if !local.created.is_empty() {
-            self.catalog.publish(|map| {
-                for made in &local.created {
-                    map.insert(made.namespace(), made.clone());
-                }
-            });
-        }
-        stamp.committed(entries, bytes);
-        self.oplog.note_commit();
-        pending.note_multikey();
-        for (collection, effects) in pending.collections {
-            self.note_effects(&collection, effects);
-        }
-        drop(states);
-        self.note_commit();
-        Ok((committed_at, delay))
-    }
-}
-
-/// What a session's record says of a committed transaction.
-fn committed(timestamp: u64) -> DocBuf {
-    let mut result = mayfly_value::DocBuilder::new();
-    result.append("committed", mayfly_value::RawValue::Timestamp(timestamp));
-    result.finish()
 }
 
 #[cfg(test)]
 mod tests;
-mod unseen;
+pub(super) mod unseen;

@@ -16,10 +16,10 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::archive::{Archives, OpenArchive};
 use super::capped::CappedUnit;
-use super::pending::{Effects, Pending};
 use crate::catalog::{Collection, CollectionState, Core, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
+use crate::isolation::{Effects, Pending, ReadView};
 use crate::oplog::{ExpiredBy, LoggedUpdate, Object, RecordInLog, UpdateStyle, delta};
 use crate::record::error::from_kv;
 use crate::record::layout::{InLog, encode_record, prefixed};
@@ -47,6 +47,8 @@ const KEY_BYTES: usize = 64;
 pub(crate) struct Around<'s> {
     pub(crate) moment: Moment,
     pub(crate) core: &'s Core,
+    /// The view of the operation that runs the unit.
+    pub(crate) view: &'s ReadView,
 }
 
 /// What a transaction writes to one collection.
@@ -57,7 +59,7 @@ pub struct WriteUnit<'s> {
     pub(crate) collection: &'s Collection,
     pub(crate) state: &'s CollectionState,
     ns: &'s str,
-    around: Around<'s>,
+    pub(super) around: Around<'s>,
     /// What follows from the transaction's writes at its commit.
     pub(crate) pending: &'s mut Pending,
     /// The same for those of this unit alone.

@@ -6,8 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{Error, ErrorCode, Result, current};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawValue};
+use mayfly_work::current;
 use parking_lot::Mutex;
 
 use super::Writer;

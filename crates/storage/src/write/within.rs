@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Namespace, OpCtx, Result};
+use mayfly_base::{Error, Namespace, Result};
+use mayfly_work::OpCtx;
 
 use super::archive::ArchiveCollection;
-use super::{WriteUnit, Writer};
+use super::{WriteOptions, WriteUnit, Writer};
 use crate::catalog::Collection;
+use crate::isolation::ReadView;
 
 /// The collections of one unit.
 pub struct Together {
@@ -27,7 +29,7 @@ impl Writer {
     /// As [`Writer::write`]; 72 InvalidOptions when one of the others is capped.
     pub fn write_together<T>(
         &self,
-        op: &OpCtx,
+        (op, view): (&OpCtx, &ReadView),
         together: &Together,
         body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -36,7 +38,8 @@ impl Writer {
             .iter()
             .map(|(ns, collection)| (ns.clone(), Ok(collection.clone())))
             .collect();
-        self.write_beside(op, &together.first, &others, body)
+        let options = WriteOptions::new(op, view, &together.first);
+        self.write_with(options.beside(&others), body)
     }
 }
 

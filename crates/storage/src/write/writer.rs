@@ -5,30 +5,30 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result, current};
-use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv::TxnOptions;
+use mayfly_work::{OpCtx, current};
 
 use super::archive::{ArchiveCollection, ArchiveSink, Archives, FindArchives, OpenArchives};
 use super::capped::CappedUnit;
+use super::commit::CommitOwner;
 use super::definition_hook::DefinitionHook;
 use super::durability::SyncGate;
 use super::fsync_lock::FsyncLock;
 use super::load::ForegroundLoad;
-use super::pending::{Effects, Pending};
 use super::role::Primacy;
-use super::transaction::in_transaction;
 use super::unit::{Around, WriteUnit};
 use super::user_block::UserWriteBlock;
 use crate::catalog::{Collection, Core};
+use crate::isolation::{Effects, Pending, ReadView};
 use crate::policy::TtlStats;
-use crate::read::open_view;
 use crate::record::error::from_kv;
 
 /// How often one write is tried again before the client sees the conflict.
 const MAX_RETRIES: u32 = 10_000;
 
-/// How often one of the server's own that can as well be done later.
-const BRIEF_RETRIES: u32 = 8;
+/// How often one of the server's own work, which can be done later.
+const BACKGROUND_RETRIES: u32 = 8;
 
 /// How often when its snapshot was too old: each try may have taken long.
 const MAX_RETRIES_TOO_OLD: u32 = 10;
@@ -36,6 +36,44 @@ const MAX_RETRIES_TOO_OLD: u32 = 10;
 /// How often a deletion that had no room is tried again, and how soon: the engine makes room and opens its store again meanwhile.
 const MAX_TRIES_ON_FULL_DISK: u32 = 100;
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(200);
+
+/// Whose write unit it is, over which collection, and how it is run.
+#[derive(Clone, Copy)]
+pub struct WriteOptions<'w> {
+    op: &'w OpCtx,
+    view: &'w ReadView,
+    collection: &'w Collection,
+    others: &'w [ArchiveCollection],
+    most_retries: u32,
+    is_background: bool,
+}
+
+impl<'w> WriteOptions<'w> {
+    /// A unit of a command over one collection, tried again as long as it conflicts.
+    pub fn new(op: &'w OpCtx, view: &'w ReadView, collection: &'w Collection) -> WriteOptions<'w> {
+        let (others, most_retries) = (&[][..], u32::MAX);
+        WriteOptions { op, view, collection, others, most_retries, is_background: false }
+    }
+
+    /// The same, tried again so often when it conflicts.
+    #[must_use]
+    pub fn with_retries(self, most_retries: u32) -> WriteOptions<'w> {
+        WriteOptions { most_retries, ..self }
+    }
+
+    /// The same with other collections that the unit may write to.
+    #[must_use]
+    pub(crate) fn beside(self, others: &'w [ArchiveCollection]) -> WriteOptions<'w> {
+        WriteOptions { others, ..self }
+    }
+
+    /// The same for the server's own work, which makes room for that of clients: its time does not count as their load. It gives up
+    /// soon when it conflicts (112), because an open transaction may hold a record for a long time.
+    #[must_use]
+    pub(crate) fn in_background(self) -> WriteOptions<'w> {
+        WriteOptions { most_retries: BACKGROUND_RETRIES, is_background: true, ..self }
+    }
+}
 
 /// A core that can be written to.
 pub struct Writer {
@@ -108,12 +146,12 @@ impl Writer {
     }
 
     /// The collections that policies of this one archive into.
-    fn archives_of(&self, collection: &Collection) -> Vec<ArchiveCollection> {
+    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<ArchiveCollection> {
         if !collection.archives() {
             return Vec::new();
         }
         let finder = self.finds_archives.get().and_then(Weak::upgrade);
-        finder.map_or_else(Vec::new, |finder| finder.archives_of(collection))
+        finder.map_or_else(Vec::new, |finder| finder.archives_of(view, collection))
     }
 
     /// Takes a lock that others may hold for long. A statement of an open transaction waits only so long.
@@ -122,10 +160,11 @@ impl Writer {
     /// Those of the operation's deadline, 24 LockTimeout.
     pub(crate) fn lock_in_time<L>(
         &self,
+        view: &ReadView,
         what: &str,
         mut try_for: impl FnMut(Duration) -> Option<L>,
     ) -> Result<L> {
-        let millis = match in_transaction() {
+        let millis = match view.in_transaction() {
             true => self.transaction_lock_timeout_ms.load(Ordering::Relaxed),
             false => -1,
         };
@@ -163,8 +202,8 @@ impl Writer {
         let _ = self.archive_sink.set(sink);
     }
 
-    /// Runs a write unit and commits it; runs it again as long as it conflicts. The body has no side effects but through
-    /// the unit.
+    /// Runs a write unit and commits it; runs it again as long as it conflicts. In an open transaction it is run once and committed with
+    /// the transaction. The body has no side effects but through the unit.
     ///
     /// # Errors
     /// Those of the body and of the engine; 50 MaxTimeMSExpired and kills of the operation; 26 NamespaceNotFound when
@@ -172,68 +211,41 @@ impl Writer {
     pub fn write<T>(
         &self,
         op: &OpCtx,
+        view: &ReadView,
         collection: &Collection,
         body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.write_with(WriteOptions::new(op, view, collection), body)
+    }
+
+    /// As [`Writer::write`], with options.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write_with<T>(
+        &self,
+        options: WriteOptions<'_>,
+        mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if options.is_background {
+            return self.write_until_done(&options, &mut body);
+        }
         let began = self.clock.monotonic_micros();
-        let result = self.write_unmeasured(op, collection, body);
+        let result = self.write_until_done(&options, &mut body);
         let now = self.clock.monotonic_micros();
         self.load.note(now - began, now);
         result
     }
 
-    /// The same for the server's own work, which is to make room for that of others.
-    ///
-    /// # Errors
-    /// As [`Writer::write`].
-    pub(crate) fn write_unmeasured<T>(
+    fn write_until_done<T>(
         &self,
-        op: &OpCtx,
-        collection: &Collection,
-        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+        options: &WriteOptions<'_>,
+        body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.write_beside(op, collection, &[], body)
-    }
-
-    /// The same with other collections that the unit may write to.
-    ///
-    /// # Errors
-    /// As [`Writer::write`].
-    pub(crate) fn write_beside<T>(
-        &self,
-        op: &OpCtx,
-        collection: &Collection,
-        others: &[ArchiveCollection],
-        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.write_tried(op, collection, others, u32::MAX, body)
-    }
-
-    /// As [`Writer::write_unmeasured`], for what can be done later: an open transaction may hold a record for a long time.
-    ///
-    /// # Errors
-    /// As [`Writer::write`]; 112 WriteConflict after a short time.
-    pub(crate) fn write_briefly<T>(
-        &self,
-        op: &OpCtx,
-        collection: &Collection,
-        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.write_tried(op, collection, &[], BRIEF_RETRIES, body)
-    }
-
-    fn write_tried<T>(
-        &self,
-        op: &OpCtx,
-        collection: &Collection,
-        others: &[ArchiveCollection],
-        most: u32,
-        mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
-    ) -> Result<T> {
-        if let Some(view) = open_view() {
-            let mut archives = self.archives_of(collection);
-            archives.extend_from_slice(others);
-            return self.write_in_open(&view, op, collection, &archives, &mut body);
+        let WriteOptions { op, view, collection, .. } = *options;
+        if let Some(open) = view.open() {
+            let archives = self.archives_beside(options);
+            return self.write_in_open((op, view), open, collection, &archives, body);
         }
         if collection.capped().is_some() {
             // What has to go depends on how much there is.
@@ -241,9 +253,7 @@ impl Writer {
         }
         let (mut tries, mut tries_on_full_disk, mut removes) = (0, 0, false);
         loop {
-            let mut archives = self.archives_of(collection);
-            archives.extend_from_slice(others);
-            match self.try_write(collection, &archives, &mut removes, &mut body) {
+            match self.try_write(options, &mut removes, body) {
                 // The engine makes room for it.
                 Err(error)
                     if removes
@@ -254,7 +264,7 @@ impl Writer {
                     op.check()?;
                     pause_on_full_disk();
                 }
-                Err(error) if tries < most_tries(&error).min(most) => {
+                Err(error) if tries < most_tries(&error).min(options.most_retries) => {
                     tries += 1;
                     self.write_conflicts.fetch_add(1, Ordering::Relaxed);
                     op.check()?;
@@ -269,15 +279,22 @@ impl Writer {
         }
     }
 
+    fn archives_beside(&self, options: &WriteOptions<'_>) -> Vec<ArchiveCollection> {
+        let mut archives = self.archives_of(options.view, options.collection);
+        archives.extend_from_slice(options.others);
+        archives
+    }
+
     /// Gives what the body gave, and how long the writer should wait: not here, where others wait for the locks. `removes` says
     /// whether it removes more than it adds, which is known when the commit fails.
     fn try_write<T>(
         &self,
-        collection: &Collection,
-        archives: &[ArchiveCollection],
+        options: &WriteOptions<'_>,
         removes: &mut bool,
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
+        let WriteOptions { collection, view, .. } = *options;
+        let archives = self.archives_beside(options);
         self.yield_log();
         let state = collection.read_state()?;
         let namespace = collection.namespace();
@@ -289,18 +306,17 @@ impl Writer {
         }
         self.check_open()?;
         let moment = self.moment();
-        let now_ms = moment.now_ms;
         // Units on a capped collection run one after the other.
         let turn = &collection.capped.writing;
         let one_writes = match state.capped {
             Some(_) => Some(current::acquire(|longest| turn.try_lock_for(longest))?),
             None => None,
         };
-        let open = OpenArchives::open(archives);
+        let open = OpenArchives::open(&archives);
         let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let mut pending = Pending::new();
         let ns = namespace.as_str();
-        let around = Around { moment, core: self };
+        let around = Around { moment, core: self, view };
         let mut unit = WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, around);
         unit.capped = state.capped.map(|limits| CappedUnit::new(limits, collection));
         unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
@@ -308,51 +324,13 @@ impl Writer {
         unit.keep_limits()?;
         let (effects, capped) = (unit.effects, unit.capped);
         *removes |= effects.documents < 0 && effects.bytes < 0;
-        let delay = self.commit(txn, pending, (collection, effects), now_ms)?;
+        let owner = CommitOwner::Unit(collection, effects);
+        let committed = self.commit(txn, pending, owner, moment.now_ms)?;
         if let Some(capped) = capped {
             capped.note_commit(collection);
         }
         drop(one_writes);
-        Ok((result, delay))
-    }
-
-    fn commit(
-        &self,
-        mut txn: Box<dyn Txn>,
-        mut pending: Pending,
-        (collection, effects): (&Collection, Effects),
-        now_ms: i64,
-    ) -> Result<Duration> {
-        if txn.size().1 == 0 {
-            return Ok(Duration::ZERO);
-        }
-        let mut under_way = None;
-        if !pending.oplog.is_empty() {
-            let mut stamp = self.oplog.clock.next(now_ms);
-            let timestamp = stamp.timestamp();
-            let entry = pending.oplog.finish(timestamp, now_ms);
-            self.check_user_write(entry.fields())?;
-            stamp.concerns(entry.fields());
-            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
-                .map_err(from_kv)?;
-            pending.fill_in(&mut *txn, timestamp)?;
-            // Given back when the commit is over.
-            under_way = Some((stamp, entry.logical_bytes()));
-        }
-        pending.write_kept(&mut *txn)?;
-        let delay = pending.leave_notes();
-        txn.commit().map_err(from_kv)?;
-        if let Some((stamp, bytes)) = under_way {
-            stamp.committed(1, bytes);
-        }
-        self.oplog.note_commit();
-        pending.note_multikey();
-        self.note_effects(collection, effects);
-        for (collection, effects) in pending.collections {
-            self.note_effects(&collection, effects);
-        }
-        self.sync.note_commit();
-        Ok(delay)
+        Ok((result, committed.delay))
     }
 
     /// Whether units are still taken.
@@ -378,7 +356,7 @@ impl Writer {
         }
     }
 
-    /// A catalog change was committed outside a unit.
+    /// Something was committed outside of units and changes.
     pub(crate) fn note_commit(&self) {
         self.sync.note_commit();
     }

@@ -36,7 +36,6 @@ fn show_document(document: RawDoc<'_>, out: &mut String) {
 }
 
 fn show_into(value: RawValue<'_>, out: &mut String) {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let text = match value {
         RawValue::MinKey => "MinKey".to_owned(),
         RawValue::Undefined => "undefined".to_owned(),
@@ -64,7 +63,7 @@ fn show_into(value: RawValue<'_>, out: &mut String) {
             out.push(']');
             return;
         }
-        RawValue::ObjectId(v) => format!("ObjectId('{}')", hex(&v)),
+        RawValue::ObjectId(v) => format!("ObjectId('{}')", hex::encode(v)),
         RawValue::Bool(v) => v.to_string(),
         RawValue::Date(v) => format!("Date({v})"),
         RawValue::Timestamp(v) => format!("Timestamp({}, {})", v >> 32, v & 0xFFFF_FFFF),

@@ -2,11 +2,15 @@
 
 use std::process::ExitCode;
 
+mod process;
 mod server;
+mod tasks;
 mod wire;
 
+pub use process::Process;
 pub use server::Server;
-pub use wire::Connection;
+pub use tasks::{TaskConnection, decode};
+pub use wire::{Connection, batch, message};
 
 /// Prints the faults that a run found, or why it could not go on; gives the exit code of the program.
 pub fn ended(run: Result<Vec<String>, String>, seed: u64) -> ExitCode {

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const START_PATIENCE: Duration = Duration::from_secs(60);
+use super::Process;
+
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running server.
@@ -14,7 +15,7 @@ pub struct Server {
     arguments: Vec<String>,
     folder: PathBuf,
     environment: Vec<(String, String)>,
-    child: Child,
+    process: Process,
     /// How often it was started.
     pub starts: u32,
     /// Where it listens.
@@ -41,13 +42,13 @@ impl Server {
         folder: &Path,
     ) -> Result<Server, String> {
         std::fs::create_dir_all(folder.join("data")).map_err(|error| error.to_string())?;
-        let child = spawn(program, arguments, environment, &log_file(folder, 1), folder)?;
+        let process = launch(program, arguments, environment, &log_file(folder, 1), folder)?;
         let mut server = Server {
             program: program.to_owned(),
             arguments: arguments.to_vec(),
             folder: folder.to_owned(),
             environment: environment.to_vec(),
-            child,
+            process,
             starts: 1,
             port: 0,
         };
@@ -71,7 +72,8 @@ impl Server {
     pub fn launch(&mut self) -> Result<(), String> {
         self.starts += 1;
         let log = log_file(&self.folder, self.starts);
-        self.child = spawn(&self.program, &self.arguments, &self.environment, &log, &self.folder)?;
+        self.process =
+            launch(&self.program, &self.arguments, &self.environment, &log, &self.folder)?;
         Ok(())
     }
 
@@ -83,7 +85,7 @@ impl Server {
 
     /// The process.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.child.id()
     }
 
     /// The memory that it has; 0 when it has ended, or where nobody tells.
@@ -93,7 +95,7 @@ impl Server {
 
     /// The time that it has spent on processors; 0 when it has ended, or where nobody tells.
     pub fn processor_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.child.id()));
         let stat = stat.unwrap_or_default();
         // Behind the name, which may hold spaces: user and system time are the 12th and 13th, in hundredths of a second.
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -104,7 +106,7 @@ impl Server {
 
     /// A number of its `/proc/<id>/status`.
     pub fn figure(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.child.id()));
         let status = status.unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
         line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -115,30 +117,13 @@ impl Server {
     /// # Errors
     /// How it ended.
     pub fn check_alive(&mut self) -> Result<(), String> {
-        match self.child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) => Err(format!("the server ended by itself: {status}")),
-            None => Ok(()),
-        }
+        self.process.check_alive()
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
-        let log = log_file(&self.folder, self.starts);
-        let began = Instant::now();
-        while began.elapsed() < START_PATIENCE {
-            let said = std::fs::read(&log).map_err(|error| error.to_string())?;
-            let said = String::from_utf8_lossy(&said);
-            let port = said.split_once("ready on 127.0.0.1:").and_then(|(_, rest)| {
-                let digits = rest.find(|it: char| !it.is_ascii_digit())?;
-                rest[..digits].parse().ok()
-            });
-            if let Some(port) = port {
-                self.port = port;
-                return Ok(());
-            }
-            self.check_alive().map_err(|why| format!("{why}, before it was ready: {said}"))?;
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        Err(format!("the server was not ready within {START_PATIENCE:?}"))
+        self.process.wait_for_log(&log_file(&self.folder, self.starts))?;
+        self.port = self.process.port;
+        Ok(())
     }
 
     /// Ends it without a warning.
@@ -147,7 +132,11 @@ impl Server {
     /// It had ended by itself.
     pub fn kill(&mut self) -> Result<(), String> {
         self.check_alive()?;
-        self.child.kill().and_then(|()| self.child.wait()).map_err(|error| error.to_string())?;
+        self.process
+            .child
+            .kill()
+            .and_then(|()| self.process.child.wait())
+            .map_err(|error| error.to_string())?;
         Ok(())
     }
 
@@ -165,11 +154,11 @@ impl Server {
     /// It did not end with status 0 within the limit.
     pub fn stop_within(&mut self, limit: Duration) -> Result<(), String> {
         self.check_alive()?;
-        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
+        let asked = Command::new("kill").arg(self.process.child.id().to_string()).status();
         asked.map_err(|error| error.to_string())?;
         let began = Instant::now();
         loop {
-            match self.child.try_wait().map_err(|error| error.to_string())? {
+            match self.process.child.try_wait().map_err(|error| error.to_string())? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => {
                     return Err(format!("the server ended with {status} after SIGTERM"));
@@ -199,23 +188,17 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ended = self.child.kill().and_then(|()| self.child.wait());
-    }
-}
-
 fn log_file(folder: &Path, start: u32) -> PathBuf {
     folder.join(format!("server-{start}.log"))
 }
 
-fn spawn(
+fn launch(
     program: &Path,
     arguments: &[String],
     environment: &[(String, String)],
     log: &Path,
     folder: &Path,
-) -> Result<Child, String> {
+) -> Result<Process, String> {
     let text = |error: std::io::Error| format!("{}: {error}", program.display());
     let out = File::create(log).map_err(text)?;
     let mut command = Command::new(program);
@@ -233,7 +216,6 @@ fn spawn(
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stderr(out.try_clone().map_err(text)?)
-        .stdout(out)
-        .spawn()
-        .map_err(text)
+        .stdout(out);
+    Process::launch(&mut command)
 }

@@ -1,54 +1,65 @@
-//! OP_MSG over a blocking socket. It knows one section kind and no compression: what a test sends, no more.
+//! The client of all tests that speak to a server in messages: OP_MSG over a blocking stream, with one section and no compression.
+//!
+//! It is written without the server's codec, so that a mistake there does not cancel out.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
 const OP_MSG: u32 = 2013;
+const OP_QUERY: u32 = 2004;
+const HEADER_BYTES: usize = 16;
 /// Header, flags, the kind of the section.
 const PREFIX_BYTES: usize = 21;
+/// Header, flags, cursor, position and count of an OP_REPLY.
+const REPLY_PREFIX_BYTES: usize = 36;
 const MAX_REPLY_BYTES: usize = 48 << 20;
 
-/// A command as a message to a database.
-fn message(db: &str, command: RawDoc<'_>) -> Vec<u8> {
+/// A command, which names its database, as a message.
+pub fn message(command: &Document) -> Vec<u8> {
+    message_of(DocBuf::from_bson(command).as_doc(), None)
+}
+
+fn message_of(command: RawDoc<'_>, db: Option<&str>) -> Vec<u8> {
     let mut doc = DocBuilder::in_buffer(vec![0; PREFIX_BYTES]);
-    doc.append_all(command).append("$db", db);
-    let mut message = doc.finish_buffer();
+    doc.append_all(command);
+    if let Some(db) = db {
+        doc.append("$db", db);
+    }
+    with_header(OP_MSG, doc.finish_buffer())
+}
+
+/// The same by OP_QUERY, with the database in the message's own header.
+fn legacy_message(db: &str, command: &Document) -> Vec<u8> {
+    let mut message = vec![0; HEADER_BYTES + 4];
+    message.extend_from_slice(format!("{db}.$cmd\0").as_bytes());
+    message.extend_from_slice(&0i32.to_le_bytes());
+    message.extend_from_slice(&(-1i32).to_le_bytes());
+    message.extend_from_slice(DocBuf::from_bson(command).as_bytes());
+    with_header(OP_QUERY, message)
+}
+
+fn with_header(opcode: u32, mut message: Vec<u8>) -> Vec<u8> {
     let length = message.len() as u32;
     message[..4].copy_from_slice(&length.to_le_bytes());
     message[4..8].copy_from_slice(&1u32.to_le_bytes());
-    message[12..16].copy_from_slice(&OP_MSG.to_le_bytes());
+    message[12..16].copy_from_slice(&opcode.to_le_bytes());
     message
 }
 
-/// Waits for a reply and gives its document.
-///
-/// # Errors
-/// Those of the socket, and a reply that is too large or no document.
-fn receive(stream: &mut TcpStream) -> Result<DocBuf> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let size = u32::from_le_bytes(length) as usize;
-    if !(PREFIX_BYTES + 5..=MAX_REPLY_BYTES).contains(&size) {
-        return Err(Error::other(format!("a reply of {size} bytes")));
-    }
-    let mut rest = vec![0; size - 4];
-    stream.read_exact(&mut rest)?;
-    let document = rest.split_off(PREFIX_BYTES - 4);
-    DocBuf::from_bytes(document).ok_or_else(|| Error::other("a reply that is no document"))
-}
-
-/// A connection to a server on this machine.
-pub struct Connection {
-    stream: TcpStream,
+/// A connection to a server.
+pub struct Connection<S = TcpStream> {
+    /// For tests that send something else than whole commands.
+    pub stream: S,
 }
 
 impl Connection {
-    /// Connects. A server that does not take or answer a message for so long hangs.
+    /// Connects to a server on this machine. If the server takes or answers a message later than that, it hangs.
     ///
     /// # Errors
     /// Those of the socket.
@@ -60,18 +71,9 @@ impl Connection {
         Ok(Connection { stream })
     }
 
-    /// Sends a command and waits for its reply.
-    ///
-    /// # Errors
-    /// Those of the socket; [`is_late`](Connection::is_late) tells a server that hangs from one that hung up.
-    pub fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf> {
-        self.stream.write_all(&message(db, command))?;
-        receive(&mut self.stream)
-    }
-
     /// Sends all of a command, or a part, and hangs up without the answer.
     pub fn cut(mut self, db: &str, command: RawDoc<'_>, random: &mut SmallRng) {
-        let message = message(db, command);
+        let message = message_of(command, Some(db));
         let sent = match random.random_bool(0.2) {
             true => random.random_range(0..message.len()),
             false => message.len(),
@@ -87,4 +89,102 @@ impl Connection {
     pub fn is_late(error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
     }
+}
+
+impl<S: Read + Write> Connection<S> {
+    /// A connection over a stream.
+    pub fn over(stream: S) -> Connection<S> {
+        Connection { stream }
+    }
+
+    /// Sends a command to a database and waits for its reply.
+    ///
+    /// # Errors
+    /// Those of the stream; [`is_late`](Connection::is_late) tells a server that hangs from one that hung up. A reply that is too large
+    /// or no document.
+    pub fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf> {
+        self.stream.write_all(&message_of(command, Some(db)))?;
+        self.receive(PREFIX_BYTES)
+    }
+
+    /// The same for a command that names its database.
+    ///
+    /// # Errors
+    /// As [`ask`](Connection::ask).
+    pub fn run(&mut self, command: &Document) -> Result<DocBuf> {
+        self.stream.write_all(&message(command))?;
+        self.receive(PREFIX_BYTES)
+    }
+
+    /// The reply to a command that was sent before.
+    ///
+    /// # Errors
+    /// As [`ask`](Connection::ask).
+    pub fn read_reply(&mut self) -> Result<DocBuf> {
+        self.receive(PREFIX_BYTES)
+    }
+
+    /// Runs a command that must succeed.
+    ///
+    /// # Panics
+    /// It does not.
+    #[track_caller]
+    pub fn ok(&mut self, command: &Document) -> DocBuf {
+        match self.run(command) {
+            Ok(reply) if reply.as_doc().get("ok") == Some(RawValue::Double(1.0)) => reply,
+            other => panic!("{command}: {other:?}"),
+        }
+    }
+
+    /// All documents of a command that opens a cursor.
+    ///
+    /// # Panics
+    /// A command fails.
+    #[track_caller]
+    pub fn all(&mut self, command: &Document) -> Vec<DocBuf> {
+        let mut reply = self.ok(command);
+        let mut out = Vec::new();
+        loop {
+            let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document);
+            let cursor = cursor.unwrap_or(RawDoc::EMPTY);
+            out.extend(batch(cursor));
+            let (Some(RawValue::Int64(id @ 1..)), Some(ns)) = (cursor.get("id"), cursor.get("ns"))
+            else {
+                return out;
+            };
+            let (db, collection) =
+                ns.as_str().and_then(|ns| ns.split_once('.')).unwrap_or_default();
+            reply = self.ok(&doc! { "getMore": id, "collection": collection, "$db": db });
+        }
+    }
+
+    /// Sends a command by OP_QUERY and takes the OP_REPLY.
+    ///
+    /// # Errors
+    /// As [`ask`](Connection::ask).
+    pub fn run_legacy(&mut self, db: &str, command: &Document) -> Result<DocBuf> {
+        self.stream.write_all(&legacy_message(db, command))?;
+        self.receive(REPLY_PREFIX_BYTES)
+    }
+
+    /// The document of the next message, which begins at this place.
+    fn receive(&mut self, prefix: usize) -> Result<DocBuf> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let size = u32::from_le_bytes(length) as usize;
+        if !(prefix + 5..=MAX_REPLY_BYTES).contains(&size) {
+            return Err(Error::other(format!("a reply of {size} bytes")));
+        }
+        let mut rest = vec![0; size - 4];
+        self.stream.read_exact(&mut rest)?;
+        let document = rest.split_off(prefix - 4);
+        DocBuf::from_bytes(document).ok_or_else(|| Error::other("a reply that is no document"))
+    }
+}
+
+/// The documents of a cursor's batch.
+pub fn batch(cursor: RawDoc<'_>) -> Vec<DocBuf> {
+    let batch = cursor.get("firstBatch").or(cursor.get("nextBatch"));
+    let batch = batch.and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
+    batch.iter().filter_map(|it| it.value().as_document().map(RawDoc::to_owned)).collect()
 }

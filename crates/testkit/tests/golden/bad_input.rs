@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use mayfly_base::ManualClock;
 use mayfly_server::{Running, StartOptions, start};
+use mayfly_testkit::outside::{TaskConnection, decode};
 use mayfly_testkit::{Env, dialect};
 use mayfly_value::bson::Document;
 use mayfly_value::{DocBuilder, RawValue};
-use mayfly_wire::{Codec, Flags, Message, Outgoing};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_util::codec::{Decoder, Encoder};
+use mayfly_wire::{Codec, Flags, Outgoing};
+use tokio::io::AsyncWriteExt;
+use tokio_util::codec::Encoder;
 
 const OP_MSG: i32 = 2013;
 
@@ -20,33 +20,21 @@ async fn server() -> Running {
     start(StartOptions::for_tests(clock).unwrap()).await.unwrap()
 }
 
-struct Client {
-    stream: TcpStream,
-    input: BytesMut,
-}
+struct Client(TaskConnection);
 
 impl Client {
     async fn connect(server: &Running) -> Client {
-        let stream = TcpStream::connect(server.address()).await.unwrap();
-        Client { stream, input: BytesMut::new() }
+        Client(TaskConnection::open(server.address()).await)
     }
 
     /// Sends bytes as they are. The server may close before it took them all.
     async fn send(&mut self, bytes: &[u8]) {
-        let _ = self.stream.write_all(bytes).await;
+        let _ = self.0.stream.write_all(bytes).await;
     }
 
     /// The next message, nothing when the server closed.
     async fn receive(&mut self) -> Option<Document> {
-        loop {
-            if let Some(message) = Codec.decode(&mut self.input).unwrap() {
-                let message: Message = message;
-                return Some(Document::from_reader(message.document().as_bytes()).unwrap());
-            }
-            if self.stream.read_buf(&mut self.input).await.unwrap_or(0) == 0 {
-                return None;
-            }
-        }
+        self.0.receive().await.map(|message| decode(&message))
     }
 
     async fn answer(&mut self, bytes: &[u8]) -> Document {
@@ -134,7 +122,7 @@ async fn broken_frames_close_their_connection_only() {
     for cut in [1, 4, 15, 16, 20, bytes.len() - 1] {
         let mut client = Client::connect(&server).await;
         client.send(&bytes[..cut]).await;
-        client.stream.shutdown().await.unwrap();
+        client.0.stream.shutdown().await.unwrap();
         assert!(client.is_closed().await, "cut at {cut}");
     }
     assert_eq!(other.answer(&command("{ping: 1}")).await.get_f64("ok").unwrap(), 1.0);
@@ -156,7 +144,7 @@ async fn unknown_opcodes_and_checksums() {
     let outgoing = Outgoing {
         request_id: 9,
         response_to: 0,
-        flags: Flags(Flags::CHECKSUM_PRESENT),
+        flags: Flags::CHECKSUM_PRESENT,
         body: &body,
         sequences: &[],
         compressor: None,

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use mayfly_testkit::{Fixture, dialect, expect};
+use mayfly_testkit::{Fixture, dialect, environment, expect};
 use mayfly_value::RawValue;
 
 use crate::chance::Chance;
@@ -114,9 +114,9 @@ fn where_a_batch_ends_changes_no_result() {
             }
         }
     }
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("BATCHES_SEED").unwrap_or(1);
-    let until = number("BATCHES_SECS").map(|secs| Instant::now() + Duration::from_secs(secs));
+    let seed = environment::number("BATCHES_SEED").unwrap_or(1);
+    let until =
+        environment::number("BATCHES_SECS").map(|secs| Instant::now() + Duration::from_secs(secs));
     println!("BATCHES_SEED={seed}");
     let mut chance = Chance::from_seed(seed);
     let mut done = 0;

@@ -1,19 +1,24 @@
 //! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the collection finds: on every engine,
 //! and after a restart.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_mql::SortPattern;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan, plans};
+use mayfly_query::{
+    CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan, PlannerSettings, plans,
+};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
-use mayfly_testkit::{OpenEngine, memory, memory_under_chaos};
+use mayfly_testkit::{OpenEngine, environment, memory, memory_under_chaos};
 use mayfly_value::extjson::parse_document;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::chance::Chance;
 use crate::scripts::rocksdb;
@@ -165,8 +170,9 @@ impl Fixture {
     fn new(engine: &OpenEngine, chance: &mut Chance, with_arrays: bool) -> Fixture {
         let (store, op) = open(engine);
         // Half of them try what two indexes have in common.
-        store.planner().hash_intersection.store(chance.below(2) == 0, Relaxed);
-        let (collection, _) = store.get_or_create(&Namespace::parse("db.c").unwrap()).unwrap();
+        PlannerSettings::of_store(&store).hash_intersection.store(chance.below(2) == 0, Relaxed);
+        let (collection, _) =
+            store.get_or_create(&ReadView::now(), &Namespace::parse("db.c").unwrap()).unwrap();
         for id in 0..60 {
             let mut fields = vec![format!("\"_id\": {id}")];
             for name in ["a", "b", "c"] {
@@ -181,19 +187,22 @@ impl Fixture {
                 fields.push(format!("\"{name}\": {value}"));
             }
             let document: DocBuf = parse_document(&format!("{{{}}}", fields.join(", "))).unwrap();
-            store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+            store
+                .write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
+                .unwrap();
         }
         Fixture { store, op, collection }
     }
 
     /// The same after a restart.
     fn opened_again(self, engine: &OpenEngine) -> Fixture {
-        let intersects = self.store.planner().hash_intersection.load(Relaxed);
+        let intersects = PlannerSettings::of_store(&self.store).hash_intersection.load(Relaxed);
         self.store.close().unwrap();
         drop(self);
         let (store, op) = open(engine);
-        store.planner().hash_intersection.store(intersects, Relaxed);
-        let collection = store.collection(&Namespace::parse("db.c").unwrap()).unwrap();
+        PlannerSettings::of_store(&store).hash_intersection.store(intersects, Relaxed);
+        let collection =
+            store.collection(&ReadView::now(), &Namespace::parse("db.c").unwrap()).unwrap();
         Fixture { store, op, collection }
     }
 
@@ -204,7 +213,11 @@ impl Fixture {
             let spec: DocBuf = parse_document(text).unwrap();
             let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
             let ns = self.collection.namespace();
-            if self.store.create_indexes(&self.op, &ns, &[spec.as_doc()], options).is_ok() {
+            if self
+                .store
+                .create_indexes((&self.op, &ReadView::now()), &ns, &[spec.as_doc()], options)
+                .is_ok()
+            {
                 made.push(text);
             }
         }
@@ -215,7 +228,8 @@ impl Fixture {
     /// chosen.
     fn run(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Option<Vec<(Found, String)>> {
         let query = CanonicalQuery::parse(filter, options).ok()?;
-        let chosen = Executor::new(self.collection.clone(), query.clone()).ok()?;
+        let chosen =
+            Executor::new(&ReadView::now(), self.collection.clone(), query.clone()).ok()?;
         let plans = plans(&self.collection, &query).unwrap();
         let others = plans.into_iter().skip(1);
         let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
@@ -231,9 +245,11 @@ impl Fixture {
                 // Small batches, so that scans pause everywhere.
                 Ok(if found.len().is_multiple_of(3) { Flow::Pause } else { Flow::More })
             };
-            executor.run(&self.store, &self.op, &mut sink).unwrap();
+            executor
+                .run(StoreSession::new(&self.store, &self.op, &ReadView::now()), &mut sink)
+                .unwrap();
         }
-        let mut summary = executor.plan().summary().into_owned();
+        let mut summary = String::from(executor.plan().summary());
         if executor.plan().any(&mut |node| matches!(node, Plan::And(_))) {
             summary.push_str(" in both");
         }
@@ -264,7 +280,7 @@ impl Fixture {
         options: FindOptions<'_>,
     ) -> (BTreeSet<Vec<u8>>, String) {
         let query = CanonicalQuery::parse(filter, options).unwrap().for_values_of(field);
-        let executor = Executor::new(self.collection.clone(), query).unwrap();
+        let executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         let (found, summary) = self.run_one(executor);
         let mut values = BTreeSet::new();
         let mut take = |value: RawValue<'_>| {
@@ -287,7 +303,13 @@ impl Fixture {
         let query = CanonicalQuery::parse(filter, options).unwrap();
         let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
         let plans = plans(&self.collection, &query).unwrap().into_iter();
-        plans.map(|plan| with_plan(plan).count(&self.store, &self.op).unwrap()).collect()
+        plans
+            .map(|plan| {
+                with_plan(plan)
+                    .count(StoreSession::new(&self.store, &self.op, &ReadView::now()))
+                    .unwrap()
+            })
+            .collect()
     }
 }
 
@@ -331,7 +353,7 @@ fn compare_parts<'o>(
 
 /// Compares so many collections; gives the number of comparisons, and of those by an index.
 fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -> (usize, usize) {
-    let mut chance = Chance::from_seed(2026);
+    let mut chance = Chance::from_seed(environment::number("PLANS_SEED").unwrap_or(1));
     let english: DocBuf = parse_document(r#"{"locale": "en", "strength": 2}"#).unwrap();
     let english = Collation::parse(english.as_doc(), "collation").unwrap();
     let (mut compared, mut by_index, mut once, mut both) = (0, 0, 0, 0);

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use mayfly_testkit::{Fixture, dialect};
+use mayfly_testkit::{Fixture, dialect, environment};
 use mayfly_value::{DocBuf, RawValue};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -397,15 +397,13 @@ fn time(kind: &Kind, count: usize, runs: usize) -> Duration {
 
 #[test]
 fn the_work_of_a_command_grows_with_what_it_names() {
-    let part = std::env::var("GROWTH").ok();
-    let items = std::env::var("GROWTH_ITEMS").ok().and_then(|items| items.parse().ok());
-    let shown = part.is_some() || items.is_some();
-    let items = items.unwrap_or(ITEMS);
+    let items = environment::number("GROWTH_ITEMS");
+    let shown = environment::text("GROWTH").is_some() || items.is_some();
+    let items = items.map_or(ITEMS, |items| items as usize);
+    let kinds =
+        environment::selected("GROWTH", KINDS.iter().collect(), |kind| kind.name.to_owned());
     let mut steep = Vec::new();
-    for kind in KINDS
-        .iter()
-        .filter(|kind| part.as_ref().is_none_or(|part| kind.name.contains(part.as_str())))
-    {
+    for kind in kinds {
         let (few, many) = (time(kind, items, 3), time(kind, FACTOR * items, 1));
         let grows = |many: Duration| many > SHORTEST && many > MOST_TIMES * few;
         let line = format!("{}: {few:?} for {items}, {many:?} for {}", kind.name, FACTOR * items);

@@ -1,19 +1,21 @@
 //! Histories of concurrent transactions over the store: appends to lists and reads of them, checked for everything that snapshot
 //! isolation forbids ([`mayfly_testkit::history`]). `HISTORY_SEED=n` chooses the random numbers, `HISTORY_SECS=n` makes it long.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_storage::{
     CreateIndexesOptions, IndexSelector, OpenTransaction, Store, TransactionOwner, UpdateStyle,
     id_key,
 };
 use mayfly_testkit::history::{Outcome, Step, Transaction, check};
-use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -50,17 +52,19 @@ fn list(key: u32, values: &[u64]) -> DocBuf {
     document.finish()
 }
 
-fn read(store: &Store, key: u32) -> Result<Vec<u64>> {
-    let Some(collection) = store.collection(&namespace(key)) else { return Ok(Vec::new()) };
+fn read(store: &Store, view: &ReadView, key: u32) -> Result<Vec<u64>> {
+    let Some(collection) = store.collection(view, &namespace(key)) else {
+        return Ok(Vec::new());
+    };
     let id_key = id_key(RawValue::Int32(key as i32));
-    let read = store.read_by_id(&collection, &id_key, |_, document| values(document))?;
+    let read = store.read_by_id(view, &collection, &id_key, |_, document| values(document))?;
     Ok(read.unwrap_or_default())
 }
 
-fn append(store: &Store, op: &OpCtx, key: u32, value: u64) -> Result<()> {
-    let (collection, _) = store.get_or_create(&namespace(key))?;
+fn append((store, op, view): (&Store, &OpCtx, &ReadView), key: u32, value: u64) -> Result<()> {
+    let (collection, _) = store.get_or_create(view, &namespace(key))?;
     let id_key = id_key(RawValue::Int32(key as i32));
-    store.write(op, &collection, |unit| {
+    store.write(op, view, &collection, |unit| {
         let found = match unit.locate(id_key.clone())? {
             Some(record) => unit.read(&record)?.map(|old| (record, old)),
             None => None,
@@ -117,21 +121,21 @@ impl Client<'_> {
     fn alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
         let key = self.key();
         let result = if self.random.random_bool(0.5) {
-            self.append(key, steps)
+            self.append(&ReadView::now(), key, steps)
         } else {
-            self.read(key, steps)
+            self.read(&ReadView::now(), key, steps)
         };
         outcome(result)
     }
 
-    fn append(&self, key: u32, steps: &mut Vec<Step>) -> Result<()> {
+    fn append(&self, view: &ReadView, key: u32, steps: &mut Vec<Step>) -> Result<()> {
         let value = self.run.next_value.fetch_add(1, Ordering::Relaxed) + 1;
         steps.push(Step::Append { key, value });
-        append(&self.run.store, &self.run.op, key, value)
+        append((&self.run.store, &self.run.op, view), key, value)
     }
 
-    fn read(&self, key: u32, steps: &mut Vec<Step>) -> Result<()> {
-        let values = read(&self.run.store, key)?;
+    fn read(&self, view: &ReadView, key: u32, steps: &mut Vec<Step>) -> Result<()> {
+        let values = read(&self.run.store, view, key)?;
         steps.push(Step::Read { key, values });
         Ok(())
     }
@@ -161,13 +165,13 @@ impl Client<'_> {
     ) -> Result<OpenTransaction> {
         for _ in 0..self.random.random_range(1..6) {
             let key = self.key();
-            let entered = open.enter()?;
+            let view = open.enter();
             if self.random.random_bool(0.5) {
-                self.append(key, steps)?;
+                self.append(&view, key, steps)?;
             } else {
-                self.read(key, steps)?;
+                self.read(&view, key, steps)?;
             }
-            open = entered.leave()?;
+            open = OpenTransaction::leave(view)?;
             if self.random.random_bool(0.1) {
                 std::thread::yield_now();
             }
@@ -195,7 +199,8 @@ fn disturb(run: &Run, over: &AtomicBool) {
         }
         let ns = namespace(turn % COLLECTIONS.len() as u32);
         let options = CreateIndexesOptions::default();
-        let made = run.store.create_indexes(&run.op, &ns, &[spec.as_doc()], options);
+        let made =
+            run.store.create_indexes((&run.op, &ReadView::now()), &ns, &[spec.as_doc()], options);
         std::thread::sleep(Duration::from_millis(3));
         if made.is_ok() {
             let _gone = run.store.drop_indexes(&ns, Some(&[IndexSelector::Name("length")]));
@@ -210,9 +215,8 @@ fn no_anomalies(
     default_transactions: u64,
     faults: Option<(Arc<ChaosEngine>, ChaosOptions)>,
 ) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("HISTORY_SEED").unwrap_or_else(rand::random);
-    let seconds = number("HISTORY_SECS");
+    let seed = environment::number("HISTORY_SEED").unwrap_or_else(rand::random);
+    let seconds = environment::number("HISTORY_SECS");
     let fixture = Fixture::new(open);
     let disturbed = faults.is_none();
     if let Some((engine, options)) = faults {
@@ -260,7 +264,7 @@ fn no_anomalies(
     let ok = history.iter().filter(|it| it.outcome == Outcome::Ok).count();
     let turns = run.next_value.load(Ordering::Relaxed) / APPENDS;
     let steps = (0..(turns as u32 + 1) * KEYS)
-        .map(|key| Step::Read { key, values: read(&run.store, key).unwrap() })
+        .map(|key| Step::Read { key, values: read(&run.store, &ReadView::now(), key).unwrap() })
         .collect();
     let end = run.began.elapsed().as_micros() as u64;
     history.push(Transaction { begin: end, end: end + 1, outcome: Outcome::Ok, steps });

@@ -10,7 +10,9 @@ use std::time::Duration;
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_testkit::history::client::{Client, Line, Lost, Run, disturb};
 use mayfly_testkit::history::{Outcome, Transaction, check};
-use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, dialect, memory, memory_under_chaos};
+use mayfly_testkit::{
+    Fixture, KeptOpen, OpenEngine, dialect, environment, memory, memory_under_chaos,
+};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::scripts::rocksdb;
@@ -44,9 +46,8 @@ fn no_anomalies(
     transactions: usize,
     faults: Option<(Arc<ChaosEngine>, ChaosOptions)>,
 ) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("HISTORY_SEED").unwrap_or_else(rand::random);
-    let seconds = number("HISTORY_SECS");
+    let seed = environment::number("HISTORY_SEED").unwrap_or_else(rand::random);
+    let seconds = environment::number("HISTORY_SECS");
     let fixture = Fixture::new(open);
     let indexes = faults.is_none();
     let run = if indexes { Run::default() } else { Run::over_few_collections() };
@@ -106,9 +107,10 @@ fn no_anomalies(
         }
     }
     if !wrong.is_empty() {
-        let file = std::env::temp_dir().join(format!("mayfly-history-{seed}"));
         let lines: Vec<_> = history.iter().map(ToString::to_string).collect();
-        std::fs::write(&file, lines.join("\n")).unwrap();
+        let file = tempfile::Builder::new().prefix("mayfly-history-").tempfile().unwrap();
+        std::fs::write(file.path(), lines.join("\n")).unwrap();
+        let (_, file) = file.keep().unwrap();
         let (count, file) = (wrong.len(), file.display());
         wrong.truncate(5);
         panic!("HISTORY_SEED={seed}: {count} things are wrong ({file}):\n{}", wrong.join("\n"));

@@ -1,15 +1,17 @@
 //! Index builds over whole servers: all kinds of indexes beside writers on other threads, over engines with files.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::op::{OpInfo, OpProgress};
-use mayfly_base::{Namespace, OpCtx};
+use mayfly_base::Namespace;
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions, SCRATCH_FOLDER};
 use mayfly_storage::{Store, UpdateStyle, WriteUnit};
 use mayfly_testkit::{Fixture, OpenEngine, clustered, memory, memory_under_chaos};
 use mayfly_value::bson::{DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::OpCtx;
+use mayfly_work::op::{OpInfo, OpProgress};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -36,11 +38,14 @@ fn document(random: &mut SmallRng, id: i32, now: i64) -> Document {
 }
 
 fn put(store: &Store, op: &OpCtx, random: &mut SmallRng, id: i32, now: i64) {
-    let Some(collection) = store.collection(&Namespace::parse("test.c").unwrap()) else { return };
+    let Some(collection) = store.collection(&ReadView::now(), &Namespace::parse("test.c").unwrap())
+    else {
+        return;
+    };
     let new = DocBuf::from_bson(&document(random, id, now));
     let id_key = collection.id_key(RawValue::Int32(id));
     let delete = random.random_bool(0.3);
-    let written = store.write(op, &collection, |unit: &mut WriteUnit<'_>| {
+    let written = store.write(op, &ReadView::now(), &collection, |unit: &mut WriteUnit<'_>| {
         let key = unit.locate(id_key.clone())?.unwrap_or_default();
         match unit.read(&key)? {
             None => unit.insert(new.as_doc()),

@@ -2,16 +2,19 @@
 //! kilobytes that is trimmed again and again. Most documents that the log shows have been changed, removed, dropped or moved by
 //! the time that somebody reads it. `LOG_SEED=n` runs one case alone, `MORE=20` runs twenty times as many.
 
+use mayfly_storage::OpenTransaction;
+use mayfly_storage::ReadView;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
 use mayfly_storage::{
     Direction, LogEntry, LogRange, Store, StoreOptions, TransactionOwner, UpdateStyle,
 };
-use mayfly_testkit::{OpenEngine, clustered, memory, memory_under_chaos};
+use mayfly_testkit::{OpenEngine, clustered, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -143,7 +146,7 @@ impl Model {
     fn create_capped(&mut self) {
         let mut options = DocBuilder::new();
         options.append("capped", true).append("size", 1 << 20).append("max", CAPPED_MAX as i32);
-        self.store.create_collection(&ns(CAPPED), options.finish()).unwrap();
+        self.store.create_collection(&ReadView::now(), &ns(CAPPED), options.finish()).unwrap();
         self.live.insert(CAPPED, Vec::new());
     }
 
@@ -202,9 +205,9 @@ impl Model {
         (steps, logged)
     }
 
-    fn run(&self, name: &str, steps: &[Step]) -> Result<()> {
-        let (collection, _) = self.store.get_or_create(&ns(name))?;
-        self.store.write(&self.op(), &collection, |unit| {
+    fn run(&self, view: &ReadView, name: &str, steps: &[Step]) -> Result<()> {
+        let (collection, _) = self.store.get_or_create(view, &ns(name))?;
+        self.store.write(&self.op(), view, &collection, |unit| {
             for step in steps {
                 let key = match step {
                     Step::Insert(_) => Vec::new(),
@@ -247,7 +250,7 @@ impl Model {
         };
         let (steps, logged) = self.steps(name);
         if !steps.is_empty() {
-            self.run(name, &steps).unwrap();
+            self.run(&ReadView::now(), name, &steps).unwrap();
             self.committed(logged);
         }
     }
@@ -263,7 +266,9 @@ impl Model {
             lsid: lsid.finish(),
             txn_number: self.transactions,
         };
-        PLAIN.iter().for_each(|name| drop(self.store.get_or_create(&ns(name)).unwrap()));
+        PLAIN
+            .iter()
+            .for_each(|name| drop(self.store.get_or_create(&ReadView::now(), &ns(name)).unwrap()));
         let units: Vec<_> = (0..self.random.random_range(1..5))
             .map(|_| {
                 let name = PLAIN[self.random.random_range(0..PLAIN.len())];
@@ -274,10 +279,10 @@ impl Model {
         let committed = (0..1000).find_map(|_| {
             let mut open = self.store.begin_transaction(owner.clone()).ok()?;
             for (name, (steps, _)) in &units {
-                let entered = open.enter().unwrap();
+                let view = open.enter();
                 // Dropping it undoes the transaction.
-                self.run(name, steps).ok()?;
-                open = entered.leave().unwrap();
+                self.run(&view, name, steps).ok()?;
+                open = OpenTransaction::leave(view).unwrap();
             }
             self.store.commit_transaction(open).ok()
         });
@@ -293,7 +298,7 @@ impl Model {
     fn definition(&mut self) {
         let name = PLAIN[self.random.random_range(0..PLAIN.len())];
         let other = PLAIN[self.random.random_range(0..PLAIN.len())];
-        let exists = |name: &str| self.store.collection(&ns(name)).is_some();
+        let exists = |name: &str| self.store.collection(&ReadView::now(), &ns(name)).is_some();
         match self.random.random_range(0..4) {
             0 => {
                 self.store.drop_collection(&ns(name)).unwrap();
@@ -436,10 +441,11 @@ impl Model {
 }
 
 fn check(open: impl Fn(u64) -> OpenEngine, cases: u64, steps: usize) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("LOG_SEED") {
+    let seeds = match environment::number("LOG_SEED") {
         Some(seed) => vec![seed],
-        None => (0..cases * number("MORE").unwrap_or(1)).map(|_| rand::random()).collect(),
+        None => {
+            (0..cases * environment::number("MORE").unwrap_or(1)).map(|_| rand::random()).collect()
+        }
     };
     for seed in seeds {
         println!("LOG_SEED={seed}");

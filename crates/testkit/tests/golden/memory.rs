@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{ErrorCode, OpRegistry};
+use mayfly_base::ErrorCode;
 use mayfly_kv::{Engine, EngineAround, KvError, KvResult, MemoryEngine};
 use mayfly_testkit::Fixture;
 use mayfly_value::RawValue;
+use mayfly_work::OpRegistry;
 
 /// Says what happens when somebody asks for room for files.
 type Ask = Box<dyn Fn() -> KvResult<()> + Send + Sync>;

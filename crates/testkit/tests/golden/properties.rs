@@ -1,6 +1,6 @@
 //! Random documents and filters: answers are the same with and without indexes, on memory and under chaos.
 
-use mayfly_testkit::{Fixture, expect, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, environment, expect, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -8,8 +8,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// A runner whose cases are the same every time. `MORE=20` runs twenty times as many.
 pub(crate) fn runner(cases: u32) -> TestRunner {
-    let more = std::env::var("MORE").ok().and_then(|more| more.parse().ok()).unwrap_or(1);
-    let cases = cases * more;
+    let cases = cases * environment::number("MORE").unwrap_or(1) as u32;
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]))
 }

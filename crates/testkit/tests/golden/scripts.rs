@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
-use mayfly_testkit::{Indexes, OpenEngine, Runner, Script, clustered, memory, memory_under_chaos};
+use mayfly_testkit::{
+    Indexes, OpenEngine, Runner, Script, clustered, environment, memory, memory_under_chaos,
+};
 use tempfile::TempDir;
 
 fn folder() -> PathBuf {
@@ -14,7 +16,6 @@ fn folder() -> PathBuf {
 }
 
 fn scripts() -> Vec<Script> {
-    let only = std::env::var("SCRIPT").unwrap_or_default();
     let mut paths = Vec::new();
     let mut folders = vec![folder()];
     while let Some(folder) = folders.pop() {
@@ -28,8 +29,12 @@ fn scripts() -> Vec<Script> {
         }
     }
     paths.sort();
-    let wanted = paths.iter().filter(|path| path.to_string_lossy().contains(&only));
-    wanted.map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
+    let name = |path: &PathBuf| match path.strip_prefix(folder()) {
+        Ok(name) => name.to_string_lossy().into_owned(),
+        Err(_) => unreachable!("every script is in the folder"),
+    };
+    let wanted = environment::selected("SCRIPT", paths, name);
+    wanted.iter().map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
 }
 
 /// A RocksDB in a folder of its own, which goes with the last user of the returned function.
@@ -59,7 +64,7 @@ fn run_clustered(conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
 }
 
 fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, wanted: &dyn Fn(&Script) -> bool) {
-    let update = std::env::var_os("UPDATE_SCRIPTS").is_some_and(|value| value == "1");
+    let update = environment::number("UPDATE_SCRIPTS") == Some(1);
     let runner = Runner { indexes, update: update && indexes == Indexes::All };
     let (mut checked, mut failures, mut ran) = (0, Vec::new(), 0);
     for script in scripts() {

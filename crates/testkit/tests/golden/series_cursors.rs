@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use mayfly_testkit::{Fixture, OpenEngine, START_MS, expect, memory};
+use mayfly_testkit::{Fixture, OpenEngine, START_MS, environment, expect, memory};
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::chance::Chance;
@@ -138,10 +138,9 @@ fn cursor(reply: RawDoc<'_>) -> Option<(i64, String)> {
 
 #[test]
 fn a_cursor_over_a_series_shows_once_what_does_not_change() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("SERIES_CURSORS_SEED").unwrap_or(1);
-    let until =
-        number("SERIES_CURSORS_SECS").map(|secs| Instant::now() + Duration::from_secs(secs));
+    let first = environment::number("SERIES_CURSORS_SEED").unwrap_or(1);
+    let until = environment::number("SERIES_CURSORS_SECS")
+        .map(|secs| Instant::now() + Duration::from_secs(secs));
     let mut seed = first;
     while until.map_or(seed < first + CASES, |until| Instant::now() < until) {
         let on_disk = seed.is_multiple_of(10);

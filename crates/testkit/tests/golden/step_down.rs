@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mayfly_base::testing::wait_until;
 use mayfly_testkit::{Fixture, dialect};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -42,9 +43,7 @@ fn interrupted(fixture: &Fixture, after_ms: u64, command: RawDoc<'_>) -> DocBuf 
             begun.store(true, Ordering::SeqCst);
             fixture.run_document("test", command)
         });
-        while !begun.load(Ordering::SeqCst) {
-            std::hint::spin_loop();
-        }
+        wait_until("it begins", || begun.load(Ordering::SeqCst));
         std::thread::sleep(Duration::from_millis(after_ms));
         fixture.ok("admin", "{replSetStepDown: 60, force: true}");
         worker.join().unwrap()

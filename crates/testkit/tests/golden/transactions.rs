@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::ErrorCode;
+use mayfly_base::testing::wait_until;
 use mayfly_testkit::{Fixture, dialect, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -255,7 +256,9 @@ fn a_session_that_ends_while_it_writes_forgets_nothing() {
     let command = command.finish();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| fixture.run_document("test", command.as_doc()));
-        while fixture.ok("test", "{count: 'c'}").as_doc().get("n") == Some(RawValue::Int32(0)) {}
+        wait_until("the first upsert", || {
+            number(fixture.ok("test", "{count: 'c'}").as_doc(), "n") > 0
+        });
         fixture.ok("admin", "{endSessions: [{id: BinData(4, 'AwMDAwMDAwMDAwMDAwMDAw==')}]}");
         let second = fixture.run_document("test", command.as_doc());
         let first = first.join().unwrap();

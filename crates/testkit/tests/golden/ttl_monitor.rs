@@ -1,33 +1,34 @@
-//! The monitor's own thread: when it wakes. Here, and only here, tests wait for real.
+//! The monitor's own thread: when it wakes. The clock is moved by the tests; no test waits for time to pass.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use mayfly_base::{Clock, ManualClock, SystemClock};
+use mayfly_base::ManualClock;
+use mayfly_base::testing::wait_until;
 use mayfly_server::{Running, StartOptions, start};
-use mayfly_storage::Store;
 use mayfly_value::RawValue;
 
-/// Longest wait for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long something that must not happen is given to happen.
-const SUSPICION: Duration = Duration::from_millis(400);
-
-async fn server(clock: Arc<dyn Clock>) -> Running {
-    let options = StartOptions { background: true, ..StartOptions::for_tests(clock).unwrap() };
-    start(options).await.unwrap()
+/// A server whose monitor has begun its first sleep.
+async fn server() -> (Running, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
+    let options =
+        StartOptions { background: true, ..StartOptions::for_tests(clock.clone()).unwrap() };
+    let server = start(options).await.unwrap();
+    settle(&server);
+    (server, clock)
 }
 
-fn passes(store: &Store) -> i64 {
-    store.ttl_stats().passes.load(std::sync::atomic::Ordering::Relaxed)
+/// Lets the monitor do what is due now.
+fn settle(server: &Running) {
+    let params = server.service.store.ttl_params();
+    let change = params.wake();
+    wait_until("the monitor sleeps", || params.slept_after(change));
 }
 
-async fn wait_for_passes(store: &Store, wanted: i64) {
-    let begun = Instant::now();
-    while passes(store) < wanted {
-        assert!(begun.elapsed() < PATIENCE, "{} passes of {wanted}", passes(store));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+/// The passes that there were when so much time has passed.
+fn passes_after(server: &Running, clock: &ManualClock, ms: i64) -> i64 {
+    clock.advance_ms(ms);
+    settle(server);
+    server.service.store.ttl_stats().passes.load(std::sync::atomic::Ordering::Relaxed)
 }
 
 fn set(server: &Running, name: &str, value: RawValue<'_>) {
@@ -37,48 +38,45 @@ fn set(server: &Running, name: &str, value: RawValue<'_>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t_42_a_shorter_sleep_wakes_the_monitor() {
-    let server = server(Arc::new(SystemClock::new())).await;
+    let (server, clock) = server().await;
     set(&server, "ttlMonitorSleepSecs", RawValue::Int32(1000));
-    tokio::time::sleep(SUSPICION).await;
-    assert_eq!(passes(&server.service.store), 0);
-    let begun = Instant::now();
+    assert_eq!(passes_after(&server, &clock, 999_000), 0);
+    let store = server.service.store.clone();
     set(&server, "ttlMonitorSleepSecs", RawValue::Int32(1));
-    wait_for_passes(&server.service.store, 2).await;
-    assert!(begun.elapsed() >= Duration::from_millis(1000), "a second lies between two passes");
+    // It is woken by the change alone.
+    wait_until("a pass", || {
+        store.ttl_stats().passes.load(std::sync::atomic::Ordering::Relaxed) == 1
+    });
+    assert_eq!(passes_after(&server, &clock, 999), 1, "a second lies between two passes");
+    assert_eq!(passes_after(&server, &clock, 1), 2);
     server.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t_43_the_first_pass_comes_after_the_first_sleep() {
-    let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
-    let server = server(clock.clone()).await;
-    let store = server.service.store.clone();
-    // The monitor looks at its clock when it is woken.
-    let wake = || set(&server, "ttlMonitorSleepSecs", RawValue::Int32(60));
-    tokio::time::sleep(SUSPICION).await;
-    clock.advance_ms(59_999);
-    wake();
-    tokio::time::sleep(SUSPICION).await;
-    assert_eq!(passes(&store), 0);
-    clock.advance_ms(1);
-    wake();
-    wait_for_passes(&store, 1).await;
-    wake();
-    tokio::time::sleep(SUSPICION).await;
-    assert_eq!(passes(&store), 1, "the next pass is a sleep away");
+    let (server, clock) = server().await;
+    assert_eq!(passes_after(&server, &clock, 59_999), 0);
+    assert_eq!(passes_after(&server, &clock, 1), 1);
+    assert_eq!(passes_after(&server, &clock, 0), 1, "the next pass is a sleep away");
+    assert_eq!(passes_after(&server, &clock, 60_000), 2);
     server.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t_41_a_monitor_that_is_switched_off_counts_no_passes() {
-    let server = server(Arc::new(SystemClock::new())).await;
+    let (server, clock) = server().await;
     set(&server, "ttlMonitorEnabled", RawValue::Bool(false));
     set(&server, "ttlMonitorSleepSecs", RawValue::Int32(1));
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert_eq!(passes(&server.service.store), 0);
+    assert_eq!(passes_after(&server, &clock, 1500), 0);
     set(&server, "ttlMonitorEnabled", RawValue::Bool(true));
-    wait_for_passes(&server.service.store, 1).await;
-    let begun = Instant::now();
+    assert_eq!(passes_after(&server, &clock, 1500), 1);
     server.stop().await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5), "a sleeping monitor ends at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sleeping_monitor_ends_at_once() {
+    let (server, _) = server().await;
+    let begun = std::time::Instant::now();
+    server.stop().await.unwrap();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
 }

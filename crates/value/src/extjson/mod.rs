@@ -1,5 +1,9 @@
 //! Extended JSON version 2, written (relaxed or canonical) and read (both, and a shell-like dialect
 //! with bare keys and single quotes), for tests, logs and files. Not for the wire.
+//!
+//! Not the extended JSON of the `bson` crate: it goes through a tree of `Bson` and one of `serde_json` for every document, loses fields
+//! that occur twice, does not read the dialect, and does not write version 1, which the audit log has. Archives write a line of it for
+//! every document that expires.
 
 mod json;
 mod read;
@@ -82,6 +86,10 @@ mod tests {
     fn shell_dialect_and_errors() {
         let doc = parse_document("{a: 1, $b: 'x', c: [3000000000, 1.0,],}").unwrap();
         assert_eq!(format!("{doc:?}"), "{\"a\": 1, \"$b\": \"x\", \"c\": [ 3000000000, 1.0 ]}");
+        let digits = "{a: {$binary: {base64: 'MC==', subType: '00'}}}";
+        let read = parse_document(digits).unwrap();
+        let written = r#"{"a":{"$binary":{"base64":"MA==","subType":"00"}}}"#;
+        assert_eq!(to_string(read.as_doc(), Style::Relaxed), written);
         for bad in
             ["", "{", "{a}", "{a:1} x", "[1]", "{a: {$oid: 'x'}}", "{a: \"\\u12\"}", "{a: -}"]
         {

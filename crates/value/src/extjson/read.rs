@@ -2,10 +2,18 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+
 use super::json::{Json, parse};
 use crate::DocBuilder;
 use crate::decimal::Decimal;
 use crate::raw::{DocBuf, RawValue, ValueBuf};
+
+/// Reads what hand-written texts have, too: bits of the last digit that belong to no byte are not looked at.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,28 +180,7 @@ fn date(value: &Json) -> Result<i64, ExtJsonError> {
 
 fn binary(parts: &[(String, Json)]) -> Result<ValueBuf, ExtJsonError> {
     let subtype = u8::from_str_radix(text(parts, "subType")?, 16).map_err(|_| bad("$binary"))?;
-    let bytes = base64(text(parts, "base64")?).ok_or_else(|| bad("$binary"))?;
+    let base64 = text(parts, "base64")?.trim_end_matches('=');
+    let bytes = BASE64.decode(base64).map_err(|_| bad("$binary"))?;
     Ok(RawValue::Binary { subtype, bytes: &bytes }.to_owned())
-}
-
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut group, mut bits) = (0u32, 0);
-    for byte in text.trim_end_matches('=').bytes() {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        group = (group << 6 | u32::from(digit)) & 0xFFFF;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((group >> bits) as u8);
-        }
-    }
-    Some(bytes)
 }

@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::decimal::Decimal;
 use crate::raw::{RawDoc, RawValue};
 
@@ -56,13 +59,13 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
         RawValue::Document(v) => put_document(out, v, style),
         RawValue::Array(v) => put_array(out, v, style),
         RawValue::Binary { subtype, bytes } => {
-            let base64 = base64(bytes);
+            let base64 = STANDARD.encode(bytes);
             if first {
                 return put(format_args!(r#"{{"$binary":"{base64}","$type":"{subtype:02x}"}}"#));
             }
             put(format_args!(r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#));
         }
-        RawValue::ObjectId(v) => put(format_args!(r#"{{"$oid":"{}"}}"#, hex(&v))),
+        RawValue::ObjectId(v) => put(format_args!(r#"{{"$oid":"{}"}}"#, hex::encode(v))),
         RawValue::Bool(v) => put(format_args!("{v}")),
         RawValue::Date(v) => match iso_date(v, style) {
             Some(text) => put(format_args!(r#"{{"$date":"{text}"}}"#)),
@@ -89,7 +92,7 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
         RawValue::DbPointer { ns, id } => {
             out.push_str(r#"{"$dbPointer":{"$ref":"#);
             put_text(out, ns);
-            let _ = write!(out, r#","$id":{{"$oid":"{}"}}}}}}"#, hex(&id));
+            let _ = write!(out, r#","$id":{{"$oid":"{}"}}}}}}"#, hex::encode(id));
         }
         RawValue::Code(v) => put_wrapped(out, "$code", v),
         RawValue::CodeWithScope { code, scope } => {
@@ -164,30 +167,6 @@ fn put_text(out: &mut String, text: &str) {
         }
     }
     out.push('"');
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0u32, |group, byte| group << 8 | u32::from(*byte));
-        let group = group << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            if digit <= chunk.len() {
-                text.push(char::from(DIGITS[(group >> (18 - 6 * digit)) as usize & 63]));
-            } else {
-                text.push('=');
-            }
-        }
-    }
-    text
 }
 
 /// A date of the years 1970 to 9999 in the form of RFC 3339; nothing where it is written as a number.

@@ -2,107 +2,89 @@
 //! clients do, from which some of them differ in their form.
 
 use mayfly_auth::{Action, Target};
-use mayfly_base::{ClientData, Error, ErrorCode, Result};
+use mayfly_base::{ClientData, Error, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::entry::Entry;
-use crate::access::Demands;
-use crate::registry::find;
-use crate::{CommandContext, Generic, Handler, Request};
+use crate::context::{CommandContext, Handler};
+use crate::request::Demands;
+use crate::request::row::{LogForm, Names, Replayed};
+use crate::request::{Request, Row, RowFlags};
 
 /// What the names of collections of buckets begin with.
 const BUCKETS: &str = "system.buckets.";
-
-/// Commands that logs have, and the errors after which a replay goes on: what they want is so already.
-const COMMANDS: &[(&str, &[ErrorCode])] = &[
-    ("collMod", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
-    ("convertToCapped", &[ErrorCode::NamespaceNotFound]),
-    ("create", &[ErrorCode::NamespaceExists]),
-    ("createIndexes", &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]),
-    ("deleteIndexes", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
-    ("drop", &[ErrorCode::NamespaceNotFound]),
-    ("dropDatabase", &[ErrorCode::NamespaceNotFound]),
-    ("dropIndexes", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
-    ("renameCollection", &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]),
-];
 
 /// Runs the command of an entry.
 ///
 /// # Errors
 /// 2 BadValue for a command that no log has, those of the command.
 pub(super) fn apply(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     entry: &Entry<'_>,
     levels: usize,
 ) -> Result<()> {
-    if name(entry) == "applyOps" {
+    let command = ctx.commands.find(name(entry)).map(|found| found.command);
+    if command.is_some_and(|command| command.row.names == Names::Entries) {
         return super::apply(ctx, request, entry.object, levels, &mut DocBuilder::new());
     }
-    let generic = Generic { write_concern: request.generic.write_concern, ..Generic::default() };
-    let Some(result) = with_command(entry, generic, |command, acceptable| {
-        let Handler::Run(run) = command.row.handler else {
-            let what = format_args!("the command '{}' in an op", command.name);
-            return Err(Error::not_implemented(what));
-        };
-        ctx.collection_uuid = entry.uuid.filter(|_| command.name == "create");
-        let result = run(ctx, command, &mut DocBuilder::new());
-        ctx.collection_uuid = None;
-        match result {
-            Err(error) if acceptable.contains(&error.code()) => {
-                let (command, error) = (command.name, ClientData(error));
-                tracing::debug!(command, %error, "an op of a replayed log found its work done");
-                Ok(())
-            }
-            other => other,
-        }
-    }) else {
+    let replayed = command.and_then(|command| Some((command, command.row.replayed?)));
+    let Some((command, Replayed { form, acceptable })) = replayed else {
         return Err(Error::bad_value(format!("unknown command '{}' in an op", name(entry))));
     };
-    result
+    let name = command.row.name;
+    let Handler::Run(run) = command.handler else {
+        return Err(Error::not_implemented(format_args!("the command '{name}' in an op")));
+    };
+    let body = as_command(form, entry.object);
+    let mut inner = Request::inner(&command.row, database(&command.row, entry), body.as_doc());
+    inner.generic.write_concern = request.generic.write_concern;
+    inner.uuid = entry.uuid;
+    match run(ctx, &inner, &mut DocBuilder::new()) {
+        Err(error) if acceptable.contains(&error.code()) => {
+            let error = ClientData(error);
+            tracing::debug!(command = name, %error, "an op of a replayed log found its work done");
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// Demands what the command of an entry needs; everything for one that no log has, and for entries in an entry.
 pub(super) fn demand(demands: &mut Demands<'_>, entry: &Entry<'_>) {
-    match (entry.uuid, name(entry)) {
-        (None, _) => {}
-        (Some(_), "create") => demands.need(Target::Cluster, Action::ForceUuid),
+    let row = demands.row(name(entry)).and_then(|row| Some((row, row.replayed?.form)));
+    let creates = row.is_some_and(|(row, _)| row.flags.contains(RowFlags::CREATES));
+    match entry.uuid {
+        None => {}
+        Some(_) if creates => demands.need(Target::Cluster, Action::ForceUuid),
         // It says more than the name that rights are on.
-        (Some(_), _) => demands.need(Target::Everything, Action::AnyAction),
+        Some(_) => demands.need(Target::Everything, Action::AnyAction),
     }
-    let run = with_command(entry, Generic::default(), |command, _| demands.need_for(command));
-    if run.is_none() {
-        demands.need(Target::Everything, Action::AnyAction);
-    }
+    let Some((row, form)) = row else {
+        return demands.need(Target::Everything, Action::AnyAction);
+    };
+    let body = as_command(form, entry.object);
+    demands.need_for(&Request::inner(row, database(row, entry), body.as_doc()));
 }
 
 fn name<'a>(entry: &Entry<'a>) -> &'a str {
     entry.object.iter().next().map_or("", |first| first.name())
 }
 
-/// Does something with the command of an entry, and with the errors after which a replay goes on. Nothing for a command that no log has.
-fn with_command<T>(
-    entry: &Entry<'_>,
-    generic: Generic<'_>,
-    act: impl FnOnce(&Request<'_>, &[ErrorCode]) -> T,
-) -> Option<T> {
-    let (name, acceptable) = COMMANDS.iter().find(|(command, _)| *command == name(entry))?;
-    let row = find(name)?.row;
-    let db = match *name {
-        "renameCollection" => "admin",
-        _ => entry.ns.db(),
-    };
-    let body = as_command(name, entry.object);
-    let body = body.as_doc();
-    Some(act(&Request { row, name, db, body, generic, sequences: &[] }, acceptable))
+/// The database that the command is sent to.
+fn database<'a>(row: &Row, entry: &'a Entry<'_>) -> &'a str {
+    match row.flags.contains(RowFlags::ADMIN_ONLY) {
+        true => "admin",
+        false => entry.ns.db(),
+    }
 }
 
 /// The command as a client would send it.
-fn as_command(name: &str, object: RawDoc<'_>) -> DocBuf {
+fn as_command(form: LogForm, object: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
-    match name {
+    match form {
         // A log has one entry for each index, with the definition's fields in the command itself.
-        "createIndexes" if object.get("indexes").is_none() => {
+        LogForm::OneIndex if object.get("indexes").is_none() => {
             let mut fields = object.iter();
             if let Some(first) = fields.next() {
                 out.append_element(first);
@@ -115,11 +97,12 @@ fn as_command(name: &str, object: RawDoc<'_>) -> DocBuf {
             out.append("ignoreUnknownIndexOptions", true);
         }
         // A time series stands in a log as the collection of its buckets.
-        "create" if object.get("timeseries").is_some() => {
+        LogForm::Buckets if object.get("timeseries").is_some() => {
+            let created = object.iter().next().map_or("", |first| first.name());
             for field in object {
                 match (field.name(), field.value()) {
-                    ("create", RawValue::String(name)) => {
-                        out.append("create", name.strip_prefix(BUCKETS).unwrap_or(name));
+                    (field, RawValue::String(name)) if field == created => {
+                        out.append(created, name.strip_prefix(BUCKETS).unwrap_or(name));
                     }
                     // The reference's own, for the buckets.
                     ("clusteredIndex" | "validator", _) => {}
@@ -130,7 +113,7 @@ fn as_command(name: &str, object: RawDoc<'_>) -> DocBuf {
             }
         }
         // What was dropped is named by its UUID there.
-        "renameCollection" => {
+        LogForm::DroppedByUuid => {
             for field in object {
                 match (field.name(), field.value()) {
                     ("dropTarget", RawValue::Binary { .. }) => out.append("dropTarget", true),
@@ -139,12 +122,12 @@ fn as_command(name: &str, object: RawDoc<'_>) -> DocBuf {
             }
         }
         // The definition that was dropped is said for those who follow the log.
-        "dropIndexes" | "deleteIndexes" => {
+        LogForm::WithDefinition => {
             for field in object.iter().filter(|field| field.name() != "spec") {
                 out.append_element(field);
             }
         }
-        _ => {
+        LogForm::Command | LogForm::OneIndex | LogForm::Buckets => {
             out.append_all(object);
         }
     }

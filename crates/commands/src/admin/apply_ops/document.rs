@@ -8,13 +8,14 @@ use mayfly_storage::{Collection, UpdateStyle, WriteUnit, apply_delta};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, equal_values};
 
 use super::entry::{Entry, EntryKind};
-use crate::CommandContext;
+use crate::context::CommandContext;
 
 /// An entry and the record that it is for.
 pub(super) struct DocumentChange<'a> {
     pub(super) collection: Arc<Collection>,
     id: RawValue<'a>,
     action: Action<'a>,
+    bypasses: bool,
 }
 
 enum Action<'a> {
@@ -70,7 +71,7 @@ impl<'a> DocumentChange<'a> {
             },
             EntryKind::Delete | EntryKind::Command | EntryKind::Note => Action::Remove,
         };
-        Ok(Some(DocumentChange { collection, id, action }))
+        Ok(Some(DocumentChange { collection, id, action, bypasses: entry.bypasses }))
     }
 
     /// Writes; false when the document of an update is missing.
@@ -78,7 +79,7 @@ impl<'a> DocumentChange<'a> {
     /// # Errors
     /// Those of [`WriteUnit::insert`] and [`WriteUnit::update`].
     pub(super) fn apply(&self, ctx: &CommandContext<'_>, unit: &mut WriteUnit<'_>) -> Result<bool> {
-        if ctx.bypass_validation {
+        if self.bypasses {
             unit.bypass_validation();
         }
         // An operation before this one may have put it there.
@@ -123,10 +124,10 @@ fn find(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<Option<Arc<Collec
             .collections(Some(entry.ns.db()))
             .into_iter()
             .find(|collection| collection.uuid() == uuid),
-        None => store.collection(&entry.ns),
+        None => store.collection(ctx.store.view, &entry.ns),
     };
     if found.is_none() && (entry.uuid.is_some() || entry.kind != EntryKind::Delete) {
-        store.check_no_view(&entry.ns)?;
+        store.check_no_view(ctx.store.view, &entry.ns)?;
         let text = format!("cannot apply an op on a collection that does not exist: {}", entry.ns);
         return Err(Error::new(ErrorCode::NamespaceNotFound, text));
     }
@@ -139,7 +140,7 @@ impl<'a> ChangeKind<'a> {
             return Ok(ChangeKind::Replacement(object));
         }
         let version = object.get("$v");
-        match version.and_then(crate::fields::whole_number) {
+        match version.and_then(crate::request::fields::whole_number) {
             Some(2) => match object.get("diff") {
                 Some(RawValue::Document(delta)) => return Ok(ChangeKind::Delta(delta)),
                 _ => {

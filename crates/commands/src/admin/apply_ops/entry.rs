@@ -27,6 +27,8 @@ pub(super) struct Entry<'a> {
     pub(super) target: Option<RawDoc<'a>>,
     /// `b`: an update without its document inserts one.
     pub(super) upsert: bool,
+    /// The command's `bypassDocumentValidation`.
+    pub(super) bypasses: bool,
 }
 
 fn fault(text: &str) -> Error {
@@ -75,6 +77,7 @@ impl<'a> Entry<'a> {
             object,
             target: entry.get("o2").and_then(RawValue::as_document),
             upsert: entry.get("b") == Some(RawValue::Bool(true)),
+            bypasses: false,
         })
     }
 }

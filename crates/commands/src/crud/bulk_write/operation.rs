@@ -4,10 +4,11 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawDoc;
 use mayfly_value::shell::Shell;
 
-use crate::Fields;
 use crate::crud::delete::DeleteStatement;
 use crate::crud::read::{Collating, hint};
 use crate::crud::update::{Names, UpdateStatement};
+use crate::crud::write::DocumentRules;
+use crate::request::Fields;
 
 /// One element.
 pub(super) struct Operation<'a> {
@@ -31,11 +32,12 @@ impl<'a> Operation<'a> {
         op: RawDoc<'a>,
         namespaces: usize,
         variables: Option<RawDoc<'a>>,
+        rules: DocumentRules,
     ) -> Result<Operation<'a>> {
         let kind = op.iter().next().map_or("", |element| element.name());
         let action = match kind {
             "insert" => insert(op)?,
-            "update" => update(op, variables)?,
+            "update" => update(op, variables, rules)?,
             "delete" => delete(op, variables)?,
             other => return Err(Fields::new(op, "bulkWrite").unknown(other)),
         };
@@ -76,7 +78,11 @@ fn insert(op: RawDoc<'_>) -> Result<Action<'_>> {
     Ok(Action::Insert(document))
 }
 
-fn update<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a>> {
+fn update<'a>(
+    op: RawDoc<'a>,
+    variables: Option<RawDoc<'a>>,
+    rules: DocumentRules,
+) -> Result<Action<'a>> {
     let known = &[
         "update",
         "filter",
@@ -92,7 +98,8 @@ fn update<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a
     ];
     let fields = Fields::strict(op, "bulkWrite.ops", known)?;
     let names = Names { filter: "filter", update: "updateMods", constants: "constants" };
-    Ok(Action::Update(Box::new(UpdateStatement::parse(&fields, &names, variables)?)))
+    let statement = UpdateStatement::parse(&fields, &names, variables)?;
+    Ok(Action::Update(Box::new(UpdateStatement { rules, ..statement })))
 }
 
 fn delete<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a>> {

@@ -6,9 +6,9 @@ use mayfly_base::{Error, Result};
 use mayfly_query::ModifyOutcome;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
-use crate::DocumentChanges;
+use crate::context::CommandContext;
+use crate::context::DocumentChanges;
 use crate::crud::write::{clamped, ends_command};
-use crate::transaction;
 
 /// What an operation was.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,14 +54,15 @@ impl Results {
     /// What ends the whole command.
     pub(super) fn note(
         &mut self,
+        ctx: &CommandContext<'_>,
         index: usize,
         kind: Kind,
         outcome: Result<Outcome>,
     ) -> Result<bool> {
         match outcome {
-            Err(error) if ends_command(&error) => Err(error),
+            Err(error) if ends_command(ctx, &error) => Err(error),
             Err(error) => {
-                transaction::note_failure();
+                ctx.effects.fail_statement();
                 self.failed(index, kind, &error);
                 Ok(true)
             }

@@ -1,13 +1,14 @@
 //! `$concatArrays`, `$reverseArray`, `$range`, `$indexOfArray`.
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::check_size;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, compare_values_in};
+use mayfly_work::current::spend;
 
 use super::super::operand::{array, count, fault, int, small_integer};
 use super::super::{ANY, OpRow, list};
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[
     list("$concatArrays", "3.2", "Arrays joined.", ANY, concat),

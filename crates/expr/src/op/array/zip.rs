@@ -1,12 +1,12 @@
 //! `$zip`: arrays to an array of their first items, of their second items, and so on.
 
 use mayfly_base::Result;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuilder, RawValue, check_size};
 
 use super::super::operand::{array, fault, parts};
 use super::super::{OpRow, Prepared, own};
 use crate::parse::Parser;
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[own("$zip", "3.4", "Arrays turned into rows.", parse)];
 

@@ -3,31 +3,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mayfly_base::Result;
-use mayfly_value::{RawValue, ty};
+use mayfly_value::{RawValue, check_size, ty};
 
 use super::super::operand::{double, fault, text};
 use super::to::{small, unsupported};
 use super::{Manner, Target, conversion_fault};
-use crate::{Value, check_size};
+use crate::Value;
 
 const UUID: u8 = 4;
-
-/// Upper-case digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
-/// Bytes of digits in either case.
-pub(super) fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let value = |digit: u8| char::from(digit).to_digit(16);
-    let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| match pair {
-            [high, low] => Some((value(*high)? * 16 + value(*low)?) as u8),
-            _ => None,
-        })
-        .collect()
-}
 
 fn binary(subtype: u8, bytes: &[u8]) -> Result<Value<'static>> {
     check_size(bytes.len())?;
@@ -39,7 +22,7 @@ fn from_uuid(digits: &str) -> Option<Vec<u8>> {
     if digits.len() != 36 || !dashes {
         return None;
     }
-    from_hex(&digits.replace('-', "")).filter(|bytes| bytes.len() == 16)
+    hex::decode(digits.replace('-', "")).ok().filter(|bytes| bytes.len() == 16)
 }
 
 /// Something as binary data.
@@ -98,7 +81,7 @@ fn from_text(value: &str, target: Target, manner: &Manner) -> Result<Value<'stat
         "auto" if target.subtype == UUID => from_uuid(value).ok_or_else(|| fail(""))?,
         "base64" | "auto" => STANDARD.decode(value).map_err(|_| fail(""))?,
         "base64url" => URL_SAFE_NO_PAD.decode(value.trim_end_matches('=')).map_err(|_| fail(""))?,
-        "hex" => from_hex(value).ok_or_else(|| fail(""))?,
+        "hex" => hex::decode(value).map_err(|_| fail(""))?,
         _ => value.as_bytes().to_vec(),
     };
     binary(target.subtype, &bytes)
@@ -114,14 +97,14 @@ pub(super) fn to_text(subtype: u8, bytes: &[u8], manner: &Manner) -> Result<Valu
         if bytes.len() != 16 {
             return Err(conversion_fault("BinData does not represent a valid UUID"));
         }
-        let digits = hex(bytes).to_lowercase();
+        let digits = hex::encode(bytes);
         let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
         text(&parts.join("-"))
     };
     match format {
         "uuid" => uuid(bytes),
         "auto" if subtype == UUID => uuid(bytes),
-        "hex" => text(&hex(bytes)),
+        "hex" => text(&hex::encode_upper(bytes)),
         "base64url" => text(&URL_SAFE_NO_PAD.encode(bytes)),
         "utf8" => match std::str::from_utf8(bytes) {
             Ok(value) => text(value),

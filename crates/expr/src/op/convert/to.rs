@@ -133,7 +133,7 @@ fn to_string(input: RawValue<'_>, target: Target, manner: &Manner) -> Result<Val
             let iso = format::iso_text(ms);
             text(&iso.map_err(|error| conversion_fault(error.message()))?)
         }
-        RawValue::ObjectId(id) => text(&binary::hex(&id).to_lowercase()),
+        RawValue::ObjectId(id) => text(&hex::encode(id)),
         RawValue::Binary { subtype, bytes } => binary::to_text(subtype, bytes, manner),
         _ => Err(unsupported(input, target)),
     }
@@ -185,7 +185,7 @@ fn to_object_id(input: RawValue<'_>, target: Target) -> Result<Value<'static>> {
                     "Invalid string length for parsing to OID, expected 24 but found {length}"
                 )));
             }
-            let bytes = binary::from_hex(text).and_then(|bytes| bytes.try_into().ok());
+            let bytes = hex::decode(text).ok().and_then(|bytes| bytes.try_into().ok());
             let id = bytes.ok_or_else(|| fail("Invalid character found in hex string"))?;
             Ok(Value::Borrowed(RawValue::ObjectId(id)))
         }

@@ -7,11 +7,11 @@ pub(super) mod search;
 pub(super) mod trim;
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuilder, RawValue, check_size};
 
 use super::operand::{array, count, fault, int, text};
 use super::{ANY, OpRow, list};
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
     list("$concat", "2.4", "Texts joined.", ANY, concat),

@@ -1,12 +1,12 @@
 //! `$replaceOne`, `$replaceAll`.
 
 use mayfly_base::Result;
-use mayfly_value::RawValue;
+use mayfly_value::{RawValue, check_size};
 
 use super::super::operand::{fault, parts, required, text};
 use super::super::{OpRow, Prepared, own};
 use crate::parse::Parser;
-use crate::{Expression, Frame, Value, check_size};
+use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[
     own("$replaceOne", "4.4", "The first occurrence replaced.", parse),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::geo::{Area, Cap, Crs, FlatShape, Kind, Pair, legacy_pair, query_geometry};
+use mayfly_geo::{Area, Cap, Crs, FlatShape, Kind, Pair, legacy_pair, query_geometry};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 

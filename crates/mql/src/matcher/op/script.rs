@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scripts;
-use mayfly_expr::javascript::Script;
+use mayfly_scripts::Script;
 use mayfly_value::{RawElement, RawValue};
 
 use crate::matcher::parse::{Around, Subject};

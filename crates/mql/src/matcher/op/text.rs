@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::text::{SearchOptions, Sensitivity};
+use mayfly_text::{SearchOptions, Sensitivity};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use crate::matcher::parse::{Around, Subject};

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use mayfly_base::Result;
-use mayfly_base::current::spend;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuilder, Finder, Number, RawDoc, RawElement, RawValue};
+use mayfly_work::current::spend;
 
 use super::super::evaluate::{all, any};
 use super::{Additional, Arrays, Dependency, Items, Numbers, Objects, Schema, Texts};

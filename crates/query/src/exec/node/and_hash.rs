@@ -33,7 +33,7 @@ impl Node for AndHash {
             let wanted = batch.wanted.take();
             let progress = first.run(batch, &mut |row| {
                 counters.looked += 1;
-                records.insert(row.record, batch.op)?;
+                records.insert(row.record, batch.session.op)?;
                 Ok(ControlFlow::Continue(()))
             })?;
             batch.wanted.set(wanted);
@@ -49,7 +49,7 @@ impl Node for AndHash {
             counters.looked += 1;
             counters.tested += 1;
             // It comes once: what is taken now is not met again.
-            if records.insert(row.record, batch.op)? {
+            if records.insert(row.record, batch.session.op)? {
                 passed += row.keys;
                 return Ok(ControlFlow::Continue(()));
             }

@@ -22,17 +22,22 @@ impl ById {
 impl Node for ById {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let (mut result, counters) = (Ok(ControlFlow::Continue(())), &mut self.counters);
-        batch.store.read_by_id(batch.collection, &self.key, |key, document| {
-            batch.count(1, 1);
-            (counters.keys, counters.documents) = (1, 1);
-            result = batch.matches(document).and_then(|matches| match matches {
-                true => {
-                    counters.returned = 1;
-                    rows(&Row::read(key, document, &Metadata::NONE))
-                }
-                false => Ok(ControlFlow::Continue(())),
-            });
-        })?;
+        batch.session.store.read_by_id(
+            batch.session.view,
+            batch.collection,
+            &self.key,
+            |key, document| {
+                batch.count(1, 1);
+                (counters.keys, counters.documents) = (1, 1);
+                result = batch.matches(document).and_then(|matches| match matches {
+                    true => {
+                        counters.returned = 1;
+                        rows(&Row::read(key, document, &Metadata::NONE))
+                    }
+                    false => Ok(ControlFlow::Continue(())),
+                });
+            },
+        )?;
         counters.over = true;
         result.map(|_| Progress::Over)
     }

@@ -56,12 +56,12 @@ impl Node for Scan {
             self.shown = None;
         }
         while let Some(present) = self.present() {
-            batch.op.check()?;
+            batch.session.op.check()?;
             let (mut stopped, mut looked) = (false, 0);
             let visit = &mut |entry: Entry<'_>| {
                 looked += 1;
                 if looked % CHUNK_ENTRIES as u64 == 0 {
-                    batch.op.check()?;
+                    batch.session.op.check()?;
                 }
                 let flow = self.entry(batch, &entry, rows, &mut stopped)?;
                 Ok(flow)
@@ -114,7 +114,7 @@ impl Scan {
             });
         }
         if let Some(seen) = &mut self.seen
-            && !seen.insert(entry.record_key, batch.op)?
+            && !seen.insert(entry.record_key, batch.session.op)?
         {
             return Ok(ControlFlow::Continue(()));
         }

@@ -65,7 +65,7 @@ impl Node for Scan {
         };
         let walk = &mut self.walk;
         while let Some(present) = walk.present(&plan.ranges) {
-            batch.op.check()?;
+            batch.session.op.check()?;
             let first = walk.at;
             let (ended, scanned) = if walk.is_last(&plan.ranges) {
                 let visit = &mut |entry: Entry<'_>| pass.entry(first, &entry, rows);
@@ -191,7 +191,7 @@ impl Pass<'_> {
         self.looked += 1;
         if range != self.range || self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
             self.range = range;
-            self.batch.op.check()?;
+            self.batch.session.op.check()?;
         }
         let enough = !self.batch.spend(1);
         let flow = self.give(range, entry, rows)?;
@@ -213,7 +213,7 @@ impl Pass<'_> {
             .then_some(Place { range, position: entry.position });
         if let Some(seen) = &mut self.seen {
             self.counters.tested += 1;
-            if !seen.insert(entry.record_key, self.batch.op)? {
+            if !seen.insert(entry.record_key, self.batch.session.op)? {
                 self.counters.dropped += 1;
                 return Ok(ControlFlow::Continue(()));
             }

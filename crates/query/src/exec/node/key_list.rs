@@ -8,9 +8,9 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_runs::{Spool, SpoolWriter};
+use mayfly_work::spill::Operator;
 
 use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::memory::Share;
@@ -64,7 +64,7 @@ impl KeyCollector {
         let keys = match self.file {
             None => Keys::InMemory { keys: self.keys, at: 0, _share: self.share },
             Some(file) => {
-                self.share.count(batch.op, file.spilled());
+                self.share.count(batch.session.op, file.spilled());
                 Keys::InFile(file.finish()?)
             }
         };

@@ -110,7 +110,7 @@ impl Merge {
 impl Merge {
     fn is_new(&mut self, record: &[u8], batch: &Batch<'_>) -> Result<bool> {
         let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
-        let new = seen.insert(record, batch.op)?;
+        let new = seen.insert(record, batch.session.op)?;
         self.counters.tested += 1;
         self.counters.dropped += u64::from(!new);
         Ok(new)

@@ -21,13 +21,14 @@ mod sort;
 pub(super) mod text;
 mod timed;
 
+use mayfly_storage::StoreSession;
 use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{Error, OpCtx, Result};
-use mayfly_storage::{Collection, Entry, Snapshot, Store};
+use mayfly_base::{Error, Result};
+use mayfly_storage::{Collection, Entry, Snapshot};
 use mayfly_value::RawDoc;
 
 use super::tail::Tail;
@@ -183,8 +184,7 @@ pub(super) trait Node: Send {
 
 /// What all nodes have in a batch.
 pub(super) struct Batch<'b> {
-    pub(super) store: &'b Store,
-    pub(super) op: &'b OpCtx,
+    pub(super) session: StoreSession<'b>,
     pub(super) collection: &'b Arc<Collection>,
     pub(super) query: &'b CanonicalQuery,
     pub(super) budget: &'b Budget,
@@ -200,7 +200,7 @@ pub(super) struct Batch<'b> {
 
 impl<'b> Batch<'b> {
     pub(super) fn new(
-        (store, op): (&'b Store, &'b OpCtx),
+        session: StoreSession<'b>,
         collection: &'b Arc<Collection>,
         query: &'b CanonicalQuery,
         (budget, command): (&'b Budget, Option<&'static str>),
@@ -208,7 +208,7 @@ impl<'b> Batch<'b> {
         let failures = Failures::of(command, collection);
         let (wanted, snapshot) = (Cell::new(None), OnceCell::new());
         let (works, trial) = (Cell::new(u64::MAX), false);
-        Batch { store, op, collection, query, budget, failures, wanted, works, trial, snapshot }
+        Batch { session, collection, query, budget, failures, wanted, works, trial, snapshot }
     }
 
     /// The same with so much to spend.
@@ -245,7 +245,7 @@ impl<'b> Batch<'b> {
         if let Some(snapshot) = self.snapshot.get() {
             return Ok(snapshot);
         }
-        let taken = self.store.snapshot()?;
+        let taken = self.session.snapshot()?;
         Ok(self.snapshot.get_or_init(|| taken))
     }
 
@@ -274,15 +274,15 @@ impl<'b> Batch<'b> {
     /// So many keys, which were counted, count for a later batch.
     fn give_back(&self, keys: u64) {
         if !self.trial {
-            self.op.keys_examined.fetch_sub(keys, Relaxed);
+            self.session.op.keys_examined.fetch_sub(keys, Relaxed);
         }
     }
 
     /// Keys and documents were looked at.
     pub(super) fn count(&self, keys: u64, documents: u64) {
         if !self.trial {
-            self.op.keys_examined.fetch_add(keys, Relaxed);
-            self.op.docs_examined.fetch_add(documents, Relaxed);
+            self.session.op.keys_examined.fetch_add(keys, Relaxed);
+            self.session.op.docs_examined.fetch_add(documents, Relaxed);
         }
     }
 }

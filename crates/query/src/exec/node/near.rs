@@ -10,17 +10,18 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
+use mayfly_geo::{Geometry, Origin, Part, PartRange};
 use mayfly_mql::matcher::Near;
 use mayfly_runs::{Placed, Shelf};
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{
     Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, Scanned, Snapshot,
 };
-use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
@@ -285,7 +286,7 @@ impl Node for Search {
             }
         }
         loop {
-            batch.op.check()?;
+            batch.session.op.check()?;
             if self.show_complete(batch, rows)?.is_break() {
                 return Ok(Progress::Stopped);
             }
@@ -369,10 +370,10 @@ impl Search {
                 let entry = &mut |entry: Entry<'_>| {
                     looked += 1;
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
-                        batch.op.check()?;
+                        batch.session.op.check()?;
                     }
                     let seen = state.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
-                    if !seen.insert(entry.record_key, batch.op)? {
+                    if !seen.insert(entry.record_key, batch.session.op)? {
                         return Ok(ControlFlow::Continue(()));
                     }
                     keys.push(entry.record_key);
@@ -417,7 +418,7 @@ fn look_at(
         if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
             let document = match for_write {
                 true => Waiting::Store,
-                false => state.keep(document, batch.budget, batch.op)?,
+                false => state.keep(document, batch.budget, batch.session.op)?,
             };
             let distance = near.angle_of_distance(distance);
             let record = key.to_vec();

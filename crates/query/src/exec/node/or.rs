@@ -31,7 +31,7 @@ impl Node for Or {
             let progress = input.run(batch, &mut |row| {
                 counters.looked += 1;
                 counters.tested += 1;
-                if !seen.insert(row.record, batch.op)? {
+                if !seen.insert(row.record, batch.session.op)? {
                     counters.dropped += 1;
                     passed += row.keys;
                     return Ok(ControlFlow::Continue(()));

@@ -103,7 +103,7 @@ impl Page {
     /// A batch begins, for somebody who takes so many documents. What was not shown in the last one comes first.
     pub(super) fn begin(&mut self, batch: &Batch<'_>) {
         self.size.begin(batch.wanted.get());
-        self.size.expect(batch.store, batch.collection);
+        self.size.expect(batch.session.store, batch.collection);
         self.room = self.size.keys();
     }
 
@@ -162,7 +162,7 @@ impl Page {
         batch.snapshot()?.records(batch.collection, keys, &mut |at, document| {
             shown += 1;
             if shown.is_multiple_of(CHUNK_DOCUMENTS) {
-                batch.op.check()?;
+                batch.session.op.check()?;
             }
             bytes += document.as_bytes().len();
             match see(at, keys.get(at).unwrap_or_default(), document)? {

@@ -35,7 +35,7 @@ impl Scan {
 
 impl Node for Scan {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
-        let (snapshot, op) = (batch.snapshot()?, batch.op);
+        let (snapshot, op) = (batch.snapshot()?, batch.session.op);
         if let Some(tail) = &self.tail
             && let Some(rest) = tail.rest(snapshot, batch.collection)?
         {

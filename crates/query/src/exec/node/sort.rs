@@ -38,7 +38,8 @@ impl Sort {
         let mut take = |row: &Row<'_>| {
             *looked += 1;
             if let Some(document) = row.document {
-                let pushed = sorter.push_fields(document, row.metadata, keeps.as_ref(), batch.op);
+                let pushed =
+                    sorter.push_fields(document, row.metadata, keeps.as_ref(), batch.session.op);
                 pushed.map_err(|error| batch.failures.named(error))?;
             }
             Ok(ControlFlow::Continue(()))
@@ -49,7 +50,7 @@ impl Sort {
                 return Ok(None);
             }
         }
-        sorter.finish(batch.op).map(Some)
+        sorter.finish(batch.session.op).map(Some)
     }
 }
 

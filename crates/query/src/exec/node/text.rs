@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::spill::Operator;
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
 use mayfly_mql::matcher::BoundSearch;
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use super::page::Page;
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
@@ -44,7 +45,7 @@ impl Node for Search {
         // The filter for what the snapshot of the index shows: its terms need not be looked for again. Later, records may have
         // changed since the index was read.
         let mut found = None;
-        let before = batch.op.keys_examined.load(Relaxed);
+        let before = batch.session.op.keys_examined.load(Relaxed);
         let left = match &mut self.left {
             Some(left) => left,
             none => {
@@ -52,13 +53,13 @@ impl Node for Search {
                 none.insert(scores(batch, &self.access)?)
             }
         };
-        self.counters.keys += batch.op.keys_examined.load(Relaxed) - before;
+        self.counters.keys += batch.session.op.keys_examined.load(Relaxed) - before;
         let matcher = found.as_ref().unwrap_or(&batch.query.matcher);
         let page = self.size.get_or_insert_with(|| Page::new(batch.collection));
         page.begin(batch);
         let (counters, mut stopped) = (&mut self.counters, false);
         while !left.is_empty() && !stopped {
-            batch.op.check()?;
+            batch.session.op.check()?;
             let mut taken = Vec::new();
             while let Some(found) = left.pop()? {
                 let full = page.push(&found.0, 0, None);
@@ -181,7 +182,7 @@ impl Adding {
 
 /// The records under the terms of a search.
 fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
-    let (snapshot, op) = (batch.snapshot()?, batch.op);
+    let (snapshot, op) = (batch.snapshot()?, batch.session.op);
     let share = batch.budget.share(Operator::TextOr);
     let mut scores = Adding { sums: BTreeMap::new(), bytes: 0, share, files: None };
     for range in &access.terms {

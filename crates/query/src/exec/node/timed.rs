@@ -17,7 +17,7 @@ impl Timed {
 
 impl Node for Timed {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
-        let now = || batch.op.elapsed_micros().unsigned_abs();
+        let now = || batch.session.op.elapsed_micros().unsigned_abs();
         let (began, mut above) = (now(), 0);
         // Whoever takes the rows works on its own account.
         let progress = self.node.run(batch, &mut |row| {

@@ -4,10 +4,10 @@ use std::collections::hash_map::Entry;
 
 use foldhash::{HashMap, HashMapExt};
 use mayfly_base::Result;
-use mayfly_base::spill::Operator;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::get_plain;
 use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf, compare_values};
+use mayfly_work::spill::Operator;
 
 use super::range::{Bounds, Step};
 use super::{Densify, fault};
@@ -196,7 +196,7 @@ impl RunningDensify {
                 return Err(fault(5897900, text));
             }
             if self.added.is_multiple_of(256) {
-                context.op.check()?;
+                context.session.op.check()?;
             }
             let made = gap.partition.clone();
             let made = replaced(made.as_doc(), &self.stage.path, Some(value.as_raw()));
@@ -255,14 +255,14 @@ impl Running for RunningDensify {
             &key,
             document,
             &context.metadata.get(),
-            context.op,
+            context.session.op,
         )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish(context.op)?;
+            self.sorted = sorter.finish(context.session.op)?;
         }
         loop {
             context.metadata.clear();

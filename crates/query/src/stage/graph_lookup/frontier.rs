@@ -1,8 +1,8 @@
 //! The values of one level of a `$graphLookup`, which go into a file where they do not fit memory.
 
 use mayfly_base::Result;
-use mayfly_base::spill::Operator;
 use mayfly_value::{DocBuilder, ValueBuf};
+use mayfly_work::spill::Operator;
 
 use super::search::too_much;
 use crate::memory::{Share, Spool, SpoolWriter};
@@ -44,7 +44,7 @@ impl Frontier {
                 let folder = self.share.folder()?;
                 let folder = folder.ok_or_else(|| self.share.failure(too_much))?;
                 let spool = SpoolWriter::new(folder)?;
-                self.share.count(context.op, spool.spilled());
+                self.share.count(context.session.op, spool.spilled());
                 self.spool.insert(spool)
             }
         };
@@ -52,7 +52,7 @@ impl Frontier {
         out.append("v", &value);
         let before = spool.spilled();
         spool.push(out.finish().as_doc())?;
-        self.share.count(context.op, spool.spilled().since(before));
+        self.share.count(context.session.op, spool.spilled().since(before));
         Ok(())
     }
 

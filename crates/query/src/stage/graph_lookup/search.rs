@@ -1,11 +1,11 @@
 //! A search for one document, and how it reads the other collection.
 
-use mayfly_base::spill::{Operator, Spilled};
 use mayfly_base::{Error, Result};
 use mayfly_mql::Matcher;
 use mayfly_runs::KeySet;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_work::spill::{Operator, Spilled};
 
 use super::frontier::Frontier;
 use super::{GraphLookup, fault};
@@ -115,10 +115,10 @@ impl<'s> Search<'s> {
         let mut spilled = Spilled::default();
         for keys in [&mut self.found, &mut self.asked] {
             let before = keys.spilled();
-            keys.spill(folder, &|| self.context.op.check())?;
+            keys.spill(folder, &|| self.context.session.op.check())?;
             spilled.add(keys.spilled().since(before));
         }
-        self.share.count(self.context.op, spilled);
+        self.share.count(self.context.session.op, spilled);
         self.share.set(0);
         Ok(())
     }
@@ -137,7 +137,7 @@ impl<'s> Search<'s> {
             other.make_table(self.graph, context)?;
         }
         if other.table.is_none() {
-            let before = Examined::by(context.op);
+            let before = Examined::by(context.session.op);
             let mut run = sub.start(context, sub.scope(), Some(filter.as_doc()))?;
             if run.scans_everything() && other.choice.may_have_table() {
                 other.make_table(self.graph, context)?;
@@ -146,12 +146,12 @@ impl<'s> Search<'s> {
             }
             if other.table.is_none() {
                 while !run.is_done() {
-                    run.run(context.store, context.op, &mut |document| {
+                    run.run(context.session, &mut |document| {
                         self.take(document, depth, behind)?;
                         Ok(Flow::More)
                     })?;
                 }
-                other.choice.asked(values.len(), before.documents_since(context.op));
+                other.choice.asked(values.len(), before.documents_since(context.session.op));
                 return Ok(());
             }
         }
@@ -212,7 +212,7 @@ impl<'s> Search<'s> {
             let mut behind = Frontier::new(self.context);
             let mut level = values.read()?;
             loop {
-                self.context.op.check()?;
+                self.context.session.op.check()?;
                 let part = level.part()?;
                 if part.is_empty() {
                     break;

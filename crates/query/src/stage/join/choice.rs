@@ -7,8 +7,8 @@
 //!
 //! Where no index serves the join each look-up is a scan, and the table is read at once.
 
-use mayfly_base::spill::Operator;
 use mayfly_storage::Collection;
+use mayfly_work::spill::Operator;
 
 use super::table::ENTRY_BYTES;
 use crate::stage::StageContext;
@@ -42,7 +42,7 @@ impl Choice {
         let room = limits.operation.saturating_sub(context.settings.budget.used());
         let room = limits.of(Operator::HashLookup).min(room) as u64;
         let documents = u64::try_from(other.documents_about()).unwrap_or(u64::MAX);
-        let bytes = u64::try_from(context.store.data_bytes(other)).unwrap_or(u64::MAX);
+        let bytes = u64::try_from(context.session.store.data_bytes(other)).unwrap_or(u64::MAX);
         let bytes = bytes.saturating_add(documents.saturating_mul(3 * ENTRY_BYTES as u64));
         let cost = documents.saturating_mul(DOCUMENT_COSTS).saturating_add(TABLE_COSTS);
         self.cost = (bytes <= room).then_some(cost);

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::OpCtx;
 use mayfly_value::DocBuilder;
+use mayfly_work::OpCtx;
 
 use crate::stage::sub::PipelineRun;
 

@@ -8,13 +8,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mayfly_base::spill::Operator;
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_mql::Matcher;
 use mayfly_runs::{Placed, Shelf, Sorter, Table};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::{Hit, visit_path};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
+use mayfly_work::OpCtx;
+use mayfly_work::spill::Operator;
 
 use crate::exec::Flow;
 use crate::memory::{Share, into_document};
@@ -79,12 +80,12 @@ impl JoinTable {
             too_large: false,
         };
         while !run.is_done() && !building.too_large {
-            run.run(context.store, context.op, &mut |document| {
-                building.add(document, &parts, context.op)?;
+            run.run(context.session, &mut |document| {
+                building.add(document, &parts, context.session.op)?;
                 Ok(if building.too_large { Flow::Pause } else { Flow::More })
             })?;
         }
-        building.finish(context.op)
+        building.finish(context.session.op)
     }
 
     /// Documents that have one of the values and satisfy the filter, in their order.

@@ -1,8 +1,8 @@
 //! What a `$lookup` joins with one document: an array, or a file when it is unwound and does not fit memory.
 
-use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::spill::Operator;
 
 use super::Lookup;
 use crate::exec::Flow;
@@ -133,7 +133,7 @@ impl<'j> Joining<'j> {
             Some(spool) => {
                 let context = self.context;
                 let spilled = spool.spilled();
-                context.settings.budget.count(context.op, Operator::HashLookup, spilled);
+                context.settings.budget.count(context.session.op, Operator::HashLookup, spilled);
                 spool.finish().map(Joined::File)
             }
         }
@@ -149,7 +149,7 @@ impl Joined {
     ) -> Result<Joined> {
         let mut joining = Joining::new(context, lookup);
         while !run.is_done() {
-            run.run(context.store, context.op, &mut |document| {
+            run.run(context.session, &mut |document| {
                 joining.push(document)?;
                 Ok(Flow::More)
             })?;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_base::spill::Operator;
 use mayfly_expr::{Frame, Scope};
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::joined;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_work::spill::Operator;
 
 use super::joined::{Joined, Joining, Rest};
 use super::{JoinFields, Lookup};
@@ -99,15 +99,15 @@ impl RunningLookup {
         }
         let metadata = context.metadata.get();
         let scope = self.scope(metadata.frame(document))?;
-        let before = Examined::by(context.op);
+        let before = Examined::by(context.session.op);
         let Some(fields) = &self.lookup.fields else {
             let joined = self.joined_by_pipeline(context, &scope);
-            self.stats.looked(context.op, before);
+            self.stats.looked(context.session.op, before);
             return joined;
         };
         let sought = self.sought(fields, document);
         let joined = self.joined_by_fields(context, &scope, &sought);
-        let documents = self.stats.looked(context.op, before);
+        let documents = self.stats.looked(context.session.op, before);
         self.choice.asked(sought.values.len(), documents);
         joined
     }
@@ -273,7 +273,7 @@ impl RunningLookup {
         let mut share = context.settings.budget.share(Operator::LookupCache);
         let mut too_many = false;
         while !run.is_done() && !too_many {
-            run.run(context.store, context.op, &mut |document| {
+            run.run(context.session, &mut |document| {
                 bytes += document.as_bytes().len() + size_of::<DocBuf>();
                 documents.push(document.to_owned());
                 too_many = share.is_over(bytes);
@@ -304,7 +304,7 @@ impl Running for RunningLookup {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        context.op.check()?;
+        context.session.op.check()?;
         let joined = self.joined(context, document)?;
         if self.lookup.unwind.is_some() {
             self.rest_metadata = context.metadata.get();

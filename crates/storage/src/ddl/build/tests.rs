@@ -1,17 +1,19 @@
 //! Builds while others write, drop, kill and crash: between any two of their steps. Pages, units and what counts as few are small
 //! here, so that builds take all of their ways.
 
+use crate::isolation::ReadView;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use mayfly_base::{ManualClock, Namespace, OpRegistry, current};
+use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::{
     ChaosEngine, ChaosOptions, Direction, Engine, EngineAround, KeyRange, MemoryEngine, ScanEnd,
     ScanLimit,
 };
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpRegistry, current};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -84,8 +86,8 @@ impl Client {
         Client { random, op: op.clone(), open: None, first: 1000, next: 0, commits: 0 }
     }
 
-    fn write(&mut self, store: &Store) -> Result<()> {
-        let collection = store.collection(&ns()).unwrap();
+    fn write(&mut self, store: &Store, view: &ReadView) -> Result<()> {
+        let collection = store.collection(view, &ns()).unwrap();
         let which = self.random.random_range(0..3);
         let id = match which {
             0 => {
@@ -95,7 +97,7 @@ impl Client {
             _ => self.random.random_range(0..60),
         };
         let new = DocBuf::from_bson(&document(&mut self.random, id));
-        store.write(&self.op, &collection, |unit| {
+        store.write(&self.op, view, &collection, |unit| {
             let key = unit.locate(id_key(RawValue::Int32(id)))?.unwrap_or_default();
             let old = unit.read(&key)?;
             match (which, old) {
@@ -113,7 +115,7 @@ impl Client {
                 0 => store.run_ttl_pass(&AtomicBool::new(false)).unwrap(),
                 1 | 2 => self.transaction(store),
                 // A statement outside may not wait for the transaction that this thread has open.
-                _ if self.open.is_none() => self.write(store).unwrap(),
+                _ if self.open.is_none() => self.write(store, &ReadView::now()).unwrap(),
                 _ => {}
             }
         }
@@ -129,9 +131,9 @@ impl Client {
             return;
         }
         let open = store.begin_transaction(owner()).unwrap();
-        let entered = open.enter().unwrap();
-        let written = (0..3).all(|_| self.write(store).is_ok());
-        if let (true, Ok(open)) = (written, entered.leave()) {
+        let view = open.enter();
+        let written = (0..3).all(|_| self.write(store, &view).is_ok());
+        if let (true, Ok(open)) = (written, OpenTransaction::leave(view)) {
             self.open = Some(open);
         }
     }
@@ -146,9 +148,11 @@ fn owner() -> TransactionOwner {
 
 impl Fixture {
     fn insert(&self, document: &Document) {
-        let (collection, _) = self.store.get_or_create(&ns()).unwrap();
+        let (collection, _) = self.store.get_or_create(&ReadView::now(), &ns()).unwrap();
         let document = DocBuf::from_bson(document);
-        self.store.write(&self.op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        self.store
+            .write(&self.op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
+            .unwrap();
     }
 
     fn fill(&self, documents: i32) {
@@ -160,7 +164,7 @@ impl Fixture {
         let indexes: Vec<_> = indexes.iter().map(DocBuf::from_bson).collect();
         let indexes: Vec<_> = indexes.iter().map(DocBuf::as_doc).collect();
         let options = CreateIndexesOptions::default();
-        self.store.create_indexes(&self.op, &ns(), &indexes, options).map(drop)
+        self.store.create_indexes((&self.op, &ReadView::now()), &ns(), &indexes, options).map(drop)
     }
 
     /// Acts between steps, until it says that it is done.
@@ -179,12 +183,12 @@ impl Fixture {
     }
 
     fn names(&self) -> Vec<String> {
-        let collection = self.store.collection(&ns()).unwrap();
+        let collection = self.store.collection(&ReadView::now(), &ns()).unwrap();
         collection.indexes().iter().map(|index| index.spec.name().to_owned()).collect()
     }
 
     fn check(&self) {
-        let collection = self.store.collection(&ns()).unwrap();
+        let collection = self.store.collection(&ReadView::now(), &ns()).unwrap();
         let options = ValidateOptions { bson_conformance: false };
         let found = self.store.validate(&self.op, &collection, options).unwrap();
         for index in &found.indexes {
@@ -198,7 +202,7 @@ impl Fixture {
 
     /// How many entries all indexes but that on `_id` have, and those of indexes that are gone.
     fn stored_entries(&self) -> usize {
-        let id_index = self.store.collection(&ns()).and_then(|it| it.id_index());
+        let id_index = self.store.collection(&ReadView::now(), &ns()).and_then(|it| it.id_index());
         let of_id = id_index.map(|index| index.id().to_be_bytes());
         let entries = copied(&*self.engine, Keyspace::Index);
         entries.iter().filter(|(key, _)| of_id.is_none_or(|id| !key.starts_with(&id))).count()
@@ -281,7 +285,7 @@ fn an_index_has_what_its_documents_have_whatever_happens_meanwhile() {
         if seed % 2 == 1 {
             // A policy that hides waits for transactions, and ends those that are open over the end of its build.
             kinds.retain(|spec| spec.get_str("name").ok() != Some("m"));
-            if f.store.collection(&ns()).is_some() {
+            if f.store.collection(&ReadView::now(), &ns()).is_some() {
                 client.lock().0.transaction(&f.store);
             }
         }
@@ -297,7 +301,7 @@ fn an_index_has_what_its_documents_have_whatever_happens_meanwhile() {
             commits += client.0.commits;
         }
         f.check();
-        let collection = f.store.collection(&ns()).unwrap();
+        let collection = f.store.collection(&ReadView::now(), &ns()).unwrap();
         f.store.rebuild_indexes(&f.op, &collection).unwrap();
         f.check();
         *f.store.between_steps.lock() = None;
@@ -341,20 +345,20 @@ fn unique() -> Document {
 }
 
 fn add(store: &Store, op: &OpCtx, id: i32) {
-    let collection = store.collection(&ns()).unwrap();
+    let collection = store.collection(&ReadView::now(), &ns()).unwrap();
     let document = DocBuf::from_bson(&doc! { "_id": id, "u": id });
     // Some of them are there already.
-    let _ = store.write(op, &collection, |unit| unit.insert(document.as_doc()));
+    let _ = store.write(op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()));
 }
 
 fn delete(store: &Store, op: &OpCtx, id: i32) {
-    let collection = store.collection(&ns()).unwrap();
+    let collection = store.collection(&ReadView::now(), &ns()).unwrap();
     let delete = |unit: &mut WriteUnit<'_>| {
         let key = unit.locate(id_key(RawValue::Int32(id)))?.unwrap();
         let old = unit.read(&key)?.unwrap();
         unit.delete(&key, &old)
     };
-    store.write(op, &collection, delete).unwrap();
+    store.write(op, &ReadView::now(), &collection, delete).unwrap();
 }
 
 #[test]
@@ -369,9 +373,11 @@ fn duplicates_end_a_build_whenever_they_come() {
         let op = f.op.clone();
         let done = Mutex::new(false);
         f.at(step, move |store| {
-            let collection = store.collection(&ns()).unwrap();
+            let collection = store.collection(&ReadView::now(), &ns()).unwrap();
             if !std::mem::replace(&mut *done.lock(), true) {
-                store.write(&op, &collection, |unit| unit.insert(again.as_doc())).unwrap();
+                store
+                    .write(&op, &ReadView::now(), &collection, |unit| unit.insert(again.as_doc()))
+                    .unwrap();
             }
         });
         let error = f.build(&[unique()]).unwrap_err();
@@ -403,9 +409,11 @@ fn duplicates_that_are_gone_again_end_nothing() {
         f.check();
         let left = if gone == 5 { 1000 } else { 5 };
         let error = {
-            let collection = f.store.collection(&ns()).unwrap();
+            let collection = f.store.collection(&ReadView::now(), &ns()).unwrap();
             let document = DocBuf::from_bson(&doc! { "_id": 2000, "u": 5 });
-            f.store.write(&f.op, &collection, |unit| unit.insert(document.as_doc())).unwrap_err()
+            f.store
+                .write(&f.op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
+                .unwrap_err()
         };
         assert_eq!(error.code(), ErrorCode::DuplicateKey, "{left} has it");
     }
@@ -421,7 +429,7 @@ fn a_key_goes_from_one_document_to_another() {
         if next.load(Ordering::Relaxed) > 200 {
             return true;
         }
-        let collection = store.collection(&ns()).unwrap();
+        let collection = store.collection(&ReadView::now(), &ns()).unwrap();
         for _ in 0..4 {
             let n = next.fetch_add(1, Ordering::Relaxed) as i32;
             let (from, to) = (n % 50, (n + 1) % 50);
@@ -444,7 +452,7 @@ fn a_key_goes_from_one_document_to_another() {
                 set(unit, from, b)?;
                 set(unit, to, a)
             };
-            store.write(&op, &collection, swap).unwrap();
+            store.write(&op, &ReadView::now(), &collection, swap).unwrap();
         }
         false
     });
@@ -470,9 +478,11 @@ fn a_hidden_document_is_no_duplicate() {
         }
         let (op, clock, done) = (f.op.clone(), f.clock.clone(), Mutex::new(false));
         f.at(step, move |store| {
-            let collection = store.collection(&ns()).unwrap();
+            let collection = store.collection(&ReadView::now(), &ns()).unwrap();
             if !std::mem::replace(&mut *done.lock(), true) {
-                store.write(&op, &collection, |unit| unit.insert(late.as_doc())).unwrap();
+                store
+                    .write(&op, &ReadView::now(), &collection, |unit| unit.insert(late.as_doc()))
+                    .unwrap();
                 clock.advance_ms(20_000);
             }
         });
@@ -511,13 +521,14 @@ fn once(f: &Fixture, at: usize, act: impl Fn(&Store) + Send + 'static) -> Arc<At
         if now == at {
             act(store);
         }
-        if let Some(collection) = store.collection(&ns())
+        if let Some(collection) = store.collection(&ReadView::now(), &ns())
             && step != "last"
         {
             let new = document(&mut random, 100 + now as i32);
             let new = DocBuf::from_bson(&new);
             // After a close or a kill it does not matter.
-            let _ = store.write(&op, &collection, |unit| unit.insert(new.as_doc()));
+            let _ =
+                store.write(&op, &ReadView::now(), &collection, |unit| unit.insert(new.as_doc()));
         }
         false
     });
@@ -536,7 +547,12 @@ fn a_killed_build_leaves_nothing() {
         let steps = once(f, at, move |_| killed.kill(ErrorCode::Interrupted));
         let indexes = two().map(|index| DocBuf::from_bson(&index));
         let indexes = [indexes[0].as_doc(), indexes[1].as_doc()];
-        let built = f.store.create_indexes(&op, &ns(), &indexes, CreateIndexesOptions::default());
+        let built = f.store.create_indexes(
+            (&op, &ReadView::now()),
+            &ns(),
+            &indexes,
+            CreateIndexesOptions::default(),
+        );
         if let Err(error) = built {
             assert_eq!(error.code(), ErrorCode::Interrupted);
             assert!(f.names().is_empty());
@@ -588,7 +604,7 @@ fn a_rebuild_goes_on_without_what_is_dropped() {
             store.drop_indexes(&ns(), None).unwrap();
             store.sweep_once().unwrap();
         });
-        let collection = f.store.collection(&ns()).unwrap();
+        let collection = f.store.collection(&ReadView::now(), &ns()).unwrap();
         f.store.rebuild_indexes(&f.op, &collection).unwrap();
         f.check();
         f.store.drop_indexes(&ns(), None).unwrap();
@@ -635,11 +651,13 @@ fn a_build_says_how_far_it_has_come() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (op, shown) = (f.op.clone(), seen.clone());
     f.between(move |store, step| {
-        let collection = store.collection(&ns()).unwrap();
+        let collection = store.collection(&ReadView::now(), &ns()).unwrap();
         if step == "load" {
             for id in 1000..1010 {
                 let new = DocBuf::from_bson(&doc! { "_id": id + shown.lock().len() as i32 * 10 });
-                store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+                store
+                    .write(&op, &ReadView::now(), &collection, |unit| unit.insert(new.as_doc()))
+                    .unwrap();
             }
         }
         if let Some(progress) = op.info().progress {
@@ -684,11 +702,11 @@ fn a_transaction_that_wrote_before_the_build_gets_its_keys() {
     let f = fixture();
     f.fill(20);
     let write = |open: OpenTransaction, id: i32| {
-        let entered = open.enter().unwrap();
-        let collection = f.store.collection(&ns()).unwrap();
+        let view = open.enter();
+        let collection = f.store.collection(&view, &ns()).unwrap();
         let document = DocBuf::from_bson(&doc! { "_id": id, "u": id });
-        f.store.write(&f.op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
-        entered.leave()
+        f.store.write(&f.op, &view, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        OpenTransaction::leave(view)
     };
     let begin = |id: i32| {
         let owner = TransactionOwner { session: [id as u8; 16], ..owner() };
@@ -711,8 +729,8 @@ fn a_transaction_that_wrote_before_the_build_gets_its_keys() {
     f.check();
     f.store.commit_transaction(after).unwrap();
     f.check();
-    let collection = f.store.collection(&ns()).unwrap();
-    let entries = f.store.snapshot().unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns()).unwrap();
+    let entries = f.store.snapshot(&ReadView::now()).unwrap();
     let entries = entries.count_entries(&collection.indexes()[0], &whole_range(), ScanLimit::NONE);
     assert_eq!(entries.unwrap().0, 34);
 }
@@ -749,11 +767,13 @@ fn a_full_disk_ends_a_build_and_no_write() {
         f.store.index_build_bytes.store(2_000, Ordering::Relaxed);
         let (op, mut random, mut id) = (f.op.clone(), SmallRng::seed_from_u64(9), 1000);
         f.between(move |store, step| {
-            let collection = store.collection(&ns()).unwrap();
+            let collection = store.collection(&ReadView::now(), &ns()).unwrap();
             for _ in 0..if step == "page" { 5 } else { 0 } {
                 id += 1;
                 let new = DocBuf::from_bson(&document(&mut random, id));
-                store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+                store
+                    .write(&op, &ReadView::now(), &collection, |unit| unit.insert(new.as_doc()))
+                    .unwrap();
             }
             false
         });
@@ -806,7 +826,7 @@ fn a_build_that_cannot_be_taken_back_is_taken_back_later() {
         let error = f.build(&two()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::OutOfDiskSpace);
         assert_eq!(f.names().len(), 2, "they cannot be dropped yet");
-        let listed = f.store.collection(&ns()).unwrap().list_indexes();
+        let listed = f.store.collection(&ReadView::now(), &ns()).unwrap().list_indexes();
         assert_eq!(listed.len(), 1, "only that on _id");
         f.at("none", |_| ());
         assert!(f.store.sweep_once().is_err());
@@ -840,7 +860,7 @@ fn a_writer_that_waits_for_a_build_holds_no_locks() {
         if capped {
             f.store.drop_collection(&ns()).unwrap();
             let options = DocBuf::from_bson(&doc! { "capped": true, "size": 1 << 20 });
-            f.store.create_collection(&ns(), options).unwrap();
+            f.store.create_collection(&ReadView::now(), &ns(), options).unwrap();
         }
         f.fill(40);
         let (op, waited) = (f.op.clone(), waited.clone());
@@ -848,7 +868,7 @@ fn a_writer_that_waits_for_a_build_holds_no_locks() {
             if step != "loaded" {
                 return false;
             }
-            let collection = store.collection(&ns()).unwrap();
+            let collection = store.collection(&ReadView::now(), &ns()).unwrap();
             let indexes = collection.indexes();
             let building = indexes.iter().find_map(|index| index.building()).unwrap();
             building.notes.delay(1);
@@ -859,17 +879,19 @@ fn a_writer_that_waits_for_a_build_holds_no_locks() {
                 waited.fetch_add(1, Ordering::Relaxed);
             })));
             let new = DocBuf::from_bson(&doc! { "_id": 1000, "a": 5, "u": 1000 });
-            store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+            store
+                .write(&op, &ReadView::now(), &collection, |unit| unit.insert(new.as_doc()))
+                .unwrap();
             let owner = TransactionOwner {
                 session: [1; 16],
                 lsid: DocBuf::from_bson(&doc! {}),
                 txn_number: 1,
             };
             if collection.capped().is_none() {
-                let entered = store.begin_transaction(owner).unwrap().enter().unwrap();
+                let view = store.begin_transaction(owner).unwrap().enter();
                 let new = DocBuf::from_bson(&doc! { "_id": 1001, "a": 5, "u": 1001 });
-                store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
-                store.commit_transaction(entered.leave().unwrap()).unwrap();
+                store.write(&op, &view, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+                store.commit_transaction(OpenTransaction::leave(view).unwrap()).unwrap();
             }
             WHILE_WAITING.set(None);
             building.notes.delay(0);

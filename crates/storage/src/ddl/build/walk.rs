@@ -59,7 +59,7 @@ impl Build<'_> {
             self.check()?;
             self.step("page");
             self.show_progress(SCANNING, done.get(), total.max(done.get()));
-            let snapshot = self.store.snapshot()?;
+            let snapshot = self.store.latest()?;
             let forward = Direction::Forward;
             let scanned = snapshot.scan_stored(self.collection, &range, forward, PAGE, &mut see)?;
             match scanned {

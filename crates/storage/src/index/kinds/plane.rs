@@ -3,7 +3,7 @@
 //! A pair stands in an entry as the number of its square in a grid. A document without pairs is left out.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::geo::{Grid, legacy_pair};
+use mayfly_geo::{Grid, legacy_pair};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf};
 

@@ -5,16 +5,16 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::current::spend;
-use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::geo::{Crs, Geometry, index_cells, is_bad};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_geo::{Crs, Geometry, index_cells, is_bad};
 use mayfly_value::keys;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_work::current::spend;
 
 use super::{FieldKind, Requested, cannot_create};
-use crate::index::keygen::{KeySet, values_of};
+use crate::index::keygen::{KeySet, MAX_KEYS_PER_DOCUMENT, values_of};
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
 
@@ -159,8 +159,8 @@ pub(super) fn combined(
     out: &mut KeySet,
 ) -> Result<()> {
     let count = columns.iter().map(Vec::len).try_fold(1usize, usize::checked_mul);
-    let count = count.filter(|count| *count <= limits::MAX_KEYS_PER_DOCUMENT).ok_or_else(|| {
-        let most = limits::MAX_KEYS_PER_DOCUMENT;
+    let count = count.filter(|count| *count <= MAX_KEYS_PER_DOCUMENT).ok_or_else(|| {
+        let most = MAX_KEYS_PER_DOCUMENT;
         let text = format!("a document may have at most {most} keys in one index");
         Error::new(ErrorCode::TransactionTooLarge, text)
     })?;

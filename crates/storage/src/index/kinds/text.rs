@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_text::{Language, TextSpec, stored_term};
 use mayfly_value::keys;
 use mayfly_value::shell::Shell;
-use mayfly_value::text::{Language, TextSpec, stored_term};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use super::{FieldKind, Requested, cannot_create};

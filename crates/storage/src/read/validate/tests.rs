@@ -1,10 +1,12 @@
 //! What is broken by hand is found.
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpInfo, OpRegistry};
+use mayfly_base::{ErrorCode, ManualClock, Namespace};
 use mayfly_kv::{Engine, Guard, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
+use mayfly_work::{OpCtx, OpInfo, OpRegistry};
 
 use super::*;
 use crate::{CreateIndexesOptions, Store, StoreOptions};
@@ -26,14 +28,16 @@ fn fixture() -> Fixture {
     let store = Store::open(engine.clone(), options, clock.clone(), ops.clone()).unwrap();
     let op = OpCtx::detached(clock);
     let ns = Namespace::parse("db.c").unwrap();
-    let (collection, _) = store.get_or_create(&ns).unwrap();
+    let (collection, _) = store.get_or_create(&ReadView::now(), &ns).unwrap();
     for document in [
         doc! {"_id": 1, "a": 1, "u": 1},
         doc! {"_id": 2, "a": [1.5, 2], "u": "x"},
         doc! {"_id": 3, "u": 7},
     ] {
         let document = DocBuf::from_bson(&document);
-        store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        store
+            .write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
+            .unwrap();
     }
     let specs = [
         doc! {"key": {"a": 1}, "name": "a_1"},
@@ -42,7 +46,9 @@ fn fixture() -> Fixture {
     ];
     let specs: Vec<DocBuf> = specs.iter().map(|spec: &Document| DocBuf::from_bson(spec)).collect();
     let specs: Vec<RawDoc<'_>> = specs.iter().map(DocBuf::as_doc).collect();
-    store.create_indexes(&op, &ns, &specs, CreateIndexesOptions::default()).unwrap();
+    store
+        .create_indexes((&op, &ReadView::now()), &ns, &specs, CreateIndexesOptions::default())
+        .unwrap();
     Fixture { store, engine, collection, op, ops }
 }
 
@@ -151,7 +157,7 @@ fn repeated_names_are_not_conformant() {
     document.append("_id", 9).start_document("d").append("x", 1).append("x", 2).end();
     let document = document.finish();
     let insert = |unit: &mut crate::WriteUnit<'_>| unit.insert(document.as_doc());
-    fixture.store.write(&fixture.op, &fixture.collection, insert).unwrap();
+    fixture.store.write(&fixture.op, &ReadView::now(), &fixture.collection, insert).unwrap();
     assert_eq!(fixture.validate().not_conformant, 1);
 }
 
@@ -161,7 +167,7 @@ fn a_kill_ends_it() {
     for id in 10..600 {
         let document = DocBuf::from_bson(&doc! {"_id": id, "u": id});
         let insert = |unit: &mut crate::WriteUnit<'_>| unit.insert(document.as_doc());
-        fixture.store.write(&fixture.op, &fixture.collection, insert).unwrap();
+        fixture.store.write(&fixture.op, &ReadView::now(), &fixture.collection, insert).unwrap();
     }
     let guard = fixture.ops.begin(OpInfo::default());
     guard.op().kill(ErrorCode::Interrupted);

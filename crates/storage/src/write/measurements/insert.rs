@@ -1,24 +1,25 @@
 //! Inserting measurements: grouping, finding the bucket, adding.
 
+use crate::isolation::ReadView;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Result};
+use mayfly_buckets::{
+    Bucket, BucketView, MeasurementFields, Packed, TimeSeries, has_room, measurement_time,
+    packed_with, start_key,
+};
 use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_work::OpCtx;
 
 use super::super::{WriteUnit, Writer};
 use crate::catalog::{Collection, Index};
 use crate::oplog::UpdateStyle;
 use crate::record::{RecordKey, StoredDocument};
-use crate::timeseries::append::{Packed, packed_with};
-use crate::timeseries::bucket::{
-    Bucket, BucketView, Suffixes, has_room, measurement_time, start_key,
-};
-use crate::timeseries::open::{Open, Stripe, remember};
-use crate::timeseries::{MeasurementFields, TimeSeries};
+use crate::timeseries::open::{Open, Stripe, Suffixes, remember};
 
 /// Buckets looked at in the store when memory knows none.
 const MAX_CANDIDATES: usize = 4;
@@ -57,7 +58,7 @@ impl Writer {
     /// 2 BadValue for one without a time; those of [`Writer::write`].
     pub fn insert_measurements(
         &self,
-        op: &OpCtx,
+        (op, view): (&OpCtx, &ReadView),
         collection: &Collection,
         measurements: &[RawDoc<'_>],
         also: impl Fn(&mut WriteUnit<'_>) -> Result<()>,
@@ -70,7 +71,7 @@ impl Writer {
         let stripe_of: Vec<usize> = groups.iter().map(|group| open.stripe(&group.meta)).collect();
         // Held until the commit: two writers of one bucket would only make each other run again.
         let mut stripes = open.lock(stripe_of.iter().copied());
-        let placed = self.write(op, collection, |unit| {
+        let placed = self.write(op, view, collection, |unit| {
             let mut placed = Vec::with_capacity(groups.len());
             for (group, stripe) in groups.iter().zip(&stripe_of) {
                 let known = stripes.get(stripe).and_then(|stripe| stripe.get(&group.meta));
@@ -247,7 +248,7 @@ impl<'u, 's> Placing<'u, 's> {
         }
         let Some(document) = self.unit.read(key)? else { return Ok(None) };
         let view = BucketView::new(document.as_doc())?;
-        let full = view.is_closed() || view.rows() >= crate::timeseries::bucket::MAX_MEASUREMENTS;
+        let full = view.is_closed() || view.rows() >= mayfly_buckets::MAX_MEASUREMENTS;
         if full || meta_bytes(view.meta()) != group.meta {
             return Ok(None);
         }

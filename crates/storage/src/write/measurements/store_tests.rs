@@ -1,16 +1,18 @@
 //! Buckets over a store: several writers, forgetting what is open, deletions in between.
 
+use crate::isolation::ReadView;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{ManualClock, Namespace};
+use mayfly_buckets::{BucketView, MAX_MEASUREMENTS};
 use mayfly_kv::{Direction, KeyRange, Keyspace, MemoryEngine, ScanLimit};
 use mayfly_value::bson::{DateTime, doc};
 use mayfly_value::{DocBuf, Number};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::read::whole_range;
-use crate::timeseries::bucket::{BucketView, MAX_MEASUREMENTS};
 use crate::timeseries::open::OpenBuckets;
 use crate::{Collection, Store, StoreOptions};
 
@@ -30,7 +32,8 @@ fn fixture() -> Fixture {
     let ns = Namespace::parse("d.system.buckets.s").unwrap();
     let options =
         doc! { "expireAfterSeconds": 100i64, "timeseries": { "timeField": "t", "metaField": "m" } };
-    let buckets = store.create_collection(&ns, DocBuf::from_bson(&options)).unwrap();
+    let buckets =
+        store.create_collection(&ReadView::now(), &ns, DocBuf::from_bson(&options)).unwrap();
     Fixture { clock, store, buckets }
 }
 
@@ -45,12 +48,14 @@ impl Fixture {
             })
             .collect();
         let measurements: Vec<_> = documents.iter().map(DocBuf::as_doc).collect();
-        self.store.insert_measurements(&op, &self.buckets, &measurements, |_| Ok(())).unwrap();
+        self.store
+            .insert_measurements((&op, &ReadView::now()), &self.buckets, &measurements, |_| Ok(()))
+            .unwrap();
     }
 
     /// The lengths of the entries of the log, the oldest first.
     fn log(&self) -> Vec<usize> {
-        let snapshot = self.store.snapshot().unwrap();
+        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
         let mut bytes = Vec::new();
         let (all, limit) = (KeyRange { start: Vec::new(), end: vec![0xFF; 9] }, ScanLimit::NONE);
         let mut see = |_: &[u8], value: &[u8]| {
@@ -67,7 +72,7 @@ impl Fixture {
         let fields = &self.buckets.time_series().unwrap().fields;
         let (mut rows, mut ids) = (Vec::new(), Vec::new());
         let (range, limit) = (whole_range(), ScanLimit::NONE);
-        let snapshot = self.store.snapshot().unwrap();
+        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
         let mut see = |_: &[u8], document: mayfly_value::RawDoc<'_>| {
             let view = BucketView::new(document)?;
             rows.push(view.rows());

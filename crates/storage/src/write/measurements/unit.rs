@@ -4,6 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
+use mayfly_buckets::{
+    AddedRows, Bucket, BucketView, MeasurementFields, TimeSeries, logged, restored,
+};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
 use mayfly_value::{RawDoc, RawValue};
 
@@ -14,10 +17,6 @@ use crate::read::{EntryVisitor, entry};
 use crate::record::StoredDocument;
 use crate::record::error::from_kv;
 use crate::record::layout::{object_subrange, prefixed};
-use crate::timeseries::bucket::{Bucket, BucketView};
-use crate::timeseries::exchange::{logged, restored};
-use crate::timeseries::replay::AddedRows;
-use crate::timeseries::{MeasurementFields, TimeSeries};
 
 impl WriteUnit<'_> {
     /// The collection's time series as it is now.

@@ -1,21 +1,25 @@
 //! Transactions of several statements over the memory engine. Clients see the rest through their drivers.
 
+use crate::isolation::ReadView;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::MemoryEngine;
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use super::*;
 use crate::*;
 
 mod definitions;
 
+/// A store, and what its reads and writes see of it.
 struct Fixture {
     store: Arc<Store>,
     op: Arc<OpCtx>,
+    view: ReadView,
 }
 
 fn fixture() -> Fixture {
@@ -24,7 +28,7 @@ fn fixture() -> Fixture {
     let ops = OpRegistry::new(clock.clone());
     let engine = Arc::new(MemoryEngine::new());
     let store = Store::open(engine, options, clock.clone(), ops).unwrap();
-    Fixture { store, op: OpCtx::detached(clock) }
+    Fixture { store, op: OpCtx::detached(clock), view: ReadView::now() }
 }
 
 fn ns(name: &str) -> Namespace {
@@ -47,34 +51,39 @@ impl Fixture {
     fn inside<T>(
         &self,
         open: OpenTransaction,
-        act: impl FnOnce() -> Result<T>,
+        act: impl FnOnce(&Fixture) -> Result<T>,
     ) -> Result<(T, OpenTransaction)> {
-        let entered = open.enter()?;
-        let result = act()?;
-        Ok((result, entered.leave()?))
+        let inside = self.entered(open);
+        let result = act(&inside)?;
+        Ok((result, OpenTransaction::leave(inside.view)?))
+    }
+
+    /// The same store as a transaction sees it.
+    fn entered(&self, open: OpenTransaction) -> Fixture {
+        Fixture { store: self.store.clone(), op: self.op.clone(), view: open.enter() }
     }
 
     fn insert(&self, name: &str, document: &Document) -> Result<()> {
-        let (collection, _) = self.store.get_or_create(&ns(name))?;
+        let (collection, _) = self.store.get_or_create(&self.view, &ns(name))?;
         let document = DocBuf::from_bson(document);
-        self.store.write(&self.op, &collection, |unit| unit.insert(document.as_doc()))
+        self.store.write(&self.op, &self.view, &collection, |unit| unit.insert(document.as_doc()))
     }
 
     fn set(&self, name: &str, id: i32, x: i32) -> Result<()> {
-        let collection = self.store.collection(&ns(name)).unwrap();
-        let key = self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
+        let collection = self.store.collection(&self.view, &ns(name)).unwrap();
+        let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         let new = DocBuf::from_bson(&doc! { "_id": id, "x": x });
-        self.store.write(&self.op, &collection, |unit| {
+        self.store.write(&self.op, &self.view, &collection, |unit| {
             let old = unit.read(&key)?.expect("a document");
             unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
         })
     }
 
     fn count(&self, name: &str) -> usize {
-        let Some(collection) = self.store.collection(&ns(name)) else { return 0 };
+        let Some(collection) = self.store.collection(&self.view, &ns(name)) else { return 0 };
         let mut count = 0;
         let (all, forward) = (whole_range(), Direction::Forward);
-        let snapshot = self.store.snapshot().unwrap();
+        let snapshot = self.store.snapshot(&self.view).unwrap();
         snapshot
             .scan_records(&collection, &all, forward, ScanLimit::NONE, &mut |_, _| {
                 count += 1;
@@ -85,9 +94,9 @@ impl Fixture {
     }
 
     fn entries(&self, name: &str) -> usize {
-        let collection = self.store.collection(&ns(name)).unwrap();
+        let collection = self.store.collection(&self.view, &ns(name)).unwrap();
         let index = collection.indexes()[0].clone();
-        let snapshot = self.store.snapshot().unwrap();
+        let snapshot = self.store.snapshot(&self.view).unwrap();
         let counted = snapshot.count_entries(&index, &whole_range(), ScanLimit::NONE);
         counted.unwrap().0 as usize
     }
@@ -95,7 +104,7 @@ impl Fixture {
     fn index(&self, name: &str, field: &str) -> Result<CreateIndexesResult> {
         let spec = DocBuf::from_bson(&doc! { "key": { field: 1 }, "name": field });
         let options = CreateIndexesOptions::default();
-        self.store.create_indexes(&self.op, &ns(name), &[spec.as_doc()], options)
+        self.store.create_indexes((&self.op, &self.view), &ns(name), &[spec.as_doc()], options)
     }
 
     /// The log's newest entries, newest first.
@@ -121,7 +130,7 @@ fn writes_of_several_collections_become_visible_together() {
     f.insert("e.b", &doc! { "_id": 1 }).unwrap();
     let open = f.begin(1);
     let ((), open) = f
-        .inside(open, || {
+        .inside(open, |f| {
             f.insert("d.a", &doc! { "_id": 2 })?;
             f.insert("e.b", &doc! { "_id": 2 })?;
             assert_eq!((f.count("d.a"), f.count("e.b")), (2, 2), "its own writes");
@@ -130,12 +139,12 @@ fn writes_of_several_collections_become_visible_together() {
         .unwrap();
     assert_eq!((f.count("d.a"), f.count("e.b")), (1, 1));
     f.insert("d.a", &doc! { "_id": 3 }).unwrap();
-    let (seen, open) = f.inside(open, || Ok(f.count("d.a"))).unwrap();
+    let (seen, open) = f.inside(open, |f| Ok(f.count("d.a"))).unwrap();
     assert_eq!(seen, 2, "not what others wrote after it began");
     assert_eq!(open.size().operations, 2);
     let committed = f.store.commit_transaction(open).unwrap();
     assert_eq!((f.count("d.a"), f.count("e.b")), (3, 2));
-    let a = f.store.collection(&ns("d.a")).unwrap();
+    let a = f.store.collection(&ReadView::now(), &ns("d.a")).unwrap();
     assert_eq!(f.store.count_documents(&f.op, &a).unwrap(), 3);
     let entry = &f.log(1)[0];
     assert_eq!(entry.get_document("o").unwrap().get_array("applyOps").unwrap().len(), 2);
@@ -150,13 +159,13 @@ fn writes_of_several_collections_become_visible_together() {
 fn a_dropped_transaction_leaves_nothing() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1 }).unwrap();
-    let (_, open) = f.inside(f.begin(1), || f.insert("d.a", &doc! { "_id": 2 })).unwrap();
+    let (_, open) = f.inside(f.begin(1), |f| f.insert("d.a", &doc! { "_id": 2 })).unwrap();
     drop(open);
-    let entered = f.begin(1).enter().unwrap();
-    f.insert("d.a", &doc! { "_id": 2 }).unwrap();
+    let entered = f.entered(f.begin(1));
+    entered.insert("d.a", &doc! { "_id": 2 }).unwrap();
+    assert!(entered.view.in_transaction() && !f.view.in_transaction());
     drop(entered);
     assert_eq!(f.count("d.a"), 1);
-    assert!(!in_transaction());
     f.insert("d.a", &doc! { "_id": 2 }).unwrap();
 }
 
@@ -164,28 +173,28 @@ fn a_dropped_transaction_leaves_nothing() {
 fn the_second_writer_of_a_record_is_told_at_once() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1, "x": 0 }).unwrap();
-    let (_, one) = f.inside(f.begin(1), || f.set("d.a", 1, 1)).unwrap();
-    let error = f.inside(f.begin(2), || f.set("d.a", 1, 2)).err().unwrap();
+    let (_, one) = f.inside(f.begin(1), |f| f.set("d.a", 1, 1)).unwrap();
+    let error = f.inside(f.begin(2), |f| f.set("d.a", 1, 2)).err().unwrap();
     assert_eq!(error.code(), ErrorCode::WriteConflict);
     let late = f.begin(3);
     f.store.commit_transaction(one).unwrap();
-    let error = f.inside(late, || f.set("d.a", 1, 3)).err().unwrap();
+    let error = f.inside(late, |f| f.set("d.a", 1, 3)).err().unwrap();
     assert_eq!(error.code(), ErrorCode::WriteConflict, "it began before the commit");
-    f.inside(f.begin(4), || f.set("d.a", 1, 4)).unwrap();
+    f.inside(f.begin(4), |f| f.set("d.a", 1, 4)).unwrap();
 }
 
 #[test]
 fn what_a_failed_unit_wrote_is_never_committed() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1 }).unwrap();
-    let collection = f.store.collection(&ns("d.a")).unwrap();
-    let entered = f.begin(1).enter().unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.a")).unwrap();
+    let view = f.begin(1).enter();
     let documents = [doc! { "_id": 2 }, doc! { "_id": 1 }].map(|it| DocBuf::from_bson(&it));
-    let failed = f.store.write(&f.op, &collection, |unit| {
+    let failed = f.store.write(&f.op, &view, &collection, |unit| {
         documents.iter().try_for_each(|document| unit.insert(document.as_doc()))
     });
     assert_eq!(failed.unwrap_err().code(), ErrorCode::DuplicateKey);
-    let error = f.store.commit_transaction(entered.leave().unwrap()).unwrap_err();
+    let error = f.store.commit_transaction(OpenTransaction::leave(view).unwrap()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::NoSuchTransaction);
     assert_eq!(f.count("d.a"), 1);
 }
@@ -193,7 +202,7 @@ fn what_a_failed_unit_wrote_is_never_committed() {
 #[test]
 fn a_collection_made_inside_is_there_for_others_after_the_commit() {
     let f = fixture();
-    let act = || {
+    let act = |f: &Fixture| {
         f.index("d.new", "x")?;
         f.insert("d.new", &doc! { "_id": 1, "x": 1 })?;
         assert_eq!((f.count("d.new"), f.entries("d.new")), (1, 1));
@@ -203,17 +212,18 @@ fn a_collection_made_inside_is_there_for_others_after_the_commit() {
     };
     // Refusing an index wrote nothing.
     let ((), open) = f.inside(f.begin(1), act).unwrap();
-    assert!(f.store.collection(&ns("d.new")).is_none());
+    assert!(f.store.collection(&ReadView::now(), &ns("d.new")).is_none());
     drop(open);
     let ((), open) = f.inside(f.begin(1), act).unwrap();
-    let (_, other) = f.inside(f.begin(2), || f.insert("d.new", &doc! { "_id": 2 })).unwrap();
+    let (_, other) = f.inside(f.begin(2), |f| f.insert("d.new", &doc! { "_id": 2 })).unwrap();
     f.store.commit_transaction(open).unwrap();
     assert_eq!((f.count("d.new"), f.entries("d.new")), (1, 1));
     let error = f.store.commit_transaction(other).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WriteConflict, "the name is taken");
     // Ids taken inside are never given again.
     f.insert("d.later", &doc! { "_id": 1 }).unwrap();
-    let ids = ["d.new", "d.later"].map(|name| f.store.collection(&ns(name)).unwrap().id());
+    let ids = ["d.new", "d.later"]
+        .map(|name| f.store.collection(&ReadView::now(), &ns(name)).unwrap().id());
     assert!(ids[0] < ids[1]);
 }
 
@@ -222,7 +232,9 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 0 }).unwrap();
     let long = "x".repeat(5 << 20);
-    let act = || (1..=7).try_for_each(|id| f.insert("d.a", &doc! { "_id": id, "long": &long }));
+    let act = |f: &Fixture| {
+        (1..=7).try_for_each(|id| f.insert("d.a", &doc! { "_id": id, "long": &long }))
+    };
     let ((), open) = f.inside(f.begin(1), act).unwrap();
     let before = f.store.oplog().settled();
     let committed = f.store.commit_transaction(open).unwrap();
@@ -242,14 +254,15 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
     let size = |entry: &Document| DocBuf::from_bson(entry).as_bytes().len();
     assert!(log.iter().all(|entry| size(entry) <= 16 << 20));
     // Each part refers to what the commit wrote, whatever becomes of it.
-    let collection = f.store.collection(&ns("d.a")).unwrap();
+    let collection = f.store.collection(&ReadView::now(), &ns("d.a")).unwrap();
     for id in [1, 4, 7] {
-        let key = f.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
+        let key =
+            f.store.locate(&ReadView::now(), &collection, RawValue::Int32(id)).unwrap().unwrap();
         let delete = |unit: &mut WriteUnit<'_>| {
             let old = unit.read(&key)?.unwrap();
             unit.delete(&key, &old)
         };
-        f.store.write(&f.op, &collection, delete).unwrap();
+        f.store.write(&f.op, &ReadView::now(), &collection, delete).unwrap();
     }
     assert_eq!(f.log(6)[3..], log);
 }
@@ -258,8 +271,8 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
 fn a_statement_waits_only_so_long_for_a_lock() {
     let f = fixture();
     let changing = f.store.catalog.changing.lock();
-    let error = f.inside(f.begin(1), || f.insert("d.new", &doc! { "_id": 2 })).err().unwrap();
+    let error = f.inside(f.begin(1), |f| f.insert("d.new", &doc! { "_id": 2 })).err().unwrap();
     assert_eq!(error.code(), ErrorCode::LockTimeout);
     drop(changing);
-    f.inside(f.begin(1), || f.insert("d.new", &doc! { "_id": 2 })).unwrap();
+    f.inside(f.begin(1), |f| f.insert("d.new", &doc! { "_id": 2 })).unwrap();
 }

@@ -13,25 +13,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_work::current::spend;
 
-use crate::catalog::local::LocalCatalog;
 use crate::catalog::{Collection, CollectionState, Core, Index};
 use crate::index::building::Building;
 use crate::index::keygen::KeySet;
+use crate::isolation::{LocalCatalog, Pending};
 use crate::read::Snapshot;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::{
     decode_stored, decode_unique_value, encode_unique_value, object_range, prefixed,
 };
-use crate::write::pending::Pending;
 use crate::write::unit::{covered_keys, note_multikey};
 
 /// The collection as units of the transaction write it; nothing when that is as it is.
-pub(super) fn as_seen(state: &CollectionState, local: &LocalCatalog) -> Option<CollectionState> {
+pub(in crate::write) fn as_seen(
+    state: &CollectionState,
+    local: &LocalCatalog,
+) -> Option<CollectionState> {
     if state.indexes.iter().all(|index| local.sees(index)) {
         return None;
     }
@@ -41,11 +43,11 @@ pub(super) fn as_seen(state: &CollectionState, local: &LocalCatalog) -> Option<C
 }
 
 /// A transaction that commits, and one collection that it has written to.
-pub(super) struct UnseenKeys<'t> {
-    pub(super) core: &'t Core,
-    pub(super) txn: &'t mut dyn Txn,
-    pub(super) pending: &'t mut Pending,
-    pub(super) collection: &'t Collection,
+pub(in crate::write) struct UnseenKeys<'t> {
+    pub(in crate::write) core: &'t Core,
+    pub(in crate::write) txn: &'t mut dyn Txn,
+    pub(in crate::write) pending: &'t mut Pending,
+    pub(in crate::write) collection: &'t Collection,
 }
 
 /// The keys of a record in an index.
@@ -60,14 +62,17 @@ impl UnseenKeys<'_> {
     ///
     /// # Errors
     /// 112 WriteConflict when what the transaction has written does not go into one of them; those of the engine.
-    pub(super) fn write(&mut self, state: &CollectionState, local: &LocalCatalog) -> Result<()> {
+    pub(in crate::write) fn write(
+        &mut self,
+        state: &CollectionState,
+        local: &LocalCatalog,
+    ) -> Result<()> {
         let unseen = |index: &&Arc<Index>| !local.sees(index) && !index.is_dropped();
         let unseen: Vec<_> = state.indexes.iter().filter(unseen).collect();
         if unseen.is_empty() {
             return Ok(());
         }
-        // With no transaction entered this is what is committed now.
-        let now = self.core.snapshot()?;
+        let now = self.core.latest()?;
         let own = object_range(self.collection.id());
         let records: Vec<RecordKey> = self.txn.written_keys(Keyspace::Record, &own);
         let records: Vec<_> = records.iter().map(|key| &key[8..]).collect();

@@ -1,13 +1,15 @@
 //! Documents that a unit looks up or reads together, against looking at each alone: over engines with random conflicts and short
 //! pages, in both layouts.
 
+use crate::isolation::ReadView;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_value::bson::{Bson, DateTime, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::record::RecordKey;
 use crate::*;
@@ -26,8 +28,8 @@ fn fixture(engine: Arc<dyn Engine>, options: mayfly_value::bson::Document) -> Fi
     let closed = StoreOptions { background: false, ..StoreOptions::default() };
     let store = Store::open(engine, closed, clock.clone(), ops).unwrap();
     let ns = Namespace::parse("d.c").unwrap();
-    store.create_collection(&ns, DocBuf::from_bson(&options)).unwrap();
-    let collection = store.collection(&ns).unwrap();
+    store.create_collection(&ReadView::now(), &ns, DocBuf::from_bson(&options)).unwrap();
+    let collection = store.collection(&ReadView::now(), &ns).unwrap();
     Fixture { store, collection, op: OpCtx::detached(clock) }
 }
 
@@ -60,7 +62,7 @@ fn insert_together(unit: &mut WriteUnit<'_>, documents: &[DocBuf]) -> Result<()>
 
 impl Fixture {
     fn write<T>(&self, act: impl FnMut(&mut WriteUnit<'_>) -> Result<T>) -> Result<T> {
-        self.store.write(&self.op, &self.collection, act)
+        self.store.write(&self.op, &ReadView::now(), &self.collection, act)
     }
 
     fn count(&self) -> i64 {
@@ -68,7 +70,7 @@ impl Fixture {
     }
 
     fn key(&self, id: i32) -> Option<RecordKey> {
-        self.store.locate(&self.collection, RawValue::Int32(id)).unwrap()
+        self.store.locate(&ReadView::now(), &self.collection, RawValue::Int32(id)).unwrap()
     }
 }
 
@@ -116,9 +118,10 @@ fn a_refused_document_before_a_conflict_is_told_at_once() {
     f.write(|unit| insert_together(unit, &documents(&[3]))).unwrap();
     let owner =
         TransactionOwner { session: [1; 16], lsid: DocBuf::from_bson(&doc! {}), txn_number: 1 };
-    let entered = f.store.begin_transaction(owner).unwrap().enter().unwrap();
-    f.write(|unit| insert_together(unit, &documents(&[8]))).unwrap();
-    let open = entered.leave().unwrap();
+    let view = f.store.begin_transaction(owner).unwrap().enter();
+    let insert = |unit: &mut WriteUnit<'_>| insert_together(unit, &documents(&[8]));
+    f.store.write(&f.op, &view, &f.collection, insert).unwrap();
+    let open = OpenTransaction::leave(view).unwrap();
     // The transaction holds 8; the unit does not come to it.
     let ids: Vec<i32> = (0..10).collect();
     let error = f.write(|unit| insert_together(unit, &documents(&ids))).unwrap_err();
@@ -136,7 +139,7 @@ fn hidden_documents_are_in_the_way_of_none_that_is_inserted_with_others() {
         });
         let ns = Namespace::parse("d.c").unwrap();
         let options = CreateIndexesOptions::default();
-        f.store.create_indexes(&f.op, &ns, &[index.as_doc()], options).unwrap();
+        f.store.create_indexes((&f.op, &ReadView::now()), &ns, &[index.as_doc()], options).unwrap();
         f.write(|unit| insert_together(unit, &documents(&ids))).unwrap();
         assert!(ids.iter().all(|id| f.key(*id).is_some()));
         assert_eq!(f.count(), 20);
@@ -189,11 +192,14 @@ fn records_read_together_are_locked() {
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let owner =
         TransactionOwner { session: [1; 16], lsid: DocBuf::from_bson(&doc! {}), txn_number: 1 };
-    let entered = f.store.begin_transaction(owner).unwrap().enter().unwrap();
-    f.write(|unit| unit.read_many(&keys[2..8]).map(drop)).unwrap();
-    let open = entered.leave().unwrap();
+    let view = f.store.begin_transaction(owner).unwrap().enter();
+    let read = |unit: &mut WriteUnit<'_>| unit.read_many(&keys[2..8]).map(drop);
+    f.store.write(&f.op, &view, &f.collection, read).unwrap();
+    let open = OpenTransaction::leave(view).unwrap();
     for (at, key) in keys.iter().enumerate() {
-        let read = f.store.write_briefly(&f.op, &f.collection, |unit| unit.read(key).map(drop));
+        let now = ReadView::now();
+        let brief = WriteOptions::new(&f.op, &now, &f.collection).in_background();
+        let read = f.store.write_with(brief, |unit| unit.read(key).map(drop));
         assert_eq!(read.is_err(), (2..8).contains(&at), "{at}");
     }
     drop(open);

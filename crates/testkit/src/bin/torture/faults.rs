@@ -7,6 +7,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use mayfly_base::testing::wait_until;
 use mayfly_testkit::outside::Server;
 use mayfly_value::bson::doc;
 use rand::rngs::SmallRng;
@@ -193,9 +194,7 @@ impl Rounds<'_> {
             connection.run(DB, &insert).ok()?;
             Some(began.elapsed())
         });
-        while control.injected().map_err(text)? == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("a slow sync", || control.injected().is_ok_and(|calls| calls > 0));
         let (began, mut commands) = (Instant::now(), 0);
         while began.elapsed() < Duration::from_millis(u64::from(SLOW_MS) / 2) {
             connection.run("admin", &doc! { "ping": 1 }).map_err(wrong)?;

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use mayfly_testkit::outside;
+use mayfly_testkit::outside::{self, batch};
 
 pub(crate) const DB: &str = "torture";
 /// Collections of documents that writers own.
@@ -108,13 +108,6 @@ impl Connection {
             reply = self.run(DB, &doc! { "getMore": id, "collection": collection })?;
         }
     }
-}
-
-/// The documents of a cursor's batch.
-pub(crate) fn batch(cursor: RawDoc<'_>) -> Vec<DocBuf> {
-    let batch = cursor.get("firstBatch").or(cursor.get("nextBatch"));
-    let batch = batch.and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
-    batch.iter().filter_map(|it| it.value().as_document().map(RawDoc::to_owned)).collect()
 }
 
 pub(crate) fn int(document: RawDoc<'_>, name: &str) -> i64 {

@@ -1,10 +1,11 @@
 //! A change stream beside the writers: what it has shown must still be there after a crash, and together with what it had not
 //! shown yet it must make of the old documents those that are found.
 
+use mayfly_testkit::outside::batch;
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use crate::load::{COLLECTIONS, Connection, DB, Failed, State, batch, int};
+use crate::load::{COLLECTIONS, Connection, DB, Failed, State, int};
 
 /// A stream over the whole database.
 pub(crate) struct Stream {

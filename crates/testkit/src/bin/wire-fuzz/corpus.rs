@@ -164,7 +164,7 @@ fn steps(script: &Script, now_ms: i64) -> Vec<Step> {
 /// The names in the server's own tables.
 fn tables() -> Vec<String> {
     let mut names: Vec<&str> = Vec::new();
-    names.extend(mayfly_commands::registry::rows().iter().map(|row| row.name));
+    names.extend(mayfly_commands::registry::commands().iter().map(|command| command.row.name));
     names.extend(mayfly_query::STAGES.iter().map(|row| row.name));
     names.extend(mayfly_expr::op::rows().map(|row| row.name));
     names.extend(mayfly_expr::accum::ROWS.iter().map(|row| row.name));

@@ -10,7 +10,9 @@ mod value;
 
 use std::collections::BTreeMap;
 
-use mayfly_testkit::{Fixture, OpenEngine, dialect, expect, memory, memory_under_chaos};
+use mayfly_testkit::{
+    Fixture, OpenEngine, dialect, environment, expect, memory, memory_under_chaos,
+};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::scripts::rocksdb;
@@ -414,10 +416,9 @@ fn run(fixture: &mut Fixture, case: &Case, name: String, indexes: &[&str]) -> Ch
 
 /// Runs so many cases, beginning with this seed.
 fn agrees(first: u64, cases: u64, open: impl Fn() -> OpenEngine) {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("DELETION_SEED") {
+    let seeds = match environment::number("DELETION_SEED") {
         Some(seed) => seed..seed + 1,
-        None => first..first + cases * number("MORE").unwrap_or(1),
+        None => first..first + cases * environment::number("MORE").unwrap_or(1),
     };
     println!("seeds {seeds:?}");
     let mut fixture = Fixture::new(open());

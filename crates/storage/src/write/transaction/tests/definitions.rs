@@ -1,9 +1,10 @@
 //! Definitions that change while transactions are open.
 
+use crate::isolation::ReadView;
 use std::time::Duration;
 
-use mayfly_base::current;
 use mayfly_value::bson::oid::ObjectId;
+use mayfly_work::current;
 
 use super::*;
 
@@ -15,20 +16,22 @@ impl Fixture {
     fn make(&self, name: &str, spec: &Document) -> Result<()> {
         let spec = DocBuf::from_bson(spec);
         let options = CreateIndexesOptions::default();
-        self.store.create_indexes(&self.op, &ns(name), &[spec.as_doc()], options).map(drop)
+        self.store
+            .create_indexes((&self.op, &self.view), &ns(name), &[spec.as_doc()], options)
+            .map(drop)
     }
 
     fn delete(&self, name: &str, id: i32) -> Result<()> {
-        let collection = self.store.collection(&ns(name)).unwrap();
-        let key = self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
-        self.store.write(&self.op, &collection, |unit| {
+        let collection = self.store.collection(&self.view, &ns(name)).unwrap();
+        let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
+        self.store.write(&self.op, &self.view, &collection, |unit| {
             let old = unit.read(&key)?.expect("a document");
             unit.delete(&key, &old)
         })
     }
 
     fn check(&self, name: &str) {
-        let collection = self.store.collection(&ns(name)).unwrap();
+        let collection = self.store.collection(&self.view, &ns(name)).unwrap();
         let options = ValidateOptions { bson_conformance: false };
         let found = self.store.validate(&self.op, &collection, options).unwrap();
         for index in &found.indexes {
@@ -58,7 +61,7 @@ impl Fixture {
             assert!(!changing.is_finished());
             // It holds nothing that another transaction needs.
             let ((), other) = self
-                .inside(self.begin(9), || self.insert("d.other", &doc! { "_id": ObjectId::new() }))
+                .inside(self.begin(9), |f| f.insert("d.other", &doc! { "_id": ObjectId::new() }))
                 .unwrap();
             self.store.commit_transaction(other).unwrap();
             end(&self.store, open);
@@ -75,14 +78,14 @@ fn a_new_index_has_the_keys_of_an_open_transaction() {
         for id in 1..=4 {
             f.insert("d.a", &doc! { "_id": id, "x": id }).unwrap();
         }
-        let act = || {
+        let act = |f: &Fixture| {
             f.insert("d.a", &doc! { "_id": 10, "x": 10 })?;
             f.set("d.a", 1, 11)?;
             f.delete("d.a", 2)
         };
         let ((), open) = f.inside(f.begin(1), act).unwrap();
         f.make("d.a", &spec).unwrap();
-        let act = || {
+        let act = |f: &Fixture| {
             f.insert("d.a", &doc! { "_id": 20, "x": [20, 21] })?;
             f.set("d.a", 1, 12)?;
             f.set("d.a", 10, 100)?;
@@ -96,7 +99,7 @@ fn a_new_index_has_the_keys_of_an_open_transaction() {
         f.store.commit_transaction(open).unwrap();
         assert_eq!(f.count("d.a"), 5);
         f.check("d.a");
-        let index = f.store.collection(&ns("d.a")).unwrap().indexes()[0].clone();
+        let index = f.store.collection(&ReadView::now(), &ns("d.a")).unwrap().indexes()[0].clone();
         assert!(index.is_multikey());
     }
 }
@@ -105,7 +108,7 @@ fn a_new_index_has_the_keys_of_an_open_transaction() {
 fn a_transaction_that_is_undone_leaves_no_keys() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
-    let ((), open) = f.inside(f.begin(1), || f.insert("d.a", &doc! { "_id": 2, "x": 2 })).unwrap();
+    let ((), open) = f.inside(f.begin(1), |f| f.insert("d.a", &doc! { "_id": 2, "x": 2 })).unwrap();
     f.index("d.a", "x").unwrap();
     drop(open);
     assert_eq!((f.count("d.a"), f.entries("d.a")), (1, 1));
@@ -117,11 +120,14 @@ fn a_transaction_that_is_undone_leaves_no_keys() {
 fn a_transaction_does_not_use_an_index_that_came_later() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
-    let plannable = || Ok(f.store.collection(&ns("d.a")).unwrap().plannable_indexes().len());
+    let plannable = |f: &Fixture| {
+        let collection = f.store.collection(&f.view, &ns("d.a")).unwrap();
+        Ok(collection.plannable_indexes(f.view.visible_indexes()).len())
+    };
     let (before, open) = f.inside(f.begin(1), plannable).unwrap();
     f.index("d.a", "x").unwrap();
     let (after, open) = f.inside(open, plannable).unwrap();
-    assert_eq!((before, after, plannable().unwrap()), (1, 1, 2));
+    assert_eq!((before, after, plannable(&f).unwrap()), (1, 1, 2));
     let (later, _) = f.inside(f.begin(2), plannable).unwrap();
     assert_eq!(later, 2);
     f.store.commit_transaction(open).unwrap();
@@ -130,7 +136,7 @@ fn a_transaction_does_not_use_an_index_that_came_later() {
 #[test]
 fn a_unique_index_that_came_later_holds_for_a_commit() {
     let insert = |f: &Fixture, open, id, x| {
-        let act = || f.insert("d.a", &doc! { "_id": id, "x": x });
+        let act = |f: &Fixture| f.insert("d.a", &doc! { "_id": id, "x": x });
         f.inside(open, act).unwrap().1
     };
     let f = fixture();
@@ -153,7 +159,8 @@ fn a_unique_index_that_came_later_holds_for_a_commit() {
     assert_eq!(f.count("d.a"), 3);
     f.check("d.a");
     // When it is run again, the statement says why.
-    let error = f.inside(f.begin(6), || f.insert("d.a", &doc! { "_id": 2, "x": 1 })).err().unwrap();
+    let error =
+        f.inside(f.begin(6), |f| f.insert("d.a", &doc! { "_id": 2, "x": 1 })).err().unwrap();
     assert_eq!(error.code(), ErrorCode::DuplicateKey);
 }
 
@@ -164,7 +171,7 @@ fn keys_of_a_unique_index_may_change_hands_within_a_transaction() {
     for id in 1..=3 {
         f.insert("d.a", &doc! { "_id": id, "x": id }).unwrap();
     }
-    let act = || {
+    let act = |f: &Fixture| {
         f.set("d.a", 1, 2)?;
         f.set("d.a", 2, 1)?;
         f.delete("d.a", 3)?;
@@ -182,7 +189,7 @@ fn a_document_that_has_no_keys_fails_the_commit() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1 }).unwrap();
     let parallel = doc! { "_id": 2, "a": [1, 2], "b": [1, 2] };
-    let ((), open) = f.inside(f.begin(1), || f.insert("d.a", &parallel)).unwrap();
+    let ((), open) = f.inside(f.begin(1), |f| f.insert("d.a", &parallel)).unwrap();
     f.make("d.a", &doc! { "key": { "a": 1, "b": 1 }, "name": "ab" }).unwrap();
     let error = f.store.commit_transaction(open).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WriteConflict);
@@ -195,17 +202,17 @@ fn what_changes_nothing_for_a_transaction_does_not_wait() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
     f.index("d.a", "x").unwrap();
-    let ((), open) = f.inside(f.begin(1), || f.insert("d.a", &doc! { "_id": 2, "x": 2 })).unwrap();
+    let ((), open) = f.inside(f.begin(1), |f| f.insert("d.a", &doc! { "_id": 2, "x": 2 })).unwrap();
     f.hide("d.a", "x").unwrap();
     let change = CollModChange {
         expire_after: Some(NewExpireAfter::Seconds(60)),
         ..CollModChange::default()
     };
     f.store.modify_index(&ns("d.a"), IndexSelector::Name("x"), change).unwrap();
-    f.store.create_collection(&ns("d.b"), DocBuf::empty()).unwrap();
+    f.store.create_collection(&ReadView::now(), &ns("d.b"), DocBuf::empty()).unwrap();
     f.store.drop_collection(&ns("d.b")).unwrap();
     assert!(f.store.drop_collection(&ns("d.none")).unwrap().is_none());
-    let ((), open) = f.inside(open, || f.set("d.a", 1, 3)).unwrap();
+    let ((), open) = f.inside(open, |f| f.set("d.a", 1, 3)).unwrap();
     f.store.commit_transaction(open).unwrap();
     f.check("d.a");
 }
@@ -223,12 +230,12 @@ fn what_would_make_a_transaction_wrong_waits_for_its_end() {
     };
     let f = &fixture();
     let touched = |session: u8, id: i32| {
-        f.inside(f.begin(session), || f.insert("d.a", &doc! { "_id": id, "x": id })).unwrap().1
+        f.inside(f.begin(session), |f| f.insert("d.a", &doc! { "_id": id, "x": id })).unwrap().1
     };
     f.insert("d.a", &doc! { "_id": 0, "x": 0 }).unwrap();
     f.index("d.a", "x").unwrap();
     f.index("d.a", "y").unwrap();
-    let store = &f.store;
+    let (store, op) = (&f.store, &f.op);
     f.waits_for(touched(1, 1), commit, || {
         store.drop_indexes(&ns("d.a"), Some(&[IndexSelector::Name("y")]))
     })
@@ -243,23 +250,23 @@ fn what_would_make_a_transaction_wrong_waits_for_its_end() {
     })
     .unwrap();
     f.waits_for(touched(1, 4), commit, || {
-        store.rebuild_indexes(&f.op, &store.collection(&ns("d.a")).unwrap())
+        store.rebuild_indexes(op, &store.collection(&ReadView::now(), &ns("d.a")).unwrap())
     })
     .unwrap();
     f.waits_for(touched(1, 5), commit, || store.rename_collection(&ns("d.a"), &ns("d.b"), false))
         .unwrap();
     store.rename_collection(&ns("d.b"), &ns("d.a"), false).unwrap();
     let size = DocBuf::from_bson(&doc! { "capped": true, "size": 100_000 });
-    f.waits_for(touched(1, 6), undo, || store.convert_collection(&f.op, &ns("d.a"), size.as_doc()))
+    f.waits_for(touched(1, 6), undo, || store.convert_collection(op, &ns("d.a"), size.as_doc()))
         .unwrap();
     assert_eq!(f.count("d.a"), 5);
     // Two of them; each of them ends in its own way.
-    let read = |session: u8| f.inside(f.begin(session), || Ok(f.count("d.a"))).unwrap().1;
+    let read = |session: u8| f.inside(f.begin(session), |f| Ok(f.count("d.a"))).unwrap().1;
     let (one, other) = (read(1), read(2));
     let both = |store: &Store, one: OpenTransaction| {
         drop(other);
         std::thread::sleep(Duration::from_millis(20));
-        let (seen, one) = f.inside(one, || Ok(f.count("d.a"))).unwrap();
+        let (seen, one) = f.inside(one, |f| Ok(f.count("d.a"))).unwrap();
         assert_eq!(seen, 5);
         store.commit_transaction(one).unwrap();
     };
@@ -273,14 +280,15 @@ fn what_would_make_a_transaction_wrong_waits_for_its_end() {
 fn a_stream_of_transactions_does_not_keep_a_change_off() {
     let f = &fixture();
     f.insert("d.a", &doc! { "_id": 0 }).unwrap();
-    let touch = |session: u8| f.inside(f.begin(session), || Ok(f.count("d.a"))).unwrap().1;
+    let touch = |session: u8| f.inside(f.begin(session), |f| Ok(f.count("d.a"))).unwrap().1;
     let mut late = None;
     let end = |_: &Store, open| {
         late = Some(touch(2));
         drop(open);
     };
-    f.waits_for(touch(1), end, || f.store.drop_collection(&ns("d.a"))).unwrap();
-    let error = f.inside(late.unwrap(), || Ok(f.count("d.a"))).err().unwrap();
+    let store = &f.store;
+    f.waits_for(touch(1), end, || store.drop_collection(&ns("d.a"))).unwrap();
+    let error = f.inside(late.unwrap(), |f| Ok(f.count("d.a"))).err().unwrap();
     assert_eq!(error.code(), ErrorCode::SnapshotUnavailable);
 }
 
@@ -288,7 +296,7 @@ fn a_stream_of_transactions_does_not_keep_a_change_off() {
 fn a_change_waits_no_longer_than_its_operation_may_take() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 0 }).unwrap();
-    let (_, open) = f.inside(f.begin(1), || Ok(f.count("d.a"))).unwrap();
+    let (_, open) = f.inside(f.begin(1), |f| Ok(f.count("d.a"))).unwrap();
     f.op.kill(ErrorCode::Interrupted);
     let current = current::Current { op: Some(f.op.clone()) };
     let _entered = current::enter(current);

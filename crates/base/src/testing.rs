@@ -1,0 +1,46 @@
+//! Waiting in tests for something that another thread or process does.
+
+use std::time::{Duration, Instant};
+
+/// The longest wait. A condition that takes longer on a busy machine does not occur in the tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a wait only yields, so that it notices short-lived states; afterwards it sleeps between two looks.
+const EAGER: Duration = Duration::from_millis(20);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Waits until a condition holds.
+///
+/// # Panics
+/// The condition does not hold within a minute.
+#[track_caller]
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    assert!(holds_within(PATIENCE, holds), "{what}: not within {PATIENCE:?}");
+}
+
+fn holds_within(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !holds() {
+        match begun.elapsed() {
+            elapsed if elapsed > patience => return false,
+            elapsed if elapsed < EAGER => std::thread::yield_now(),
+            _ => std::thread::sleep(LOOK),
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_with_its_condition_or_its_patience() {
+        let mut looks = 0;
+        wait_until("three looks", || {
+            looks += 1;
+            looks == 3
+        });
+        assert!(!holds_within(Duration::from_millis(1), || false));
+    }
+}

@@ -1,0 +1,93 @@
+//! Replays deltas of buckets. The log has a delta when rows were added to a packed bucket; the bucket that it is applied to may be
+//! packed differently, or be newer than the log.
+//!
+//! The delta holds the new number of rows, and for each column either the bytes that were appended or, where the column was short or
+//! new, the whole column:
+//!
+//! ```text
+//! { scontrol: { u: { count: n }, .. }, sdata: { b: { <field>: { o, d: runs } }, u: { <field>: column }, i: { .. } } }
+//! ```
+//!
+//! Runs stand for themselves, so the added rows can be read without the old bytes: they are the last `k` of `n`, where `k` is the
+//! number of rows in the runs. A bucket that has more than `n - k` rows has some of them already.
+
+use std::collections::HashMap;
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{Number, RawDoc, RawValue};
+
+use crate::bucket::{Bucket, COLUMN};
+use crate::column::{Column, MAX_ROWS};
+
+/// What a delta adds to a bucket.
+pub struct AddedRows {
+    /// Rows before it.
+    before: usize,
+    rows: usize,
+    columns: Vec<(String, Column)>,
+}
+
+fn malformed(what: &str) -> Error {
+    Error::failed_to_parse(format!("the delta of a bucket has {what}"))
+}
+
+fn part<'a>(document: RawDoc<'a>, path: &[&str]) -> Option<RawDoc<'a>> {
+    path.iter().try_fold(document, |document, name| document.get(name)?.as_document())
+}
+
+impl AddedRows {
+    /// Reads a delta.
+    ///
+    /// # Errors
+    /// 9 FailedToParse for what adds no rows.
+    pub fn of(delta: RawDoc<'_>) -> Result<AddedRows> {
+        let count = part(delta, &["scontrol", "u"]).or(part(delta, &["u", "control"]));
+        let count = count.and_then(|control| control.get("count")).and_then(Number::from_value);
+        let count =
+            count.and_then(Number::to_i64_exact).and_then(|rows| usize::try_from(rows).ok());
+        let count = count.filter(|rows| *rows <= MAX_ROWS);
+        let count = count.ok_or_else(|| malformed("no number of rows"))?;
+        let mut tails: HashMap<&str, Column> = HashMap::new();
+        let mut columns = Vec::new();
+        for element in part(delta, &["sdata", "b"]).unwrap_or(RawDoc::EMPTY) {
+            let runs = element.value().as_document().and_then(|tail| tail.get("d"));
+            let Some(RawValue::Binary { bytes, .. }) = runs else {
+                return Err(malformed("a column without its end"));
+            };
+            let tail = Column::decode_tail(bytes).ok_or_else(|| malformed("bad runs"))?;
+            tails.insert(element.name(), tail);
+        }
+        let rows = match tails.values().next() {
+            Some(tail) => tail.len(),
+            None => count,
+        };
+        let before = count.checked_sub(rows).ok_or_else(|| malformed("too many rows"))?;
+        if rows == 0 || tails.values().any(|tail| tail.len() != rows) {
+            return Err(malformed("columns of different lengths"));
+        }
+        columns.extend(tails.into_iter().map(|(name, tail)| (name.to_owned(), tail)));
+        for path in [&["sdata", "u"], &["sdata", "i"], &["u", "data"]] {
+            for element in part(delta, path).unwrap_or(RawDoc::EMPTY) {
+                let RawValue::Binary { subtype: COLUMN, bytes } = element.value() else {
+                    return Err(malformed("a column that is none"));
+                };
+                let whole =
+                    Column::decode(bytes, count).ok_or_else(|| malformed("a bad column"))?;
+                columns.push((element.name().to_owned(), whole.behind(before)));
+            }
+        }
+        Ok(AddedRows { before, rows, columns })
+    }
+
+    /// Adds those rows that the bucket does not have; whether there were some.
+    pub fn add_to(self, bucket: &mut Bucket) -> bool {
+        let known = bucket.rows().saturating_sub(self.before);
+        if known >= self.rows {
+            return false;
+        }
+        let columns = self.columns.into_iter();
+        let columns = columns.map(|(name, column)| (name.into_boxed_str(), column.behind(known)));
+        bucket.extend_by(self.rows - known, columns);
+        true
+    }
+}

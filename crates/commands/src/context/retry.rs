@@ -1,0 +1,229 @@
+//! Writes that a client may send again: which of their statements were executed already, and what they were answered.
+//!
+//! 1. The dispatcher checks the session out for the command ([`mayfly_service::Sessions::check_out`]).
+//! 2. The handler asks [`CommandContext::attempt`] before each statement, and passes its name to the write unit, which
+//!    records it in the statement's own transaction.
+//! 3. After the commit it says [`CommandContext::committed`]. A crash in between loses nothing: the store is asked the
+//!    next time.
+
+use std::cell::RefCell;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::CheckedOut;
+use mayfly_storage::{Executed, Statement, WriteUnit};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::context::CommandContext;
+use crate::request::Fields;
+use crate::request::fields::wrong_type;
+
+/// The session of a repeatable command, while the command runs.
+pub struct Retry {
+    session: RefCell<CheckedOut>,
+    /// Statements that an earlier attempt had executed.
+    retried: RefCell<Vec<i32>>,
+    ids: StatementIds,
+}
+
+/// How the statements of a command are numbered.
+enum StatementIds {
+    /// From this one on.
+    From(i32),
+    /// One by one.
+    Listed(Vec<i32>),
+}
+
+impl Retry {
+    /// Reads `stmtId` and `stmtIds`.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch, 72 InvalidOptions for negative ids or both forms at once.
+    pub(crate) fn parse(
+        session: CheckedOut,
+        body: RawDoc<'_>,
+        command: &'static str,
+    ) -> Result<Retry> {
+        let fields = Fields::new(body, command);
+        let first = fields.long("stmtId")?;
+        let ids = match (first, fields.get("stmtIds")) {
+            (Some(_), Some(_)) => {
+                let text = "May not specify both stmtId and stmtIds in write command";
+                return Err(Error::new(ErrorCode::InvalidOptions, text));
+            }
+            (first, None) => StatementIds::From(statement_id(first.unwrap_or(0))?),
+            (None, Some(RawValue::Array(list))) => {
+                let mut ids = Vec::new();
+                for element in list {
+                    let Some(id) = crate::request::fields::whole_number(element.value()) else {
+                        return Err(wrong_type("stmtIds", element.value(), "int"));
+                    };
+                    ids.push(statement_id(id)?);
+                }
+                StatementIds::Listed(ids)
+            }
+            (None, Some(other)) => return Err(wrong_type("stmtIds", other, "array")),
+        };
+        Ok(Retry { session: RefCell::new(session), retried: RefCell::default(), ids })
+    }
+
+    /// The command failed, perhaps after a commit.
+    #[cold]
+    pub(crate) fn doubt(&self) {
+        self.session.borrow_mut().doubt();
+    }
+
+    /// How many statements an earlier attempt had executed.
+    pub(crate) fn count_retried(&self) -> u64 {
+        self.retried.borrow().len() as u64
+    }
+
+    fn id(&self, at: usize) -> Result<i32> {
+        let listed = match &self.ids {
+            StatementIds::From(first) => {
+                i32::try_from(at).ok().and_then(|at| first.checked_add(at))
+            }
+            StatementIds::Listed(ids) => ids.get(at).copied(),
+        };
+        listed.ok_or_else(|| {
+            let text = "the number of stmtIds must match the number of statements";
+            Error::new(ErrorCode::InvalidLength, text)
+        })
+    }
+
+    /// Whether the ids of consecutive statements are consecutive, too.
+    fn is_consecutive(&self) -> bool {
+        matches!(self.ids, StatementIds::From(_))
+    }
+
+    /// How inserts of neighbours are recorded: names, and how many each stands for.
+    fn groups(&self, first: usize, count: usize) -> Result<Vec<(Statement, i32)>> {
+        if self.is_consecutive() {
+            return Ok(vec![(self.statement(first)?, i32::try_from(count).unwrap_or(i32::MAX))]);
+        }
+        (first..first + count).map(|at| Ok((self.statement(at)?, 1))).collect()
+    }
+
+    /// Records inserts in their unit.
+    ///
+    /// # Errors
+    /// 16 InvalidLength without ids, those of the engine.
+    pub(crate) fn record_inserts(
+        &self,
+        unit: &mut WriteUnit<'_>,
+        first: usize,
+        count: usize,
+    ) -> Result<()> {
+        let result = inserted();
+        for (statement, count) in self.groups(first, count)? {
+            unit.record_statement(statement, count, result.as_doc())?;
+        }
+        Ok(())
+    }
+
+    /// The inserts are committed.
+    ///
+    /// # Errors
+    /// 16 InvalidLength without ids.
+    pub(crate) fn note_inserts(&self, first: usize, count: usize) -> Result<()> {
+        for (statement, count) in self.groups(first, count)? {
+            self.note(statement, count, inserted());
+        }
+        Ok(())
+    }
+
+    /// What the statement at this place was answered by an earlier attempt.
+    fn executed(&self, at: usize) -> Result<Option<DocBuf>> {
+        let id = self.id(at)?;
+        let found = self.session.borrow().executed(id).cloned();
+        if found.is_some() {
+            self.retried.borrow_mut().push(id);
+        }
+        Ok(found)
+    }
+
+    /// The name under which the statement at this place is recorded.
+    fn statement(&self, at: usize) -> Result<Statement> {
+        Ok(self.session.borrow().statement(self.id(at)?))
+    }
+
+    fn note(&self, statement: Statement, count: i32, result: DocBuf) {
+        self.session.borrow_mut().note(Executed { id: statement.id, count, result });
+    }
+}
+
+fn inserted() -> DocBuf {
+    let mut result = DocBuilder::new();
+    result.append("n", 1);
+    result.finish()
+}
+
+/// Whether a statement is run, or was.
+pub(crate) enum Attempt {
+    /// An earlier attempt was answered so.
+    Again(DocBuf),
+    /// Run it, and record it under this name if there is one.
+    First(Option<Statement>),
+}
+
+impl CommandContext<'_> {
+    /// To be called before the statement at this place.
+    ///
+    /// # Errors
+    /// 16 InvalidLength when it has no id.
+    pub(crate) fn attempt(&self, at: usize) -> Result<Attempt> {
+        let Some(retry) = &self.retry else { return Ok(Attempt::First(None)) };
+        match retry.executed(at)? {
+            Some(record) => Ok(Attempt::Again(record)),
+            None => retry.statement(at).map(|statement| Attempt::First(Some(statement))),
+        }
+    }
+
+    /// The statement was committed with this record.
+    pub(crate) fn committed(&self, statement: Option<Statement>, record: impl FnOnce() -> DocBuf) {
+        if let (Some(retry), Some(statement)) = (&self.retry, statement) {
+            retry.note(statement, 1, record());
+        }
+    }
+
+    /// Refuses this option of a write that is repeatable otherwise.
+    ///
+    /// # Errors
+    /// 72 InvalidOptions.
+    pub(crate) fn check_repeatable(&self, refused: Option<&str>) -> Result<()> {
+        match (refused, &self.retry) {
+            (Some(option), Some(_)) => {
+                let text = format!("Cannot use retryable writes with {option}");
+                Err(Error::new(ErrorCode::InvalidOptions, text))
+            }
+            (None, _) | (_, None) => Ok(()),
+        }
+    }
+
+    /// Adds `retriedStmtId` when the command's one statement was executed before.
+    pub(crate) fn append_retried_one(&self, reply: &mut DocBuilder) {
+        let first = self.retry.as_ref().and_then(|retry| retry.retried.borrow().first().copied());
+        if let Some(id) = first {
+            reply.append("retriedStmtId", id);
+        }
+    }
+
+    /// Adds `retriedStmtIds` when there are any.
+    pub(crate) fn append_retried(&self, reply: &mut DocBuilder) {
+        let Some(retry) = &self.retry else { return };
+        let retried = retry.retried.borrow();
+        if !retried.is_empty() {
+            reply.start_array("retriedStmtIds");
+            for id in retried.iter() {
+                reply.push(*id);
+            }
+            reply.end();
+        }
+    }
+}
+
+fn statement_id(id: i64) -> Result<i32> {
+    i32::try_from(id)
+        .ok()
+        .filter(|id| *id >= 0)
+        .ok_or_else(|| Error::new(ErrorCode::InvalidOptions, format!("invalid statement id: {id}")))
+}

@@ -1,0 +1,298 @@
+//! `explain`, and `explain: true` of `aggregate`: how another command would run.
+//!
+//! Writing commands are explained without writing. What another command would refuse because it is malformed is refused
+//! here, too, as far as filter, order, projection and hint go.
+
+mod bulk;
+mod pipeline;
+mod query;
+mod view;
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::{QueryShape, Verbosity};
+use mayfly_service::QuerySetting;
+use mayfly_service::parameters::{self, Value};
+use mayfly_storage::ResolvedView;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use crate::context::{Command, CommandContext, Handler};
+use crate::crud::{Collating, Source, Stages, find_on_view, settings_of, source};
+use crate::diagnostics::build_info::VERSION;
+use crate::request::row::{Expected, Hides, Names, Reads, RowFlags};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
+
+pub(crate) const ROW: Command = Command::new("explain", "Tells how another command would run", run)
+    .needs(Needs::Demands(demands::explain))
+    .since("3.0")
+    .flags(RowFlags::STABLE)
+    .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
+    .hides(Hides::Users)
+    .expected(Expected::Long);
+
+/// The one command that could be explained if it were not missing.
+const MAP_REDUCE: &str = "mapReduce";
+
+/// Words for how much to tell.
+const VERBOSITIES: [(&str, Verbosity); 3] = [
+    ("queryPlanner", Verbosity::QueryPlanner),
+    ("executionStats", Verbosity::ExecutionStats),
+    ("allPlansExecution", Verbosity::AllPlansExecution),
+];
+
+/// The internal limits that plans are shown with.
+const PARAMETERS: [&str; 8] = [
+    "internalQueryFacetBufferSizeBytes",
+    "internalQueryFacetMaxOutputDocSizeBytes",
+    "internalLookupStageIntermediateDocumentMaxSizeBytes",
+    "internalDocumentSourceGroupMaxMemoryBytes",
+    "internalQueryMaxBlockingSortMemoryUsageBytes",
+    "internalQueryProhibitBlockingMergeOnMongoS",
+    "internalQueryMaxAddToSetBytes",
+    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
+];
+
+/// The command that is explained.
+struct Inner<'a> {
+    /// Its fields.
+    fields: Fields<'a>,
+    /// Its namespace.
+    ns: Namespace,
+    verbosity: Verbosity,
+    /// How strings compare.
+    collating: Collating,
+    /// The query settings that apply to it.
+    setting: Option<Arc<QuerySetting>>,
+}
+
+impl<'a> Inner<'a> {
+    /// Reads what all explained commands have.
+    ///
+    /// # Errors
+    /// 73 InvalidNamespace, 40415 for an unknown argument, those of the collation.
+    fn of(
+        ctx: &CommandContext<'_>,
+        request: &Request<'a>,
+        verbosity: Verbosity,
+    ) -> Result<Inner<'a>> {
+        let ns = request.namespace()?;
+        let name = request.row.name;
+        let explained = ctx.commands.find(name).and_then(|entry| entry.command.explained);
+        request.fields(explained.map_or(&[], |explained| explained.arguments))?;
+        let fields = Fields::new(request.body, name);
+        let collating = Collating::parse(&fields)?;
+        let setting = settings_of(ctx, name, &ns, request.body);
+        Ok(Inner { fields, ns, verbosity, collating, setting })
+    }
+}
+
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["verbosity"])?;
+    let RawValue::Document(body) = request.target() else {
+        return Err(fields.wrong(request.row.name, request.target(), "object"));
+    };
+    let verbosity = verbosity(fields.string("verbosity")?)?;
+    let sent = body;
+    let find = |body: RawDoc<'_>| {
+        let name = body.iter().next().map_or("", |element| element.name());
+        ctx.commands.find(name).map(|entry| entry.command)
+    };
+    let write;
+    let (body, db) = match find(body) {
+        // Several collections can stand in it: it is explained as the write that it holds.
+        Some(command) if command.row.names == Names::List => {
+            check_database(body, request.db)?;
+            write = bulk::as_write(body)?;
+            (write.1.as_doc(), &*write.0)
+        }
+        _ => (body, request.db),
+    };
+    let Some(command) = find(body) else {
+        let name = body.iter().next().map_or("", |element| element.name());
+        let text = format!("Explain failed due to unknown command: {name}");
+        return Err(Error::new(ErrorCode::CommandNotFound, text));
+    };
+    check_database(body, db)?;
+    let name = command.row.name;
+    doc.append("explainVersion", "1");
+    match (command.explained, command.handler) {
+        (Some(explained), _) => {
+            let inner = Request::inner(&command.row, db, body);
+            (explained.explain)(ctx, &inner, verbosity, doc)?;
+        }
+        (None, Handler::Missing) if name == MAP_REDUCE => {
+            return Err(Error::not_implemented(format_args!("explain of '{name}'")));
+        }
+        (None, Handler::Missing) => {
+            return Err(Error::not_implemented(format_args!("the command '{name}'")));
+        }
+        (None, Handler::Run(_)) => {
+            let text = format!("Cannot explain cmd: {name}");
+            return Err(Error::new(ErrorCode::IllegalOperation, text));
+        }
+    }
+    append_rest(ctx, sent, request.db, doc);
+    Ok(())
+}
+
+/// `aggregate` with `explain: true`.
+pub(super) fn run_aggregate(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    doc.append("explainVersion", "1");
+    aggregate(ctx, request, Verbosity::QueryPlanner, doc)?;
+    append_rest(ctx, request.body, request.db, doc);
+    Ok(())
+}
+
+/// Appends the plan of a command on a collection.
+type Plan = fn(&CommandContext<'_>, &Inner<'_>, &mut DocBuilder) -> Result<()>;
+/// The stages that a command on a view stands for.
+type OnView = fn(&Fields<'_>, &ResolvedView) -> Result<Stages>;
+
+/// Explains a command that reads a collection or a view.
+fn reading(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    (plan, on_view): (Plan, OnView),
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let inner = Inner::of(ctx, request, verbosity)?;
+    match source(ctx, &inner.ns)? {
+        Source::View(view) => view::explain(ctx, on_view, inner, &view, doc),
+        Source::Collection(_) | Source::Nothing => plan(ctx, &inner, doc),
+    }
+}
+
+/// Explains `find`.
+pub(super) fn find(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    reading(ctx, request, verbosity, (query::find, find_on_view), doc)
+}
+
+/// Explains `count`.
+pub(super) fn count(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    reading(ctx, request, verbosity, (query::count, view::count), doc)
+}
+
+/// Explains `distinct`.
+pub(super) fn distinct(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    reading(ctx, request, verbosity, (query::distinct, view::distinct), doc)
+}
+
+/// Explains `aggregate`.
+pub(super) fn aggregate(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    reading(ctx, request, verbosity, (pipeline::aggregate, view::aggregate), doc)
+}
+
+/// Explains `update`.
+pub(super) fn update(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    query::update(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+}
+
+/// Explains `delete`.
+pub(super) fn delete(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    query::delete(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+}
+
+/// Explains `findAndModify`.
+pub(super) fn find_and_modify(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    query::find_and_modify(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+}
+
+fn verbosity(word: Option<&str>) -> Result<Verbosity> {
+    let Some(word) = word else { return Ok(Verbosity::AllPlansExecution) };
+    match VERBOSITIES.iter().find(|(known, _)| *known == word) {
+        Some((_, verbosity)) => Ok(*verbosity),
+        None => Err(Error::bad_value(format!(
+            "Enumeration value '{word}' for field 'explain.verbosity' is not a valid value."
+        ))),
+    }
+}
+
+/// The command may name its database, if it is the same.
+fn check_database(body: RawDoc<'_>, db: &str) -> Result<()> {
+    match body.get("$db") {
+        None => Ok(()),
+        Some(RawValue::String(named)) if named == db => Ok(()),
+        Some(other) => {
+            let named = other.as_str().unwrap_or_default();
+            let text = format!("Mismatched $db in explain command. Expected {db} but got {named}");
+            Err(Error::new(ErrorCode::InvalidNamespace, text))
+        }
+    }
+}
+
+/// The shape of a command on a collection; of those that have one.
+fn shape_of(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str) -> Option<QueryShape> {
+    let command = body.iter().next()?;
+    let ns = Namespace::new(db, command.value().as_str()?).ok()?;
+    QueryShape::of(ctx.commands.find(command.name())?.command.row.name, &ns, body)
+}
+
+/// What stands behind the plan: the command, the server, its limits.
+fn append_rest(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str, doc: &mut DocBuilder) {
+    if let Some(shape) = shape_of(ctx, body, db) {
+        doc.append("queryShapeHash", shape.hash().to_string().as_str());
+    }
+    doc.start_document("command");
+    for element in body.iter().filter(|element| element.name() != "$db") {
+        doc.append_element(element);
+    }
+    doc.append("$db", db).end();
+    let (host, port) = ctx.service.host.rsplit_once(':').unwrap_or((&ctx.service.host, "27017"));
+    doc.start_document("serverInfo").append("host", host);
+    doc.append("port", port.parse::<i32>().unwrap_or(0)).append("version", VERSION);
+    let commit = option_env!("MAYFLYDB_GIT_VERSION").unwrap_or("unknown");
+    doc.append("gitVersion", commit).end();
+    doc.start_document("serverParameters");
+    for name in PARAMETERS {
+        let parameter = parameters::find(name);
+        // What there is no parameter for is switched off.
+        let value = parameter.map_or(Value::Number(0), |it| (it.get)(ctx.service));
+        if let Value::Number(value) = value {
+            doc.append(name, i32::try_from(value).map_or(RawValue::Int64(value), RawValue::Int32));
+        }
+    }
+    doc.append("internalQueryFrameworkControl", "forceClassicEngine");
+    doc.append("internalQueryPlannerIgnoreIndexWithCollationForRegex", 1).end();
+}

@@ -1,0 +1,232 @@
+//! Explaining the commands that find documents by a filter.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_query::{
+    CanonicalQuery, Explained, FindOptions, FirstOf, Hint, Purpose, allowed_on, explain,
+};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
+
+use super::Inner;
+use crate::context::CommandContext;
+use crate::crud::budget;
+use crate::request::Fields;
+use crate::request::fields::whole_number;
+
+/// What the query is made of, as it was sent.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) filter: RawDoc<'a>,
+    pub(super) sort: Option<RawDoc<'a>>,
+    pub(super) projection: Option<RawDoc<'a>>,
+    pub(super) skip: i64,
+    pub(super) limit: i64,
+    pub(super) hint: Option<RawValue<'a>>,
+    pub(super) variables: Option<RawDoc<'a>>,
+    pub(super) min: Option<RawDoc<'a>>,
+    pub(super) max: Option<RawDoc<'a>>,
+    pub(super) first_of: Option<&'a FirstOf>,
+    pub(super) shows: Option<&'a Vec<String>>,
+    /// The field whose values `distinct` asks for.
+    pub(super) values_of: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    /// Only a filter.
+    pub(super) fn of(filter: RawDoc<'a>) -> Parts<'a> {
+        Parts {
+            filter,
+            sort: None,
+            projection: None,
+            skip: 0,
+            limit: 0,
+            hint: None,
+            variables: None,
+            min: None,
+            max: None,
+            first_of: None,
+            shows: None,
+            values_of: None,
+        }
+    }
+
+    fn parse(
+        &self,
+        ctx: &CommandContext<'_>,
+        collation: Option<Arc<Collation>>,
+    ) -> Result<CanonicalQuery> {
+        let mut options = FindOptions {
+            sort: self.sort,
+            projection: self.projection,
+            skip: self.skip.unsigned_abs(),
+            limit: self.limit.unsigned_abs(),
+            variables: self.variables,
+            tells_keys: true,
+            now_ms: Some(ctx.op.now_ms()),
+            collation,
+            scripts: Some(ctx.service.settings.script_limits()),
+            ..FindOptions::default()
+        };
+        let hint = self.hint.map(Hint::parse).transpose()?.flatten();
+        options.hint = Hint::between(hint, self.min, self.max)?;
+        let query = CanonicalQuery::parse(self.filter, options)?;
+        if let Some(key) = self.values_of {
+            return Ok(query.for_values_of(key));
+        }
+        let (first_of, shows) = (self.first_of.cloned(), self.shows.cloned());
+        Ok(CanonicalQuery { first_of, shows, ..query })
+    }
+}
+
+/// Writes plan and statistics of a query; gives the number of results.
+pub(super) fn write(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    parts: Parts<'_>,
+    purpose: Purpose,
+    doc: &mut DocBuilder,
+) -> Result<u64> {
+    let some = |doc: Option<RawDoc<'_>>| doc.is_some_and(|doc| !doc.is_empty());
+    let explained = Explained {
+        namespace: inner.ns.as_str(),
+        filter: parts.filter,
+        sort: parts.sort.filter(|sort| some(Some(*sort))),
+        projection: parts.projection.filter(|projection| some(Some(*projection))),
+        purpose,
+        verbosity: inner.verbosity,
+        settings: inner.setting.as_ref().map(|setting| setting.settings.as_doc()),
+        budget: budget(ctx, &inner.fields)?,
+    };
+    let store = &ctx.service.store;
+    let collection = store.collection(ctx.store.view, &inner.ns);
+    let collation = inner.collating.over(collection.as_deref());
+    let hints = inner.setting.as_ref().and_then(|setting| setting.hints.as_deref());
+    let allowed = hints.zip(collection.as_deref()).and_then(|(hints, on)| allowed_on(hints, on));
+    let parse = || {
+        let query = parts.parse(ctx, collation.clone())?;
+        Ok(CanonicalQuery { allowed: allowed.clone(), ..query })
+    };
+    explain(ctx.store, collection, &parse, &explained, doc)
+}
+
+pub(super) fn find(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = &inner.fields;
+    let parts = Parts {
+        filter: fields.document("filter")?.unwrap_or(RawDoc::EMPTY),
+        sort: fields.document("sort")?,
+        projection: fields.document("projection")?,
+        skip: fields.non_negative("skip")?.unwrap_or(0),
+        limit: fields.non_negative("limit")?.unwrap_or(0),
+        hint: fields.get("hint"),
+        variables: fields.document("let")?,
+        min: fields.document("min")?,
+        max: fields.document("max")?,
+        shows: None,
+        first_of: None,
+        values_of: None,
+    };
+    write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
+}
+
+pub(super) fn count(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = &inner.fields;
+    let parts = Parts {
+        skip: fields.non_negative("skip")?.unwrap_or(0),
+        limit: fields.long("limit")?.unwrap_or(0),
+        hint: fields.get("hint"),
+        ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))
+    };
+    write(ctx, inner, parts, Purpose::Count, doc).map(|_| ())
+}
+
+pub(super) fn distinct(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = &inner.fields;
+    let Some(key) = fields.string("key")? else { return Err(fields.missing("key")) };
+    let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+    let hint = fields.get("hint");
+    let parts = Parts { hint, values_of: Some(key), ..Parts::of(filter) };
+    write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
+}
+
+/// The one statement of a writing command.
+fn statement<'a>(inner: &Inner<'a>, name: &'static str) -> Result<Fields<'a>> {
+    let Some(list) = inner.fields.array(name)? else { return Err(inner.fields.missing(name)) };
+    let mut items = list.iter();
+    match (items.next(), items.next()) {
+        (Some(only), None) => match only.value() {
+            RawValue::Document(statement) => Ok(Fields::new(statement, name)),
+            other => Err(inner.fields.wrong(name, other, "object")),
+        },
+        _ => Err(Error::new(ErrorCode::InvalidLength, "explained write batches must be of size 1")),
+    }
+}
+
+pub(super) fn update(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = statement(inner, "updates")?;
+    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+    fields.required("u")?;
+    let multi = fields.bool("multi")?.unwrap_or(false);
+    let upsert = fields.bool("upsert")?.unwrap_or(false);
+    let sort = fields.document("sort")?;
+    let variables = inner.fields.document("let")?;
+    let parts = Parts { hint: fields.get("hint"), sort, variables, ..Parts::of(filter) };
+    write(ctx, inner, parts, Purpose::Update { multi, upsert }, doc).map(|_| ())
+}
+
+pub(super) fn delete(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = statement(inner, "deletes")?;
+    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+    let limit =
+        fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
+    let variables = inner.fields.document("let")?;
+    let parts = Parts { hint: fields.get("hint"), variables, ..Parts::of(filter) };
+    write(ctx, inner, parts, Purpose::Delete { multi: limit == 0 }, doc).map(|_| ())
+}
+
+pub(super) fn find_and_modify(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = &inner.fields;
+    let remove = fields.bool("remove")?.unwrap_or(false);
+    if remove == fields.get("update").is_some() {
+        let text = match remove {
+            true => "Cannot specify both an update and remove=true",
+            false => "Either an update or remove=true must be specified",
+        };
+        return Err(Error::failed_to_parse(text));
+    }
+    let parts = Parts {
+        sort: fields.document("sort")?,
+        hint: fields.get("hint"),
+        variables: fields.document("let")?,
+        ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))
+    };
+    let purpose = match remove {
+        true => Purpose::Delete { multi: false },
+        false => Purpose::Update { multi: false, upsert: fields.bool("upsert")?.unwrap_or(false) },
+    };
+    write(ctx, inner, parts, purpose, doc).map(|_| ())
+}

@@ -1,0 +1,56 @@
+//! What a member of a replica set says about itself, in the handshake, in `serverStatus`, and in the commands about the set.
+
+use mayfly_service::{ReplicaSet, Service};
+use mayfly_value::{DocBuilder, RawValue};
+
+use crate::context::CommandContext;
+
+/// The newest operation: `{ts, t}`.
+pub(crate) fn append_op_time(
+    doc: &mut DocBuilder,
+    name: &str,
+    service: &Service,
+    set: &ReplicaSet,
+) {
+    doc.start_document(name);
+    doc.append("ts", RawValue::Timestamp(service.store.last_timestamp()));
+    doc.append("t", set.term()).end();
+}
+
+/// The time of the newest operation, in milliseconds since 1970.
+pub(crate) fn last_write_ms(service: &Service) -> i64 {
+    ((service.store.last_timestamp() >> 32) as i64).saturating_mul(1000)
+}
+
+/// What a member of a replica set says in `hello`, and in `serverStatus`.
+pub(crate) fn append_member(
+    ctx: &CommandContext<'_>,
+    set: &ReplicaSet,
+    primary: bool,
+    doc: &mut DocBuilder,
+) {
+    let me = set.me(ctx.connection, &ctx.service.host);
+    doc.append("setName", set.name.as_str());
+    append_whole(doc, "setVersion", set.config().version);
+    doc.append("secondary", !primary);
+    doc.start_array("hosts").push(me.as_str());
+    doc.end();
+    if primary {
+        doc.append("primary", me.as_str());
+        doc.append("electionId", RawValue::ObjectId(set.election_id()));
+    }
+    doc.append("me", me.as_str()).start_document("lastWrite");
+    append_op_time(doc, "opTime", ctx.service, set);
+    let last_ms = last_write_ms(ctx.service);
+    doc.append("lastWriteDate", RawValue::Date(last_ms));
+    append_op_time(doc, "majorityOpTime", ctx.service, set);
+    doc.append("majorityWriteDate", RawValue::Date(last_ms)).end();
+}
+
+/// A number as an int where it fits, as the reference shows versions.
+pub(crate) fn append_whole(doc: &mut DocBuilder, name: &str, number: i64) {
+    match i32::try_from(number) {
+        Ok(number) => doc.append(name, number),
+        Err(_) => doc.append(name, number),
+    };
+}

@@ -1,0 +1,181 @@
+//! The steps from the handler to the reply: execute, settle, observe.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use mayfly_base::{ClientData, Error, Result};
+use mayfly_service::Authority;
+use mayfly_storage::ReadView;
+use mayfly_value::DocBuilder;
+
+use super::begin::{self, Held};
+use super::observe::Observed;
+use super::{After, Call, Outcome};
+use crate::context::{CommandContext, Run};
+use crate::request::row::Writes;
+use crate::request::{Durability, Request};
+use crate::rules::faults::{self};
+use crate::rules::length::Work;
+use crate::rules::{audit, transaction};
+
+/// The reply before the handler wrote to it.
+pub(super) struct Written {
+    began_at: usize,
+    capacity: usize,
+}
+
+impl Written {
+    /// The reply as it is now.
+    pub(super) fn before(doc: &DocBuilder) -> Written {
+        Written { began_at: doc.len(), capacity: doc.capacity() }
+    }
+
+    /// The memory that the reply has taken since.
+    pub(super) fn grown(&self, doc: &DocBuilder) -> usize {
+        doc.capacity().saturating_sub(self.capacity)
+    }
+}
+
+/// Runs the handler, on a thread of its own where it takes long. The sessions are taken and the view is made.
+///
+/// # Errors
+/// Those of the handler.
+#[inline(always)]
+pub(super) fn execute(
+    call: &Call<'_>,
+    (run, request): (Run, &Request<'_>),
+    held: (&Held<'_>, &ReadView),
+    authority: Authority,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let context = begin::context(call, request, held, authority);
+    Work::Command(request).length().run(|| run_guarded(run, &context, request, doc))
+}
+
+/// Leaves the view: the transaction of a statement goes on or has ended, and pinned reads still hold. The handler has run, with a
+/// reply that has taken so much memory.
+///
+/// # Errors
+/// That of the handler; 246 SnapshotUnavailable.
+#[inline(always)]
+pub(super) fn leave(
+    call: &Call<'_>,
+    request: &Request<'_>,
+    (held, view): (&Held<'_>, ReadView),
+    result: Result<()>,
+    grown: usize,
+) -> Result<()> {
+    match begin::statement_session(held, request) {
+        Some(session) => {
+            let failed = held.effects.has_failed();
+            let session = &mut session.borrow_mut();
+            transaction::leave(session, view, held.op, grown, (result, failed))
+        }
+        None => {
+            if let Some(shown) = view.cluster_time() {
+                held.effects.read_as_of(shown);
+            }
+            result.and_then(|()| view.check(&call.service.store))
+        }
+    }
+}
+
+/// What follows from the result: what is remembered of a write that can be repeated, and up to which time the reply's documents
+/// must be durable. The view is left.
+#[inline(always)]
+pub(super) fn settle(call: &Call<'_>, held: &Held<'_>, result: Result<()>) -> Result<()> {
+    let service = call.service;
+    if let Some(retry) = &held.retry {
+        match retry.count_retried() {
+            _ if result.is_err() => retry.doubt(),
+            0 => {}
+            retried => service.metrics.retried_statements.add(retried),
+        }
+    }
+    if held.only_durable && result.is_ok() {
+        let read_as_of = held.effects.time_of_reads();
+        let shown = read_as_of.unwrap_or_else(|| service.store.last_timestamp());
+        if !service.store.is_durable(shown) {
+            held.effects.show_up_to(shown);
+        }
+    }
+    result
+}
+
+/// Records the command in metrics, profile and audit log, unless it runs again, and adds the errors of its write concern. The result
+/// is final.
+#[inline(always)]
+pub(super) fn observe(
+    call: &Call<'_>,
+    (held, request): (&Held<'_>, &Request<'_>),
+    (result, written): (&Result<()>, &Written),
+    (doc, after): (&mut DocBuilder, &mut After),
+) {
+    let Call { service, connection, .. } = call;
+    after.wait = held.effects.take_wait().filter(|_| result.is_ok());
+    if after.wait.is_none() {
+        let op = held.op;
+        let began_at = written.began_at;
+        Observed { service, connection, op, request, reply: doc, result, began_at }.note();
+        if call.is_audited {
+            audit::finished(service, connection, request, result);
+        }
+    }
+    if let (Some(unmet), Ok(())) = (request.generic.write_concern.unmet, result) {
+        unmet.append(request.body, doc);
+    } else if call.may_fail && result.is_ok() && after.wait.is_none() {
+        faults::after(service, connection, request, doc);
+    }
+}
+
+/// What the connection loop does with the reply of a command that succeeded.
+#[inline(always)]
+pub(super) fn outcome(call: &Call<'_>, held: &Held<'_>, request: &Request<'_>) -> Outcome {
+    let effects = &held.effects;
+    Outcome {
+        wait_durable: waits_for_sync(held, request),
+        wait_shown: effects.shown_up_to(),
+        more_to_come: effects.streams(),
+        failed: false,
+        close: effects.closes(),
+        pause: effects.paused(),
+        counter: effects.counter().or(call.incoming.repeat.last_counter),
+    }
+}
+
+/// Whether the reply waits until the log is synced: the command's row says that it writes, or its operation that it wrote, and the
+/// client asks for it. Statements of a transaction do not wait; the commit does.
+#[inline(always)]
+fn waits_for_sync(held: &Held<'_>, request: &Request<'_>) -> bool {
+    match request.row.writes {
+        Writes::Nothing => false,
+        Writes::Configuration => true,
+        Writes::Sometimes | Writes::Settings | Writes::Documents | Writes::Repeatable => {
+            held.op.writes()
+                && request.generic.write_concern.durability() == Durability::Synced
+                && begin::statement_session(held, request).is_none()
+        }
+    }
+}
+
+/// A bug in a handler costs its caller an error, and no other client anything.
+fn run_guarded(
+    run: Run,
+    context: &CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    match catch_unwind(AssertUnwindSafe(|| run(context, request, doc))) {
+        Ok(result) => result,
+        Err(panic) => {
+            let why = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "no message".to_owned());
+            context.service.metrics.asserts.msg.add(1);
+            let panic = ClientData(&why);
+            tracing::error!(command = request.row.name, %panic, "a command panicked");
+            Err(Error::internal(format!("internal error in '{}': {why}", request.row.name)))
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The steps before anything is changed: count, parse, authorize, claim the session, check the concerns.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Authority;
+
+use super::{After, Call, Incoming};
+use crate::context::{Handler, Run, counter};
+use crate::registry;
+use crate::request::fields::wrong_type;
+use crate::request::row::InTransaction;
+use crate::request::{OpKind, ReadConcern, Request, RowFlags, generic};
+use crate::rules::rights::check;
+use crate::rules::{audit, implied, primacy, transaction};
+
+/// Counts the command, and reads its database. The first step: a command that is refused by any other counts, too.
+///
+/// # Errors
+/// 40571 without a database, 73 for a malformed one, 13 for one that the command does not run on.
+#[inline(always)]
+pub(super) fn count<'a>(call: &Call<'a>) -> Result<&'a str> {
+    let row = &call.command.row;
+    // Commands that write documents count these.
+    if !call.incoming.repeat.waited
+        && !matches!(row.kind, OpKind::Insert | OpKind::Update | OpKind::Delete)
+    {
+        counter(call.service, row.kind).add(1);
+    }
+    let db = database(call.incoming)?;
+    if row.flags.contains(RowFlags::ADMIN_ONLY) && db != "admin" {
+        let text = format!("{} may only be run against the admin database.", row.name);
+        return Err(Error::new(ErrorCode::Unauthorized, text));
+    }
+    Ok(db)
+}
+
+/// Parses the generic arguments.
+///
+/// # Errors
+/// The reference's errors for each argument.
+#[inline(always)]
+pub(super) fn parse<'a>(call: &Call<'a>, db: &'a str) -> Result<Request<'a>> {
+    let (row, body) = (&call.command.row, call.incoming.body);
+    let (_, name) = call.incoming.called;
+    let generic = generic::parse(body, row)?;
+    Ok(Request { row, name, db, body, generic, sequences: call.incoming.sequences, uuid: None })
+}
+
+/// Checks the client's rights. Until here nothing of the request has changed anything; a command that is not allowed changes
+/// nothing but the audit log.
+///
+/// # Errors
+/// 13 Unauthorized; 238 for a command that is not implemented; 11600 when the audit log cannot be written.
+#[inline(always)]
+pub(super) fn authorize(
+    call: &Call<'_>,
+    request: &Request<'_>,
+    after: &mut After,
+) -> Result<(Run, Authority)> {
+    let Call { service, connection, .. } = call;
+    let authority = service.access.authority(&service.store, connection)?;
+    if call.is_audited && service.audit.has_failed() {
+        after.hang_up = true;
+        let text = "the audit log cannot be written";
+        return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
+    }
+    let permitted = check::check(&authority, request, registry::row);
+    if call.is_audited && !call.incoming.repeat.waited {
+        let code = permitted.as_ref().map_or_else(Error::code, |()| ErrorCode::OK);
+        audit::authorization(service, connection, request, code);
+    }
+    permitted?;
+    match call.command.handler {
+        Handler::Run(run) => Ok((run, authority)),
+        Handler::Missing => {
+            Err(Error::not_implemented(format_args!("the command '{}'", request.row.name)))
+        }
+    }
+}
+
+/// Makes the session one of the client. The command is allowed.
+///
+/// # Errors
+/// 13 Unauthorized for a session of another user.
+#[inline(always)]
+pub(super) fn claim_session(request: &mut Request<'_>, authority: &Authority) -> Result<()> {
+    request.generic.claim_session(authority)
+}
+
+/// Checks read and write concern and the place in a transaction, fills in the default write concern, and keeps the session alive.
+/// The session is the client's.
+///
+/// # Errors
+/// 72 InvalidOptions for concerns that the command does not take; 2 for members that do not exist; 263 for what no transaction takes.
+#[inline(always)]
+pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Result<()> {
+    let service = call.service;
+    let (row, db, body) = (request.row, request.db, request.body);
+    let generic = &mut request.generic;
+    if generic.cluster_time > 0 {
+        primacy::note_gossip(service, generic.cluster_time)?;
+    }
+    if row.kind == OpKind::GetMore && generic.transaction.is_none() {
+        // Some drivers send that of their session along; a cursor goes on as it began.
+        generic.read_concern = ReadConcern::default();
+    }
+    match generic.transaction {
+        None => generic.read_concern.check(service, row, body)?,
+        Some(_) => transaction::validate(service, generic, (row, db, body))?,
+    }
+    let takes_concern = row.writes.takes_concern();
+    if generic.write_concern.given && !takes_concern {
+        let text = "Command does not support writeConcern";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    let acknowledges = generic.transaction.is_none() || row.in_transaction == InTransaction::Ends;
+    if takes_concern && acknowledges {
+        implied::set_write_concern(service, generic)?;
+    }
+    let unmet = generic.write_concern.unmet;
+    if let Some(unmet) = unmet.filter(|_| service.replica_set.get().is_none()) {
+        return Err(unmet.refusal());
+    }
+    if let Some(session) = generic.lsid {
+        service.sessions.touch(session, service.clock.now_ms())?;
+    }
+    Ok(())
+}
+
+/// The database: `$db`, or the one in the message's own header.
+fn database<'a>(incoming: &Incoming<'a>) -> Result<&'a str> {
+    let db = match (incoming.legacy_db, incoming.body.get("$db")) {
+        (Some(db), _) | (None, Some(mayfly_value::RawValue::String(db))) => db,
+        (None, Some(other)) => return Err(wrong_type("$db", other, "string")),
+        (None, None) => {
+            return Err(Error::new(ErrorCode(40571), "OP_MSG requests require a $db argument"));
+        }
+    };
+    if db.is_empty() || db.contains(['\0', '.', '/', '\\', ' ', '"']) {
+        let text = format!("Invalid database name: '{db}'");
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
+    }
+    Ok(db)
+}

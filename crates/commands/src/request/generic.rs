@@ -1,0 +1,345 @@
+//! Generic arguments: what any command may carry beside its own fields. Parsed once, in one pass.
+
+use mayfly_auth::{Action, Target};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::{Authority, SessionId, SessionOwner};
+use mayfly_value::{RawDoc, RawValue};
+use mayfly_work::OpCtx;
+
+use super::fields::whole_number;
+use super::{Fields, Row, RowFlags};
+
+mod concern;
+mod read_concern;
+
+pub use concern::{Durability, WriteConcern};
+pub use read_concern::{ReadConcern, ReadLevel};
+
+/// Arguments that any command may carry, `$`-prefixed and internal ones included.
+const NAMES: &[&str] = &[
+    "$db",
+    "lsid",
+    "txnNumber",
+    "autocommit",
+    "startTransaction",
+    "maxTimeMS",
+    "maxTimeMSOpOnly",
+    "readConcern",
+    "writeConcern",
+    "comment",
+    "$readPreference",
+    "$queryOptions",
+    "$clusterTime",
+    "$audit",
+    "$client",
+    "$configServerState",
+    "$configTime",
+    "$topologyTime",
+    "$tenant",
+    "$traceCtx",
+    "$impersonatedUser",
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+    "coordinator",
+    "databaseVersion",
+    "shardVersion",
+    "mayBypassWriteBlocking",
+    "rawData",
+    "serialization_context",
+    "expectPrefix",
+];
+
+/// The parsed generic arguments.
+#[derive(Clone, Debug, Default)]
+pub struct Generic<'a> {
+    /// The logical session.
+    pub lsid: Option<SessionId>,
+    /// The `lsid` document as sent.
+    pub lsid_doc: Option<RawDoc<'a>>,
+    /// The number under which the session may send a write again.
+    pub txn_number: Option<i64>,
+    /// Its place in a transaction of several statements, when it belongs to one.
+    pub transaction: Option<TransactionPart>,
+    /// Milliseconds it may run; 0 is no limit.
+    pub max_time_ms: i64,
+    /// Which reads it wants.
+    pub read_concern: ReadConcern,
+    /// Which acknowledgement it wants.
+    pub write_concern: WriteConcern,
+    /// For logs and profiles.
+    pub comment: Option<RawValue<'a>>,
+    /// The cluster time that the client knows; 0 for none.
+    pub cluster_time: u64,
+    /// Only commands of the stable API.
+    pub api_strict: bool,
+}
+
+/// What part a command has in its transaction of several statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionPart {
+    /// It is the first one.
+    Begins,
+    /// A later one, commit and abort included.
+    GoesOn,
+}
+
+/// Whether this is a generic argument.
+pub(crate) fn is_generic(name: &[u8]) -> bool {
+    NAMES.iter().any(|known| known.as_bytes() == name)
+}
+
+/// Parses them.
+///
+/// # Errors
+/// The reference's errors for each argument.
+#[inline(always)]
+pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
+    let mut generic = Generic::default();
+    let (mut autocommit, mut starts) = (None, None);
+    let mut api = Api::default();
+    for element in body.iter().skip(1) {
+        let value = || element.value();
+        // Names as bytes: most elements of a command are the command's own, and not looked at here.
+        match element.name_bytes() {
+            b"lsid" => {
+                let doc = session_document(value())?;
+                generic.lsid = Some(session_id(doc)?);
+                generic.lsid_doc = Some(doc);
+            }
+            b"txnNumber" => generic.txn_number = Some(txn_number(value())?),
+            b"autocommit" => autocommit = Some(value()),
+            b"startTransaction" => starts = Some(value()),
+            b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
+            b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
+            b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
+            b"comment" => generic.comment = Some(value()),
+            b"$clusterTime" => generic.cluster_time = gossiped(value())?,
+            b"apiVersion" => api.version = Some(value()),
+            b"apiStrict" => api.strict = value() == RawValue::Bool(true),
+            b"apiDeprecationErrors" => api.deprecation = true,
+            _ => {}
+        }
+    }
+    if generic.txn_number.is_some() && generic.lsid.is_none() {
+        let text = "Transaction number requires a session ID to be specified";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    if autocommit.is_some() || starts.is_some() {
+        generic.transaction = Some(transaction_part(&generic, autocommit, starts)?);
+    }
+    api.check(row)?;
+    generic.api_strict = api.strict;
+    Ok(generic)
+}
+
+#[derive(Default)]
+struct Api<'a> {
+    version: Option<RawValue<'a>>,
+    strict: bool,
+    deprecation: bool,
+}
+
+impl Api<'_> {
+    #[inline(always)]
+    fn check(&self, row: &Row) -> Result<()> {
+        match self.version {
+            Some(RawValue::String("1")) => {}
+            Some(_) => {
+                return Err(Error::new(ErrorCode::APIVersionError, "API version must be \"1\""));
+            }
+            None if self.strict || self.deprecation => {
+                let text =
+                    "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
+                return Err(Error::new(ErrorCode::APIVersionError, text));
+            }
+            None => {}
+        }
+        if self.strict && !row.flags.contains(RowFlags::STABLE) {
+            let command = row.name;
+            let text = format!(
+                "Provided apiStrict:true, but the command {command} is not in API Version 1"
+            );
+            return Err(Error::new(ErrorCode::APIStrictError, text));
+        }
+        Ok(())
+    }
+}
+
+/// Reads `autocommit` and `startTransaction`, which go together.
+#[cold]
+fn transaction_part(
+    generic: &Generic<'_>,
+    autocommit: Option<RawValue<'_>>,
+    starts: Option<RawValue<'_>>,
+) -> Result<TransactionPart> {
+    let refused = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+    let flag = |name: &str, value: Option<RawValue<'_>>| match value {
+        None => Ok(None),
+        Some(RawValue::Bool(flag)) => Ok(Some(flag)),
+        Some(other) => {
+            let path = format!("OperationSessionInfo.{name}");
+            Err(super::fields::wrong_type(&path, other, "bool"))
+        }
+    };
+    let (autocommit, starts) = (flag("autocommit", autocommit)?, flag("startTransaction", starts)?);
+    if autocommit.is_some() && generic.txn_number.is_none() {
+        return refused("'autocommit' field requires a transaction number to also be specified");
+    }
+    match (autocommit, starts) {
+        (Some(true), _) => refused("Specifying autocommit=true is not allowed."),
+        (None, _) if generic.txn_number.is_none() => {
+            refused("'startTransaction' field requires a transaction number to also be specified")
+        }
+        (None, _) => {
+            refused("'startTransaction' field requires 'autocommit' field to also be specified")
+        }
+        (_, Some(false)) => refused("Specifying startTransaction=false is not allowed."),
+        (_, Some(true)) => Ok(TransactionPart::Begins),
+        (_, None) => Ok(TransactionPart::GoesOn),
+    }
+}
+
+fn txn_number(value: RawValue<'_>) -> Result<i64> {
+    match value {
+        RawValue::Int64(number) if number >= 0 => Ok(number),
+        RawValue::Int64(_) => {
+            let text = "Transaction number cannot be negative";
+            Err(Error::new(ErrorCode::InvalidOptions, text))
+        }
+        other => Err(super::fields::wrong_type("OperationSessionInfo.txnNumber", other, "long")),
+    }
+}
+
+fn max_time_ms(value: RawValue<'_>) -> Result<i64> {
+    let Some(number) = whole_number(value) else {
+        return Err(Error::bad_value("maxTimeMS must be a number"));
+    };
+    if let RawValue::Double(double) = value
+        && double.fract() != 0.0
+    {
+        return Err(Error::failed_to_parse("maxTimeMS has non-integral value"));
+    }
+    if !(0..=i64::from(i32::MAX)).contains(&number) {
+        let text = format!("{number} value for maxTimeMS is out of range [0, {}]", i32::MAX);
+        return Err(Error::bad_value(text));
+    }
+    Ok(number)
+}
+
+/// The cluster time that a client knows; 0 when it says none.
+///
+/// # Errors
+/// 14 TypeMismatch.
+fn gossiped(value: RawValue<'_>) -> Result<u64> {
+    let wrong = |path: &str, value: RawValue<'_>, expected: &str| {
+        Err(super::fields::wrong_type(path, value, expected))
+    };
+    let RawValue::Document(gossip) = value else {
+        return wrong("$clusterTime", value, "object");
+    };
+    match gossip.get("clusterTime") {
+        None => Ok(0),
+        Some(RawValue::Timestamp(time)) => Ok(time),
+        Some(other) => wrong("$clusterTime.clusterTime", other, "timestamp"),
+    }
+}
+
+fn session_document(value: RawValue<'_>) -> Result<RawDoc<'_>> {
+    match value {
+        RawValue::Document(doc) => Ok(doc),
+        other => Err(super::fields::wrong_type("OperationSessionInfo.lsid", other, "object")),
+    }
+}
+
+/// The session that an operation runs in.
+pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
+    let mut session = None;
+    op.update_info(|info| {
+        session = RawDoc::new(&info.lsid).and_then(|lsid| session_id(lsid).ok());
+    });
+    session
+}
+
+/// The session out of a `{id: UUID, uid?: digest}` document; without a digest it has no owner.
+///
+/// # Errors
+/// 40414 without an id, 207 InvalidUUID, 12 UnsupportedFormat for what is no digest, 14 for another type.
+pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
+    // What drivers send with every command.
+    let mut parts = doc.iter();
+    if let (Some(only), None) = (parts.next(), parts.next())
+        && only.name() == "id"
+        && let RawValue::Binary { subtype: 4, bytes } = only.value()
+        && let Ok(id) = <[u8; 16]>::try_from(bytes)
+    {
+        return Ok(SessionId { id, owner: SessionOwner::NOBODY });
+    }
+    let fields = Fields::new(doc, "LogicalSessionFromClient");
+    let id = match fields.required("id")? {
+        RawValue::Binary { subtype: 4, bytes } => <[u8; 16]>::try_from(bytes).map_err(|_| {
+            let text = "uuid must be a 16-byte binary field with UUID (4) subtype";
+            Error::new(ErrorCode::InvalidUUID, text)
+        })?,
+        other => return Err(fields.wrong("id", other, "binData")),
+    };
+    Ok(SessionId { id, owner: session_owner(&fields)?.unwrap_or(SessionOwner::NOBODY) })
+}
+
+/// `uid`: whose sessions are meant.
+///
+/// # Errors
+/// 12 UnsupportedFormat for what is no digest, 14 for another type.
+pub(crate) fn session_owner(fields: &Fields<'_>) -> Result<Option<SessionOwner>> {
+    match fields.get("uid") {
+        None => Ok(None),
+        Some(RawValue::Binary { bytes, .. }) => match <[u8; 32]>::try_from(bytes) {
+            Ok(digest) => Ok(Some(SessionOwner(digest))),
+            Err(_) => Err(Error::new(
+                ErrorCode::UnsupportedFormat,
+                format!("a uid is a digest of 32 bytes, not of {}", bytes.len()),
+            )),
+        },
+        Some(other) => Err(fields.wrong("uid", other, "binData")),
+    }
+}
+
+/// The session that a session's document names: the client's own, or that of another user where the client has the action on the
+/// cluster.
+///
+/// # Errors
+/// 13 Unauthorized.
+pub(crate) fn claimed(
+    session: SessionId,
+    authority: &Authority,
+    others: Action,
+) -> Result<SessionId> {
+    let own = SessionOwner::of(authority);
+    if session.owner == SessionOwner::NOBODY {
+        return Ok(SessionId { owner: own, ..session });
+    }
+    match session.owner == own || authority.allows(Target::Cluster, others) {
+        true => Ok(session),
+        false => {
+            let text = "Unauthorized to set user digest in LogicalSessionId";
+            Err(Error::new(ErrorCode::Unauthorized, text))
+        }
+    }
+}
+
+impl Generic<'_> {
+    /// Makes the session one of the client. Before a login there is none, so that strangers cannot fill the server with sessions.
+    ///
+    /// # Errors
+    /// 13 Unauthorized for a session of another user.
+    #[inline]
+    pub(crate) fn claim_session(&mut self, authority: &Authority) -> Result<()> {
+        let Some(session) = self.lsid else { return Ok(()) };
+        if matches!(authority, Authority::Nobody | Authority::FirstUser) {
+            (self.lsid, self.lsid_doc) = (None, None);
+            return Ok(());
+        }
+        self.lsid = Some(claimed(session, authority, Action::Impersonate)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! Read concerns: which levels a command takes, and the times that a read is bound to. Manual: "Read Concern".
+//!
+//! On a single node `local` and `available` read the same. `majority`, `linearizable` and `snapshot` show only what survives a
+//! power cut: their reply waits for a sync of the log when something is newer than the last one. `snapshot` pins the reads of
+//! the command ([`mayfly_storage::Core::pin_reads`]). A router takes all of them, as a member of a replica set does.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Service;
+use mayfly_value::{RawDoc, RawValue};
+
+use crate::request::fields::wrong_type;
+use crate::request::row::{Reads, Row, RowFlags};
+
+/// How a command wants to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadLevel {
+    /// The default.
+    #[default]
+    Local,
+    /// As local.
+    Available,
+    /// What most members have: as local, with one member.
+    Majority,
+    /// Only what is durable by the time of the reply.
+    Linearizable,
+    /// Everything as of one time.
+    Snapshot,
+}
+
+impl ReadLevel {
+    const ALL: [(ReadLevel, &str); 5] = [
+        (ReadLevel::Local, "local"),
+        (ReadLevel::Available, "available"),
+        (ReadLevel::Majority, "majority"),
+        (ReadLevel::Linearizable, "linearizable"),
+        (ReadLevel::Snapshot, "snapshot"),
+    ];
+
+    fn named(name: &str) -> Option<ReadLevel> {
+        ReadLevel::ALL.iter().find(|(_, known)| *known == name).map(|(level, _)| *level)
+    }
+
+    fn name(self) -> &'static str {
+        ReadLevel::ALL.iter().find(|(level, _)| *level == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// The `readConcern` of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadConcern {
+    /// The level.
+    pub level: ReadLevel,
+    /// Whether the command names one.
+    pub has_level: bool,
+    /// `afterClusterTime`; 0 for none.
+    pub after: u64,
+    /// `atClusterTime`; 0 for none.
+    pub at: u64,
+}
+
+const KNOWN: &[&str] = &["level", "afterOpTime", "afterClusterTime", "atClusterTime", "provenance"];
+/// Who may have made up a read concern.
+const PROVENANCES: &[&str] = &[
+    "clientSupplied",
+    "implicitDefault",
+    "customDefault",
+    "getLastErrorDefaults",
+    "internalWriteDefault",
+];
+
+/// Stages that read as local and in no other way.
+const ONLY_LOCAL_STAGES: &[&str] =
+    &["$currentOp", "$listLocalSessions", "$planCacheStats", "$querySettings"];
+
+fn invalid(text: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidOptions, text)
+}
+
+impl ReadConcern {
+    /// Parses a `readConcern` argument; null counts as absent.
+    pub(crate) fn parse(value: RawValue<'_>) -> Result<ReadConcern> {
+        let doc = match value {
+            RawValue::Null | RawValue::Undefined => return Ok(ReadConcern::default()),
+            RawValue::Document(doc) => doc,
+            other => return Err(wrong_type("readConcern", other, "object")),
+        };
+        let mut concern = ReadConcern::default();
+        let (mut after, mut at) = (None, None);
+        for element in doc {
+            match (element.name(), element.value()) {
+                ("level", RawValue::Null | RawValue::Undefined) => {}
+                ("level", RawValue::String(name)) => {
+                    concern.has_level = true;
+                    concern.level = ReadLevel::named(name).ok_or_else(|| {
+                        Error::bad_value(format!(
+                            "Enumeration value '{name}' for field 'readConcern.level' is not a valid value."
+                        ))
+                    })?;
+                }
+                ("level", other) => return Err(wrong_type("readConcern.level", other, "string")),
+                ("afterClusterTime", time) => {
+                    after = Some(timestamp("readConcern.afterClusterTime", time)?);
+                }
+                ("atClusterTime", time) => {
+                    at = Some(timestamp("readConcern.atClusterTime", time)?);
+                }
+                ("provenance", RawValue::String(name)) if PROVENANCES.contains(&name) => {}
+                ("provenance", RawValue::String(name)) => {
+                    return Err(Error::bad_value(format!(
+                        "Enumeration value '{name}' for field 'readConcern.provenance' is not a valid value."
+                    )));
+                }
+                ("provenance", other) => {
+                    return Err(wrong_type("readConcern.provenance", other, "string"));
+                }
+                (name, _) if KNOWN.contains(&name) => {}
+                (name, _) => {
+                    let text = format!("BSON field 'readConcern.{name}' is an unknown field.");
+                    return Err(Error::new(ErrorCode(40415), text));
+                }
+            }
+        }
+        check_times(concern.level, after, at)?;
+        (concern.after, concern.at) = (after.unwrap_or(0), at.unwrap_or(0));
+        Ok(concern)
+    }
+
+    /// Whether the command takes it here.
+    ///
+    /// # Errors
+    /// 72 for a level that the command does not take, and for a time that has not come.
+    #[inline]
+    pub(crate) fn check(&self, service: &Service, row: &Row, body: RawDoc<'_>) -> Result<()> {
+        let plain = !self.has_level && self.after == 0;
+        if plain {
+            return Ok(());
+        }
+        self.check_given(service, row, body)
+    }
+
+    fn check_given(&self, service: &Service, row: &Row, body: RawDoc<'_>) -> Result<()> {
+        let (level, name) = (self.level, self.level.name());
+        let refused = || {
+            let text = format!(
+                "Command {} does not support {{ readConcern: {{ level: \"{name}\", provenance: \"clientSupplied\" }} }} \
+                 :: caused by :: read concern not supported",
+                row.name
+            );
+            Err(invalid(text))
+        };
+        let takes = match level {
+            ReadLevel::Local => true,
+            ReadLevel::Available | ReadLevel::Majority => row.reads.contains(Reads::COMMITTED),
+            ReadLevel::Linearizable => row.reads.contains(Reads::LINEARIZABLE),
+            ReadLevel::Snapshot => row.reads.contains(Reads::SNAPSHOT),
+        };
+        if !takes {
+            return refused();
+        }
+        if row.flags.contains(RowFlags::PIPELINE) {
+            check_stages(self, body)?;
+        }
+        if level == ReadLevel::Linearizable && !service.is_primary() {
+            return Err(Error::new(
+                ErrorCode::NotWritablePrimary,
+                "cannot satisfy linearizable read concern on non-primary node",
+            ));
+        }
+        self.check_after(service)
+    }
+
+    /// Whether the time that it must have come to is there.
+    ///
+    /// # Errors
+    /// 72 for a time that has not come.
+    pub(crate) fn check_after(&self, service: &Service) -> Result<()> {
+        let known = service.store.last_timestamp().max(service.gossiped());
+        for (name, time) in [("afterClusterTime", self.after), ("atClusterTime", self.at)] {
+            if time > known {
+                return Err(too_late(name, time, known));
+            }
+        }
+        Ok(())
+    }
+
+    /// The time up to which the log must be complete before the command may read; 0 when it does not say.
+    #[inline]
+    pub(crate) fn time(&self) -> u64 {
+        self.after.max(self.at)
+    }
+}
+
+/// Whether the times suit the level, and each other.
+fn check_times(level: ReadLevel, after: Option<u64>, at: Option<u64>) -> Result<()> {
+    use ReadLevel::{Local, Majority, Snapshot};
+    if at.is_some() && level != Snapshot {
+        return Err(invalid("atClusterTime field can be set only if level is equal to snapshot"));
+    }
+    if after.is_some() && !matches!(level, Local | Majority | Snapshot) {
+        return Err(invalid(
+            "afterClusterTime field can be set only if level is equal to majority, local, or snapshot",
+        ));
+    }
+    if after.is_some() && at.is_some() {
+        return Err(invalid(
+            "Specifying a timestamp for readConcern snapshot in a causally consistent session is not allowed. \
+             See https://docs.mongodb.com/manual/core/read-isolation-consistency-recency/#causal-consistency",
+        ));
+    }
+    if after == Some(0) {
+        return Err(invalid("afterClusterTime cannot be a null timestamp"));
+    }
+    if at.is_some_and(|at| at <= 1) {
+        return Err(invalid("atClusterTime cannot be a null timestamp"));
+    }
+    Ok(())
+}
+
+fn timestamp(path: &str, value: RawValue<'_>) -> Result<u64> {
+    match value {
+        RawValue::Timestamp(time) => Ok(time),
+        other => Err(wrong_type(path, other, "timestamp")),
+    }
+}
+
+fn shown(time: u64) -> String {
+    format!("Timestamp({}, {})", time >> 32, time & 0xFFFF_FFFF)
+}
+
+fn too_late(name: &str, time: u64, known: u64) -> Error {
+    invalid(format!(
+        "readConcern {name} value must not be greater than the current clusterTime. Requested clusterTime: {}; current \
+         clusterTime: {}",
+        shown(time),
+        shown(known)
+    ))
+}
+
+/// What stages of a pipeline have against a level.
+fn check_stages(concern: &ReadConcern, body: RawDoc<'_>) -> Result<()> {
+    let level = concern.level;
+    let Some(RawValue::Array(pipeline)) = body.get("pipeline") else { return Ok(()) };
+    let stages = pipeline.iter().filter_map(|stage| stage.value().as_document()?.iter().next());
+    for stage in stages {
+        let name = stage.name();
+        let refused = match level {
+            // A change stream reads with majority by default.
+            ReadLevel::Local | ReadLevel::Available if name == "$changeStream" => concern.has_level,
+            ReadLevel::Local => false,
+            _ if ONLY_LOCAL_STAGES.contains(&name) => true,
+            // What is written is not of the time that is read.
+            ReadLevel::Linearizable | ReadLevel::Snapshot => {
+                matches!(name, "$out" | "$merge" | "$changeStream")
+            }
+            ReadLevel::Available | ReadLevel::Majority => false,
+        };
+        if refused {
+            return Err(invalid(format!(
+                "Aggregation stage {name} cannot run with a readConcern of level '{}'",
+                level.name()
+            )));
+        }
+    }
+    Ok(())
+}

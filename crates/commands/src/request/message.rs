@@ -1,0 +1,171 @@
+//! A command as its handler sees it: name, database, body, document sequences, generic arguments.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::{RawDoc, RawElement, RawValue};
+
+use crate::request::fields::{NameSet, wrong_type};
+use crate::request::generic::is_generic;
+use crate::request::{Fields, Generic, Row, RowFlags};
+
+/// Documents that came in a section of their own for one field of the command.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentSequence<'a> {
+    /// The field, for example `documents`.
+    pub name: &'a str,
+    /// The documents one after the other.
+    pub documents: &'a [u8],
+    /// How many they are.
+    pub count: usize,
+}
+
+/// A parsed command.
+pub struct Request<'a> {
+    /// The row that answers it.
+    pub row: &'static Row,
+    /// The name as the client wrote it.
+    pub name: &'a str,
+    /// The database.
+    pub db: &'a str,
+    /// The whole command, generic arguments included.
+    pub body: RawDoc<'a>,
+    /// The generic arguments.
+    pub generic: Generic<'a>,
+    pub(crate) sequences: &'a [DocumentSequence<'a>],
+    /// The UUID that an entry of a log gives to the collection that it creates; no client can ask for one.
+    pub(crate) uuid: Option<[u8; 16]>,
+}
+
+impl<'a> Request<'a> {
+    /// A command that stands in another one.
+    pub(crate) fn inner(row: &'static Row, db: &'a str, body: RawDoc<'a>) -> Request<'a> {
+        let generic = Generic::default();
+        Request { row, name: row.name, db, body, generic, sequences: &[], uuid: None }
+    }
+
+    /// Checks that the command has no field but these, its own name and the generic arguments; gives typed access
+    /// to them. Errors say `<command>.<field>`.
+    ///
+    /// # Errors
+    /// 40415 for an unknown field, 40413 for a repeated one.
+    pub fn fields(&self, known: &[&str]) -> Result<Fields<'a>> {
+        let fields = Fields::new(self.body, self.row.name);
+        if self.row.flags.contains(RowFlags::LENIENT) {
+            return Ok(fields);
+        }
+        let mut names = NameSet::default();
+        for (at, element) in self.body.iter().enumerate() {
+            let name = element.name_bytes();
+            let perhaps_repeated = names.insert(name);
+            if at == 0 {
+                continue;
+            }
+            if !known.iter().any(|known| known.as_bytes() == name) && !is_generic(name) {
+                return Err(fields.unknown(element.name()));
+            }
+            let repeated = |other: RawElement<'_>| other.name_bytes() == name;
+            if perhaps_repeated && self.body.iter().take(at).any(repeated) {
+                return Err(fields.duplicate(element.name()));
+            }
+        }
+        for sequence in self.sequences {
+            if !known.contains(&sequence.name) {
+                return Err(fields.unknown(sequence.name));
+            }
+            if self.body.get_element(sequence.name).is_some() {
+                return Err(fields.duplicate(sequence.name));
+            }
+        }
+        Ok(fields)
+    }
+
+    /// The value of the command's own name, for example the collection.
+    pub fn target(&self) -> RawValue<'a> {
+        self.body.iter().next().map_or(RawValue::Null, |element| element.value())
+    }
+
+    /// The collection that the command names.
+    ///
+    /// # Errors
+    /// 73 InvalidNamespace.
+    pub fn namespace(&self) -> Result<Namespace> {
+        match self.target() {
+            RawValue::String(collection) => Namespace::new(self.db, collection),
+            other => Err(Error::new(
+                ErrorCode::InvalidNamespace,
+                format!("collection name has invalid type {}", other.type_name()),
+            )),
+        }
+    }
+
+    /// Bytes of the message's documents.
+    pub fn bytes(&self) -> usize {
+        let sequences = self.sequences.iter().map(|sequence| sequence.documents.len());
+        self.body.as_bytes().len() + sequences.sum::<usize>()
+    }
+
+    /// The documents of a field, whether they came as an array in the body or as a sequence. Nothing when there
+    /// is neither.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch when it is no array of documents.
+    pub fn documents(&self, name: &str) -> Result<Option<Documents<'a>>> {
+        if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.name == name) {
+            return Ok(Some(Documents {
+                rest: Rest::Sequence(sequence.documents),
+                len: sequence.count,
+            }));
+        }
+        let path = || format!("{}.{name}", self.row.name);
+        match self.body.get(name) {
+            None | Some(RawValue::Null | RawValue::Undefined) => Ok(None),
+            Some(RawValue::Array(array)) => {
+                let mut len = 0;
+                for element in array {
+                    if element.type_byte() != mayfly_value::ty::DOCUMENT {
+                        let path = format!("{}.{}", path(), element.name());
+                        return Err(wrong_type(&path, element.value(), "object"));
+                    }
+                    len += 1;
+                }
+                Ok(Some(Documents { rest: Rest::Array(array.iter()), len }))
+            }
+            Some(other) => Err(wrong_type(&path(), other, "array")),
+        }
+    }
+}
+
+/// The documents of a field, in their order.
+#[derive(Clone)]
+pub struct Documents<'a> {
+    rest: Rest<'a>,
+    len: usize,
+}
+
+#[derive(Clone)]
+enum Rest<'a> {
+    Sequence(&'a [u8]),
+    Array(mayfly_value::RawIter<'a>),
+}
+
+impl<'a> Iterator for Documents<'a> {
+    type Item = RawDoc<'a>;
+
+    fn next(&mut self) -> Option<RawDoc<'a>> {
+        let document = match &mut self.rest {
+            Rest::Sequence(rest) => {
+                let document = RawDoc::at_front(rest)?;
+                *rest = &rest[document.as_bytes().len()..];
+                document
+            }
+            Rest::Array(elements) => elements.next()?.value().as_document()?,
+        };
+        self.len = self.len.saturating_sub(1);
+        Some(document)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len, Some(self.len))
+    }
+}
+
+impl ExactSizeIterator for Documents<'_> {}

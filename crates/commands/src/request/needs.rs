@@ -1,0 +1,124 @@
+//! What a command needs, as its row says, and what that comes to for a request. Manual: "Privilege Actions".
+
+use mayfly_auth::{Action, Target};
+use mayfly_service::Authority;
+
+use super::Request;
+use super::row::{Row, RowFlags};
+
+/// The rights that a command needs. A row must declare them; a test fails for one that does not.
+#[derive(Clone, Copy)]
+pub enum Needs {
+    /// The row does not say: only the server itself may run it.
+    Undeclared,
+    /// None beside a login, and that only where the row does not say [`RowFlags::BEFORE_AUTH`].
+    Nothing,
+    /// The handler asks by itself, because it has to read its arguments first.
+    InHandler,
+    /// These actions on the cluster.
+    Cluster(&'static [Action]),
+    /// These actions on the command's database.
+    Database(&'static [Action]),
+    /// These actions on the collection that is the command's value.
+    Collection(&'static [Action]),
+    /// These actions on the collection that the command's value names with its database.
+    FullName(&'static [Action]),
+    /// What the function demands after a look at the arguments.
+    Demands(fn(&mut Demands<'_>, &Request<'_>)),
+}
+
+/// Finds the row of a command by its name.
+pub(crate) type FindRow = fn(&str) -> Option<&'static Row>;
+
+/// Demands of one request, checked as they are made.
+pub struct Demands<'a> {
+    authority: &'a Authority,
+    find: FindRow,
+    met: bool,
+}
+
+impl Demands<'_> {
+    /// The row of another command, for commands that run or explain others.
+    pub fn row(&self, name: &str) -> Option<&'static Row> {
+        (self.find)(name)
+    }
+
+    /// Demands an action on a target.
+    pub fn need(&mut self, target: Target<'_>, action: Action) {
+        self.met = self.met && self.authority.allows(target, action);
+    }
+
+    /// Demands several actions on a target.
+    pub fn need_all(&mut self, target: Target<'_>, actions: &[Action]) {
+        actions.iter().for_each(|action| self.need(target, *action));
+    }
+
+    /// Demands that any of these is allowed.
+    pub fn need_any(&mut self, choices: &[(Target<'_>, Action)]) {
+        let allowed = |(target, action): &(Target<'_>, Action)| self.may(*target, *action);
+        self.met = self.met && choices.iter().any(allowed);
+    }
+
+    /// Demands what another command needs.
+    pub fn need_for(&mut self, request: &Request<'_>) {
+        self.met = self.met && are_met(self.authority, request, self.find);
+    }
+
+    /// Whether an action is allowed, for demands that depend on it.
+    pub fn may(&self, target: Target<'_>, action: Action) -> bool {
+        self.authority.allows(target, action)
+    }
+
+    /// Demands actions on the collection that is the command's value. A value that is no name reaches everything, and only those
+    /// who may do everything learn what is wrong with it.
+    pub fn need_on_target(&mut self, request: &Request<'_>, actions: &[Action]) {
+        match request.target().as_str() {
+            Some(collection) => {
+                self.need_all(Target::Collection(request.db, collection), actions);
+            }
+            None => self.need_all(Target::Everything, actions),
+        }
+    }
+
+    /// Demands actions on a collection that is named with its database.
+    pub fn need_on_full_name(&mut self, name: Option<&str>, actions: &[Action]) {
+        match name.and_then(|name| name.split_once('.')) {
+            Some((db, collection)) => self.need_all(Target::Collection(db, collection), actions),
+            None => self.need_all(Target::Everything, actions),
+        }
+    }
+}
+
+/// Whether a client whose rights are limited has those that the command's row asks for.
+pub(crate) fn are_met(authority: &Authority, request: &Request<'_>, find: FindRow) -> bool {
+    let flags = request.row.flags;
+    match (authority, request.row.needs) {
+        (_, Needs::Nothing) if flags.contains(RowFlags::BEFORE_AUTH) => true,
+        (Authority::Nobody, _) => false,
+        // The handler asks, and nothing but creating users and roles is allowed.
+        (Authority::FirstUser, Needs::InHandler) => flags.contains(RowFlags::FIRST_USER),
+        (Authority::FirstUser, _) => false,
+        (_, Needs::Undeclared) => authority.allows(Target::Everything, Action::AnyAction),
+        (_, Needs::Nothing | Needs::InHandler) => true,
+        (_, Needs::Cluster(actions)) => all(authority, Target::Cluster, actions),
+        (_, Needs::Database(actions)) => all(authority, Target::Database(request.db), actions),
+        (_, Needs::Collection(actions)) => match request.target().as_str() {
+            Some(collection) => all(authority, Target::Collection(request.db, collection), actions),
+            None => all(authority, Target::Everything, actions),
+        },
+        (_, Needs::FullName(actions)) => {
+            let mut demands = Demands { authority, find, met: true };
+            demands.need_on_full_name(request.target().as_str(), actions);
+            demands.met
+        }
+        (_, Needs::Demands(demand)) => {
+            let mut demands = Demands { authority, find, met: true };
+            demand(&mut demands, request);
+            demands.met
+        }
+    }
+}
+
+fn all(authority: &Authority, target: Target<'_>, actions: &[Action]) -> bool {
+    actions.iter().all(|action| authority.allows(target, *action))
+}

@@ -1,0 +1,280 @@
+//! What the fail points do to a command: see [`mayfly_service::fail_points`] for the points themselves.
+//!
+//! The dispatcher comes here only while a point is on. Data of a point is not checked when it is set, as the reference
+//! does not: what has another type than its field wants counts as absent.
+
+use mayfly_storage::ReadView;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::{Connection, FailPoint, Service};
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
+use mayfly_work::{OpCtx, current};
+
+use crate::context::CommandContext;
+use crate::request::{Request, RowFlags};
+use crate::rules::repeat::is_worth_repeating;
+
+/// A command that is blocked looks this often whether it may go on.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What a point asks of the dispatcher beside the error.
+#[derive(Default)]
+pub(crate) struct Faults {
+    hangs_up: bool,
+    /// Set by a statement that wants the connection to end.
+    by_statement: Option<Arc<AtomicBool>>,
+}
+
+impl Faults {
+    /// Whether the connection ends without a reply.
+    pub(crate) fn hangs_up(&self) -> bool {
+        self.hangs_up
+            || self.by_statement.as_ref().is_some_and(|hang_up| hang_up.load(Ordering::Relaxed))
+    }
+
+    /// Passes the points before a command.
+    ///
+    /// # Errors
+    /// The error that `failCommand` asks for, 50 MaxTimeMSExpired.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn before(
+        &mut self,
+        service: &Service,
+        connection: &Connection,
+        op: &OpCtx,
+        request: &Request<'_>,
+    ) -> Result<()> {
+        let acts = |data: RawDoc<'_>| {
+            let asks = flag(data, "closeConnection") || flag(data, "blockConnection");
+            asks || code(data, "errorCode").is_some()
+        };
+        let meant = |data: RawDoc<'_>| acts(data) && is_meant(data, connection, request);
+        let Some(data) = service.fail_points.pass(FailPoint::Command, meant) else {
+            return Ok(());
+        };
+        let data = data.as_doc();
+        let name = request.row.name;
+        tracing::info!(command = name, "the fail point 'failCommand' fires");
+        if flag(data, "blockConnection") {
+            block(op, data)?;
+        }
+        if flag(data, "closeConnection") {
+            self.hangs_up = true;
+            let text =
+                format!("Failing command '{name}' via 'failCommand' failpoint: closing connection");
+            return Err(Error::new(ErrorCode(50985), text));
+        }
+        let Some(code) = code(data, "errorCode") else { return Ok(()) };
+        let mut error = Error::new(code, "Failing command via 'failCommand' failpoint");
+        if let Some(extra) = data.get("errorExtraInfo").and_then(RawValue::as_document) {
+            error = error.with_extra(extra.as_bytes().to_vec());
+        }
+        Err(match labels(data) {
+            Some(labels) => error.with_only_labels(labels),
+            None => error,
+        })
+    }
+
+    /// From here on the point of repeatable writes is passed by each statement that has an effect. The unit of a statement may
+    /// run more than once, and passes it once.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn watch_statements(
+        &mut self,
+        service: &Service,
+        request: &Request<'_>,
+        view: &mut ReadView,
+    ) {
+        if request.generic.txn_number.is_none() {
+            return;
+        }
+        let points = service.fail_points.clone();
+        let hang_up = self.by_statement.get_or_insert_default().clone();
+        let last: Mutex<Option<(i32, Option<ErrorCode>)>> = Mutex::new(None);
+        view.ask_before_record(Box::new(move |statement| {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let fails = match *last {
+                Some((id, fails)) if id == statement => fails,
+                _ => {
+                    let data = points.pass(FailPoint::PrimaryTransactionalWrite, |_| true);
+                    let data = data.as_ref().map(|data| data.as_doc());
+                    if data.is_some_and(|data| {
+                        data.get("closeConnection") != Some(RawValue::Bool(false))
+                    }) {
+                        hang_up.store(true, Ordering::Relaxed);
+                    }
+                    data.and_then(|data| code(data, "failBeforeCommitExceptionCode"))
+                }
+            };
+            *last = Some((statement, fails));
+            let text = "Failing the write due to the fail point 'onPrimaryTransactionalWrite'";
+            fails.map_or(Ok(()), |code| Err(Error::new(code, text)))
+        }));
+    }
+}
+
+/// Passes `failCommand` after a command that ran: adds its write concern error to the reply.
+#[cold]
+#[inline(never)]
+pub(crate) fn after(
+    service: &Service,
+    connection: &Connection,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) {
+    let concern = |data: RawDoc<'_>| data.get("writeConcernError").is_some();
+    let meant = |data: RawDoc<'_>| concern(data) && is_meant(data, connection, request);
+    let Some(data) = service.fail_points.pass(FailPoint::Command, meant) else { return };
+    let data = data.as_doc();
+    let Some(error) = data.get("writeConcernError") else { return };
+    reply.append("writeConcernError", error);
+    let repeatable = || {
+        let code = error.as_document().and_then(|error| code(error, "code"));
+        let code = code.filter(|code| is_worth_repeating(*code, request.row, request.body));
+        code.map(|_| mayfly_base::ErrorLabel::RetryableWrite.as_str().to_owned())
+    };
+    let labels = labels(data).unwrap_or_else(|| repeatable().into_iter().collect());
+    if !labels.is_empty() {
+        reply.start_array("errorLabels");
+        for label in &labels {
+            reply.push(label.as_str());
+        }
+        reply.end();
+    }
+}
+
+/// Sets an operation's limit of time, as the points have it: the limit, none, or an error.
+///
+/// # Errors
+/// 50 MaxTimeMSExpired.
+#[cold]
+#[inline(never)]
+pub(crate) fn limited(service: &Service, op: &OpCtx, max_time_ms: i64) -> Result<()> {
+    let points = &service.fail_points;
+    if points.pass(FailPoint::MaxTimeAlwaysTimeOut, |_| true).is_some() {
+        return Err(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"));
+    }
+    if points.pass(FailPoint::MaxTimeNeverTimeOut, |_| true).is_none() {
+        op.set_max_time_ms(max_time_ms);
+    }
+    Ok(())
+}
+
+/// Passes the point of a `getMore` that has its cursor.
+///
+/// # Errors
+/// The error that the point asks for.
+#[cold]
+#[inline(never)]
+pub(crate) fn get_more(ctx: &CommandContext<'_>) -> Result<()> {
+    let points = &ctx.service.fail_points;
+    let data = points.pass(FailPoint::GetMoreAfterCursorCheckout, |_| true);
+    let Some(data) = data else { return Ok(()) };
+    let data = data.as_doc();
+    let text = "Failing getMore via 'failGetMoreAfterCursorCheckout' failpoint";
+    if flag(data, "closeConnection") {
+        ctx.effects.hang_up();
+        return Err(Error::new(ErrorCode(50985), text));
+    }
+    match code(data, "errorCode") {
+        Some(code) => Err(Error::new(code, text)),
+        None => Ok(()),
+    }
+}
+
+/// Whether the point's data names this command, and everything else that it names is so.
+fn is_meant(data: RawDoc<'_>, connection: &Connection, request: &Request<'_>) -> bool {
+    let row = request.row;
+    if row.flags.contains(RowFlags::NEVER_FAILS) {
+        return false;
+    }
+    if let Some(wanted) = data.get("appName").and_then(RawValue::as_str)
+        && wanted != app_name(connection, request)
+    {
+        return false;
+    }
+    if let Some(wanted) = data.get("namespace").and_then(RawValue::as_str)
+        && !is_over(request, wanted)
+    {
+        return false;
+    }
+    if flag(data, "failAllCommands") {
+        return true;
+    }
+    let names = data.get("failCommands").and_then(RawValue::as_array);
+    names.into_iter().flatten().any(|name| {
+        let name = name.value().as_str();
+        name.is_some_and(|name| name == row.name || row.aliases.contains(&name))
+    })
+}
+
+/// The application's name; that of a first handshake stands in the handshake itself.
+fn app_name(connection: &Connection, request: &Request<'_>) -> String {
+    let known = connection.app_name();
+    if !known.is_empty() || !request.row.flags.contains(RowFlags::HANDSHAKE) {
+        return known;
+    }
+    let client = request.body.get("client").and_then(RawValue::as_document);
+    let application = client.and_then(|client| client.get("application")?.as_document());
+    let name = application.and_then(|application| application.get("name")?.as_str());
+    name.unwrap_or_default().to_owned()
+}
+
+/// Whether the command is one over this collection, or this database when it names none.
+fn is_over(request: &Request<'_>, wanted: &str) -> bool {
+    let collection = request.row.names.value_in(request.body).and_then(RawValue::as_str);
+    match (wanted.strip_prefix(request.db), collection) {
+        (Some(rest), Some(collection)) => rest.strip_prefix('.') == Some(collection),
+        (Some(rest), None) => rest.is_empty(),
+        (None, _) => false,
+    }
+}
+
+/// Waits as long as the point says; who asks the operation to end is heard.
+fn block(op: &OpCtx, data: RawDoc<'_>) -> Result<()> {
+    let Some(ms) = number(data, "blockTimeMS") else {
+        let text = "'failCommand' with blockConnection needs blockTimeMS";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    };
+    current::wait(|| {
+        let mut left = Duration::from_millis(ms.max(0).unsigned_abs());
+        while !left.is_zero() {
+            op.check()?;
+            let step = left.min(LOOK);
+            std::thread::sleep(step);
+            left -= step;
+        }
+        op.check()
+    })
+}
+
+fn flag(data: RawDoc<'_>, name: &str) -> bool {
+    match data.get(name) {
+        Some(RawValue::Bool(flag)) => flag,
+        Some(value) => {
+            crate::request::fields::whole_number(value).is_some_and(|number| number != 0)
+        }
+        None => false,
+    }
+}
+
+fn number(data: RawDoc<'_>, name: &str) -> Option<i64> {
+    data.get(name).and_then(Number::from_value).and_then(Number::to_i64_exact)
+}
+
+/// A code, unless it is that of success.
+fn code(data: RawDoc<'_>, name: &str) -> Option<ErrorCode> {
+    let code = number(data, name).and_then(|code| i32::try_from(code).ok());
+    code.filter(|code| *code != 0).map(ErrorCode)
+}
+
+/// The labels that take the place of the server's own; nothing when the data names none.
+fn labels(data: RawDoc<'_>) -> Option<Vec<String>> {
+    let labels = data.get("errorLabels").and_then(RawValue::as_array)?;
+    let text = |label: mayfly_value::RawElement<'_>| label.value().as_str().map(str::to_owned);
+    Some(labels.iter().filter_map(text).collect())
+}

@@ -1,0 +1,78 @@
+//! What a command gets that says nothing itself: the default read and write concern, and the default time of reads. The levels
+//! that a default read concern can have read alike on a single node, but for what is durable.
+
+use mayfly_base::Result;
+use mayfly_service::Service;
+use mayfly_value::RawValue;
+
+use crate::request::row::Reads;
+use crate::request::{Generic, ReadLevel, Request, WriteConcern};
+
+/// Whether a command shows only what is durable by the time of the reply: its own read concern says so, or the default one of
+/// reads does.
+#[inline(always)]
+pub(crate) fn only_durable(service: &Service, request: &Request<'_>) -> bool {
+    let concern = &request.generic.read_concern;
+    match concern.level {
+        ReadLevel::Majority | ReadLevel::Linearizable | ReadLevel::Snapshot => true,
+        ReadLevel::Available => false,
+        ReadLevel::Local if concern.has_level || !service.defaults.has_concerns() => false,
+        ReadLevel::Local => {
+            request.row.reads.contains(Reads::DEFAULTS) && defaults_to_majority(service)
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn defaults_to_majority(service: &Service) -> bool {
+    let read = service.defaults.get().read;
+    read.is_some_and(|read| read.as_doc().get("level") == Some(RawValue::String("majority")))
+}
+
+/// Gives a command that writes the default write concern when it has none.
+///
+/// # Errors
+/// None of a concern that was checked when it became the default.
+#[inline]
+pub(crate) fn set_write_concern(service: &Service, generic: &mut Generic<'_>) -> Result<()> {
+    match generic.write_concern.given || !service.defaults.has_concerns() {
+        true => Ok(()),
+        false => set_default_write_concern(service, generic),
+    }
+}
+
+// Kept out of the path of every command, which the compiler would split up otherwise.
+#[cold]
+#[inline(never)]
+fn set_default_write_concern(service: &Service, generic: &mut Generic<'_>) -> Result<()> {
+    if let Some(write) = service.defaults.get().write {
+        let concern = WriteConcern::parse(RawValue::Document(write.as_doc()))?;
+        generic.write_concern = WriteConcern { given: false, ..concern };
+    }
+    Ok(())
+}
+
+/// Milliseconds that the command may run: its own limit, else the default one of reads; 0 without limit.
+#[inline]
+pub(crate) fn max_time_ms(service: &Service, request: &Request<'_>) -> i64 {
+    match (request.generic.max_time_ms, service.defaults.max_time_ms()) {
+        (0, default) if default > 0 && may_be_limited(request) => default,
+        (own, _) => own,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn may_be_limited(request: &Request<'_>) -> bool {
+    request.row.reads.contains(Reads::DEFAULTS)
+        && request.body.get_element("maxTimeMS").is_none()
+        && !writes(request)
+}
+
+fn writes(request: &Request<'_>) -> bool {
+    let stages = request.body.get("pipeline").and_then(RawValue::as_array);
+    let last = stages.and_then(|stages| stages.iter().last()).and_then(|s| s.value().as_document());
+    let name = last.and_then(|stage| stage.iter().next()).map_or("", |stage| stage.name());
+    matches!(name, "$out" | "$merge")
+}

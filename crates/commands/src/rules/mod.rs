@@ -1,0 +1,12 @@
+//! What holds for every command, whatever it does: rights, transactions, primacy, defaults of concerns, redaction, the audit log,
+//! fail points, and which work is expected to take long. Rules read a command's row and request; no rule names a command.
+
+pub(crate) mod audit;
+pub(crate) mod faults;
+pub(crate) mod implied;
+pub(crate) mod length;
+pub(crate) mod primacy;
+pub(crate) mod redaction;
+pub(crate) mod repeat;
+pub(crate) mod rights;
+pub(crate) mod transaction;

@@ -1,0 +1,152 @@
+//! What a node that is not the primary refuses, and the times that every reply carries.
+//!
+//! Specification "Server Discovery and Monitoring": 10107 for writes, 13435 for reads that ask for the primary; the error says
+//! which `topologyVersion` it belongs to, so that a client does not forget the new primary over an old error.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Service;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use crate::request::Request;
+use crate::request::row::Reads;
+
+/// Errors that say who is not the primary.
+const STATE_CHANGES: &[ErrorCode] = &[
+    ErrorCode::InterruptedDueToReplStateChange,
+    ErrorCode::NotWritablePrimary,
+    ErrorCode::NotPrimaryNoSecondaryOk,
+    ErrorCode::NotPrimaryOrSecondary,
+    ErrorCode::PrimarySteppedDown,
+];
+
+/// Lets a command in that this node may answer now.
+///
+/// # Errors
+/// 10107 NotWritablePrimary, 13435 NotPrimaryNoSecondaryOk.
+#[inline(always)]
+pub(crate) fn check(service: &Service, request: &Request<'_>) -> Result<()> {
+    if service.is_primary() {
+        return Ok(());
+    }
+    if request.generic.transaction.is_some() {
+        let text = "Not primary so we cannot begin or continue a transaction";
+        return Err(Error::new(ErrorCode::NotWritablePrimary, text));
+    }
+    if request.row.writes.is_certain() {
+        return Err(not_writable());
+    }
+    match request.row.reads.contains(Reads::PREFERENCE) && !reads_anywhere(request.body) {
+        true => {
+            Err(Error::new(ErrorCode::NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// 10107.
+pub(crate) fn not_writable() -> Error {
+    Error::new(ErrorCode::NotWritablePrimary, "not primary")
+}
+
+/// Whether the read preference is another than the primary.
+fn reads_anywhere(body: RawDoc<'_>) -> bool {
+    let preference = body.get("$readPreference").and_then(RawValue::as_document);
+    let mode = preference.and_then(|preference| preference.get("mode"));
+    mode.and_then(RawValue::as_str).is_some_and(|mode| mode != "primary")
+}
+
+/// Length of what [`append_gossip`] adds, as a document.
+const GOSSIP_BYTES: usize = 130;
+/// Where the two times stand in it.
+const CLUSTER_TIME_AT: usize = 35;
+const OPERATION_TIME_AT: usize = 121;
+
+/// The document with both times at 0. Without keys a cluster time is not signed.
+static GOSSIP: [u8; GOSSIP_BYTES] = {
+    let mut bytes = [0; GOSSIP_BYTES];
+    let parts: &[(usize, &[u8])] = &[
+        (0, &[GOSSIP_BYTES as u8]),
+        (4, b"\x03$clusterTime\0\x58"),
+        (22, b"\x11clusterTime\0"),
+        (43, b"\x03signature\0\x33"),
+        (58, b"\x05hash\0\x14"),
+        (89, b"\x12keyId\0"),
+        (106, b"\x11operationTime\0"),
+    ];
+    let mut part = 0;
+    while part < parts.len() {
+        let (at, text) = parts[part];
+        let mut byte = 0;
+        while byte < text.len() {
+            bytes[at + byte] = text[byte];
+            byte += 1;
+        }
+        part += 1;
+    }
+    bytes
+};
+
+/// The last fields of every reply, after `ok` and those of an error: `$clusterTime` and `operationTime`, from a template, because
+/// every command pays for it. Members of a replica set add `topologyVersion` to errors that say who is not the primary.
+///
+/// `operationTime` is the time below which the log is complete, so that a stream of changes that begins there misses nothing
+/// of what a read before it did not see.
+pub(crate) fn append_gossip(service: &Service, error: Option<&Error>, doc: &mut DocBuilder) {
+    if error.is_some_and(|error| STATE_CHANGES.contains(&error.code()))
+        && service.replica_set.get().is_some()
+    {
+        doc.start_document("topologyVersion");
+        doc.append("processId", RawValue::ObjectId(service.topology.process_id()));
+        doc.append("counter", service.topology.counter()).end();
+    }
+    let cluster = service.store.last_timestamp().max(service.gossiped());
+    let operation = service.store.oplog().settled();
+    if let Some(gossip) = RawDoc::new(&GOSSIP) {
+        doc.append_all(gossip);
+        // The document's last byte was not appended.
+        doc.overwrite(GOSSIP_BYTES - 1 - CLUSTER_TIME_AT, cluster.to_le_bytes());
+        doc.overwrite(GOSSIP_BYTES - 1 - OPERATION_TIME_AT, operation.to_le_bytes());
+    }
+}
+
+/// Longest time that a client's cluster time may be ahead of the clock, in seconds: a year, as `maxAcceptableLogicalClockDriftSecs`.
+const MAX_DRIFT_SECS: u64 = 31_536_000;
+
+/// Takes note of a cluster time that a client knows from elsewhere: replies go on from it.
+///
+/// # Errors
+/// 205 ClusterTimeFailsRateLimiter for a time too far ahead.
+pub(crate) fn note_gossip(service: &Service, time: u64) -> Result<()> {
+    if time <= service.store.last_timestamp() {
+        return Ok(());
+    }
+    let now_secs = u64::try_from(service.clock.now_ms() / 1000).unwrap_or(0);
+    if time >> 32 > now_secs.saturating_add(MAX_DRIFT_SECS) {
+        return Err(Error::new(
+            ErrorCode::ClusterTimeFailsRateLimiter,
+            format!(
+                "New cluster time, {}, is too far from this node's wall clock time, {now_secs}.",
+                time >> 32
+            ),
+        ));
+    }
+    service.note_gossiped(time);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_is_what_the_builder_makes() {
+        let mut doc = DocBuilder::new();
+        let time = RawValue::Timestamp(0);
+        doc.start_document("$clusterTime").append("clusterTime", time).start_document("signature");
+        doc.append("hash", RawValue::Binary { subtype: 0, bytes: &[0; 20] });
+        doc.append("keyId", 0_i64).end().end().append("operationTime", time);
+        assert_eq!(doc.finish().as_bytes(), GOSSIP);
+        assert!(GOSSIP[..CLUSTER_TIME_AT].ends_with(b"\x11clusterTime\0"));
+        assert!(GOSSIP[..OPERATION_TIME_AT].ends_with(b"\x11operationTime\0"));
+    }
+}

@@ -1,0 +1,155 @@
+//! Commands without their secrets, as `currentOp`, the profiler, the log and errors show them.
+
+use std::borrow::Cow;
+
+use mayfly_base::is_client_data_redacted;
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::request::Row;
+use crate::request::row::Hides;
+
+/// Fields that hold secrets wherever they stand in such a command.
+const SECRET: &[&str] = &["pwd", "payload", "key"];
+/// What stands in their place.
+const HIDDEN: &str = "xxx";
+/// The handshake's login, a document with a payload.
+const SPECULATIVE: &str = "speculativeAuthenticate";
+/// The field of users' documents that holds their keys.
+const CREDENTIALS: &str = "credentials";
+/// Collections of such documents: those of this server, and where tools put them before they are merged.
+const USERS: &[&str] = &["system.users", "tempusers"];
+
+/// A command as it may be shown.
+pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {
+    let holds = match row.hides {
+        Hides::Secrets => Holds::Secrets,
+        Hides::Nothing | Hides::Users if names_users(row, body) => Holds::Users,
+        Hides::Nothing | Hides::Users => return Cow::Borrowed(body.as_bytes()),
+    };
+    let mut out = DocBuilder::new();
+    copy(body, holds, &mut out);
+    Cow::Owned(out.finish().into_bytes())
+}
+
+/// What has to be hidden of a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// Passwords and messages of logins.
+    Secrets,
+    /// Documents of users.
+    Users,
+}
+
+/// Whether a command may hold documents of users.
+fn names_users(row: &Row, body: RawDoc<'_>) -> bool {
+    let target = body.iter().next().map(|first| first.value());
+    match target {
+        Some(RawValue::String(collection)) => USERS.contains(&collection),
+        _ => row.hides == Hides::Users,
+    }
+}
+
+fn copy(body: RawDoc<'_>, holds: Holds, out: &mut DocBuilder) {
+    for field in body {
+        let hides = match holds {
+            Holds::Secrets => SECRET.contains(&field.name()),
+            Holds::Users => field.name() == CREDENTIALS || field.name().starts_with("credentials."),
+        };
+        match field.value() {
+            _ if hides => {
+                out.append(field.name(), HIDDEN);
+            }
+            RawValue::Document(inner) if holds == Holds::Users || field.name() == SPECULATIVE => {
+                copy(inner, holds, out.start_document(field.name()));
+                out.end();
+            }
+            RawValue::Array(inner) if holds == Holds::Users => {
+                copy(inner, holds, out.start_array(field.name()));
+                out.end();
+            }
+            _ => drop(out.append_element(field)),
+        }
+    }
+}
+
+/// A command as a line of the log shows it: without values while `redactClientLogData` is on.
+pub(crate) fn logged(command: RawDoc<'_>) -> String {
+    match is_client_data_redacted() {
+        true => Shell(without_values(command).as_doc()).to_string(),
+        false => Shell(command).to_string(),
+    }
+}
+
+/// Every value that is neither a document nor an array hidden.
+fn without_values(document: RawDoc<'_>) -> DocBuf {
+    fn copy(document: RawDoc<'_>, out: &mut DocBuilder) {
+        for field in document {
+            match field.value() {
+                RawValue::Document(inner) => copy(inner, out.start_document(field.name())),
+                RawValue::Array(inner) => copy(inner, out.start_array(field.name())),
+                _ => {
+                    out.append(field.name(), mayfly_base::HIDDEN);
+                    continue;
+                }
+            }
+            out.end();
+        }
+    }
+    let mut out = DocBuilder::new();
+    copy(document, &mut out);
+    out.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::find;
+    use mayfly_value::bson::{Document, doc};
+
+    fn shown_of(command: Document) -> Document {
+        let name = command.keys().next().unwrap().clone();
+        let body = DocBuf::from_bson(&command);
+        let shown = shown(&find(&name).unwrap().command.row, body.as_doc()).into_owned();
+        Document::from_reader(shown.as_slice()).unwrap()
+    }
+
+    #[test]
+    fn no_secret_is_shown_and_everything_else_is() {
+        for name in ["createUser", "updateUser"] {
+            let shown = shown_of(doc! { name: "u", "pwd": "hunter2", "roles": ["read"] });
+            assert_eq!(shown, doc! { name: "u", "pwd": "xxx", "roles": ["read"] });
+        }
+        for name in ["saslStart", "saslContinue"] {
+            let shown = shown_of(doc! { name: 1, "payload": "hunter2", "$db": "admin" });
+            assert_eq!(shown, doc! { name: 1, "payload": "xxx", "$db": "admin" });
+        }
+        let hello = doc! { "hello": 1, SPECULATIVE: { "saslStart": 1, "payload": "hunter2" } };
+        let expected = doc! { "hello": 1, SPECULATIVE: { "saslStart": 1, "payload": "xxx" } };
+        assert_eq!(shown_of(hello), expected);
+        let find = doc! { "find": "c", "filter": { "pwd": "x" } };
+        assert_eq!(shown_of(find.clone()), find);
+        let keys = doc! { "SCRAM-SHA-256": { "storedKey": "hunter2" } };
+        let user = |keys: mayfly_value::bson::Bson| doc! { "_id": "a.u", "credentials": keys };
+        for collection in ["system.users", "tempusers"] {
+            let insert = doc! { "insert": collection, "documents": [user(keys.clone().into())] };
+            let expected = doc! { "insert": collection, "documents": [user("xxx".into())] };
+            assert_eq!(shown_of(insert), expected);
+        }
+        let set = doc! { "$set": { "credentials.SCRAM-SHA-256": keys.clone() } };
+        let shown = shown_of(doc! { "update": "system.users", "updates": [{ "q": {}, "u": set }] });
+        assert!(!shown.to_string().contains("hunter2"), "{shown}");
+        let op = doc! { "op": "i", "ns": "admin.system.users", "o": user(keys.into()) };
+        let shown = shown_of(doc! { "applyOps": [op] });
+        assert!(!shown.to_string().contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn no_value_is_logged_while_client_data_is_left_out() {
+        let find = doc! { "find": "c", "filter": { "a": [1, { "b": "x" }], "n": null } };
+        let hidden = without_values(DocBuf::from_bson(&find).as_doc());
+        let expected =
+            doc! { "find": "###", "filter": { "a": ["###", { "b": "###" }], "n": "###" } };
+        assert_eq!(hidden, DocBuf::from_bson(&expected));
+    }
+}

@@ -1,0 +1,43 @@
+//! Which errors let a client send its command again.
+
+use mayfly_base::{Error, ErrorCode, ErrorLabel};
+use mayfly_value::RawDoc;
+
+use super::transaction;
+use crate::request::Row;
+use crate::request::row::InTransaction;
+
+/// Codes after which a client sends a repeatable write again. Specification "Retryable Writes", "RetryableWriteError".
+pub(crate) const TRY_AGAIN: &[ErrorCode] = &[
+    ErrorCode::InterruptedAtShutdown,
+    ErrorCode::InterruptedDueToReplStateChange,
+    ErrorCode::NotWritablePrimary,
+    ErrorCode::NotPrimaryNoSecondaryOk,
+    ErrorCode::NotPrimaryOrSecondary,
+    ErrorCode::PrimarySteppedDown,
+    ErrorCode::ShutdownInProgress,
+    ErrorCode::ExceededTimeLimit,
+    ErrorCode::HostUnreachable,
+    ErrorCode::HostNotFound,
+    ErrorCode::NetworkTimeout,
+    ErrorCode::SocketException,
+];
+
+/// Whether a client sends a command again that ended with this code. Of a transaction only its end is sent again.
+pub(crate) fn is_worth_repeating(code: ErrorCode, row: &Row, body: RawDoc<'_>) -> bool {
+    let ends = row.in_transaction == InTransaction::Ends;
+    TRY_AGAIN.contains(&code)
+        && body.get_element("txnNumber").is_some()
+        && (body.get_element("autocommit").is_none() || ends)
+}
+
+/// Adds the labels by which clients see what they may do after an error.
+pub(crate) fn label(error: Error, row: &Row, body: RawDoc<'_>) -> Error {
+    if body.get_element("autocommit").is_some() {
+        return transaction::label(error, row);
+    }
+    match is_worth_repeating(error.code(), row, body) {
+        true => error.with_label(ErrorLabel::RetryableWrite),
+        false => error,
+    }
+}

@@ -1,0 +1,75 @@
+//! Whether a command may run, and the one error of those that may not.
+
+use mayfly_auth::{Action, RoleName, Target, UserName};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Authority;
+use mayfly_value::RawDoc;
+use mayfly_value::shell::Shell;
+
+use crate::context::CommandContext;
+use crate::request::Request;
+use crate::request::needs::{FindRow, are_met};
+use crate::rules::redaction;
+
+/// That a command may run.
+///
+/// # Errors
+/// 13 Unauthorized.
+#[inline]
+pub(crate) fn check(authority: &Authority, request: &Request<'_>, find: FindRow) -> Result<()> {
+    match !authority.is_limited() || are_met(authority, request, find) {
+        true => Ok(()),
+        false => Err(unauthorized(authority, request)),
+    }
+}
+
+impl CommandContext<'_> {
+    /// That the client may do this: 13 Unauthorized where it may not.
+    pub(crate) fn permit(
+        &self,
+        request: &Request<'_>,
+        target: Target<'_>,
+        action: Action,
+    ) -> Result<()> {
+        match self.authority.allows(target, action) {
+            true => Ok(()),
+            false => Err(unauthorized(&self.authority, request)),
+        }
+    }
+
+    /// That the client may give or take these roles: each belongs to its database.
+    pub(crate) fn permit_roles(
+        &self,
+        request: &Request<'_>,
+        roles: &[RoleName],
+        action: Action,
+    ) -> Result<()> {
+        roles.iter().try_for_each(|role| self.permit(request, Target::Database(&role.db), action))
+    }
+
+    /// Whether the client is this user.
+    pub(crate) fn is_user(&self, name: &UserName) -> bool {
+        matches!(&self.authority, Authority::User(user) if user.name == *name)
+    }
+
+    /// Whether the client has this role.
+    pub(crate) fn has_role(&self, name: &RoleName) -> bool {
+        matches!(&self.authority, Authority::User(user) if user.roles.contains(name))
+    }
+}
+
+/// 13 Unauthorized.
+#[cold]
+pub(crate) fn unauthorized(authority: &Authority, request: &Request<'_>) -> Error {
+    let text = match authority {
+        Authority::Nobody | Authority::FirstUser => {
+            format!("Command {} requires authentication", request.row.name)
+        }
+        Authority::User(_) | Authority::Unrestricted => {
+            let shown = redaction::shown(request.row, request.body);
+            let shown = RawDoc::new(&shown).unwrap_or(RawDoc::EMPTY);
+            format!("not authorized on {} to execute command {}", request.db, Shell(shown))
+        }
+    };
+    Error::new(ErrorCode::Unauthorized, text)
+}

@@ -1,0 +1,245 @@
+//! Commands whose needs depend on their arguments, one function each. None of them finds fault with arguments: what is malformed
+//! demands at least as much as what it was meant to be, and the handler says what is wrong.
+
+use mayfly_auth::{Action, Target};
+use mayfly_value::{RawDoc, RawValue};
+
+use super::pipeline;
+use crate::request::{Demands, Fields, Request};
+
+/// A flag as handlers read it; what is no flag counts as set.
+pub(crate) fn is_set(body: RawDoc<'_>, name: &str) -> bool {
+    Fields::new(body, "").bool(name).map_or(true, |flag| flag.unwrap_or(false))
+}
+
+fn bypasses(demands: &mut Demands<'_>, request: &Request<'_>, target: Target<'_>) {
+    if is_set(request.body, "bypassDocumentValidation") {
+        demands.need(target, Action::BypassDocumentValidation);
+    }
+}
+
+/// The collection that is the command's value; nothing for another value, which is refused.
+fn target<'r>(request: &Request<'r>) -> Target<'r> {
+    match request.target().as_str() {
+        Some(collection) => Target::Collection(request.db, collection),
+        None => Target::Everything,
+    }
+}
+
+pub(crate) fn insert(demands: &mut Demands<'_>, request: &Request<'_>) {
+    demands.need(target(request), Action::Insert);
+    bypasses(demands, request, target(request));
+}
+
+pub(crate) fn update(demands: &mut Demands<'_>, request: &Request<'_>) {
+    demands.need(target(request), Action::Update);
+    let upserts = match request.documents("updates") {
+        Ok(Some(mut statements)) => statements.any(|statement| is_set(statement, "upsert")),
+        Ok(None) | Err(_) => true,
+    };
+    if upserts {
+        demands.need(target(request), Action::Insert);
+    }
+    bypasses(demands, request, target(request));
+}
+
+pub(crate) fn find_and_modify(demands: &mut Demands<'_>, request: &Request<'_>) {
+    demands.need(target(request), Action::Find);
+    match is_set(request.body, "remove") {
+        true => demands.need(target(request), Action::Remove),
+        false => demands.need(target(request), Action::Update),
+    }
+    if is_set(request.body, "upsert") {
+        demands.need(target(request), Action::Insert);
+    }
+    bypasses(demands, request, target(request));
+}
+
+pub(crate) fn bulk_write(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let names: Option<Vec<&str>> =
+        request.documents("nsInfo").ok().flatten().and_then(|infos| {
+            infos.map(|info| info.get("ns").and_then(RawValue::as_str)).collect()
+        });
+    let (Some(names), Ok(Some(operations))) = (names, request.documents("ops")) else {
+        return demands.need(Target::Everything, Action::AnyAction);
+    };
+    for operation in operations {
+        let (action, at) = match operation.iter().next() {
+            Some(first) => match first.name() {
+                "insert" => (Action::Insert, crate::request::fields::whole_number(first.value())),
+                "update" => (Action::Update, crate::request::fields::whole_number(first.value())),
+                "delete" => (Action::Remove, crate::request::fields::whole_number(first.value())),
+                _ => (Action::AnyAction, None),
+            },
+            None => (Action::AnyAction, None),
+        };
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        let Some(name) = at.and_then(|at| names.get(at).copied()) else {
+            return demands.need(Target::Everything, Action::AnyAction);
+        };
+        demands.need_on_full_name(Some(name), &[action]);
+        if action == Action::Update && is_set(operation, "upsert") {
+            demands.need_on_full_name(Some(name), &[Action::Insert]);
+        }
+        if is_set(request.body, "bypassDocumentValidation") {
+            demands.need_on_full_name(Some(name), &[Action::BypassDocumentValidation]);
+        }
+    }
+}
+
+/// The cursor belongs to the user; beside that the user must still be allowed to read.
+pub(crate) fn get_more(demands: &mut Demands<'_>, request: &Request<'_>) {
+    match request.body.get("collection").and_then(RawValue::as_str) {
+        // Listings and sources without a collection: who may not ask for them got no cursor.
+        Some(name) if name.starts_with("$cmd.") => {}
+        Some(name) => {
+            let target = Target::Collection(request.db, name);
+            let choices =
+                [Action::Find, Action::CollStats, Action::IndexStats, Action::ListIndexes];
+            demands.need_any(&choices.map(|action| (target, action)));
+        }
+        None => demands.need(Target::Everything, Action::Find),
+    }
+}
+
+pub(crate) fn create(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let ns = target(request);
+    demands.need_any(&[(ns, Action::CreateCollection), (ns, Action::Insert)]);
+    archives(demands, request.body, MAX_ARCHIVE_DEPTH);
+    view(demands, request);
+}
+
+pub(crate) fn create_indexes(demands: &mut Demands<'_>, request: &Request<'_>) {
+    demands.need(target(request), Action::CreateIndex);
+    archives(demands, request.body, MAX_ARCHIVE_DEPTH);
+    for index in request.documents("indexes").ok().flatten().into_iter().flatten() {
+        archives(demands, index, MAX_ARCHIVE_DEPTH);
+    }
+}
+
+/// As deep in a command as a policy stands: `indexes.0.ttl.archive`.
+const MAX_ARCHIVE_DEPTH: usize = 6;
+
+/// A policy that archives writes into another collection with the rights of the client that defines it.
+fn archives(demands: &mut Demands<'_>, body: RawDoc<'_>, depth: usize) {
+    for field in body {
+        let (RawValue::Document(inner) | RawValue::Array(inner)) = field.value() else { continue };
+        if field.name() == "archive" && field.type_byte() == mayfly_value::ty::DOCUMENT {
+            for part in inner.iter().filter(|part| part.name() == "collection") {
+                demands.need_on_full_name(part.value().as_str(), &[Action::Insert]);
+            }
+        }
+        if depth > 0 {
+            archives(demands, inner, depth - 1);
+        }
+    }
+}
+
+/// A view shows what it reads to all who may read the view: the client that defines it must be allowed to read that.
+fn view(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let on = request.body.get("viewOn");
+    let Some(on) = on else { return };
+    let Some(on) = on.as_str() else {
+        return demands.need(Target::Everything, Action::Find);
+    };
+    demands.need(Target::Collection(request.db, on), Action::Find);
+    if let Some(RawValue::Array(stages)) = request.body.get("pipeline") {
+        pipeline::demand(demands, (request.db, Some(on)), stages, pipeline::Inside::Another);
+    }
+}
+
+pub(crate) fn coll_mod(demands: &mut Demands<'_>, request: &Request<'_>) {
+    demands.need(target(request), Action::CollMod);
+    archives(demands, request.body, MAX_ARCHIVE_DEPTH);
+    if request.body.get("pipeline").is_some() && request.body.get("viewOn").is_none() {
+        demands.need(Target::Everything, Action::Find);
+    }
+    view(demands, request);
+}
+
+/// Within a database a right of its own; between databases it is reading, writing and dropping.
+pub(crate) fn rename(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let full = |value: Option<RawValue<'_>>| -> Option<(String, String)> {
+        let (db, collection) = value?.as_str()?.split_once('.')?;
+        Some((db.to_owned(), collection.to_owned()))
+    };
+    let (Some(from), Some(to)) = (full(Some(request.target())), full(request.body.get("to")))
+    else {
+        return demands.need(Target::Everything, Action::AnyAction);
+    };
+    let (source, goal) = (Target::Collection(&from.0, &from.1), Target::Collection(&to.0, &to.1));
+    let within = from.0 == to.0
+        && demands.may(source, Action::RenameCollectionSameDb)
+        && demands.may(goal, Action::RenameCollectionSameDb)
+        && (demands.may(source, Action::Find) || !demands.may(goal, Action::Find));
+    if !within {
+        demands.need_all(source, &[Action::Find, Action::DropCollection]);
+        demands.need_all(goal, &[Action::Insert, Action::CreateIndex]);
+    }
+    if is_set(request.body, "dropTarget") {
+        demands.need(goal, Action::DropCollection);
+    }
+}
+
+pub(crate) fn clone_as_capped(demands: &mut Demands<'_>, request: &Request<'_>) {
+    demands.need(target(request), Action::Find);
+    let to = request.body.get("toCollection").and_then(RawValue::as_str);
+    let goal = to.map_or(Target::Everything, |to| Target::Collection(request.db, to));
+    demands.need_all(goal, &[Action::Insert, Action::CreateIndex, Action::ConvertToCapped]);
+}
+
+/// Names alone need no right: they are shown for the collections that the user has rights on.
+pub(crate) fn list_collections(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let own = is_set(request.body, "authorizedCollections") && is_set(request.body, "nameOnly");
+    if !own {
+        demands.need(Target::Database(request.db), Action::ListCollections);
+    }
+}
+
+/// Without the right to all databases the reply has those that the user has rights on, unless the command asks for all.
+pub(crate) fn list_databases(demands: &mut Demands<'_>, request: &Request<'_>) {
+    if request.body.get("authorizedDatabases") == Some(RawValue::Bool(false)) {
+        demands.need(Target::Cluster, Action::ListDatabases);
+    }
+}
+
+/// Asking for the level reads it; anything else sets it.
+pub(crate) fn profile(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let reads = crate::request::fields::whole_number(request.target()) == Some(-1);
+    let system = Target::Collection(request.db, "system.profile");
+    let enables = (Target::Database(request.db), Action::EnableProfiler);
+    match reads && request.body.get("filter").is_none() {
+        true => demands.need_any(&[enables, (system, Action::Find)]),
+        false => demands.need_any(&[enables]),
+    }
+}
+
+pub(crate) fn aggregate(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let Some(RawValue::Array(stages)) = request.body.get("pipeline") else {
+        return demands.need_on_target(request, &[Action::Find]);
+    };
+    let on = (request.db, request.target().as_str());
+    pipeline::demand(demands, on, stages, pipeline::Inside::Command);
+    pipeline::bypasses(demands, request, stages);
+}
+
+/// What the explained command needs.
+pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let RawValue::Document(body) = request.target() else {
+        return demands.need(Target::Everything, Action::Find);
+    };
+    if pipeline::has_repeats(body, 1) {
+        return demands.need(Target::Everything, Action::AnyAction);
+    }
+    let name = body.iter().next().map_or("", |first| first.name());
+    let Some(row) = demands.row(name) else { return };
+    // An explanation of an explanation is refused: nothing to ask for, at any depth.
+    if row.name != request.row.name {
+        demands.need_for(&Request::inner(row, request.db, body));
+    }
+}
+
+/// The balancer's settings are documents.
+pub(crate) fn config_settings(demands: &mut Demands<'_>, _: &Request<'_>) {
+    demands.need(Target::Collection("config", "settings"), Action::Find);
+}

@@ -1,0 +1,7 @@
+//! Whether a command may run, and what commands demand whose rights depend on their arguments.
+
+pub(crate) mod check;
+pub(crate) mod demands;
+mod pipeline;
+
+pub(crate) use demands::is_set;

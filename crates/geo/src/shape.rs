@@ -1,0 +1,106 @@
+//! Shapes on the sphere: points, lines and polygons, together what a GeoJSON object describes.
+
+use crate::point::{Pair, Point};
+use crate::polygon::Polygon;
+
+/// The types of GeoJSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the types' own names")]
+pub enum Kind {
+    Point,
+    LineString,
+    Polygon,
+    MultiPoint,
+    MultiLineString,
+    MultiPolygon,
+    GeometryCollection,
+}
+
+impl Kind {
+    /// The type of this name.
+    pub fn of_name(name: &str) -> Option<Kind> {
+        Some(match name {
+            "Point" => Kind::Point,
+            "LineString" => Kind::LineString,
+            "Polygon" => Kind::Polygon,
+            "MultiPoint" => Kind::MultiPoint,
+            "MultiLineString" => Kind::MultiLineString,
+            "MultiPolygon" => Kind::MultiPolygon,
+            "GeometryCollection" => Kind::GeometryCollection,
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Point => "Point",
+            Kind::LineString => "LineString",
+            Kind::Polygon => "Polygon",
+            Kind::MultiPoint => "MultiPoint",
+            Kind::MultiLineString => "MultiLineString",
+            Kind::MultiPolygon => "MultiPolygon",
+            Kind::GeometryCollection => "GeometryCollection",
+        }
+    }
+}
+
+/// What a GeoJSON object describes.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    points: Vec<Point>,
+    lines: Vec<Vec<Point>>,
+    polygons: Vec<Polygon>,
+    /// The coordinates of a single point.
+    pair: Option<Pair>,
+}
+
+impl Shape {
+    /// A single point.
+    pub fn of_pair(pair: Pair) -> Shape {
+        Shape { points: vec![pair.to_point()], pair: Some(pair), ..Shape::default() }
+    }
+
+    pub(crate) fn of_parts(
+        points: Vec<Point>,
+        lines: Vec<Vec<Point>>,
+        polygons: Vec<Polygon>,
+    ) -> Shape {
+        Shape { points, lines, polygons, pair: None }
+    }
+
+    /// Takes the parts of another one.
+    pub(crate) fn add(&mut self, other: Shape) {
+        self.points.extend(other.points);
+        self.lines.extend(other.lines);
+        self.polygons.extend(other.polygons);
+        self.pair = None;
+    }
+
+    /// Its points.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// Its lines, of at least two points each.
+    pub fn lines(&self) -> &[Vec<Point>] {
+        &self.lines
+    }
+
+    /// Its polygons.
+    pub fn polygons(&self) -> &[Polygon] {
+        &self.polygons
+    }
+
+    /// The coordinates, when it is a single point.
+    pub fn pair(&self) -> Option<Pair> {
+        self.pair
+    }
+
+    /// All points that it is drawn between.
+    pub(crate) fn vertices(&self) -> impl Iterator<Item = &Point> {
+        let rings = self.polygons.iter().flat_map(Polygon::loops);
+        let corners = rings.flat_map(|ring| ring.vertices());
+        self.points.iter().chain(self.lines.iter().flatten()).chain(corners)
+    }
+}

@@ -1,0 +1,314 @@
+//! Regular expressions. A [`Pattern`] is compiled once and asked whether texts match, or where.
+//!
+//! Patterns mean what they mean to the reference server, because the same library (PCRE2) compiles them. The crate knows no BSON and
+//! no operators: `$regex`, `$regexMatch` and their relatives read their arguments and word their own errors ([`PatternFault`]). It does
+//! no IO. Its unsafe code is in [`patient`] and calls PCRE2.
+//!
+//! PCRE2 backtracks, and for some patterns and texts no time is long enough. It gives up after a number of steps, or when the
+//! small stack of its compiled code is full. A search that was given up has no answer, and must not count as "no match". Three
+//! programs try in turn:
+//!
+//! 1. The quick program is PCRE2 with few steps and its usual stack. It answers nearly every search in a short text.
+//! 2. [`Linear`] is an automaton, which reads each text in linear time. It knows the part of the language that both engines
+//!    read alike.
+//! 3. The [patient program](Patient) is PCRE2 again, with more steps and a large stack. While it runs it asks whether the
+//!    operation may go on, which the quick program cannot.
+//!
+//! A search that the patient program gives up is an error, [`Unfinished`]. The second and the third program are compiled at their
+//! first use. From then on the pattern skips the quick program, so that a query pays for giving up only once.
+//!
+//! PCRE2 counts steps anew at each place where a match may begin, and one step may read the whole text. A long text can therefore keep
+//! the quick program busy for minutes although it never gives up. It gets only short texts, for which all places and steps together take
+//! less than a second.
+
+mod linear;
+mod patient;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use mayfly_base::{Error, ErrorCode};
+use mayfly_work::current::spend;
+use pcre2::bytes::{Regex, RegexBuilder};
+use pcre2_sys::{PCRE2_ERROR_CALLOUT, PCRE2_ERROR_MATCHLIMIT};
+
+use linear::Linear;
+use patient::Patient;
+
+/// Longest pattern, in bytes; the engine's own limit in the reference.
+const MAX_PATTERN_BYTES: usize = 32_764;
+
+/// Steps of the quick program for each place of a text that a match may begin at: about 5 us.
+const QUICK_STEPS: u32 = 2_000;
+
+/// Steps of the patient program for each such place: half a millisecond, ten times as long without compiled code.
+const PATIENT_STEPS: u32 = 200_000;
+
+/// Largest stack of the patient program, in bytes. It keeps its place in an alternative that is repeated; texts of some
+/// 500,000 letters fit.
+const PATIENT_STACK_BYTES: usize = 16 << 20;
+
+/// Longest text, in bytes, that the quick program is asked of.
+const SHORT_TEXT: usize = 1 << 10;
+
+/// So many bytes of a text count as one unit of work, because each of them may take all steps.
+const BYTES_PER_UNIT: usize = 16;
+
+/// A compiled pattern.
+#[derive(Clone)]
+pub struct Pattern(Arc<Programs>);
+
+struct Programs {
+    pattern: Box<str>,
+    options: Options,
+    quick: Regex,
+    linear: OnceLock<Option<Linear>>,
+    patient: OnceLock<Option<Patient>>,
+}
+
+/// What the options say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    ignore_case: bool,
+    multi_line: bool,
+    dot_all: bool,
+    extended: bool,
+}
+
+/// Why a pattern cannot be compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatternFault {
+    /// It holds the character 0.
+    NullInPattern,
+    /// Its options hold the character 0.
+    NullInOptions,
+    /// There is no such option.
+    UnknownOption(char),
+    /// It is too long or makes no sense to the engine, in its words.
+    Invalid(String),
+}
+
+/// Whether a text matches was not found out within the limits; with the code of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished(i32);
+
+impl Unfinished {
+    /// The code of its error.
+    pub const CODE: ErrorCode = ErrorCode(51156);
+
+    /// Its operation has to end.
+    const ENDED: Unfinished = Unfinished(PCRE2_ERROR_CALLOUT);
+
+    /// As an error of the operator that evaluates the pattern.
+    pub fn in_operator(self, name: &str) -> Error {
+        if self == Unfinished::ENDED
+            && let Err(why) = spend(usize::MAX)
+        {
+            return why;
+        }
+        let code = self.0;
+        let text = format!(
+            "Error occurred while executing the regular expression in {name}. Result code: {code}"
+        );
+        Error::new(Unfinished::CODE, text)
+    }
+}
+
+impl From<pcre2::Error> for Unfinished {
+    fn from(error: pcre2::Error) -> Unfinished {
+        Unfinished(error.code())
+    }
+}
+
+impl Pattern {
+    /// Compiles a pattern; options are letters of `imxsu`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn compile(pattern: &str, options: &str) -> Result<Pattern, PatternFault> {
+        if pattern.contains('\0') {
+            return Err(PatternFault::NullInPattern);
+        }
+        if options.contains('\0') {
+            return Err(PatternFault::NullInOptions);
+        }
+        let mut read = Options::default();
+        for option in options.chars() {
+            match option {
+                'i' => read.ignore_case = true,
+                'm' => read.multi_line = true,
+                'x' => read.extended = true,
+                's' => read.dot_all = true,
+                'u' => {}
+                other => return Err(PatternFault::UnknownOption(other)),
+            }
+        }
+        if pattern.len() > MAX_PATTERN_BYTES {
+            return Err(PatternFault::Invalid("pattern is too long".to_owned()));
+        }
+        let quick = read.builder().build(&limited(pattern, QUICK_STEPS)).map_err(|error| {
+            // The places that an error names are those of the pattern as it was written.
+            let error = read.builder().build(pattern).err().unwrap_or(error);
+            PatternFault::Invalid(error.to_string())
+        })?;
+        Ok(Pattern(Arc::new(Programs {
+            pattern: pattern.into(),
+            options: read,
+            quick,
+            linear: OnceLock::new(),
+            patient: OnceLock::new(),
+        })))
+    }
+
+    /// Whether the text matches anywhere.
+    ///
+    /// # Errors
+    /// When that was not found out within the limits, or the operation has to end.
+    #[inline]
+    pub fn is_match(&self, text: &str) -> Result<bool, Unfinished> {
+        let programs = &*self.0;
+        if text.len() <= SHORT_TEXT && programs.linear.get().is_none() {
+            spend_on(text)?;
+            if let Ok(found) = programs.quick.is_match(text.as_bytes()) {
+                return Ok(found);
+            }
+        }
+        programs.finish(text)
+    }
+
+    /// Where the first match is that begins at this byte, which is one where a letter begins, or behind it.
+    ///
+    /// # Errors
+    /// When that was not found out within the limits, or the operation has to end.
+    pub fn find_at(
+        &self,
+        groups: &mut Groups,
+        text: &str,
+        from: usize,
+    ) -> Result<Option<(usize, usize)>, Unfinished> {
+        let programs = &*self.0;
+        if !groups.patient && text.len() <= SHORT_TEXT {
+            spend_on(text)?;
+            let mut found = programs.quick.capture_locations();
+            match programs.quick.captures_read_at(&mut found, text.as_bytes(), from) {
+                Ok(None) => return Ok(None),
+                Ok(Some(_)) => {
+                    groups.fill(|at| found.get(at));
+                    return Ok(groups.get(0));
+                }
+                Err(_) => {}
+            }
+        }
+        if !groups.patient {
+            // Nearly always nothing matches, and that the automaton says, too.
+            if from == 0 && programs.by_automaton(text)? == Some(false) {
+                return Ok(None);
+            }
+            groups.patient = true;
+        }
+        programs.find_patiently(text, from, groups).map(|found| groups.get(0).filter(|_| found))
+    }
+
+    /// Room for the groups of a match.
+    pub fn groups(&self) -> Groups {
+        Groups { found: vec![None; self.0.quick.captures_len()], patient: false }
+    }
+}
+
+/// Counts what the quick program may do as work of the operation.
+#[inline]
+fn spend_on(text: &str) -> Result<(), Unfinished> {
+    spend(1 + text.len() / BYTES_PER_UNIT).map_err(|_| Unfinished::ENDED)
+}
+
+/// Where the groups of a match are, and whether the patient program found it.
+pub struct Groups {
+    found: Vec<Option<(usize, usize)>>,
+    patient: bool,
+}
+
+impl Groups {
+    /// Where a group is; the first one is the whole match.
+    pub fn get(&self, at: usize) -> Option<(usize, usize)> {
+        self.found.get(at).copied().flatten()
+    }
+
+    /// How many the pattern has, the whole match among them.
+    pub fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    fn fill(&mut self, place: impl Fn(usize) -> Option<(usize, usize)>) {
+        self.found.iter_mut().enumerate().for_each(|(at, group)| *group = place(at));
+    }
+}
+
+impl Programs {
+    /// Whether the text matches, when the quick program gives up or would take too long.
+    #[cold]
+    fn finish(&self, text: &str) -> Result<bool, Unfinished> {
+        match self.by_automaton(text)? {
+            Some(found) => Ok(found),
+            None => self.find_patiently(text, 0, &mut Groups { found: Vec::new(), patient: true }),
+        }
+    }
+
+    /// Whether the text matches; nothing when the automaton does not read the pattern, or gives up on the text.
+    fn by_automaton(&self, text: &str) -> Result<Option<bool>, Unfinished> {
+        let linear = self.linear.get_or_init(|| Linear::compile(&self.pattern, self.options));
+        let Some(linear) = linear else { return Ok(None) };
+        spend(1 + (text.len() >> 10)).map_err(|_| Unfinished::ENDED)?;
+        Ok(linear.is_match(text))
+    }
+
+    fn find_patiently(
+        &self,
+        text: &str,
+        from: usize,
+        groups: &mut Groups,
+    ) -> Result<bool, Unfinished> {
+        let compiled = self.patient.get_or_init(|| {
+            let pattern = limited(&self.pattern, PATIENT_STEPS);
+            Patient::compile(&pattern, self.options)
+        });
+        match compiled {
+            Some(patient) => patient.find(text, from, &mut groups.found),
+            // A pattern of many thousand letters outside of the shared language may be too large with a question before each.
+            None => Err(Unfinished(PCRE2_ERROR_MATCHLIMIT)),
+        }
+    }
+}
+
+impl Options {
+    fn builder(self) -> RegexBuilder {
+        let mut builder = RegexBuilder::new();
+        builder.utf(true).jit_if_available(true);
+        builder.caseless(self.ignore_case).multi_line(self.multi_line);
+        builder.dotall(self.dot_all).extended(self.extended);
+        builder
+    }
+}
+
+/// The pattern with a limit of steps. It stands behind the limits that the pattern begins with, because the last one counts.
+fn limited(pattern: &str, steps: u32) -> String {
+    let (mut at, mut behind) = (0, 0);
+    while pattern[at..].starts_with("(*")
+        && let Some(length) = pattern[at..].find(')')
+    {
+        let setting = &pattern[at..at + length];
+        at += length + 1;
+        if setting.starts_with("(*LIMIT_") {
+            behind = at;
+        }
+    }
+    format!("{}(*LIMIT_MATCH={steps}){}", &pattern[..behind], &pattern[behind..])
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Results of scripts as values of documents.
+
+use mayfly_base::limits::MAX_BSON_DEPTH;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::decimal::Decimal;
+use mayfly_value::{DocBuilder, RawValue, ValueBuf, check_size, ty};
+use rquickjs::object::Filter;
+use rquickjs::{Array, Coerced, Object, String as Text, Value};
+
+use crate::sandbox::{Prelude, thrown};
+
+/// The result of a call. Numbers are doubles; no result is null.
+pub(crate) fn value_of<'js>(prelude: &Prelude<'js>, value: Value<'js>) -> Result<ValueBuf> {
+    if value.is_undefined() {
+        return Ok(RawValue::Null.to_owned());
+    }
+    let mut out = DocBuilder::new();
+    let mut writer = Writer { prelude, out: &mut out };
+    writer.append("", &value, Written::default())?;
+    let document = out.finish();
+    let first = document.as_doc().get("").unwrap_or(RawValue::Null);
+    Ok(first.to_owned())
+}
+
+/// Where a value stands.
+#[derive(Clone, Copy, Default)]
+struct Written {
+    depth: usize,
+    /// The field held a 32-bit integer.
+    was_integer: bool,
+}
+
+struct Writer<'p, 'js, 'o> {
+    prelude: &'p Prelude<'js>,
+    out: &'o mut DocBuilder,
+}
+
+impl<'js> Writer<'_, 'js, '_> {
+    fn append(&mut self, name: &str, value: &Value<'js>, written: Written) -> Result<()> {
+        check_size(self.out.len())?;
+        if let Some(number) = value.as_number() {
+            self.append_number(name, number, written.was_integer);
+        } else if let Some(text) = value.as_string() {
+            let text = self.text(text)?;
+            check_size(self.out.len() + text.len())?;
+            self.out.append(name, text.as_str());
+        } else if let Some(flag) = value.as_bool() {
+            self.out.append(name, flag);
+        } else if value.is_null() {
+            self.out.append(name, RawValue::Null);
+        } else if value.is_undefined() {
+            self.out.append(name, RawValue::Undefined);
+        } else if let Some(array) = value.as_array() {
+            self.append_array(name, array, written.depth)?;
+        } else if let Some(object) = value.as_object() {
+            self.append_object(name, object, written.depth)?;
+        } else {
+            // Symbols and big integers.
+            let text = format!("unable to convert JavaScript property to mongo element {name}");
+            return Err(Error::new(ErrorCode(16662), text));
+        }
+        Ok(())
+    }
+
+    fn append_number(&mut self, name: &str, number: f64, was_integer: bool) {
+        let integer = number as i32;
+        if was_integer && f64::from(integer) == number {
+            self.out.append(name, integer);
+        } else {
+            self.out.append(name, number);
+        }
+    }
+
+    fn append_array(&mut self, name: &str, array: &Array<'js>, depth: usize) -> Result<()> {
+        check_depth(depth)?;
+        self.out.start_array(name);
+        for at in 0..array.len() {
+            let item: Value<'js> = self.done(array.get(at))?;
+            self.append(&at.to_string(), &item, Written { depth: depth + 1, was_integer: false })?;
+        }
+        self.out.end();
+        Ok(())
+    }
+
+    fn append_object(&mut self, name: &str, object: &Object<'js>, depth: usize) -> Result<()> {
+        check_depth(depth)?;
+        let is_plain = object.get_prototype().is_some_and(|proto| proto == self.prelude.plain);
+        if !is_plain || object.is_function() {
+            let kind: Option<Array<'js>> =
+                self.done(self.prelude.classify.call((object.clone(),)))?;
+            if let Some(kind) = kind {
+                return self.append_kind(name, &kind, depth);
+            }
+        }
+        let integers: Option<String> = self.done(object.get(self.prelude.integers.clone()))?;
+        let integers: Vec<&str> = integers.iter().flat_map(|names| names.split('\0')).collect();
+        self.out.start_document(name);
+        for key in object.own_keys::<Text<'js>>(Filter::new().string().enum_only()) {
+            let key = self.done(key)?;
+            let value: Value<'js> = self.done(object.get(key.clone()))?;
+            let field = self.text(&key)?;
+            if field.contains('\0') {
+                let text = "a field's name may not contain the character 0";
+                return Err(Error::new(ErrorCode::JSInterpreterFailure, text));
+            }
+            let was_integer = integers.contains(&field.as_str());
+            self.append(&field, &value, Written { depth: depth + 1, was_integer })?;
+        }
+        self.out.end();
+        Ok(())
+    }
+
+    /// An object that stands for something else: its type byte and parts, as the prelude tells them.
+    fn append_kind(&mut self, name: &str, kind: &Array<'js>, depth: usize) -> Result<()> {
+        let first: Value<'js> = self.done(kind.get(1))?;
+        let Some(type_byte) = self.done(kind.get::<Value<'js>>(0))?.as_number() else {
+            return self.append(name, &first, Written { depth, was_integer: false });
+        };
+        let number = |value: &Value<'js>| value.as_number().unwrap_or_default();
+        let text = self.done(first.get::<Coerced<String>>())?.0;
+        let second: Value<'js> = self.done(kind.get(2))?;
+        let value = match type_byte as u8 {
+            ty::BINARY => {
+                let subtype = number(&second) as u8;
+                let bytes = bytes_of(&text);
+                check_size(self.out.len() + bytes.len())?;
+                self.out.append(name, RawValue::Binary { subtype, bytes: &bytes });
+                return Ok(());
+            }
+            ty::OBJECT_ID => RawValue::ObjectId(id_of(&text)),
+            // Casting takes the date that is none to a date long before all others, as the reference does.
+            ty::DATE if number(&first).is_nan() => RawValue::Date(i64::MIN),
+            ty::DATE => RawValue::Date(number(&first) as i64),
+            ty::REGEX => {
+                let options = self.done(second.get::<Coerced<String>>())?.0;
+                if text.contains('\0') {
+                    let text = "a regular expression may not contain the character 0";
+                    return Err(Error::new(ErrorCode::JSInterpreterFailure, text));
+                }
+                self.out.append(name, RawValue::Regex { pattern: &text, options: &options });
+                return Ok(());
+            }
+            ty::DB_POINTER => {
+                let id = id_of(&self.done(second.get::<Coerced<String>>())?.0);
+                self.out.append(name, RawValue::DbPointer { ns: &text, id });
+                return Ok(());
+            }
+            ty::CODE => RawValue::Code(&text),
+            ty::INT32 => RawValue::Int32(number(&first) as i32),
+            ty::TIMESTAMP => RawValue::Timestamp(
+                (number(&first) as u64) << 32 | u64::from(number(&second) as u32),
+            ),
+            ty::INT64 => RawValue::Int64(text.parse().unwrap_or_default()),
+            ty::DECIMAL => {
+                let parsed = Decimal::parse(&text).ok_or_else(|| {
+                    Error::new(ErrorCode::BadValue, "Input is not a valid Decimal128 value.")
+                })?;
+                RawValue::Decimal128(parsed.to_bytes())
+            }
+            ty::MAX_KEY => RawValue::MaxKey,
+            ty::MIN_KEY => RawValue::MinKey,
+            _ => RawValue::Undefined,
+        };
+        check_size(self.out.len() + text.len())?;
+        self.out.append(name, value);
+        Ok(())
+    }
+
+    /// A text; halves of characters become replacement characters.
+    fn text(&self, text: &Text<'js>) -> Result<String> {
+        match text.to_string() {
+            Ok(text) => Ok(text),
+            Err(_) => self.done(self.prelude.well_formed.call((text.clone(),))),
+        }
+    }
+
+    fn done<T>(&self, result: rquickjs::Result<T>) -> Result<T> {
+        result.map_err(|error| thrown(self.prelude.make.ctx(), &error))
+    }
+}
+
+fn check_depth(depth: usize) -> Result<()> {
+    if depth < MAX_BSON_DEPTH {
+        return Ok(());
+    }
+    let text = format!(
+        "Exceeded depth limit of {MAX_BSON_DEPTH} when converting js object to BSON. Do you have a cycle?"
+    );
+    Err(Error::new(ErrorCode(17279), text))
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default() as u8;
+    hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+fn id_of(hex: &str) -> [u8; 12] {
+    bytes_of(hex).try_into().unwrap_or_default()
+}

@@ -1,0 +1,233 @@
+//! One interpreter with the functions of one script, each compiled when it is first called.
+
+use std::cell::RefCell;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_work::current::current;
+use rquickjs::function::Args;
+use rquickjs::object::Property;
+use rquickjs::{Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Symbol, Value};
+
+use crate::allocator::WatchedAllocator;
+use crate::{ScriptLimits, from_js, prelude, to_js, watch};
+
+/// Native stack of a script, in bytes: the server's threads have two megabytes.
+const MAX_STACK_BYTES: usize = 512 << 10;
+
+/// The functions of the prelude that the server calls.
+#[derive(Clone)]
+pub(crate) struct Prelude<'js> {
+    pub(crate) make: Function<'js>,
+    fold: Function<'js>,
+    compile: Function<'js>,
+    pub(crate) classify: Function<'js>,
+    pub(crate) well_formed: Function<'js>,
+    /// The key of the names of integer fields.
+    pub(crate) integers: Symbol<'js>,
+    /// The prototype of plain objects.
+    pub(crate) plain: Object<'js>,
+}
+
+/// One call.
+pub(crate) struct Called<'d> {
+    /// Bound to `this` and `obj`.
+    pub(crate) this: Option<RawDoc<'d>>,
+    /// An array.
+    pub(crate) arguments: RawDoc<'d>,
+}
+
+/// One of a script's functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'s> {
+    /// Which.
+    pub(crate) place: usize,
+    /// What it is compiled from.
+    pub(crate) text: &'s str,
+}
+
+/// An interpreter. The fields go in this order: what the interpreter holds before the interpreter.
+pub(crate) struct Sandbox {
+    /// Those that are compiled, by their place in the script.
+    functions: RefCell<Vec<Option<Persistent<Function<'static>>>>>,
+    prelude: Persistent<Object<'static>>,
+    context: Context,
+    _runtime: Runtime,
+    timeout_ms: i64,
+}
+
+impl Sandbox {
+    /// Makes an interpreter in which nothing is compiled.
+    pub(crate) fn new(limits: ScriptLimits) -> Result<Sandbox> {
+        let allocator = WatchedAllocator::new(limits.heap_bytes);
+        let runtime = Runtime::new_with_alloc(allocator).map_err(|_| out_of_memory())?;
+        runtime.set_max_stack_size(MAX_STACK_BYTES);
+        runtime.set_interrupt_handler(Some(Box::new(watch::must_end)));
+        let context = Context::full(&runtime).map_err(|_| out_of_memory())?;
+        let prelude = watched(limits.timeout_ms, || {
+            context.with(|ctx| {
+                let prelude = prelude::run(&ctx).map_err(|error| thrown(&ctx, &error))?;
+                Ok(Persistent::save(&ctx, prelude))
+            })
+        })?;
+        let (functions, timeout_ms) = (RefCell::default(), limits.timeout_ms);
+        Ok(Sandbox { functions, prelude, context, _runtime: runtime, timeout_ms })
+    }
+
+    /// Compiles a function.
+    pub(crate) fn compile(&self, from: Source<'_>) -> Result<()> {
+        self.run(from, |_, _, _| Ok(()))
+    }
+
+    /// Calls a function and takes its result over.
+    pub(crate) fn call(&self, from: Source<'_>, call: &Called<'_>) -> Result<ValueBuf> {
+        self.run(from, |ctx, prelude, function| {
+            let value = called(ctx, prelude, function, call);
+            from_js::value_of(prelude, value.map_err(|error| thrown(ctx, &error))?)
+        })
+    }
+
+    /// Calls a function and asks whether its result counts as true.
+    pub(crate) fn holds(&self, from: Source<'_>, call: &Called<'_>) -> Result<bool> {
+        self.run(from, |ctx, prelude, function| {
+            let flag = called(ctx, prelude, function, call)
+                .and_then(|value| value.get::<Coerced<bool>>())
+                .map_err(|error| thrown(ctx, &error))?;
+            Ok(flag.0)
+        })
+    }
+
+    /// Calls a function on a state and the items of each of these arrays in turn.
+    pub(crate) fn fold(
+        &self,
+        from: Source<'_>,
+        state: RawValue<'_>,
+        calls: RawDoc<'_>,
+    ) -> Result<ValueBuf> {
+        self.run(from, |ctx, prelude, function| {
+            let failed = |error| thrown(ctx, &error);
+            let state = to_js::value(ctx, prelude, state).map_err(failed)?;
+            let calls = to_js::value(ctx, prelude, RawValue::Array(calls)).map_err(failed)?;
+            let arguments = (function.clone(), state, calls);
+            from_js::value_of(prelude, prelude.fold.call(arguments).map_err(failed)?)
+        })
+    }
+
+    fn run<T>(
+        &self,
+        from: Source<'_>,
+        work: impl for<'js> FnOnce(&Ctx<'js>, &Prelude<'js>, &Function<'js>) -> Result<T>,
+    ) -> Result<T> {
+        watched(self.timeout_ms, || {
+            self.context.with(|ctx| {
+                let prelude = self.prelude(&ctx).map_err(|error| thrown(&ctx, &error))?;
+                let function = self.function(&ctx, &prelude, from);
+                work(&ctx, &prelude, &function.map_err(|error| thrown(&ctx, &error))?)
+            })
+        })
+    }
+
+    fn function<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        prelude: &Prelude<'js>,
+        from: Source<'_>,
+    ) -> rquickjs::Result<Function<'js>> {
+        let compiled = self.functions.borrow().get(from.place).cloned().flatten();
+        if let Some(function) = compiled {
+            return function.restore(ctx);
+        }
+        let function: Function<'js> = prelude.compile.call((from.text,))?;
+        let mut functions = self.functions.borrow_mut();
+        if functions.len() <= from.place {
+            functions.resize(from.place + 1, None);
+        }
+        functions[from.place] = Some(Persistent::save(ctx, function.clone()));
+        Ok(function)
+    }
+
+    fn prelude<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Prelude<'js>> {
+        let object = self.prelude.clone().restore(ctx)?;
+        Ok(Prelude {
+            make: object.get("make")?,
+            fold: object.get("fold")?,
+            compile: object.get("compile")?,
+            classify: object.get("classify")?,
+            well_formed: object.get("wellFormed")?,
+            integers: object.get("integers")?,
+            plain: object.get("plain")?,
+        })
+    }
+}
+
+/// Does something within so much time, and that of the thread's operation. Why it had to end comes before what the script made of it.
+fn watched<T>(timeout_ms: i64, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let op = current().op;
+    watch::begin(op.clone(), timeout_ms);
+    let result = run();
+    if let Some(ended) = watch::end() {
+        return Err(ended);
+    }
+    // The interpreter may fail before it asks its interrupt handler again.
+    result.map_err(|thrown| op.and_then(|op| op.check().err()).unwrap_or(thrown))
+}
+
+fn called<'js>(
+    ctx: &Ctx<'js>,
+    prelude: &Prelude<'js>,
+    function: &Function<'js>,
+    call: &Called<'_>,
+) -> rquickjs::Result<Value<'js>> {
+    let mut args = Args::new(ctx.clone(), call.arguments.iter().count());
+    if let Some(document) = call.this {
+        let this = to_js::document(ctx, prelude, document)?;
+        ctx.globals().prop("obj", Property::from(this.clone()).writable().configurable())?;
+        args.this(this)?;
+    }
+    for argument in call.arguments {
+        args.push_arg(to_js::value(ctx, prelude, argument.value())?)?;
+    }
+    function.call_arg(args)
+}
+
+/// What the interpreter ended with, as an error.
+pub(crate) fn thrown(ctx: &Ctx<'_>, error: &rquickjs::Error) -> Error {
+    match error {
+        rquickjs::Error::Exception => failure(&description(&ctx.catch())),
+        rquickjs::Error::Allocation => out_of_memory(),
+        other => failure(&other.to_string()),
+    }
+}
+
+/// `ReferenceError: x is not defined`; for what is no error, how the reference calls it.
+fn description(thrown: &Value<'_>) -> String {
+    let text = |value: &Value<'_>| value.get::<Coerced<String>>().map(|text| text.0).ok();
+    let Some(object) = thrown.as_object().filter(|_| thrown.is_error()) else {
+        return match text(thrown) {
+            // The interpreter throws it, too, when there is no memory left for an error.
+            Some(_) if thrown.is_null() && watch::has_run_out_of_memory() => {
+                "Out of memory".to_owned()
+            }
+            Some(text) => format!("uncaught exception: {text}"),
+            None => "uncaught exception".to_owned(),
+        };
+    };
+    let part = |name: &str| object.get::<_, Value<'_>>(name).ok().as_ref().and_then(text);
+    let message = part("message").unwrap_or_default();
+    match part("name") {
+        Some(name) if name == "InternalError" && message == "out of memory" => {
+            "Out of memory".to_owned()
+        }
+        Some(name) if message.is_empty() => name,
+        Some(name) => format!("{name}: {message}"),
+        None => message,
+    }
+}
+
+fn failure(text: &str) -> Error {
+    Error::new(ErrorCode::JSInterpreterFailure, text)
+}
+
+fn out_of_memory() -> Error {
+    failure("Out of memory")
+}

@@ -1,0 +1,287 @@
+//! Users and roles in the store.
+
+use mayfly_storage::ReadView;
+use std::ops::ControlFlow;
+use std::sync::{Arc, LazyLock};
+
+use mayfly_auth::{Role, RoleName, Roles, User, UserName};
+use mayfly_base::{Namespace, Result};
+use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, Store, UpdateStyle, whole_range};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+
+use super::{Access, Stamp};
+
+type Name = LazyLock<Option<Namespace>>;
+
+static USERS: Name = LazyLock::new(|| Namespace::new("admin", "system.users").ok());
+static ROLES: Name = LazyLock::new(|| Namespace::new("admin", "system.roles").ok());
+/// Where the form of both is noted. Tools that restore a dump look there for how to read its users.
+static VERSION: Name = LazyLock::new(|| Namespace::new("admin", "system.version").ok());
+/// The form of users and roles of every release since 3.0.
+const SCHEMA: i32 = 5;
+/// So many documents are read before what they hold is merged.
+const PAGE: usize = 256;
+
+fn collection(store: &Store, name: &Name) -> Option<Arc<Collection>> {
+    store.collection(&ReadView::now(), name.as_ref()?)
+}
+
+/// The state of both collections.
+pub(super) fn stamp(store: &Store) -> Stamp {
+    let of = |name: &Name| match collection(store, name) {
+        Some(collection) => (collection.id(), collection.commits()),
+        None => (0, 0),
+    };
+    Stamp { users: of(&USERS), roles: of(&ROLES) }
+}
+
+/// Hands every document of a collection over until the function breaks off.
+fn scan(
+    store: &Store,
+    name: &Name,
+    visit: &mut dyn FnMut(RawDoc<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let Some(collection) = collection(store, name) else { return Ok(()) };
+    let (mut range, direction) = (whole_range(), Direction::Forward);
+    let snapshot = store.snapshot(&ReadView::now())?;
+    let mut ended = false;
+    loop {
+        let scanned = snapshot.scan_records(
+            &collection,
+            &range,
+            direction,
+            ScanLimit::NONE,
+            &mut |_, document| {
+                let flow = visit(document);
+                ended |= flow.is_break();
+                Ok(flow)
+            },
+        )?;
+        match scanned {
+            Scanned::Paused(last) if !ended => range = range.after(&last, direction),
+            Scanned::Paused(_) | Scanned::Exhausted => return Ok(()),
+        }
+    }
+}
+
+/// Hands over every document of a collection, one after another. The function may write: the documents are read in pages, and no
+/// snapshot is kept over it.
+///
+/// # Errors
+/// Those of the engine and of the function.
+pub fn each_document(
+    store: &Store,
+    name: &Namespace,
+    visit: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
+) -> Result<()> {
+    let Some(collection) = store.collection(&ReadView::now(), name) else { return Ok(()) };
+    let (mut range, direction) = (whole_range(), Direction::Forward);
+    loop {
+        let mut page = Vec::new();
+        let scanned = store.snapshot(&ReadView::now())?.scan_records(
+            &collection,
+            &range,
+            direction,
+            ScanLimit::rows(PAGE),
+            &mut |_, document| {
+                page.push(document.to_owned());
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        page.iter().try_for_each(|document| visit(document.as_doc()))?;
+        match scanned {
+            Scanned::Paused(last) => range = range.after(&last, direction),
+            Scanned::Exhausted => return Ok(()),
+        }
+    }
+}
+
+/// Whether there is any user or role, however damaged: from then on nobody enters without a login.
+pub(super) fn has_users_or_roles(store: &Store) -> Result<bool> {
+    let mut any = false;
+    for name in [&USERS, &ROLES] {
+        scan(store, name, &mut |_| {
+            any = true;
+            ControlFlow::Break(())
+        })?;
+    }
+    Ok(any)
+}
+
+/// All roles that users have defined.
+pub(super) fn read_roles(store: &Store) -> Result<Roles> {
+    let mut roles = Roles::default();
+    scan(store, &ROLES, &mut |document| {
+        match Role::parse(document) {
+            Ok(role) => roles.insert(role),
+            Err(error) => {
+                let name = Role::name_of(document);
+                let shown = name.as_ref().map(RoleName::to_string).unwrap_or_default();
+                tracing::warn!(role = shown, %error, "a role cannot be read and allows nothing");
+                name.into_iter().for_each(|name| roles.insert_damaged(name));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(roles)
+}
+
+impl Access {
+    /// Whether there is any user or role, however damaged.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn has_users_or_roles(&self, store: &Store) -> Result<bool> {
+        has_users_or_roles(store)
+    }
+
+    /// The user of this name. One whose document is damaged counts as none.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn find_user(&self, store: &Store, name: &UserName) -> Result<Option<User>> {
+        let Some(document) = read(store, &USERS, &name.id())? else { return Ok(None) };
+        Ok(user_of(document.as_doc()).filter(|user| user.name == *name))
+    }
+
+    /// Whether there is a user of this name, however damaged.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn has_user(&self, store: &Store, name: &UserName) -> Result<bool> {
+        Ok(read(store, &USERS, &name.id())?.is_some())
+    }
+
+    /// The names of the users of a database, or of all, damaged ones not excepted.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn user_names(&self, store: &Store, db: Option<&str>) -> Result<Vec<UserName>> {
+        let mut names = Vec::new();
+        scan(store, &USERS, &mut |document| {
+            let id = document.get("_id").and_then(RawValue::as_str);
+            if let Some((of, user)) = id.and_then(|id| id.split_once('.'))
+                && db.is_none_or(|db| db == of)
+            {
+                names.push(UserName::new(user, of));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(names)
+    }
+
+    /// Hands over the users of a database, or of all, until the function breaks off.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn each_user(
+        &self,
+        store: &Store,
+        db: Option<&str>,
+        visit: &mut dyn FnMut(User),
+    ) -> Result<()> {
+        scan(store, &USERS, &mut |document| {
+            let of_database = document.get("db").and_then(RawValue::as_str);
+            if (db.is_none() || of_database == db)
+                && let Some(user) = user_of(document)
+            {
+                visit(user);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Writes a user, over the one of the same name.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn put_user(&self, store: &Store, op: &OpCtx, user: &User) -> Result<()> {
+        note_schema(store, op)?;
+        put(store, op, &USERS, &user.name.id(), user.to_document().as_doc())
+    }
+
+    /// Removes a user. False when there is none, damaged ones not excepted.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn remove_user(&self, store: &Store, op: &OpCtx, name: &UserName) -> Result<bool> {
+        remove(store, op, &USERS, &name.id())
+    }
+
+    /// Writes a role, over the one of the same name.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn put_role(&self, store: &Store, op: &OpCtx, role: &Role) -> Result<()> {
+        note_schema(store, op)?;
+        put(store, op, &ROLES, &role.name.id(), role.to_document().as_doc())
+    }
+
+    /// Removes a role. False when there is none, damaged ones not excepted.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn remove_role(&self, store: &Store, op: &OpCtx, name: &RoleName) -> Result<bool> {
+        remove(store, op, &ROLES, &name.id())
+    }
+}
+
+/// Notes which form users and roles have, when nobody has yet.
+fn note_schema(store: &Store, op: &OpCtx) -> Result<()> {
+    const ID: &str = "authSchema";
+    if read(store, &VERSION, ID)?.is_some() {
+        return Ok(());
+    }
+    let mut out = DocBuilder::new();
+    out.append("_id", ID).append("currentVersion", SCHEMA);
+    put(store, op, &VERSION, ID, out.finish().as_doc())
+}
+
+fn user_of(document: RawDoc<'_>) -> Option<User> {
+    match User::parse(document) {
+        Ok(user) => Some(user),
+        Err(error) => {
+            let id = document.get("_id").and_then(RawValue::as_str).unwrap_or_default();
+            tracing::warn!(user = id, %error, "a user cannot be read and cannot log in");
+            None
+        }
+    }
+}
+
+fn read(store: &Store, name: &Name, id: &str) -> Result<Option<DocBuf>> {
+    let Some(collection) = collection(store, name) else { return Ok(None) };
+    match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
+        Some(key) => {
+            store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned())
+        }
+        None => Ok(None),
+    }
+}
+
+fn put(store: &Store, op: &OpCtx, name: &Name, id: &str, document: RawDoc<'_>) -> Result<()> {
+    let Some(name) = name.as_ref() else { return Ok(()) };
+    let (collection, _) = store.get_or_create(&ReadView::now(), name)?;
+    let key = store.locate(&ReadView::now(), &collection, RawValue::String(id))?;
+    store.write(op, &ReadView::now(), &collection, |unit| {
+        let old = match &key {
+            Some(key) => unit.read(key)?.map(|old| (key, old)),
+            None => None,
+        };
+        match old {
+            Some((key, old)) => unit.update(key, &old, document, UpdateStyle::Replacement),
+            None => unit.insert(document),
+        }
+    })
+}
+
+fn remove(store: &Store, op: &OpCtx, name: &Name, id: &str) -> Result<bool> {
+    let Some(collection) = collection(store, name) else { return Ok(false) };
+    let Some(key) = store.locate(&ReadView::now(), &collection, RawValue::String(id))? else {
+        return Ok(false);
+    };
+    store.write(op, &ReadView::now(), &collection, |unit| match unit.read(&key)? {
+        Some(old) => unit.delete(&key, &old).map(|()| true),
+        None => Ok(false),
+    })
+}

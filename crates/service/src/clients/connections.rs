@@ -1,0 +1,262 @@
+//! Open connections: who they are, and a way to tell each to end.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use mayfly_value::DocBuf;
+use parking_lot::Mutex;
+
+use crate::clients::ConnectionAccess;
+use crate::process::Shutdown;
+
+/// One connection.
+pub struct Connection {
+    /// `connectionId`, positive.
+    pub id: i64,
+    /// The client's `address:port`.
+    pub client: Arc<str>,
+    /// The address that it connected to.
+    pub local: String,
+    /// When it was opened, in milliseconds since 1970.
+    pub opened_ms: i64,
+    /// Tells its task to end.
+    pub close: Shutdown,
+    /// Says whether its client is gone, while one of its commands runs; nothing without a network.
+    pub is_gone: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Its user.
+    pub access: ConnectionAccess,
+    /// Its key among the strangers, while it is one of them.
+    stranger: AtomicU64,
+    desc: Arc<str>,
+    info: Mutex<ClientInfo>,
+}
+
+/// What the client said about itself in its handshake.
+#[derive(Clone, Debug, Default)]
+pub struct ClientInfo {
+    /// The application's name, empty when it has none.
+    pub app_name: String,
+    /// The whole `client` document.
+    pub metadata: Option<DocBuf>,
+}
+
+impl Connection {
+    /// A connection outside any registry, for tests.
+    pub fn detached(id: i64, client: &str) -> Arc<Connection> {
+        Arc::new(Connection::new(id, client.to_owned(), String::new(), 0))
+    }
+
+    fn new(id: i64, client: String, local: String, opened_ms: i64) -> Connection {
+        Connection {
+            id,
+            client: client.into(),
+            local,
+            opened_ms,
+            close: Shutdown::default(),
+            is_gone: OnceLock::new(),
+            access: ConnectionAccess::default(),
+            stranger: AtomicU64::new(0),
+            desc: format!("conn{id}").into(),
+            info: Mutex::new(ClientInfo::default()),
+        }
+    }
+
+    /// `conn12`.
+    pub fn desc(&self) -> &Arc<str> {
+        &self.desc
+    }
+
+    /// What the client said about itself.
+    pub fn info(&self) -> ClientInfo {
+        self.info.lock().clone()
+    }
+
+    /// The application's name, empty when it has none.
+    pub fn app_name(&self) -> String {
+        self.info.lock().app_name.clone()
+    }
+
+    /// Takes what the client says about itself. False when it said so before.
+    pub fn set_info(&self, info: ClientInfo) -> bool {
+        let mut current = self.info.lock();
+        if current.metadata.is_some() {
+            return false;
+        }
+        *current = info;
+        true
+    }
+}
+
+/// All open connections.
+pub struct Connections {
+    max: usize,
+    /// `maxConnectionsPerAddress`; 0 for as many as there may be.
+    pub max_per_address: AtomicI64,
+    /// Most connections on which nobody has logged in; 0 for as many as there may be.
+    most_strangers: AtomicUsize,
+    next_id: AtomicI64,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    by_id: BTreeMap<i64, Arc<Connection>>,
+    /// How many there are from each address that has some.
+    by_address: HashMap<String, i64>,
+    /// Those on which nobody is logged in, by an ascending number, while how many there are is limited.
+    strangers: BTreeMap<u64, Arc<Connection>>,
+    /// The number of the last stranger.
+    last_stranger: u64,
+}
+
+/// The address of a client without its port.
+fn address(client: &str) -> &str {
+    client.rsplit_once(':').map_or(client, |(address, _)| address)
+}
+
+impl Connections {
+    pub(crate) fn new(max: usize) -> Connections {
+        Connections {
+            max,
+            max_per_address: AtomicI64::new(0),
+            most_strangers: AtomicUsize::new(0),
+            next_id: AtomicI64::new(1),
+            open: Mutex::default(),
+        }
+    }
+
+    /// Registers a connection; nothing when there are as many as may be, of all clients or of its address.
+    pub fn open(&self, client: String, local: String, now_ms: i64) -> Option<Arc<Connection>> {
+        let mut open = self.open.lock();
+        if open.by_id.len() >= self.max {
+            return None;
+        }
+        let most = self.max_per_address.load(Ordering::Relaxed);
+        let of_address = open.by_address.entry(address(&client).to_owned()).or_default();
+        if most > 0 && *of_address >= most {
+            return None;
+        }
+        *of_address += 1;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(id, client, local, now_ms));
+        open.by_id.insert(id, connection.clone());
+        self.add_stranger(&mut open, &connection);
+        Some(connection)
+    }
+
+    /// Keeps half of the connections for those who log in: of more strangers than that the ones are closed that have been strangers for
+    /// the longest time.
+    pub fn limit_strangers(&self) {
+        self.most_strangers.store((self.max / 2).max(1), Ordering::Relaxed);
+    }
+
+    fn add_stranger(&self, open: &mut Open, connection: &Arc<Connection>) {
+        let most = self.most_strangers.load(Ordering::Relaxed);
+        if most == 0 {
+            return;
+        }
+        open.last_stranger += 1;
+        connection.stranger.store(open.last_stranger, Ordering::Relaxed);
+        open.strangers.insert(open.last_stranger, connection.clone());
+        while open.strangers.len() > most
+            && let Some((_, oldest)) = open.strangers.pop_first()
+        {
+            oldest.close.request();
+        }
+    }
+
+    /// Somebody has logged in on a connection.
+    pub fn logged_in(&self, connection: &Connection) {
+        let number = connection.stranger.load(Ordering::Relaxed);
+        self.open.lock().strangers.remove(&number);
+    }
+
+    /// Somebody has logged out.
+    pub fn logged_out(&self, connection: &Arc<Connection>) {
+        let mut open = self.open.lock();
+        let number = connection.stranger.load(Ordering::Relaxed);
+        open.strangers.remove(&number);
+        self.add_stranger(&mut open, connection);
+    }
+
+    /// The connection is gone.
+    pub fn closed(&self, id: i64) {
+        let mut open = self.open.lock();
+        let Some(gone) = open.by_id.remove(&id) else { return };
+        open.strangers.remove(&gone.stranger.load(Ordering::Relaxed));
+        if let Entry::Occupied(mut left) = open.by_address.entry(address(&gone.client).to_owned()) {
+            *left.get_mut() -= 1;
+            if *left.get() == 0 {
+                left.remove();
+            }
+        }
+    }
+
+    /// The open connection with this id.
+    pub fn get(&self, id: i64) -> Option<Arc<Connection>> {
+        self.open.lock().by_id.get(&id).cloned()
+    }
+
+    /// Those that are open, ascending by id.
+    pub fn list(&self) -> Vec<Arc<Connection>> {
+        self.open.lock().by_id.values().cloned().collect()
+    }
+
+    /// How many are open.
+    pub fn current(&self) -> usize {
+        self.open.lock().by_id.len()
+    }
+
+    /// How many more there may be.
+    pub fn available(&self) -> usize {
+        self.max.saturating_sub(self.current())
+    }
+
+    /// How many there ever were.
+    pub fn total_created(&self) -> i64 {
+        self.next_id.load(Ordering::Relaxed) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_give_their_places_to_newer_ones() {
+        let all = Connections::new(6);
+        all.limit_strangers();
+        let open = || all.open("10.0.0.1:5".to_owned(), String::new(), 0).unwrap();
+        let (known, first, second) = (open(), open(), open());
+        all.logged_in(&known);
+        let _third = open();
+        assert!(!first.close.is_requested());
+        let _fourth = open();
+        assert!(first.close.is_requested() && !second.close.is_requested());
+        // Who has logged out became a stranger only now.
+        all.logged_out(&known);
+        assert!(second.close.is_requested() && !known.close.is_requested());
+        all.logged_out(&known);
+        assert_eq!(all.open.lock().strangers.len(), 3);
+        all.list().iter().for_each(|one| all.closed(one.id));
+        assert!(all.open.lock().strangers.is_empty());
+    }
+
+    #[test]
+    fn an_address_has_a_limit_of_its_own() {
+        let all = Connections::new(4);
+        let open = |client: &str| all.open(client.to_owned(), String::new(), 0);
+        all.max_per_address.store(2, Ordering::Relaxed);
+        let (first, _second) = (open("10.0.0.1:5").unwrap(), open("10.0.0.1:6").unwrap());
+        assert!(open("10.0.0.1:7").is_none() && open("[::1]:7").is_some());
+        all.closed(first.id);
+        all.closed(first.id);
+        assert!(open("10.0.0.1:8").is_some() && open("10.0.0.1:9").is_none());
+        all.max_per_address.store(0, Ordering::Relaxed);
+        assert!(open("10.0.0.1:9").is_some() && open("10.0.0.2:1").is_none());
+        all.list().iter().for_each(|one| all.closed(one.id));
+        assert!(all.open.lock().by_address.is_empty());
+    }
+}

@@ -1,0 +1,241 @@
+//! Server parameters: the table behind `getParameter`, `setParameter` and `--setParameter`.
+//!
+//! A row says the type and the bounds once; values live with their owner (the TTL monitor's in `storage`, the
+//! rest in [`Settings`](crate::Settings)).
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use crate::server::Service;
+use crate::settings::LogVerbosity;
+
+mod table;
+
+pub use table::{FEATURE_COMPATIBILITY_VERSION, TABLE};
+
+/// When a parameter may be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetAt {
+    /// Never: it only tells something.
+    Never,
+    /// At the start only.
+    Startup,
+    /// At the start and while running.
+    Both,
+}
+
+/// A parameter's type and bounds.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A flag.
+    Bool,
+    /// A 32-bit number, at least this.
+    Int {
+        /// The bound.
+        least: i64,
+        /// Whether the bound itself is refused.
+        exclusive: bool,
+    },
+    /// A 64-bit number, at least this.
+    Long {
+        /// The bound.
+        least: i64,
+        /// Whether the bound itself is refused.
+        exclusive: bool,
+    },
+    /// A number with a fraction, in these bounds.
+    Double {
+        /// The lower bound.
+        least: f64,
+        /// Whether the lower bound itself is refused.
+        exclusive: bool,
+        /// The upper bound.
+        most: f64,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A document.
+    Document,
+    /// How much the log tells, by component.
+    LogVerbosity,
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Value {
+    Bool(bool),
+    Number(i64),
+    Double(f64),
+    Word(&'static str),
+    Document(DocBuf),
+}
+
+/// One parameter.
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// When it may be set.
+    pub set_at: SetAt,
+    /// Type and bounds.
+    pub kind: Kind,
+    /// Reads it.
+    pub get: fn(&Service) -> Value,
+    /// Sets it to a value that was checked.
+    pub set: fn(&Service, &Value),
+}
+
+/// The parameter of this name.
+pub fn find(name: &str) -> Option<&'static Parameter> {
+    TABLE.iter().find(|parameter| parameter.name == name)
+}
+
+impl Parameter {
+    /// Appends its value under a name.
+    pub fn append(&self, service: &Service, name: &str, doc: &mut DocBuilder) {
+        match (self.get)(service) {
+            Value::Bool(value) => doc.append(name, value),
+            Value::Number(value) => match self.kind {
+                Kind::Int { .. } => doc.append(name, i32::try_from(value).unwrap_or(i32::MAX)),
+                Kind::Bool
+                | Kind::Long { .. }
+                | Kind::Double { .. }
+                | Kind::Word(_)
+                | Kind::Document
+                | Kind::LogVerbosity => doc.append(name, value),
+            },
+            Value::Double(value) => doc.append(name, value),
+            Value::Word(value) => doc.append(name, value),
+            Value::Document(value) => doc.append(name, &value),
+        };
+    }
+
+    /// Sets it while running.
+    ///
+    /// # Errors
+    /// 20 IllegalOperation when it may not be set now, 2 BadValue out of bounds, 14 TypeMismatch.
+    pub fn set_running(&self, service: &Service, value: RawValue<'_>) -> Result<()> {
+        if self.set_at != SetAt::Both {
+            let text = format!("not allowed to change [{}] at runtime", self.name);
+            return Err(Error::new(ErrorCode::IllegalOperation, text));
+        }
+        let value = self.convert(value)?;
+        (self.set)(service, &value);
+        Ok(())
+    }
+
+    /// Sets it at the start, from text.
+    ///
+    /// # Errors
+    /// As [`Parameter::set_running`].
+    pub fn set_starting(&self, service: &Service, text: &str) -> Result<()> {
+        let value = self.starting_value(text)?;
+        (self.set)(service, &value);
+        Ok(())
+    }
+
+    /// Checks a text that would set it at the start, before there is a service.
+    ///
+    /// # Errors
+    /// As [`Parameter::set_running`].
+    pub fn check_starting(&self, text: &str) -> Result<()> {
+        self.starting_value(text).map(drop)
+    }
+
+    fn starting_value(&self, text: &str) -> Result<Value> {
+        if self.set_at == SetAt::Never {
+            let text = format!("not allowed to change [{}] at startup", self.name);
+            return Err(Error::new(ErrorCode::IllegalOperation, text));
+        }
+        let value = match (self.kind, text.parse::<i64>()) {
+            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. }, Ok(number)) => {
+                RawValue::Int64(number)
+            }
+            (Kind::Bool, Err(_)) if text == "true" || text == "false" => {
+                RawValue::Bool(text == "true")
+            }
+            (Kind::Double { .. }, _) if text.parse::<f64>().is_ok() => {
+                RawValue::Double(text.parse().unwrap_or_default())
+            }
+            _ => RawValue::String(text),
+        };
+        self.convert(value)
+    }
+
+    fn convert(&self, value: RawValue<'_>) -> Result<Value> {
+        let number = match value {
+            RawValue::Int32(number) => Some(i64::from(number)),
+            RawValue::Int64(number) => Some(number),
+            RawValue::Double(number) => Some(number as i64),
+            RawValue::Bool(flag) => Some(i64::from(flag)),
+            _ => None,
+        };
+        if let (Kind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
+            LogVerbosity::default().changed_by(wanted)?;
+            return Ok(Value::Document(wanted.to_owned()));
+        }
+        match (self.kind, number) {
+            (Kind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
+            (Kind::Int { least, exclusive }, Some(number)) => {
+                self.check_bounds(number, least, exclusive)?;
+                if number > i64::from(i32::MAX) {
+                    return Err(self.invalid(&format!("{number} is not a 32-bit integer")));
+                }
+                Ok(Value::Number(number))
+            }
+            (Kind::Long { least, exclusive }, Some(number)) => {
+                self.check_bounds(number, least, exclusive)?;
+                Ok(Value::Number(number))
+            }
+            (Kind::Double { least, exclusive, most }, Some(number)) => {
+                let number = match value {
+                    RawValue::Double(number) => number,
+                    _ => number as f64,
+                };
+                if exclusive && number <= least || number.is_nan() {
+                    return Err(self.invalid(&format!("{number} is not greater than {least}")));
+                }
+                if number < least {
+                    let text = format!("{number} is not greater than or equal to {least}");
+                    return Err(self.invalid(&text));
+                }
+                if number > most {
+                    let text = format!("{number} is not less than or equal to {most}");
+                    return Err(self.invalid(&text));
+                }
+                Ok(Value::Double(number))
+            }
+            (Kind::Word(words), None) => {
+                let told = value.as_str().unwrap_or_default();
+                match words.iter().find(|word| **word == told) {
+                    Some(word) => Ok(Value::Word(word)),
+                    None => {
+                        let words = words.join(", ");
+                        Err(self.invalid(&format!("'{told}' is not one of {words}")))
+                    }
+                }
+            }
+            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. } | Kind::Double { .. }, None)
+            | (Kind::Word(_), Some(_))
+            | (Kind::Document | Kind::LogVerbosity, _) => Err(Error::type_mismatch(format!(
+                "Invalid type for parameter {}: {}",
+                self.name,
+                value.type_name()
+            ))),
+        }
+    }
+
+    fn check_bounds(&self, number: i64, least: i64, exclusive: bool) -> Result<()> {
+        if exclusive && number <= least {
+            return Err(self.invalid(&format!("{number} is not greater than {least}")));
+        }
+        if number < least {
+            return Err(self.invalid(&format!("{number} is not greater than or equal to {least}")));
+        }
+        Ok(())
+    }
+
+    fn invalid(&self, why: &str) -> Error {
+        Error::bad_value(format!("Invalid value for parameter {}: {why}", self.name))
+    }
+}

@@ -1,0 +1,212 @@
+//! The profiler: which operations are worth a line in the log or a document in `system.profile`, and keeping those.
+//!
+//! `slowms` and `sampleRate` are the server's, level and filter a database's. `system.profile` is an ordinary collection
+//! whose oldest documents go when it grows over a megabyte. A document that cannot be kept is lost: the operation that it
+//! is about was answered already.
+
+#[cfg(test)]
+mod tests;
+
+use mayfly_storage::ReadView;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use mayfly_base::{Namespace, Result};
+use mayfly_mql::Matcher;
+use mayfly_storage::{Direction, RecordKey, ScanLimit, Store, whole_range};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_work::OpCtx;
+use parking_lot::{Mutex, RwLock};
+
+/// The collection's name in each database.
+pub const COLLECTION: &str = "system.profile";
+/// How large it may grow.
+const MOST_BYTES: i64 = 1 << 20;
+/// How many of the oldest documents go at once.
+const DELETED_AT_ONCE: usize = 100;
+const DEFAULT_SLOW_MS: i64 = 100;
+
+/// What is recorded of a database.
+#[derive(Clone, Default)]
+pub struct Profiled {
+    /// 0 nothing, 1 what is slow or passes the filter, 2 everything.
+    pub level: i32,
+    /// Instead of `slowms` and `sampleRate`: as it was sent, and compiled.
+    pub filter: Option<(DocBuf, Matcher)>,
+}
+
+/// Settings and state of the profiler.
+pub struct Profiler {
+    slow_ms: AtomicI64,
+    /// The bits of an f64.
+    sample_rate: AtomicU64,
+    databases: RwLock<HashMap<String, Profiled>>,
+    /// What is recorded of all other databases but `local`.
+    default: RwLock<Profiled>,
+    /// Some database has a level or a filter.
+    any: AtomicBool,
+    last_id: AtomicI64,
+    /// Held by the one who deletes old documents.
+    trimming: Mutex<()>,
+}
+
+impl Default for Profiler {
+    fn default() -> Profiler {
+        Profiler {
+            slow_ms: AtomicI64::new(DEFAULT_SLOW_MS),
+            sample_rate: AtomicU64::new(1.0f64.to_bits()),
+            databases: RwLock::default(),
+            default: RwLock::default(),
+            any: AtomicBool::new(false),
+            last_id: AtomicI64::new(0),
+            trimming: Mutex::new(()),
+        }
+    }
+}
+
+/// Where an operation is to be recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// In the log.
+    pub log: bool,
+    /// In `system.profile`.
+    pub profile: bool,
+}
+
+impl Profiler {
+    /// `slowms`.
+    pub fn slow_ms(&self) -> i64 {
+        self.slow_ms.load(Ordering::Relaxed)
+    }
+
+    /// Sets `slowms`; for all who ask for it at once: [`Service::set_slow_ms`](crate::Service::set_slow_ms).
+    pub(crate) fn set_slow_ms(&self, slow_ms: i64) {
+        self.slow_ms.store(slow_ms, Ordering::Relaxed);
+    }
+
+    /// `sampleRate`.
+    pub fn sample_rate(&self) -> f64 {
+        f64::from_bits(self.sample_rate.load(Ordering::Relaxed))
+    }
+
+    /// Sets `sampleRate`, from 0 to 1.
+    pub fn set_sample_rate(&self, rate: f64) {
+        self.sample_rate.store(rate.to_bits(), Ordering::Relaxed);
+    }
+
+    /// What is recorded of a database.
+    pub fn database(&self, db: &str) -> Profiled {
+        match self.databases.read().get(db) {
+            Some(profiled) => profiled.clone(),
+            None if db == "local" => Profiled::default(),
+            None => self.default.read().clone(),
+        }
+    }
+
+    /// Says what is to be recorded of databases for which no command said anything: `operationProfiling` of the configuration.
+    pub fn set_default(&self, profiled: Profiled) {
+        *self.default.write() = profiled;
+        self.note_any();
+    }
+
+    /// Says what is to be recorded of a database.
+    pub fn set_database(&self, db: &str, profiled: Profiled) {
+        self.databases.write().insert(db.to_owned(), profiled);
+        self.note_any();
+    }
+
+    fn note_any(&self) {
+        let records = |profiled: &Profiled| profiled.level > 0 || profiled.filter.is_some();
+        let databases = self.databases.read();
+        let any = databases.values().any(records) || records(&self.default.read());
+        self.any.store(any, Ordering::Release);
+    }
+
+    /// Whether an operation that took this long may be wanted at all; nearly all are not.
+    pub fn may_want(&self, micros: i64) -> bool {
+        micros.max(1) > self.slow_ms().saturating_mul(1000) || self.any.load(Ordering::Acquire)
+    }
+
+    /// Where an operation is to be recorded. `describe` makes its document, for a filter.
+    pub fn wanted(&self, db: &str, micros: i64, describe: &mut dyn FnMut() -> DocBuf) -> Wanted {
+        let Profiled { level, filter } = self.database(db);
+        if let Some((_, filter)) = filter {
+            // What the filter cannot judge is recorded: nobody would look for what is missing.
+            let passes = filter.matches(describe().as_doc()).unwrap_or(true);
+            return Wanted { log: passes, profile: level == 2 || (level == 1 && passes) };
+        }
+        let slow = micros.max(1) > self.slow_ms().saturating_mul(1000);
+        let sampled = slow && rand::random::<f64>() < self.sample_rate();
+        Wanted { log: sampled, profile: level == 2 || (level == 1 && sampled) }
+    }
+
+    /// Creates the collection of a database.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn create(&self, store: &Store, db: &str) -> Result<()> {
+        store.get_or_create(&ReadView::now(), &Namespace::new(db, COLLECTION)?).map(|_| ())
+    }
+
+    /// Keeps a document about an operation.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn keep(&self, store: &Store, op: &OpCtx, db: &str, about: RawDoc<'_>) -> Result<()> {
+        let namespace = Namespace::new(db, COLLECTION)?;
+        // An operation on a database that does not exist must not create it.
+        if store.collection(&ReadView::now(), &namespace).is_none()
+            && store.collections(Some(db)).is_empty()
+        {
+            return Ok(());
+        }
+        let (collection, _) = store.get_or_create(&ReadView::now(), &namespace)?;
+        let mut document = DocBuilder::new();
+        document.append("_id", self.next_id(op.now_ms())).append_all(about);
+        let document = document.finish();
+        store.write(op, &ReadView::now(), &collection, |unit| {
+            unit.leave_unlogged();
+            unit.insert(document.as_doc())
+        })?;
+        if store.data_bytes(&collection) <= MOST_BYTES {
+            return Ok(());
+        }
+        let Some(_one_trims) = self.trimming.try_lock() else { return Ok(()) };
+        while store.data_bytes(&collection) > MOST_BYTES {
+            let mut oldest: Vec<(RecordKey, DocBuf)> = Vec::new();
+            store.snapshot(&ReadView::now())?.scan_records(
+                &collection,
+                &whole_range(),
+                Direction::Forward,
+                ScanLimit::rows(DELETED_AT_ONCE),
+                &mut |key, document| {
+                    oldest.push((key.to_vec(), document.to_owned()));
+                    Ok(ControlFlow::Continue(()))
+                },
+            )?;
+            if oldest.is_empty() {
+                break;
+            }
+            store.write(op, &ReadView::now(), &collection, |unit| {
+                unit.leave_unlogged();
+                for (key, _) in &oldest {
+                    if let Some(document) = unit.read(key)? {
+                        unit.delete(key, &document)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Ascending with the time, so that the collection is in the order of the operations.
+    fn next_id(&self, now_ms: i64) -> i64 {
+        let floor = now_ms.saturating_mul(1 << 20);
+        let update = |last: i64| Some(last.max(floor) + 1);
+        match self.last_id.fetch_update(Ordering::AcqRel, Ordering::Acquire, update) {
+            Ok(last) | Err(last) => last.max(floor) + 1,
+        }
+    }
+}

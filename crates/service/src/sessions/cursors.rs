@@ -1,0 +1,301 @@
+//! Open cursors between two batches.
+//!
+//! A batch takes its cursor out and puts it back, so that two batches never run on one cursor. Cursors that nobody asks for are
+//! closed after their time, which is measured by the monotonic clock: somebody who sets the wall clock neither closes nor keeps them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+
+use mayfly_auth::UserName;
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::Cursor;
+use mayfly_work::memory::Kept;
+use mayfly_work::scratch::OperationScratch;
+use mayfly_work::{current, memory};
+use parking_lot::Mutex;
+
+use crate::clients::SessionId;
+
+/// How often idle cursors are looked for, in microseconds.
+const LOOK_EVERY_MICROS: i64 = 4_000_000;
+/// Idle time after which a cursor is closed, in milliseconds, unless a parameter says otherwise.
+const IDLE_MS: i64 = 10 * 60 * 1000;
+
+/// All open cursors.
+pub struct Cursors {
+    open: Mutex<HashMap<i64, Entry>>,
+    last_look_micros: AtomicI64,
+    timed_out: AtomicI64,
+    /// `cursorTimeoutMillis`.
+    pub timeout_ms: AtomicI64,
+}
+
+/// Whose cursor it is, or who asks for one.
+#[derive(Clone, Debug, Default)]
+pub struct CursorOwner {
+    /// The user, where users matter.
+    pub user: Option<UserName>,
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The transaction's number, and what is there as long as it is open.
+    pub transaction: Option<(i64, Weak<()>)>,
+}
+
+struct Entry {
+    namespace: Namespace,
+    owner: CursorOwner,
+    /// Nothing while a batch is being made.
+    cursor: Option<Cursor>,
+    last_used_micros: i64,
+    /// What it holds between two batches.
+    kept: Kept,
+    /// Its temporary files count for all of its batches together.
+    scratch: Option<Arc<OperationScratch>>,
+    no_timeout: bool,
+    killed: bool,
+}
+
+/// What `killCursors` reports.
+#[derive(Debug, Default)]
+pub struct Killed {
+    /// Closed.
+    pub killed: Vec<i64>,
+    /// There was no such cursor.
+    pub not_found: Vec<i64>,
+}
+
+impl Default for Cursors {
+    fn default() -> Cursors {
+        Cursors {
+            open: Mutex::default(),
+            last_look_micros: AtomicI64::new(0),
+            timed_out: AtomicI64::new(0),
+            timeout_ms: AtomicI64::new(IDLE_MS),
+        }
+    }
+}
+
+impl Cursors {
+    /// Keeps a cursor, which holds so much; gives the id that clients use.
+    pub fn register(
+        &self,
+        (cursor, kept): (Cursor, Kept),
+        owner: CursorOwner,
+        no_timeout: bool,
+        now_micros: i64,
+    ) -> i64 {
+        self.close_idle(now_micros);
+        let mut open = self.open.lock();
+        loop {
+            let id = rand::random::<i64>() & i64::MAX;
+            if id != 0 && !open.contains_key(&id) {
+                let namespace = cursor.namespace.clone();
+                let cursor = Some(cursor);
+                let entry = Entry {
+                    namespace,
+                    owner,
+                    cursor,
+                    last_used_micros: now_micros,
+                    kept,
+                    scratch: OperationScratch::of_current(),
+                    no_timeout,
+                    killed: false,
+                };
+                open.insert(id, entry);
+                return id;
+            }
+        }
+    }
+
+    /// Takes a cursor out for a batch of the thread's operation, which holds from now on what the cursor does.
+    ///
+    /// # Errors
+    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace, 50736 to 50741 for another session or
+    /// transaction.
+    pub fn take(
+        &self,
+        id: i64,
+        namespace: &Namespace,
+        asker: &CursorOwner,
+        now_micros: i64,
+    ) -> Result<(Cursor, Kept)> {
+        self.close_idle(now_micros);
+        let mut open = self.open.lock();
+        let not_found =
+            || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
+        let entry =
+            open.get_mut(&id).filter(|entry| !entry.owner.is_over()).ok_or_else(not_found)?;
+        if entry.namespace != *namespace {
+            return Err(Error::new(
+                ErrorCode::Unauthorized,
+                format!(
+                    "Requested getMore on namespace '{namespace}', but cursor was created for '{}'",
+                    entry.namespace
+                ),
+            ));
+        }
+        entry.owner.check(id, asker)?;
+        let cursor = entry.cursor.take().ok_or_else(|| {
+            Error::new(ErrorCode::CursorInUse, format!("cursor id {id} is already in use"))
+        })?;
+        memory::carry(entry.kept.bytes());
+        if let (Some(scratch), Some(op)) = (&entry.scratch, current::current().op) {
+            op.go_on_with_scratch(scratch.clone());
+        }
+        Ok((cursor, entry.kept))
+    }
+
+    /// Puts a cursor back after a batch, with what it holds now; false when it is over or was killed meanwhile, and is closed now.
+    pub fn put_back(&self, id: i64, (cursor, kept): (Cursor, Kept), now_micros: i64) -> bool {
+        let mut open = self.open.lock();
+        let keep = open.get(&id).is_some_and(|entry| !entry.killed) && !cursor.is_done();
+        if !keep {
+            open.remove(&id);
+            return false;
+        }
+        if let Some(entry) = open.get_mut(&id) {
+            entry.cursor = Some(cursor);
+            entry.last_used_micros = now_micros;
+            entry.kept = kept;
+        }
+        true
+    }
+
+    /// Closes the idle cursor that holds most, if that is at least so much; gives its namespace and what it held.
+    pub fn close_largest(&self, least: usize) -> Option<(Namespace, usize)> {
+        let mut open = self.open.lock();
+        let idle = open.iter().filter(|(_, entry)| entry.cursor.is_some());
+        let (id, bytes) =
+            idle.map(|(id, entry)| (*id, entry.kept.bytes())).max_by_key(|(_, bytes)| *bytes)?;
+        if bytes < least {
+            return None;
+        }
+        open.remove(&id).map(|entry| (entry.namespace, bytes))
+    }
+
+    /// What they hold between two batches, those left aside that hold little.
+    pub fn kept_bytes(&self) -> usize {
+        self.open.lock().values().map(|entry| entry.kept.bytes()).sum()
+    }
+
+    /// Forgets a cursor whose batch failed.
+    pub fn forget(&self, id: i64) {
+        self.open.lock().remove(&id);
+    }
+
+    /// Closes cursors of a namespace, those whose owner may be asked for. The others look as if there were none.
+    pub fn kill(
+        &self,
+        ids: &[i64],
+        namespace: &Namespace,
+        may: impl Fn(&CursorOwner) -> bool,
+    ) -> Killed {
+        let mut open = self.open.lock();
+        let mut result = Killed::default();
+        for id in ids {
+            match open.get_mut(id) {
+                Some(entry)
+                    if entry.namespace == *namespace
+                        && !entry.owner.is_over()
+                        && may(&entry.owner) =>
+                {
+                    if entry.cursor.is_some() {
+                        open.remove(id);
+                    } else {
+                        entry.killed = true;
+                    }
+                    result.killed.push(*id);
+                }
+                _ => result.not_found.push(*id),
+            }
+        }
+        result
+    }
+
+    /// Closes the cursors of sessions.
+    pub fn kill_of(&self, chosen: impl Fn(SessionId) -> bool) {
+        self.open.lock().retain(|_, entry| {
+            if !entry.owner.session.is_some_and(&chosen) {
+                return true;
+            }
+            entry.killed = true;
+            entry.cursor.is_none()
+        });
+    }
+
+    /// Open cursors, and how many timed out since start.
+    pub fn counts(&self, now_micros: i64) -> (i64, i64) {
+        self.close_idle(now_micros);
+        let mut open = self.open.lock();
+        open.retain(|_, entry| !entry.owner.is_over());
+        (open.len() as i64, self.timed_out.load(Ordering::Relaxed))
+    }
+
+    /// Closes cursors that nobody has asked for so long; it looks every few seconds, however often it is called.
+    pub fn close_idle(&self, now_micros: i64) {
+        let last = self.last_look_micros.load(Ordering::Relaxed);
+        if (now_micros - last).abs() < LOOK_EVERY_MICROS {
+            return;
+        }
+        self.last_look_micros.store(now_micros, Ordering::Relaxed);
+        let timeout_micros = self.timeout_ms.load(Ordering::Relaxed).saturating_mul(1000);
+        let mut open = self.open.lock();
+        open.retain(|_, entry| !entry.owner.is_over());
+        let before = open.len();
+        open.retain(|_, entry| {
+            let idle_micros = now_micros - entry.last_used_micros;
+            entry.no_timeout || entry.cursor.is_none() || idle_micros < timeout_micros
+        });
+        self.timed_out.fetch_add((before - open.len()) as i64, Ordering::Relaxed);
+    }
+}
+
+impl CursorOwner {
+    /// Whether it belongs to a transaction that has ended.
+    fn is_over(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|(_, alive)| alive.strong_count() == 0)
+    }
+
+    /// Whether who asks may have the cursor.
+    ///
+    /// # Errors
+    /// 50736 to 50741.
+    fn check(&self, id: i64, asker: &CursorOwner) -> Result<()> {
+        let refused = |code: i32, how: String| {
+            Err(Error::new(
+                ErrorCode(code),
+                format!("Cannot run getMore on cursor {id}, which was {how}"),
+            ))
+        };
+        if self.user != asker.user {
+            let text = format!("cursor id {id} was not created by the authenticated user");
+            return Err(Error::new(ErrorCode::Unauthorized, text));
+        }
+        match (self.session, asker.session) {
+            (None, Some(asks)) => {
+                return refused(50736, format!("not created in a session, in session {asks}"));
+            }
+            (Some(own), None) => {
+                return refused(50737, format!("created in session {own}, without an lsid"));
+            }
+            (Some(own), Some(asks)) if own != asks => {
+                return refused(50738, format!("created in session {own}, in session {asks}"));
+            }
+            _ => {}
+        }
+        let number = |owner: &CursorOwner| owner.transaction.as_ref().map(|(number, _)| *number);
+        match (number(self), number(asker)) {
+            (None, Some(asks)) => {
+                refused(50739, format!("not created in a transaction, in transaction {asks}"))
+            }
+            (Some(own), None) => {
+                refused(50740, format!("created in transaction {own}, without a txnNumber"))
+            }
+            (Some(own), Some(asks)) if own != asks => {
+                refused(50741, format!("created in transaction {own}, in transaction {asks}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

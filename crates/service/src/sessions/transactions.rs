@@ -1,0 +1,314 @@
+//! Transactions of several statements that are open: whose they are, how long they may stay, who runs a statement of one now.
+//!
+//! The transaction itself is a part of its session ([`super::sessions`]); here stands what others must know of it who do not
+//! have the session: the look for those whose time is over, kills, `currentOp` and `serverStatus`. Who ends a transaction whose
+//! session is checked out marks it and kills the statement; it goes when the session is given back.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+
+use mayfly_base::{Clock, Error, ErrorCode};
+use mayfly_storage::OpenTransaction;
+use mayfly_value::DocBuf;
+use mayfly_work::memory::Kept;
+use mayfly_work::{OpCtx, memory};
+use parking_lot::Mutex;
+
+use crate::clients::SessionId;
+use crate::counters::metrics::Counter;
+use crate::sessions::State;
+
+/// `transactionLifetimeLimitSeconds` by default.
+const LIFETIME_SECS: i64 = 60;
+
+/// What of a transaction its client said when it began, for `currentOp`.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// Its session, as the log names it.
+    pub lsid: DocBuf,
+    /// `readConcern` as sent.
+    pub read_concern: DocBuf,
+    /// The client's address.
+    pub client: Arc<str>,
+    /// Its connection.
+    pub connection_id: i64,
+}
+
+/// All open transactions, and counts of those that were.
+pub struct OpenTransactions {
+    open: Mutex<HashMap<SessionId, Arc<Handle>>>,
+    /// `transactionLifetimeLimitSeconds`.
+    pub lifetime_secs: AtomicI64,
+    /// Begun.
+    pub started: Counter,
+    /// Ended without a commit.
+    pub aborted: Counter,
+    /// Committed.
+    pub committed: Counter,
+    /// Commits that were asked for again.
+    pub retried_commands: Counter,
+}
+
+/// What others see of an open transaction.
+struct Handle {
+    number: i64,
+    state: Weak<Mutex<State>>,
+    expires_micros: i64,
+    /// 0, or the code of the reason why it ends as soon as its session is given back.
+    doomed: AtomicI32,
+    /// The statement that runs.
+    op: Mutex<Option<Arc<OpCtx>>>,
+}
+
+/// An open transaction inside its session. Dropping it undoes it.
+pub(crate) struct Transaction {
+    session: SessionId,
+    all: Arc<OpenTransactions>,
+    handle: Arc<Handle>,
+    /// Nothing while a statement runs.
+    open: Option<OpenTransaction>,
+    beginning: Beginning,
+    read_time: u64,
+    started_ms: i64,
+    started_micros: i64,
+    /// When the statement that runs began.
+    active_since: i64,
+    active_micros: i64,
+    /// What it holds between two statements.
+    kept: Kept,
+    /// The memory of the thread when the statement that runs began.
+    mark: isize,
+    is_committed: bool,
+    /// Cursors that were opened in it are there as long as this is.
+    alive: Arc<()>,
+}
+
+/// An open transaction as `currentOp` shows it.
+pub struct ShownTransaction {
+    /// `txnNumber`.
+    pub number: i64,
+    /// What the client said.
+    pub beginning: Beginning,
+    /// The cluster time of what it reads.
+    pub read_time: u64,
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// Microseconds since then.
+    pub open_micros: i64,
+    /// Microseconds in which statements ran.
+    pub active_micros: i64,
+    /// When its time is over, in milliseconds since 1970.
+    pub expires_ms: i64,
+}
+
+/// How many there are now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TransactionCounts {
+    /// Those of which a statement runs.
+    pub active: i64,
+    /// The others.
+    pub inactive: i64,
+}
+
+impl Default for OpenTransactions {
+    fn default() -> OpenTransactions {
+        OpenTransactions {
+            open: Mutex::default(),
+            lifetime_secs: AtomicI64::new(LIFETIME_SECS),
+            started: Counter::default(),
+            aborted: Counter::default(),
+            committed: Counter::default(),
+            retried_commands: Counter::default(),
+        }
+    }
+}
+
+impl OpenTransactions {
+    /// Ends those of the chosen sessions; one of which a statement runs ends with it.
+    pub fn abort(&self, code: ErrorCode, chosen: impl Fn(SessionId) -> bool) {
+        self.end_where(code, |session, _| chosen(session));
+    }
+
+    /// Ends those of which no statement runs.
+    pub fn abort_idle(&self, code: ErrorCode) {
+        self.end_where(code, |_, handle| handle.op.lock().is_none());
+    }
+
+    /// Ends those whose time is over.
+    pub fn abort_expired(&self, now_micros: i64) {
+        let code = ErrorCode::TransactionExceededLifetimeLimitSeconds;
+        // One that was marked while its session was just being given back is looked at again.
+        self.end_where(code, |_, handle| handle.is_over(now_micros));
+    }
+
+    fn end_where(&self, code: ErrorCode, chosen: impl Fn(SessionId, &Handle) -> bool) {
+        let open = self.open.lock();
+        let due: Vec<_> = open
+            .iter()
+            .filter(|(session, handle)| chosen(**session, handle))
+            .map(|(_, handle)| handle.clone())
+            .collect();
+        drop(open);
+        due.iter().for_each(|handle| handle.end(code));
+    }
+
+    /// How many there are.
+    pub fn counts(&self) -> TransactionCounts {
+        let open = self.open.lock();
+        let active = open.values().filter(|handle| handle.op.lock().is_some()).count() as i64;
+        TransactionCounts { active, inactive: open.len() as i64 - active }
+    }
+
+    /// Those of which no statement runs.
+    pub fn inactive(&self, clock: &dyn Clock) -> Vec<ShownTransaction> {
+        let handles: Vec<_> = self.open.lock().values().cloned().collect();
+        let mut list = Vec::new();
+        for handle in handles {
+            let Some(state) = handle.state.upgrade() else { continue };
+            let Some(state) = state.try_lock() else { continue };
+            if let Some(transaction) = state.transaction(handle.number) {
+                list.push(transaction.shown(clock));
+            }
+        }
+        list
+    }
+}
+
+impl Handle {
+    fn is_over(&self, now_micros: i64) -> bool {
+        self.doomed.load(Ordering::Acquire) != 0 || now_micros >= self.expires_micros
+    }
+
+    fn end(&self, code: ErrorCode) {
+        let _ = self.doomed.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
+        let Some(state) = self.state.upgrade() else { return };
+        if let Some(mut state) = state.try_lock() {
+            state.abort(self.number);
+        } else if let Some(op) = &*self.op.lock() {
+            op.kill(code);
+        }
+    }
+}
+
+impl Transaction {
+    /// A transaction that begins now.
+    pub(crate) fn begin(
+        all: &Arc<OpenTransactions>,
+        (session, number): (SessionId, i64),
+        state: Weak<Mutex<State>>,
+        op: &OpCtx,
+        open: OpenTransaction,
+        beginning: Beginning,
+    ) -> Transaction {
+        let now_micros = op.clock().monotonic_micros();
+        let lifetime = all.lifetime_secs.load(Ordering::Relaxed).saturating_mul(1_000_000);
+        let handle = Arc::new(Handle {
+            number,
+            state,
+            expires_micros: now_micros.saturating_add(lifetime),
+            doomed: AtomicI32::new(0),
+            op: Mutex::new(None),
+        });
+        all.started.add(1);
+        all.open.lock().insert(session, handle.clone());
+        Transaction {
+            session,
+            all: all.clone(),
+            handle,
+            read_time: open.read_time(),
+            open: Some(open),
+            beginning,
+            started_ms: op.now_ms(),
+            started_micros: now_micros,
+            active_since: now_micros,
+            active_micros: 0,
+            kept: Kept::default(),
+            mark: memory::mark(),
+            is_committed: false,
+            alive: Arc::default(),
+        }
+    }
+
+    /// Whether its time is over, or somebody has ended it.
+    pub(crate) fn is_over(&self, op: &OpCtx) -> bool {
+        self.handle.is_over(op.clock().monotonic_micros())
+    }
+
+    /// Takes it for a statement that this operation runs, on this thread.
+    ///
+    /// # Errors
+    /// A bug when one runs already.
+    pub(crate) fn take(&mut self, op: &Arc<OpCtx>) -> Result<OpenTransaction, Error> {
+        *self.handle.op.lock() = Some(op.clone());
+        self.active_since = op.clock().monotonic_micros();
+        self.mark = memory::mark();
+        memory::carry(self.kept.bytes());
+        self.open.take().ok_or_else(|| Error::internal("a transaction runs two statements at once"))
+    }
+
+    /// Gives it back after the statement, whose reply takes so many bytes; false when it is over.
+    #[must_use]
+    pub(crate) fn give_back(
+        &mut self,
+        open: OpenTransaction,
+        op: &OpCtx,
+        reply_bytes: usize,
+    ) -> bool {
+        self.kept.grown_since(self.mark, reply_bytes);
+        self.active_micros += op.clock().monotonic_micros() - self.active_since;
+        self.open = Some(open);
+        *self.handle.op.lock() = None;
+        !op.is_killed() && self.handle.doomed.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether a statement has taken it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.open.is_none()
+    }
+
+    pub(crate) fn note_commit(&mut self) {
+        self.is_committed = true;
+    }
+
+    pub(crate) fn number(&self) -> i64 {
+        self.handle.number
+    }
+
+    pub(crate) fn read_time(&self) -> u64 {
+        self.read_time
+    }
+
+    /// What is there as long as the transaction is.
+    pub(crate) fn alive(&self) -> Weak<()> {
+        Arc::downgrade(&self.alive)
+    }
+
+    pub(crate) fn shown(&self, clock: &dyn Clock) -> ShownTransaction {
+        let now_micros = clock.monotonic_micros();
+        let left_micros = self.handle.expires_micros.saturating_sub(now_micros);
+        ShownTransaction {
+            number: self.handle.number,
+            beginning: self.beginning.clone(),
+            read_time: self.read_time,
+            started_ms: self.started_ms,
+            open_micros: now_micros - self.started_micros,
+            active_micros: self.active_micros,
+            expires_ms: clock.now_ms().saturating_add(left_micros / 1000),
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let mut open = self.all.open.lock();
+        if open.get(&self.session).is_some_and(|handle| Arc::ptr_eq(handle, &self.handle)) {
+            open.remove(&self.session);
+        }
+        drop(open);
+        match self.is_committed {
+            true => self.all.committed.add(1),
+            false => self.all.aborted.add(1),
+        }
+    }
+}

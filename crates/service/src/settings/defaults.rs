@@ -1,0 +1,161 @@
+//! Defaults for operations that say nothing themselves: read and write concern, and the time that reads may take. They are
+//! documents of the database `config`, where other servers have them, too, and are read when the server starts.
+//!
+//! ```text
+//! config.settings            { _id: "ReadWriteConcernDefaults", defaultReadConcern?, defaultWriteConcern?,
+//!                              updateOpTime, updateWallClockTime }
+//! config.clusterParameters   { _id: "defaultMaxTimeMS", clusterParameterTime, readOperations }
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use mayfly_base::Result;
+use mayfly_storage::Store;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+use parking_lot::Mutex;
+
+use super::stored::{put, read};
+
+const CONCERNS: (&str, &str) = ("settings", "ReadWriteConcernDefaults");
+const MAX_TIME: (&str, &str) = ("clusterParameters", "defaultMaxTimeMS");
+
+/// Concerns of operations that give none.
+#[derive(Clone, Debug, Default)]
+pub struct DefaultConcerns {
+    /// The read concern, if one was set.
+    pub read: Option<DocBuf>,
+    /// The write concern, if one was set.
+    pub write: Option<DocBuf>,
+    /// When one was set last: the log's timestamp, and milliseconds since 1970.
+    pub updated: Option<(u64, i64)>,
+    /// When this server read or set them, in milliseconds since 1970.
+    pub loaded_ms: i64,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Defaults {
+    concerns: Mutex<DefaultConcerns>,
+    has_concerns: AtomicBool,
+    max_time_ms: AtomicI64,
+    max_time_set: Mutex<u64>,
+}
+
+impl Defaults {
+    /// As the store has them.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn load(store: &Store, now_ms: i64) -> Result<Defaults> {
+        let mut concerns = DefaultConcerns { loaded_ms: now_ms, ..DefaultConcerns::default() };
+        if let Some(stored) = read(store, CONCERNS)? {
+            let stored = stored.as_doc();
+            let part = |name| stored.get(name).and_then(RawValue::as_document);
+            concerns.read = part("defaultReadConcern").map(RawDoc::to_owned);
+            concerns.write = part("defaultWriteConcern").map(RawDoc::to_owned);
+            if concerns.write.as_ref().is_some_and(|write| !can_be_met(write.as_doc())) {
+                tracing::warn!(
+                    "the default write concern in config.{} does not apply: this server cannot meet it",
+                    CONCERNS.0
+                );
+                concerns.write = None;
+            }
+            concerns.updated = match (stored.get("updateOpTime"), stored.get("updateWallClockTime"))
+            {
+                (Some(RawValue::Timestamp(at)), Some(RawValue::Date(wall))) => Some((at, wall)),
+                _ => None,
+            };
+        }
+        let defaults = Defaults::default();
+        defaults.set(concerns);
+        if let Some(stored) = read(store, MAX_TIME)? {
+            let stored = stored.as_doc();
+            if let Some(RawValue::Int64(ms)) = stored.get("readOperations") {
+                defaults.max_time_ms.store(ms, Ordering::Relaxed);
+            }
+            if let Some(RawValue::Timestamp(at)) = stored.get("clusterParameterTime") {
+                *defaults.max_time_set.lock() = at;
+            }
+        }
+        Ok(defaults)
+    }
+
+    /// The concerns as they are now.
+    pub fn get(&self) -> DefaultConcerns {
+        self.concerns.lock().clone()
+    }
+
+    /// Whether one of the concerns was set.
+    pub fn has_concerns(&self) -> bool {
+        self.has_concerns.load(Ordering::Relaxed)
+    }
+
+    /// Stores concerns and applies them from here on.
+    ///
+    /// # Errors
+    /// Those of the engine; then the old ones stay.
+    pub fn keep(&self, store: &Store, op: &OpCtx, concerns: DefaultConcerns) -> Result<()> {
+        let now_ms = op.now_ms();
+        let timestamp = store.new_timestamp();
+        let mut out = DocBuilder::new();
+        out.append("_id", CONCERNS.1);
+        if let Some(read) = &concerns.read {
+            out.append("defaultReadConcern", read);
+        }
+        if let Some(write) = &concerns.write {
+            out.append("defaultWriteConcern", write);
+        }
+        out.append("updateOpTime", RawValue::Timestamp(timestamp));
+        out.append("updateWallClockTime", RawValue::Date(now_ms));
+        put(store, op, CONCERNS, out.finish().as_doc())?;
+        let updated = Some((timestamp, now_ms));
+        self.set(DefaultConcerns { updated, loaded_ms: now_ms, ..concerns });
+        Ok(())
+    }
+
+    /// Stores `defaultMaxTimeMS.readOperations` and applies it from here on.
+    ///
+    /// # Errors
+    /// Those of the engine; then the old one stays.
+    pub fn keep_max_time(&self, store: &Store, op: &OpCtx, ms: i64) -> Result<()> {
+        let timestamp = store.new_timestamp();
+        let mut out = DocBuilder::new();
+        out.append("_id", MAX_TIME.1);
+        out.append("clusterParameterTime", RawValue::Timestamp(timestamp));
+        out.append("readOperations", ms);
+        put(store, op, MAX_TIME, out.finish().as_doc())?;
+        self.max_time_ms.store(ms, Ordering::Relaxed);
+        *self.max_time_set.lock() = timestamp;
+        Ok(())
+    }
+
+    fn set(&self, concerns: DefaultConcerns) {
+        let set = concerns.read.is_some() || concerns.write.is_some();
+        *self.concerns.lock() = concerns;
+        self.has_concerns.store(set, Ordering::Relaxed);
+    }
+
+    /// `defaultMaxTimeMS.readOperations`: milliseconds that a read may take which sets no limit; 0 is no limit.
+    pub fn max_time_ms(&self) -> i64 {
+        self.max_time_ms.load(Ordering::Relaxed)
+    }
+
+    /// The log's timestamp at which `defaultMaxTimeMS` was set last; 0 when it never was.
+    pub fn max_time_set_at(&self) -> u64 {
+        *self.max_time_set.lock()
+    }
+}
+
+/// Whether this server can meet a stored write concern. A configuration that was restored may be that of a larger cluster, and
+/// would refuse every write that gives none.
+fn can_be_met(write: RawDoc<'_>) -> bool {
+    write.iter().all(|part| {
+        matches!(
+            (part.name(), part.value()),
+            ("w", RawValue::String("majority") | RawValue::Int32(1) | RawValue::Int64(1))
+                | ("j", RawValue::Bool(_))
+                | ("wtimeout", RawValue::Int32(_) | RawValue::Int64(_))
+        )
+    })
+}

@@ -1,0 +1,181 @@
+//! `logComponentVerbosity`: how much the log tells, as a whole and by component. -1 is what the level above has.
+
+use std::collections::BTreeMap;
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
+
+/// The components and theirs. Manual: "Log Messages", "Components". Some of them have no messages here.
+const COMPONENTS: &[(&str, &[&str])] = &[
+    ("accessControl", &[]),
+    ("assert", &[]),
+    ("command", &[]),
+    ("control", &[]),
+    ("executor", &[]),
+    ("ftdc", &[]),
+    ("geo", &[]),
+    ("index", &[]),
+    ("network", &["asio", "bridge", "connectionPool"]),
+    ("query", &["optimizer", "rejected"]),
+    ("replication", &["election", "heartbeats", "initialSync", "rollback"]),
+    ("sharding", &["shardingRefresh", "rangeDeleter", "migration"]),
+    ("storage", &["journal", "recovery"]),
+    ("transaction", &[]),
+    ("write", &[]),
+];
+
+const NAME: &str = "logComponentVerbosity";
+/// The level of a component that has none of its own.
+const INHERITED: i32 = -1;
+
+/// How much the log tells.
+#[derive(Clone, Debug, Default)]
+pub struct LogVerbosity {
+    /// The level of all components that have none of their own.
+    all: i64,
+    /// Components, and `component.part`, that have a level.
+    own: BTreeMap<String, i32>,
+}
+
+impl LogVerbosity {
+    /// One level for everything.
+    pub fn of_all(all: i64) -> LogVerbosity {
+        LogVerbosity { all, own: BTreeMap::new() }
+    }
+
+    /// The level of all components that have none of their own.
+    pub fn all(&self) -> i64 {
+        self.all
+    }
+
+    /// The same with another level of all.
+    #[must_use]
+    pub fn with_all(&self, all: i64) -> LogVerbosity {
+        LogVerbosity { all, own: self.own.clone() }
+    }
+
+    /// The level of a component.
+    pub fn level(&self, component: &str) -> i64 {
+        self.own.get(component).map_or(self.all, |level| i64::from(*level))
+    }
+
+    /// The highest level of any component.
+    pub fn highest(&self) -> i64 {
+        self.own.values().map(|level| i64::from(*level)).fold(self.all, i64::max)
+    }
+
+    /// The whole document.
+    pub(crate) fn document(&self) -> DocBuf {
+        let level = |path: &str| self.own.get(path).copied().unwrap_or(INHERITED);
+        let mut out = DocBuilder::new();
+        out.append("verbosity", i32::try_from(self.all).unwrap_or(i32::MAX));
+        for (component, parts) in COMPONENTS {
+            out.start_document(component).append("verbosity", level(component));
+            for part in *parts {
+                let path = format!("{component}.{part}");
+                out.start_document(part).append("verbosity", level(&path)).end();
+            }
+            out.end();
+        }
+        out.finish()
+    }
+
+    /// The levels with what a client wants to change; nothing changes when a part of it is wrong.
+    ///
+    /// # Errors
+    /// 2 BadValue for unknown components and for numbers that are no levels.
+    pub(crate) fn changed_by(&self, wanted: RawDoc<'_>) -> Result<LogVerbosity> {
+        let mut changed = self.clone();
+        for element in wanted {
+            if element.name() == "verbosity" {
+                changed.all = match level(element)? {
+                    INHERITED => return Err(invalid("the level of everything has none above it")),
+                    level => i64::from(level),
+                };
+                continue;
+            }
+            let found = COMPONENTS.iter().find(|(name, _)| *name == element.name());
+            let Some((component, parts)) = found else { return Err(unknown(element.name())) };
+            changed.set_component(component, parts, element)?;
+        }
+        Ok(changed)
+    }
+
+    /// `component: 2`, or a document with the component's level and those of its parts.
+    fn set_component(
+        &mut self,
+        component: &str,
+        parts: &[&str],
+        element: RawElement<'_>,
+    ) -> Result<()> {
+        let RawValue::Document(wanted) = element.value() else {
+            self.set(component, level(element)?);
+            return Ok(());
+        };
+        for inner in wanted {
+            let path = format!("{component}.{}", inner.name());
+            match inner.value() {
+                _ if inner.name() == "verbosity" => self.set(component, level(inner)?),
+                _ if !parts.contains(&inner.name()) => return Err(unknown(inner.name())),
+                RawValue::Document(part) => {
+                    for element in part {
+                        match element.name() {
+                            "verbosity" => self.set(&path, level(element)?),
+                            other => return Err(unknown(other)),
+                        }
+                    }
+                }
+                _ => self.set(&path, level(inner)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, path: &str, level: i32) {
+        match level {
+            INHERITED => drop(self.own.remove(path)),
+            level => drop(self.own.insert(path.to_owned(), level)),
+        }
+    }
+}
+
+fn level(element: RawElement<'_>) -> Result<i32> {
+    let number = Number::from_value(element.value()).map(|number| number.to_f64());
+    match number {
+        Some(number) if number.trunc() >= -1.0 && number <= f64::from(i32::MAX) => {
+            Ok(number as i32)
+        }
+        _ => Err(invalid(&format!("'{}' is no level of 32 bits", element.name()))),
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    invalid(&format!("there is no component '{name}'"))
+}
+
+fn invalid(why: &str) -> Error {
+    Error::bad_value(format!("Invalid value for parameter {NAME}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_value::bson::{Document, doc};
+
+    fn changed(from: &LogVerbosity, wanted: &Document) -> Result<LogVerbosity> {
+        from.changed_by(DocBuf::from_bson(wanted).as_doc())
+    }
+
+    #[test]
+    fn components_have_their_own_level_or_that_of_all() {
+        let levels = changed(&LogVerbosity::of_all(1), &doc! {"query": {"verbosity": 3}}).unwrap();
+        assert_eq!((levels.level("query"), levels.level("command")), (3, 1));
+        assert_eq!((levels.all(), levels.highest()), (1, 3));
+        let levels = changed(&levels, &doc! {"verbosity": 0, "query": 0}).unwrap();
+        assert_eq!((levels.level("query"), levels.highest()), (0, 0));
+        let levels = changed(&levels.with_all(2), &doc! {"query": -1}).unwrap();
+        assert_eq!((levels.level("query"), levels.highest()), (2, 2));
+        assert!(changed(&levels, &doc! {"verbosity": -1}).is_err());
+        assert!(changed(&levels, &doc! {"query": -2}).is_err());
+    }
+}

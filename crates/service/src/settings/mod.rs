@@ -1,0 +1,21 @@
+//! What administrators set: values of parameters, and what is stored in `config` and holds for every command.
+
+mod defaults;
+pub mod fail_points;
+mod log_verbosity;
+mod memory;
+pub mod query_settings;
+pub mod replica_set;
+mod stored;
+mod values;
+pub mod write_block;
+
+pub use defaults::{DefaultConcerns, Defaults};
+pub use fail_points::{FailPoint, FailPoints};
+pub use log_verbosity::LogVerbosity;
+pub use memory::{MemoryParameters, index_build_bytes, limit_memory};
+pub(crate) use memory::{process_limit_mb, set_process_limit_mb};
+pub use query_settings::{QuerySetting, QuerySettings};
+pub use replica_set::{ReplicaSet, SetConfig};
+pub(crate) use stored::{put, read};
+pub use values::Settings;

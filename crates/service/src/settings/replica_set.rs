@@ -1,0 +1,129 @@
+//! A replica set of one member: what drivers need to see of it, and who is primary when.
+//!
+//! The store knows whether it is the primary; here is which term it is in, and what it was when clients were last told.
+
+mod config;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use mayfly_storage::Store;
+use parking_lot::{Mutex, RwLock};
+
+pub use self::config::{NUMBERS, SetConfig};
+use crate::clients::Connection;
+use crate::process::Topology;
+
+/// The set that this node is the only member of.
+pub struct ReplicaSet {
+    /// `setName`.
+    pub name: String,
+    /// The address that clients shall use; unset: the one that a connection came in on.
+    advertised: Option<String>,
+    id: [u8; 12],
+    term: AtomicI64,
+    /// What clients were told.
+    primary: AtomicBool,
+    /// Held while that changes.
+    changing: Mutex<()>,
+    /// When the present primary was elected, in milliseconds since 1970.
+    elected_ms: AtomicI64,
+    config: RwLock<SetConfig>,
+    /// Held while the configuration is changed and stored.
+    pub reconfiguring: Mutex<()>,
+}
+
+impl ReplicaSet {
+    /// A set that begins now, with this node as its primary.
+    pub fn new(name: String, advertised: Option<String>, now_ms: i64) -> ReplicaSet {
+        // The same after a restart with the same name.
+        let mut id = [0; 12];
+        for (at, byte) in name.bytes().enumerate() {
+            id[at % 12] ^= byte.rotate_left(at as u32 % 8);
+        }
+        ReplicaSet {
+            name,
+            advertised,
+            id,
+            term: AtomicI64::new(1),
+            primary: AtomicBool::new(true),
+            changing: Mutex::new(()),
+            elected_ms: AtomicI64::new(now_ms),
+            config: RwLock::default(),
+            reconfiguring: Mutex::new(()),
+        }
+    }
+
+    /// The address that a client of this connection knows the node by.
+    pub fn me(&self, connection: &Connection, host: &str) -> String {
+        self.address(Some(connection), host)
+    }
+
+    /// The address: the one that was given at the start, else the configured one, else that of the connection, else the host's.
+    pub(crate) fn address(&self, connection: Option<&Connection>, host: &str) -> String {
+        if let Some(address) = &self.advertised {
+            return address.to_lowercase();
+        }
+        if let Some(address) = &self.config.read().host {
+            return address.to_lowercase();
+        }
+        let local = connection.map(|connection| &*connection.local);
+        local.filter(|local| !local.is_empty()).unwrap_or(host).to_lowercase()
+    }
+
+    /// The address that was given at the start.
+    pub fn advertised(&self) -> Option<&str> {
+        self.advertised.as_deref()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> SetConfig {
+        self.config.read().clone()
+    }
+
+    /// Puts another configuration in place of the present one.
+    pub fn configure(&self, config: SetConfig) {
+        *self.config.write() = config;
+    }
+
+    /// `settings.replicaSetId`.
+    pub fn id(&self) -> [u8; 12] {
+        self.id
+    }
+
+    /// How often a primary was elected since the start.
+    pub fn term(&self) -> i64 {
+        self.term.load(Ordering::Acquire)
+    }
+
+    /// `electionId` of the present term.
+    pub fn election_id(&self) -> [u8; 12] {
+        let mut id = [0; 12];
+        id[..4].copy_from_slice(&0x7fff_ffff_u32.to_be_bytes());
+        id[4..].copy_from_slice(&self.term().to_be_bytes());
+        id
+    }
+
+    /// When the present primary was elected, in milliseconds since 1970.
+    pub fn elected_ms(&self) -> i64 {
+        self.elected_ms.load(Ordering::Acquire)
+    }
+
+    /// Whether the node is the primary now; those who wait for a change of it are told.
+    pub fn is_primary(&self, store: &Store, topology: &Topology, now_ms: i64) -> bool {
+        let now = store.is_primary();
+        if self.primary.load(Ordering::Acquire) == now {
+            return now;
+        }
+        // Asked again by one at a time: an answer from before a step-down must not look like an election behind it.
+        let _changing = self.changing.lock();
+        let now = store.is_primary();
+        if self.primary.swap(now, Ordering::AcqRel) != now {
+            if now {
+                self.term.fetch_add(1, Ordering::AcqRel);
+                self.elected_ms.store(now_ms, Ordering::Release);
+            }
+            topology.changed();
+        }
+        now
+    }
+}

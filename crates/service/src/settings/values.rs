@@ -1,0 +1,101 @@
+//! Values of the parameters that have no other owner.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use mayfly_scripts::ScriptLimits;
+use parking_lot::Mutex;
+
+use super::{LogVerbosity, MemoryParameters};
+
+/// Less than the reference's 15 seconds: Docker kills a container 10 seconds after the signal.
+const SIGNALED_SHUTDOWN_MS: i64 = 5_000;
+
+/// A function that is called with new levels of the log.
+type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
+
+/// Values of the parameters that have no other owner.
+pub struct Settings {
+    pub(crate) log_verbosity: Mutex<LogVerbosity>,
+    pub(crate) log_level_hook: std::sync::OnceLock<LogLevelHook>,
+    pub(crate) scripts_enabled: AtomicBool,
+    pub(crate) script_timeout_ms: AtomicI64,
+    pub(crate) signaled_shutdown_ms: AtomicI64,
+    pub(crate) honor_system_umask: AtomicBool,
+    pub(crate) script_heap_mb: AtomicI64,
+    pub(crate) any_script_heap_mb: AtomicI64,
+    /// How much memory the operators of queries may use.
+    pub memory: MemoryParameters,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            log_verbosity: Mutex::default(),
+            log_level_hook: std::sync::OnceLock::new(),
+            scripts_enabled: AtomicBool::new(true),
+            script_timeout_ms: AtomicI64::new(60_000),
+            signaled_shutdown_ms: AtomicI64::new(SIGNALED_SHUTDOWN_MS),
+            honor_system_umask: AtomicBool::new(false),
+            script_heap_mb: AtomicI64::new(100),
+            any_script_heap_mb: AtomicI64::new(1100),
+            memory: MemoryParameters::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// `logLevel`: 0 to 5.
+    pub fn log_level(&self) -> i64 {
+        self.log_verbosity.lock().all()
+    }
+
+    /// `logComponentVerbosity`.
+    pub fn log_verbosity(&self) -> LogVerbosity {
+        self.log_verbosity.lock().clone()
+    }
+
+    /// Sets `logLevel`.
+    pub fn set_log_level(&self, level: i64) {
+        self.set_log_verbosity(self.log_verbosity().with_all(level));
+    }
+
+    /// Sets `logComponentVerbosity`, for the one who filters the log, too.
+    pub fn set_log_verbosity(&self, verbosity: LogVerbosity) {
+        if let Some(hook) = self.log_level_hook.get() {
+            hook(&verbosity);
+        }
+        *self.log_verbosity.lock() = verbosity;
+    }
+
+    /// Whether the server runs scripts, and what they may take.
+    pub fn script_limits(&self) -> ScriptLimits {
+        let any_mb = self.any_script_heap_mb.load(Ordering::Relaxed);
+        let heap_mb = match self.script_heap_mb.load(Ordering::Relaxed) {
+            0 => any_mb,
+            heap_mb => heap_mb.min(any_mb),
+        };
+        ScriptLimits {
+            enabled: self.scripts_enabled.load(Ordering::Relaxed),
+            timeout_ms: self.script_timeout_ms.load(Ordering::Relaxed),
+            heap_bytes: usize::try_from(heap_mb << 20).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// How long running commands may go on after a signal to stop.
+    pub fn signaled_shutdown(&self) -> Duration {
+        let ms = self.signaled_shutdown_ms.load(Ordering::Relaxed);
+        Duration::from_millis(ms.unsigned_abs())
+    }
+
+    /// Whether the server runs scripts: `security.javascriptEnabled`.
+    pub fn set_scripts_enabled(&self, enabled: bool) {
+        self.scripts_enabled.store(enabled, Ordering::Relaxed);
+    }
+
+    /// Names the one who filters the log; the first one stays.
+    pub fn on_log_level(&self, hook: impl Fn(&LogVerbosity) + Send + Sync + 'static) {
+        // A second hook would belong to a second subscriber, which a process cannot have.
+        let _ = self.log_level_hook.set(Box::new(hook));
+    }
+}

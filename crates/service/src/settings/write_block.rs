@@ -1,0 +1,52 @@
+//! Whether clients may write, kept over restarts: `setUserWriteBlockMode`. The check itself is the store's
+//! ([`mayfly_storage::Writer::block_user_writes`]).
+//!
+//! ```text
+//! config.user_writes_critical_sections   { _id: "", blockNewUserShardedDDL, blockUserWrites, userWritesBlockReason? }
+//! ```
+
+use mayfly_base::Result;
+use mayfly_storage::Store;
+use mayfly_value::{DocBuilder, RawValue};
+use mayfly_work::OpCtx;
+
+use super::stored::{put, read};
+
+const PLACE: (&str, &str) = ("user_writes_critical_sections", "");
+
+/// The reason of who gives none.
+pub const UNSPECIFIED: &str = "Unspecified";
+/// The reasons that there are.
+pub const REASONS: &[&str] =
+    &[UNSPECIFIED, "ClusterToClusterMigrationInProgress", "DiskUseThresholdExceeded"];
+
+/// Blocks writes if they were blocked when the server ended.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn load(store: &Store) -> Result<()> {
+    let Some(stored) = read(store, PLACE)? else { return Ok(()) };
+    let stored = stored.as_doc();
+    if stored.get("blockUserWrites") == Some(RawValue::Bool(true)) {
+        let reason = stored.get("userWritesBlockReason").and_then(RawValue::as_str);
+        let reason = REASONS.iter().find(|known| Some(**known) == reason);
+        store.block_user_writes(Some(reason.unwrap_or(&UNSPECIFIED)))?;
+    }
+    Ok(())
+}
+
+/// Blocks writes for this reason, or lets clients write again, from here on and after a restart.
+///
+/// # Errors
+/// Those of the engine; then it stays as it was. Those of the operation's deadline, while writes are under way; then it is set.
+pub fn set(store: &Store, op: &OpCtx, reason: Option<&'static str>) -> Result<()> {
+    let mut out = DocBuilder::new();
+    out.append("_id", PLACE.1);
+    out.append("blockNewUserShardedDDL", reason.is_some());
+    out.append("blockUserWrites", reason.is_some());
+    if let Some(reason) = reason {
+        out.append("userWritesBlockReason", reason);
+    }
+    put(store, op, PLACE, out.finish().as_doc())?;
+    store.block_user_writes(reason)
+}

@@ -1,0 +1,284 @@
+//! What a command sees of the store, and what its writes go into.
+//!
+//! A [`ReadView`] is one of three:
+//!
+//! * *now*: each read sees what is committed when it begins; a write unit has an engine transaction of its own.
+//! * *pinned*: all reads see one snapshot, that of read concern `snapshot`. The view notes the names that are looked up, because
+//!   definitions are not part of a snapshot: when one of them changes meanwhile, the reads are void ([`ReadView::check`]).
+//! * *open*: reads see the snapshot of a transaction of several statements with its own writes, and write units write into it. The
+//!   view has the transaction's part of the catalog ([`LocalCatalog`]) and what its writes leave to the commit ([`Pending`]).
+//!
+//! The owner of a command hands its view down to everything that reads or writes. A view belongs to one thread.
+
+use std::cell::{Ref, RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mayfly_base::{Error, Namespace, Result};
+use mayfly_kv::{KvError, KvResult, Txn};
+use mayfly_value::DocBuf;
+
+use crate::catalog::{Collection, Core, Held, Reader, VisibleIndexes};
+use crate::record::Moment;
+use crate::record::error::from_kv;
+
+mod local;
+mod pending;
+
+pub(crate) use local::LocalCatalog;
+pub(crate) use pending::{Effects, Pending};
+
+/// The id of a logical session.
+pub type SessionKey = [u8; 16];
+
+/// Is asked before a statement is recorded that a client may send again. An error undoes the statement.
+pub type BeforeRecord = Box<dyn Fn(i32) -> Result<()>>;
+
+/// What a command sees of the store.
+pub struct ReadView {
+    sees: Sees,
+    /// A fail point that stops statements.
+    before_record: Option<BeforeRecord>,
+}
+
+enum Sees {
+    Now,
+    Pinned(PinnedView),
+    Open(Rc<OpenView>),
+}
+
+/// Reads as of one cluster time.
+struct PinnedView {
+    txn: Rc<dyn Txn>,
+    cluster_time: u64,
+    /// The edition of the definitions when the snapshot was taken.
+    edition: u64,
+    /// The names that were looked up, each once.
+    names: RefCell<Vec<Namespace>>,
+}
+
+/// Whose a transaction is, for its entry in the log and for the record that it was committed.
+#[derive(Clone, Debug)]
+pub struct TransactionOwner {
+    /// The session.
+    pub session: SessionKey,
+    /// The session's id as the log shows it.
+    pub lsid: DocBuf,
+    /// `txnNumber`.
+    pub txn_number: i64,
+}
+
+/// An open transaction: its engine transaction, its part of the catalog, and what its writes leave to the commit.
+pub(crate) struct OpenView {
+    txn: RefCell<Box<dyn Txn>>,
+    local: RefCell<LocalCatalog>,
+    pending: RefCell<Pending>,
+    /// The time of all that it does.
+    pub(crate) moment: Moment,
+    /// The cluster time of what it reads.
+    pub(crate) read_time: u64,
+    pub(crate) owner: TransactionOwner,
+}
+
+/// The parts of an open transaction.
+pub(crate) struct OpenParts {
+    pub(crate) txn: Box<dyn Txn>,
+    pub(crate) local: LocalCatalog,
+    pub(crate) pending: Pending,
+    pub(crate) read_time: u64,
+    pub(crate) owner: TransactionOwner,
+}
+
+impl OpenView {
+    /// A transaction that has written nothing.
+    pub(crate) fn new(
+        txn: Box<dyn Txn>,
+        local: LocalCatalog,
+        moment: Moment,
+        read_time: u64,
+        owner: TransactionOwner,
+    ) -> OpenView {
+        let pending = Pending::of_transaction(owner.lsid.as_doc(), owner.txn_number);
+        OpenView {
+            txn: RefCell::new(txn),
+            local: RefCell::new(local),
+            pending: RefCell::new(pending),
+            moment,
+            read_time,
+            owner,
+        }
+    }
+
+    /// To read; several may at once.
+    pub(crate) fn reading(&self) -> KvResult<Ref<'_, Box<dyn Txn>>> {
+        let busy = |_| KvError::Invalid("a transaction is read while it writes".into());
+        self.txn.try_borrow().map_err(busy)
+    }
+
+    /// Writes into it.
+    ///
+    /// # Errors
+    /// Those of `act`, after which the transaction cannot be committed; a bug when a scan of it is under way.
+    pub(crate) fn write<T>(
+        &self,
+        act: impl FnOnce(&mut (dyn Txn + 'static), &mut Pending) -> Result<T>,
+    ) -> Result<T> {
+        let busy = |_| Error::internal("a transaction writes while it is being read");
+        let mut txn = self.txn.try_borrow_mut().map_err(busy)?;
+        let mut pending = self.pending.borrow_mut();
+        let result = act(&mut **txn, &mut pending);
+        pending.failed |= result.is_err();
+        result
+    }
+
+    /// Its part of the catalog.
+    pub(crate) fn local(&self) -> Ref<'_, LocalCatalog> {
+        self.local.borrow()
+    }
+
+    /// Its part of the catalog, to be changed.
+    pub(crate) fn local_mut(&self) -> RefMut<'_, LocalCatalog> {
+        self.local.borrow_mut()
+    }
+
+    /// Operations that the log will show, and bytes of keys and values written so far.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.pending.borrow().oplog.count(), self.txn.borrow().size().0)
+    }
+
+    pub(crate) fn into_parts(self) -> OpenParts {
+        OpenParts {
+            txn: self.txn.into_inner(),
+            local: self.local.into_inner(),
+            pending: self.pending.into_inner(),
+            read_time: self.read_time,
+            owner: self.owner,
+        }
+    }
+}
+
+impl ReadView {
+    /// Each read sees what is committed when it begins.
+    pub const fn now() -> ReadView {
+        ReadView { sees: Sees::Now, before_record: None }
+    }
+
+    /// All reads see a snapshot that shows this time.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn pinned(held: &Held, cluster_time: u64) -> Result<ReadView> {
+        let txn = held.snapshot.begin().map_err(from_kv)?;
+        let pinned = PinnedView {
+            txn: Rc::from(txn),
+            cluster_time,
+            edition: held.edition,
+            names: RefCell::default(),
+        };
+        Ok(ReadView { sees: Sees::Pinned(pinned), before_record: None })
+    }
+
+    /// That of an open transaction. Dropping it undoes the transaction.
+    pub(crate) fn of_transaction(open: OpenView) -> ReadView {
+        ReadView { sees: Sees::Open(Rc::new(open)), before_record: None }
+    }
+
+    /// The open transaction.
+    pub(crate) fn open(&self) -> Option<&Rc<OpenView>> {
+        match &self.sees {
+            Sees::Open(open) => Some(open),
+            Sees::Now | Sees::Pinned(_) => None,
+        }
+    }
+
+    /// The snapshot that all reads see.
+    pub(crate) fn pinned_txn(&self) -> Option<&Rc<dyn Txn>> {
+        match &self.sees {
+            Sees::Pinned(pinned) => Some(&pinned.txn),
+            Sees::Now | Sees::Open(_) => None,
+        }
+    }
+
+    /// Takes the open transaction out of it.
+    pub(crate) fn into_open(self) -> Option<Rc<OpenView>> {
+        match self.sees {
+            Sees::Open(open) => Some(open),
+            Sees::Now | Sees::Pinned(_) => None,
+        }
+    }
+
+    /// Whether it is that of an open transaction: no unit is run twice, and what a unit wrote before it failed can only go with the
+    /// whole transaction.
+    #[inline]
+    pub fn in_transaction(&self) -> bool {
+        matches!(self.sees, Sees::Open(_))
+    }
+
+    /// Whether reads see what is committed now. Counters and caches of the server do not describe what other views see.
+    #[inline]
+    pub fn is_now(&self) -> bool {
+        matches!(self.sees, Sees::Now)
+    }
+
+    /// The cluster time that everything is read as of, when it is pinned.
+    pub fn cluster_time(&self) -> Option<u64> {
+        match &self.sees {
+            Sees::Pinned(pinned) => Some(pinned.cluster_time),
+            Sees::Now | Sees::Open(_) => None,
+        }
+    }
+
+    /// Whether what was read holds: no name that was looked up has got another meaning since the snapshot was taken.
+    ///
+    /// # Errors
+    /// 246 SnapshotUnavailable.
+    pub fn check(&self, store: &Core) -> Result<()> {
+        match &self.sees {
+            Sees::Pinned(PinnedView { edition, names, .. }) => {
+                store.definitions.check_since(*edition, &names.borrow(), Reader::Snapshot)
+            }
+            Sees::Now | Sees::Open(_) => Ok(()),
+        }
+    }
+
+    /// Asks this before each statement that is recorded.
+    pub fn ask_before_record(&mut self, ask: BeforeRecord) {
+        self.before_record = Some(ask);
+    }
+
+    /// To be called in the unit that records a statement which a client may send again.
+    ///
+    /// # Errors
+    /// What [`ReadView::ask_before_record`] brought in says.
+    pub(crate) fn before_record(&self, statement: i32) -> Result<()> {
+        self.before_record.as_ref().map_or(Ok(()), |ask| ask(statement))
+    }
+
+    /// The indexes that its reads may use.
+    pub fn visible_indexes(&self) -> VisibleIndexes {
+        self.open().map_or(VisibleIndexes::PUBLISHED, |open| open.local().visible_indexes())
+    }
+
+    #[cold]
+    fn look_up(&self, ns: &Namespace, shared: Option<Arc<Collection>>) -> Option<Arc<Collection>> {
+        match &self.sees {
+            Sees::Now => shared,
+            Sees::Pinned(PinnedView { names, .. }) => {
+                let mut names = names.borrow_mut();
+                if !names.contains(ns) {
+                    names.push(ns.clone());
+                }
+                shared
+            }
+            Sees::Open(open) => open.local_mut().look_up(ns, shared),
+        }
+    }
+}
+
+impl Core {
+    /// The collection of this name.
+    pub fn collection(&self, view: &ReadView, ns: &Namespace) -> Option<Arc<Collection>> {
+        let found = self.catalog.get(ns);
+        if view.is_now() { found } else { view.look_up(ns, found) }
+    }
+}

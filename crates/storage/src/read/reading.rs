@@ -1,0 +1,90 @@
+//! What a snapshot reads: an engine transaction of its own, or that of the command's view.
+
+use std::rc::Rc;
+
+use mayfly_kv::{
+    Direction, EachValue, KeyRange, Keyspace, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn,
+    Visitor,
+};
+
+use crate::isolation::{OpenView, ReadView};
+
+/// What a snapshot reads.
+pub(crate) enum Reading {
+    Own(Box<dyn Txn>),
+    Pinned(Rc<dyn Txn>),
+    Open(Rc<OpenView>),
+}
+
+impl Reading {
+    /// What reads of this view see; nothing for what is committed now.
+    #[inline]
+    pub(crate) fn of(view: &ReadView) -> Option<Reading> {
+        if view.is_now() {
+            return None;
+        }
+        let open = || view.open().cloned().map(Reading::Open);
+        view.pinned_txn().cloned().map(Reading::Pinned).or_else(open)
+    }
+
+    /// As [`Txn::get`].
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        match self {
+            Reading::Own(txn) => txn.get(keyspace, key, see),
+            Reading::Pinned(txn) => txn.get(keyspace, key, see),
+            Reading::Open(view) => view.reading()?.get(keyspace, key, see),
+        }
+    }
+
+    /// As [`Txn::multi_get`].
+    pub(crate) fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        see: &mut EachValue<'_>,
+    ) -> KvResult<()> {
+        match self {
+            Reading::Own(txn) => txn.multi_get(keyspace, keys, see),
+            Reading::Pinned(txn) => txn.multi_get(keyspace, keys, see),
+            Reading::Open(view) => view.reading()?.multi_get(keyspace, keys, see),
+        }
+    }
+
+    /// As [`Txn::scan_ranges`].
+    pub(crate) fn scan_ranges(
+        &self,
+        keyspace: Keyspace,
+        ranges: &[KeyRange],
+        direction: Direction,
+        visit: &mut RangesVisitor<'_>,
+    ) -> KvResult<(usize, ScanEnd)> {
+        match self {
+            Reading::Own(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
+            Reading::Pinned(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
+            Reading::Open(view) => view.reading()?.scan_ranges(keyspace, ranges, direction, visit),
+        }
+    }
+
+    /// As [`Txn::scan`].
+    #[inline]
+    pub(crate) fn scan(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        match self {
+            Reading::Own(txn) => txn.scan(keyspace, range, direction, limit, visit),
+            Reading::Pinned(txn) => txn.scan(keyspace, range, direction, limit, visit),
+            Reading::Open(view) => view.reading()?.scan(keyspace, range, direction, limit, visit),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The commit of an engine transaction, with everything that belongs to it. Write units, changes of definitions, and transactions of
+//! several statements all end here. The order of the steps is the contract:
+//!
+//! 1. The log's entries get their timestamps and are written ([`Writer::log`]). From here to step 6 the log is not read up to them.
+//! 2. Versions that the log refers to, and that go from their place, are written ([`Pending::write_kept`]).
+//! 3. The session of a transaction of several statements gets the record that it was committed.
+//! 4. Builds of indexes get notes of the records that change ([`Pending::leave_notes`]).
+//! 5. The engine commits. Up to here an error leaves nothing behind.
+//! 6. The definition hook hears of what the log says, and collections that the transaction has made become visible
+//!    ([`Writer::publish`]). Then the log may be read up to the new entries.
+//! 7. Counters of the collections are changed, and the thread that syncs the engine's log learns that there is work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use super::Writer;
+use super::retry::{Statement, statement_row};
+use super::transaction::OpenTransaction;
+use super::transaction::unseen::UnseenKeys;
+use crate::catalog::{Collection, Definition};
+use crate::isolation::{Effects, OpenParts, Pending, TransactionOwner};
+use crate::oplog::{OplogBatch, Stamp, StoredEntry};
+use crate::record::error::from_kv;
+
+/// How long a commit waits for a change of a definition that is under way, such as the last step of an index build. A rename
+/// takes two states, and the commit may have one of them.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The id of the statement under which a session's record says that its transaction was committed; those of clients are not
+/// negative.
+pub const COMMIT_STATEMENT: i32 = -1;
+
+/// Whose writes are committed.
+pub(super) enum CommitOwner<'c> {
+    /// Those of a write unit: its collection, and what it changed there.
+    Unit(&'c Collection, Effects),
+    /// A change of definitions.
+    Definitions(UserWriteBlocks),
+    /// A transaction of several statements, and the collections that it has made.
+    Transaction(&'c TransactionOwner, &'c [Arc<Collection>]),
+}
+
+/// Whether a block of users' writes holds for a change of definitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UserWriteBlocks {
+    /// It does.
+    Hold,
+    /// The change is the end of something that began earlier.
+    DoNotHold,
+}
+
+/// A commit that is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Committed {
+    /// The time of its last entry in the log; 0 when nothing was logged.
+    pub(super) timestamp: u64,
+    /// How long the writer should wait for builds of indexes, when it holds no locks.
+    pub(super) delay: Duration,
+}
+
+/// The entries of a commit in the log.
+struct Logged<'c> {
+    stamp: Stamp<'c>,
+    entries: u64,
+    bytes: u64,
+    /// Copies of the entries for the definition hook.
+    definitions: Vec<DocBuf>,
+}
+
+impl Writer {
+    /// Commits. The caller holds the states of the collections that it has written to.
+    ///
+    /// # Errors
+    /// Nothing was committed: 112 WriteConflict and others of the engine, those of a block of users' writes.
+    pub(super) fn commit(
+        &self,
+        mut txn: Box<dyn Txn>,
+        mut pending: Pending,
+        owner: CommitOwner<'_>,
+        now_ms: i64,
+    ) -> Result<Committed> {
+        if txn.size().1 == 0 && pending.oplog.is_empty() {
+            return Ok(Committed::default());
+        }
+        let logged = self.log(&mut *txn, &mut pending, &owner, now_ms)?;
+        let timestamp = logged.as_ref().map_or(0, |logged| logged.stamp.timestamp());
+        pending.write_kept(&mut *txn)?;
+        if let CommitOwner::Transaction(owner, _) = &owner {
+            record_commit(&mut *txn, owner, timestamp, now_ms)?;
+        }
+        let delay = pending.leave_notes();
+        txn.commit().map_err(from_kv)?;
+        self.publish(&owner, logged);
+        self.note_committed(pending, owner);
+        Ok(Committed { timestamp, delay })
+    }
+
+    /// Writes the entries of the log; nothing where there is nothing to log.
+    fn log(
+        &self,
+        txn: &mut dyn Txn,
+        pending: &mut Pending,
+        owner: &CommitOwner<'_>,
+        now_ms: i64,
+    ) -> Result<Option<Logged<'_>>> {
+        let blocks = !matches!(owner, CommitOwner::Definitions(UserWriteBlocks::DoNotHold));
+        let heard = match owner {
+            CommitOwner::Unit(..) => false,
+            CommitOwner::Definitions(_) => true,
+            CommitOwner::Transaction(_, made) => !made.is_empty(),
+        };
+        let heard = heard && self.has_definition_hook();
+        let mut put = |logged: &mut Logged<'_>, timestamp: u64, entry: &StoredEntry| {
+            if blocks {
+                self.check_user_write(entry.fields())?;
+            }
+            logged.stamp.concerns(entry.fields());
+            logged.entries += 1;
+            logged.bytes += entry.logical_bytes();
+            logged.definitions.extend(heard.then(|| entry.fields().to_owned()));
+            let key = timestamp.to_be_bytes();
+            txn.put(Keyspace::Oplog, &key, entry.value(), Guard::Derived).map_err(from_kv)
+        };
+        let begin = |stamp| Logged { stamp, entries: 0, bytes: 0, definitions: Vec::new() };
+        let logged = match owner {
+            CommitOwner::Transaction(..) => {
+                let batch = std::mem::replace(&mut pending.oplog, OplogBatch::new());
+                let parts = batch.into_parts();
+                let stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
+                let first = stamp.first();
+                let mut logged = begin(stamp);
+                for (timestamp, entry) in parts.finish(first, now_ms) {
+                    put(&mut logged, timestamp, &entry)?;
+                }
+                logged
+            }
+            _ if pending.oplog.is_empty() => return Ok(None),
+            CommitOwner::Unit(..) | CommitOwner::Definitions(_) => {
+                let mut logged = begin(self.oplog.clock.next(now_ms));
+                let timestamp = logged.stamp.timestamp();
+                let entry = pending.oplog.finish(timestamp, now_ms);
+                put(&mut logged, timestamp, &entry)?;
+                logged
+            }
+        };
+        pending.fill_in(txn, logged.stamp.timestamp())?;
+        Ok(Some(logged))
+    }
+
+    /// Makes collections visible that a transaction has made, before anybody can read of them in the log.
+    fn publish(&self, owner: &CommitOwner<'_>, logged: Option<Logged<'_>>) {
+        if let Some(logged) = &logged {
+            logged.definitions.iter().for_each(|entry| self.tell_logged(entry.as_doc()));
+        }
+        if let CommitOwner::Transaction(_, made) = owner
+            && !made.is_empty()
+        {
+            self.catalog.publish(|map| {
+                for made in *made {
+                    map.insert(made.namespace(), made.clone());
+                }
+            });
+        }
+        if let Some(Logged { stamp, entries, bytes, .. }) = logged {
+            stamp.committed(entries, bytes);
+            self.oplog.note_commit();
+        }
+    }
+
+    fn note_committed(&self, mut pending: Pending, owner: CommitOwner<'_>) {
+        pending.note_multikey();
+        if let CommitOwner::Unit(collection, effects) = owner {
+            self.note_effects(collection, effects);
+        }
+        for (collection, effects) in pending.collections {
+            self.note_effects(&collection, effects);
+        }
+        self.sync.note_commit();
+    }
+
+    /// Commits a transaction of several statements, with a record for its session that says so; gives the cluster time of the commit,
+    /// and how long the caller should wait for builds of indexes when it holds no locks. One that wrote nothing leaves no record. Where
+    /// the transaction has made collections, the caller holds the catalog's lock and knows that their names are free.
+    ///
+    /// # Errors
+    /// 112 WriteConflict and 246 SnapshotUnavailable: nothing was committed; 251 NoSuchTransaction when a unit of it had failed;
+    /// those of the engine.
+    pub(crate) fn commit_open(&self, transaction: OpenTransaction) -> Result<(u64, Duration)> {
+        let OpenParts { mut txn, local, mut pending, read_time, owner } = transaction.into_parts();
+        if pending.failed {
+            let text = "a statement of the transaction failed, so that it cannot be committed";
+            return Err(Error::new(ErrorCode::NoSuchTransaction, text));
+        }
+        if txn.size().1 == 0 {
+            return Ok((read_time, Duration::ZERO));
+        }
+        self.check_open()?;
+        // Others see them as new from the commit on.
+        let names = local.created.iter().map(|made| made.namespace());
+        let _definitions: Vec<_> =
+            names.map(|name| self.definitions.changing(&name, Definition::Created)).collect();
+        let written: Vec<Arc<Collection>> =
+            pending.collections.iter().map(|(collection, _)| collection.clone()).collect();
+        let mut states = Vec::with_capacity(written.len());
+        for collection in &written {
+            let Some(state) = collection.state.try_read_for(LONGEST_WAIT) else {
+                let text = format!("collection {} is being changed", collection.namespace());
+                return Err(Error::new(ErrorCode::WriteConflict, text));
+            };
+            local.check_written(collection)?;
+            states.push(state);
+        }
+        let now_ms = self.clock.now_ms();
+        for (collection, state) in written.iter().zip(&states) {
+            let (txn, pending) = (&mut *txn, &mut pending);
+            UnseenKeys { core: self, txn, pending, collection }.write(state, &local)?;
+        }
+        let made = CommitOwner::Transaction(&owner, &local.created);
+        let Committed { timestamp, delay } = self.commit(txn, pending, made, now_ms)?;
+        Ok((timestamp, delay))
+    }
+}
+
+/// Writes what a session's record says of a committed transaction.
+fn record_commit(
+    txn: &mut dyn Txn,
+    owner: &TransactionOwner,
+    timestamp: u64,
+    now_ms: i64,
+) -> Result<()> {
+    let mut result = DocBuilder::new();
+    result.append("committed", RawValue::Timestamp(timestamp));
+    let statement =
+        Statement { session: owner.session, txn_number: owner.txn_number, id: COMMIT_STATEMENT };
+    let (key, value) = statement_row(statement, 1, now_ms, result.finish().as_doc());
+    txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::isolation::ReadView;
+    use crate::tests::{fixture, ns};
+
+    /// What the definition hook finds of a commit: (the engine has the document, others see the collection, the log is settled).
+    type Found = (bool, bool, bool);
+
+    #[test]
+    fn a_commit_is_durable_in_the_engine_before_it_is_published_and_published_before_it_is_logged()
+    {
+        let f = fixture();
+        let found: Arc<Mutex<Vec<Found>>> = Arc::default();
+        let (weak, seen) = (Arc::downgrade(&f.store), found.clone());
+        f.store.on_definition(move |_| {
+            let Some(store) = weak.upgrade() else { return };
+            let now = store.catalog.get(&ns("d.made"));
+            let txn = store.engine().begin(mayfly_kv::TxnOptions { read_only: true }).unwrap();
+            let row = crate::catalog::rows(&*txn, b'c').unwrap().into_iter();
+            let stored = row.filter(|(_, bytes)| String::from_utf8_lossy(bytes).contains("d.made"));
+            let settled = store.oplog.settled() == store.oplog.clock.last();
+            seen.lock().push((stored.count() == 1, now.is_some(), settled));
+        });
+        // Of a definition: the caller publishes it after its commit.
+        f.store.create_collection(&ReadView::now(), &ns("d.made"), DocBuf::empty()).unwrap();
+        assert_eq!(*found.lock(), [(true, false, false)]);
+        f.store.drop_collection(&ns("d.made")).unwrap();
+        found.lock().clear();
+        // Of a transaction.
+        let document = DocBuf::from_bson(&mayfly_value::bson::doc! { "_id": 1 });
+        let (session, lsid) = ([1; 16], DocBuf::empty());
+        let owner = TransactionOwner { session, lsid, txn_number: 1 };
+        let view = f.store.begin_transaction(owner).unwrap().enter();
+        let made = f.store.create_collection(&view, &ns("d.made"), DocBuf::empty()).unwrap();
+        f.store.write(&f.op, &view, &made, |unit| unit.insert(document.as_doc())).unwrap();
+        let committed = f.store.commit_transaction(OpenTransaction::leave(view).unwrap()).unwrap();
+        assert_eq!(*found.lock(), [(true, false, false)]);
+        assert_eq!(f.store.oplog.settled(), committed);
+        assert!(f.store.catalog.get(&ns("d.made")).is_some());
+        assert_eq!(made.counts.documents.load(std::sync::atomic::Ordering::Acquire), 1);
+    }
+}

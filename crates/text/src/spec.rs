@@ -1,0 +1,122 @@
+//! What an index searches: fields with weights, languages.
+
+use std::collections::BTreeMap;
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{Number, RawDoc, RawValue};
+
+use crate::fields::visit_fields;
+use crate::{Analyzer, Language, TermScores, TextField};
+
+/// The weights' name for all fields.
+pub(crate) const WILDCARD: &str = "$**";
+
+/// What an index searches, in its specification as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextSpec {
+    /// By path.
+    pub(crate) weights: BTreeMap<String, f64>,
+    /// Every string counts.
+    pub(crate) wildcard: bool,
+    pub(crate) default_language: Language,
+    /// The field of a document that names its language.
+    pub(crate) language_override: String,
+    /// Fields of the key before the terms.
+    before: Vec<String>,
+    /// Fields of the key behind them.
+    after: Vec<String>,
+}
+
+impl TextSpec {
+    /// Reads a stored specification: `{ key: { a: 1, _fts: "text", _ftsx: 1 }, weights: { ... }, ... }`.
+    ///
+    /// # Errors
+    /// 2 BadValue for a language that there is not.
+    pub fn parse(index: RawDoc<'_>) -> Result<TextSpec> {
+        let document = |name: &str| index.get(name).and_then(RawValue::as_document);
+        let text = |name: &str| match index.get(name) {
+            Some(RawValue::String(text)) => Some(text),
+            _ => None,
+        };
+        let (mut weights, mut wildcard) = (BTreeMap::new(), false);
+        for weight in document("weights").unwrap_or(RawDoc::EMPTY) {
+            match weight.name() {
+                WILDCARD => wildcard = true,
+                path => {
+                    let number = Number::from_value(weight.value()).map_or(1.0, Number::to_f64);
+                    weights.insert(path.to_owned(), number);
+                }
+            }
+        }
+        let (mut before, mut after, mut behind) = (Vec::new(), Vec::new(), false);
+        for field in document("key").unwrap_or(RawDoc::EMPTY) {
+            match field.name() {
+                "_fts" | "_ftsx" => behind = true,
+                path if behind => after.push(path.to_owned()),
+                path => before.push(path.to_owned()),
+            }
+        }
+        Ok(TextSpec {
+            weights,
+            wildcard,
+            default_language: language(text("default_language").unwrap_or("english"))?,
+            language_override: text("language_override").unwrap_or("language").to_owned(),
+            before,
+            after,
+        })
+    }
+
+    /// The language of searches and documents that name none.
+    pub fn default_language(&self) -> Language {
+        self.default_language
+    }
+
+    /// Fields of the key before the terms: a search says what they are equal to.
+    pub fn before(&self) -> &[String] {
+        &self.before
+    }
+
+    /// Fields of the key behind the terms.
+    pub fn after(&self) -> &[String] {
+        &self.after
+    }
+
+    /// Shows the strings of a document that count.
+    ///
+    /// # Errors
+    /// 17261, 17262 for a language that is no string or that there is not, those of `see`.
+    pub fn visit<'d>(
+        &self,
+        document: RawDoc<'d>,
+        see: &mut dyn FnMut(TextField<'d>) -> Result<()>,
+    ) -> Result<()> {
+        visit_fields(self, document, see)
+    }
+
+    /// The scores of a document's terms.
+    ///
+    /// # Errors
+    /// As [`TextSpec::visit`].
+    pub fn score(&self, document: RawDoc<'_>) -> Result<TermScores> {
+        let mut scores = TermScores::default();
+        let mut analyzer = Analyzer::new(self.default_language);
+        self.visit(document, &mut |field| {
+            if analyzer.language() != field.language {
+                analyzer = Analyzer::new(field.language);
+            }
+            scores.add(&analyzer, field.text, field.weight);
+            Ok(())
+        })?;
+        Ok(scores)
+    }
+}
+
+/// The language of a name.
+///
+/// # Errors
+/// 2 BadValue when there is none.
+pub(crate) fn language(name: &str) -> Result<Language> {
+    Language::find(name).ok_or_else(|| {
+        Error::bad_value(format!("unsupported language: \"{name}\" for text index version 3"))
+    })
+}

@@ -1,0 +1,43 @@
+//! Strings to words: cut at white space, dashes, hyphens, quotation marks, and punctuation, as Unicode's list of properties
+//! names them.
+
+use icu_properties::props::{
+    Dash, Hyphen, PatternSyntax, QuotationMark, TerminalPunctuation, WhiteSpace,
+};
+use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
+
+use crate::Language;
+
+const DELIMITERS: [CodePointSetDataBorrowed<'static>; 6] = [
+    CodePointSetData::new::<WhiteSpace>(),
+    CodePointSetData::new::<PatternSyntax>(),
+    CodePointSetData::new::<Dash>(),
+    CodePointSetData::new::<Hyphen>(),
+    CodePointSetData::new::<QuotationMark>(),
+    CodePointSetData::new::<TerminalPunctuation>(),
+];
+
+/// A letter to Unicode, and syntax.
+pub(crate) const VERTICAL_TILDE: char = '\u{2e2f}';
+
+pub(crate) fn has_delimiting_property(letter: char) -> bool {
+    DELIMITERS.iter().any(|set| set.contains(letter))
+}
+
+fn is_delimiter(letter: char, language: Language) -> bool {
+    match letter {
+        '\'' => !language.keeps_apostrophes(),
+        '_' => false,
+        letter if letter.is_ascii() => {
+            letter.is_ascii_punctuation() || letter == '\x0b' || letter.is_ascii_whitespace()
+        }
+        // Most are letters, and of those this tilde alone is a delimiter.
+        letter if letter.is_alphabetic() && letter != VERTICAL_TILDE => false,
+        letter => has_delimiting_property(letter),
+    }
+}
+
+/// The words of a text, as they are written.
+pub fn words(text: &str, language: Language) -> impl Iterator<Item = &str> {
+    text.split(move |letter| is_delimiter(letter, language)).filter(|word| !word.is_empty())
+}

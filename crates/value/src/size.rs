@@ -1,0 +1,22 @@
+//! How large documents made here may be: as large as those that come from outside. Expressions could double their values without end.
+
+use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
+use mayfly_base::{Error, ErrorCode, Result};
+
+/// Checks that a document or value has no more bytes than BSON may have.
+///
+/// # Errors
+/// 10334 BSONObjectTooLarge.
+#[inline]
+pub fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= MAX_WIRE_DOCUMENT_BYTES { Ok(()) } else { Err(too_large(bytes)) }
+}
+
+#[cold]
+fn too_large(bytes: usize) -> Error {
+    let most = MAX_WIRE_DOCUMENT_BYTES;
+    let text = format!(
+        "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {most}(16MB)"
+    );
+    Error::new(ErrorCode(10334), text)
+}

@@ -1,0 +1,393 @@
+//! What accompanies an operation from its first byte to its reply: identity, deadline, kill flag, counters.
+//!
+//! Every operation, a client's command as well as a visit of the TTL monitor, is an [`OpCtx`] in the one
+//! [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long loops call
+//! [`OpCtx::check`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use mayfly_base::{Clock, Error, ErrorCode, Result};
+use parking_lot::Mutex;
+
+use crate::PlanSummary;
+use crate::memory;
+use crate::scratch::{OperationScratch, ScratchPool};
+use crate::spill::SpillCounters;
+use crate::threads::{Keeps, Sleeper};
+
+/// No deadline.
+const NEVER: i64 = i64::MAX;
+
+/// What `currentOp` shows of an operation beside its counters. BSON members are raw documents.
+#[derive(Clone, Debug, Default)]
+pub struct OpInfo {
+    /// Who runs it: `conn12`, `TTLMonitor`.
+    pub desc: Arc<str>,
+    /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`, `command`, `none`.
+    pub op: &'static str,
+    /// The namespace, empty when there is none.
+    pub ns: String,
+    /// The command as a BSON document, empty when there is none.
+    pub command: Vec<u8>,
+    /// For example `IXSCAN { a: 1 }`.
+    pub plan_summary: PlanSummary,
+    /// The connection it came in on, 0 for the server's own.
+    pub connection_id: i64,
+    /// The client's address, empty for the server's own.
+    pub client: Arc<str>,
+    /// The logical session (`lsid` document), empty when there is none.
+    pub lsid: Vec<u8>,
+    /// How far it has come.
+    pub progress: Option<OpProgress>,
+    /// Further fields as a BSON document (for example `ttl: {...}`), empty when there are none.
+    pub extra: Vec<u8>,
+}
+
+/// How far a long operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpProgress {
+    /// What it does now.
+    pub message: &'static str,
+    /// Items that are done, of the sort that the message is about.
+    pub done: u64,
+    /// All of them, as far as is known.
+    pub total: u64,
+}
+
+/// One operation. Shared between the one who runs it and those who look at it.
+pub struct OpCtx {
+    id: i32,
+    clock: Arc<dyn Clock>,
+    started_micros: i64,
+    started_wall_ms: i64,
+    /// Monotonic microseconds.
+    deadline_micros: AtomicI64,
+    /// 0, or the error code to end with.
+    kill_code: AtomicI32,
+    /// Documents read.
+    pub docs_examined: AtomicU64,
+    /// Index entries read.
+    pub keys_examined: AtomicU64,
+    /// How often it let others go first.
+    pub yields: AtomicU64,
+    /// Microseconds that it waited for something to happen, because its client asked it to.
+    pub waited_micros: AtomicI64,
+    /// Whether it sorted documents that did not come in their order.
+    pub has_sort_stage: AtomicBool,
+    /// How its plan was chosen.
+    pub planning: Planning,
+    /// Documents that it sorted.
+    pub keys_sorted: AtomicU64,
+    /// Their bytes.
+    pub bytes_sorted: AtomicU64,
+    /// What it wrote into files.
+    pub spills: SpillCounters,
+    /// Whether only a primary may do it.
+    writes: AtomicBool,
+    /// The thread that it runs on.
+    pub thread: Keeps,
+    scratch_pool: Arc<ScratchPool>,
+    /// Made by the first temporary file; few operations have one.
+    scratch: Mutex<Option<Arc<OperationScratch>>>,
+    info: Mutex<OpInfo>,
+}
+
+/// How an operation's plan was chosen, where there was a choice.
+#[derive(Debug, Default)]
+pub struct Planning {
+    /// By a trial of several.
+    pub by_trial: AtomicBool,
+    /// Because others of its shape had been served by it.
+    pub from_cache: AtomicBool,
+    /// Works that a cached plan was expected to need, and what it had needed when it was left for another trial; 0 when it was
+    /// not.
+    pub replanned: (AtomicU64, AtomicU64),
+    /// The first digits of the shape that plans are chosen by, and of the key under which they are cached; 0 where there was
+    /// nothing to choose.
+    pub keys: (AtomicU32, AtomicU32),
+}
+
+impl Planning {
+    /// Why a cached plan was left, as the reference says it; nothing when none was.
+    pub fn replan_reason(&self) -> Option<String> {
+        let (expected, needed) =
+            (self.replanned.0.load(Ordering::Relaxed), self.replanned.1.load(Ordering::Relaxed));
+        (needed > 0).then(|| {
+            format!(
+                "cached plan was less efficient than expected: expected trial execution to take {expected} works but it \
+                 took at least {needed} works"
+            )
+        })
+    }
+}
+
+impl OpCtx {
+    /// An operation outside any registry, for tests and start-up work.
+    pub fn detached(clock: Arc<dyn Clock>) -> Arc<OpCtx> {
+        Arc::new(OpCtx::with_id(0, clock, OpInfo::default(), Arc::default()))
+    }
+
+    fn with_id(id: i32, clock: Arc<dyn Clock>, info: OpInfo, pool: Arc<ScratchPool>) -> OpCtx {
+        OpCtx {
+            id,
+            started_micros: clock.monotonic_micros(),
+            started_wall_ms: clock.now_ms(),
+            clock,
+            deadline_micros: AtomicI64::new(NEVER),
+            kill_code: AtomicI32::new(0),
+            docs_examined: AtomicU64::new(0),
+            keys_examined: AtomicU64::new(0),
+            yields: AtomicU64::new(0),
+            waited_micros: AtomicI64::new(0),
+            has_sort_stage: AtomicBool::new(false),
+            planning: Planning::default(),
+            keys_sorted: AtomicU64::new(0),
+            bytes_sorted: AtomicU64::new(0),
+            spills: SpillCounters::default(),
+            writes: AtomicBool::new(false),
+            thread: Keeps::default(),
+            scratch_pool: pool,
+            scratch: Mutex::new(None),
+            info: Mutex::new(info),
+        }
+    }
+
+    /// `opid`, positive; 0 outside a registry.
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// The clock of the server that runs it.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Wall time now, in milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Microseconds of the clock that nobody sets.
+    pub fn monotonic_micros(&self) -> i64 {
+        self.clock.monotonic_micros()
+    }
+
+    /// Microseconds since it began.
+    pub fn elapsed_micros(&self) -> i64 {
+        self.clock.monotonic_micros() - self.started_micros
+    }
+
+    /// Microseconds since it began, without those that it waited as its client asked: what makes it slow.
+    pub fn worked_micros(&self) -> i64 {
+        (self.elapsed_micros() - self.waited_micros.load(Ordering::Relaxed)).max(0)
+    }
+
+    /// Wall time at its beginning, in milliseconds since 1970.
+    pub fn started_wall_ms(&self) -> i64 {
+        self.started_wall_ms
+    }
+
+    /// From now on it may run this long. `maxTimeMS: 0` means no limit and does not come here.
+    pub fn set_max_time_ms(&self, max_time_ms: i64) {
+        let micros = max_time_ms.saturating_mul(1000);
+        self.deadline_micros
+            .store(self.clock.monotonic_micros().saturating_add(micros), Ordering::Relaxed);
+    }
+
+    /// How much longer it may run; nothing without a limit.
+    pub fn time_left_micros(&self) -> Option<i64> {
+        match self.deadline_micros.load(Ordering::Relaxed) {
+            NEVER => None,
+            deadline => Some(deadline.saturating_sub(self.clock.monotonic_micros())),
+        }
+    }
+
+    /// Takes the deadline away.
+    pub fn clear_deadline(&self) {
+        self.deadline_micros.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Says whether it writes: it ends when its server stops being the primary.
+    pub fn set_writes(&self, writes: bool) {
+        self.writes.store(writes, Ordering::SeqCst);
+    }
+
+    /// Whether it writes.
+    pub fn writes(&self) -> bool {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    /// Asks it to end with this code at its next check. The first killer wins.
+    pub fn kill(&self, code: ErrorCode) {
+        let _ = self.kill_code.compare_exchange(0, code.0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Whether neither its time is over nor somebody asked it to end.
+    pub(crate) fn goes_on(&self) -> bool {
+        let deadline = self.deadline_micros.load(Ordering::Relaxed);
+        !self.is_killed() && (deadline == NEVER || self.clock.monotonic_micros() < deadline)
+    }
+
+    /// Whether somebody asked it to end.
+    pub fn is_killed(&self) -> bool {
+        self.kill_code.load(Ordering::Relaxed) != 0
+    }
+
+    /// To be called in every long loop, about every hundred items.
+    ///
+    /// # Errors
+    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see [`memory::check`].
+    pub fn check(&self) -> Result<()> {
+        let code = self.kill_code.load(Ordering::Relaxed);
+        if code != 0 {
+            return Err(Error::new(ErrorCode(code), "operation was interrupted"));
+        }
+        let deadline = self.deadline_micros.load(Ordering::Relaxed);
+        if deadline != NEVER && self.clock.monotonic_micros() >= deadline {
+            return Err(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"));
+        }
+        self.thread.leave_when_asked(self);
+        memory::check()
+    }
+
+    /// Its temporary files.
+    pub fn scratch(&self) -> Arc<OperationScratch> {
+        let make = || Arc::new(OperationScratch::new(self.scratch_pool.clone()));
+        self.scratch.lock().get_or_insert_with(make).clone()
+    }
+
+    /// From now on its temporary files count together with these, of an earlier operation with the same cursor.
+    pub fn go_on_with_scratch(&self, scratch: Arc<OperationScratch>) {
+        *self.scratch.lock() = Some(scratch);
+    }
+
+    /// Changes what `currentOp` shows.
+    pub fn update_info(&self, change: impl FnOnce(&mut OpInfo)) {
+        change(&mut self.info.lock());
+    }
+
+    /// What `currentOp` shows.
+    pub fn info(&self) -> OpInfo {
+        self.info.lock().clone()
+    }
+}
+
+/// All operations that run now.
+pub struct OpRegistry {
+    clock: Arc<dyn Clock>,
+    next_id: AtomicI32,
+    running: Mutex<BTreeMap<i32, Arc<OpCtx>>>,
+    /// Whoever watches them, while nothing runs.
+    pub(crate) sleeper: Sleeper,
+    /// Whether anybody watches them.
+    pub(crate) watched: AtomicBool,
+    scratch: Arc<ScratchPool>,
+}
+
+/// Keeps an operation registered until dropped.
+pub struct OpGuard {
+    registry: Arc<OpRegistry>,
+    op: Arc<OpCtx>,
+}
+
+impl OpRegistry {
+    /// An empty registry.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<OpRegistry> {
+        Arc::new(OpRegistry {
+            clock,
+            next_id: AtomicI32::new(1),
+            running: Mutex::new(BTreeMap::new()),
+            sleeper: Sleeper::default(),
+            watched: AtomicBool::new(false),
+            scratch: Arc::default(),
+        })
+    }
+
+    /// Registers an operation that begins now; it leaves when the guard goes.
+    pub fn begin(self: &Arc<OpRegistry>, info: OpInfo) -> OpGuard {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+        let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info, self.scratch.clone()));
+        self.running.lock().insert(id, op.clone());
+        self.sleeper.wake();
+        OpGuard { registry: self.clone(), op }
+    }
+
+    /// The temporary files of all of them.
+    pub fn scratch(&self) -> &Arc<ScratchPool> {
+        &self.scratch
+    }
+
+    /// A snapshot of what runs, ascending by id.
+    pub fn list(&self) -> Vec<Arc<OpCtx>> {
+        self.running.lock().values().cloned().collect()
+    }
+
+    /// Shows all that runs.
+    pub(crate) fn each(&self, see: &mut dyn FnMut(&OpCtx)) {
+        self.running.lock().values().for_each(|op| see(op));
+    }
+
+    /// Asks the operation to end. False when there is no such operation.
+    pub fn kill(&self, id: i32, code: ErrorCode) -> bool {
+        match self.running.lock().get(&id) {
+            Some(op) => {
+                op.kill(code);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl OpGuard {
+    /// The operation is a client's: when it takes long it takes turns with others, where somebody asks operations to do so.
+    pub fn take_turns(&self) {
+        if self.registry.watched.load(Ordering::Relaxed) {
+            self.op.thread.set_queues();
+        }
+    }
+
+    /// The operation.
+    pub fn op(&self) -> &Arc<OpCtx> {
+        &self.op
+    }
+}
+
+impl Drop for OpGuard {
+    fn drop(&mut self) {
+        self.op.thread.end_turn();
+        self.registry.running.lock().remove(&self.op.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_base::ManualClock;
+
+    #[test]
+    fn waiting_as_asked_is_no_work() {
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let op = OpCtx::detached(clock.clone());
+        clock.advance_ms(1000);
+        op.waited_micros.fetch_add(990_000, Ordering::Relaxed);
+        assert_eq!((op.elapsed_micros(), op.worked_micros()), (1_000_000, 10_000));
+    }
+
+    #[test]
+    fn deadline_and_kill_end_an_operation() {
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let registry = OpRegistry::new(clock.clone());
+        let guard = registry.begin(OpInfo::default());
+        guard.op().set_max_time_ms(5);
+        assert!(guard.op().check().is_ok());
+        clock.advance_ms(5);
+        assert_eq!(guard.op().check().unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
+        assert!(registry.kill(guard.op().id(), ErrorCode::Interrupted));
+        assert_eq!(guard.op().check().unwrap_err().code(), ErrorCode::Interrupted);
+        drop(guard);
+        assert!(registry.list().is_empty());
+    }
+}

@@ -1,0 +1,342 @@
+//! Turns of long operations, so that short ones find a processor.
+//!
+//! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
+//! short operations keep half a thread busy or more; then each of them rests for [`PAUSE`] before it is passed on. An operation that has
+//! had its turn for a while passes it to the one that has waited longest. An operation that waits for something else, or ends, gives its turn back.
+//!
+//! Not `tokio::sync::Semaphore`: most of those that wait are threads in the midst of a command, which ask meanwhile whether they have
+//! to end, and give up after a patience that grows with the queue; the number of turns shrinks below what is out, and turns rest before
+//! they are passed on. A semaphore has neither, and an executor in `base` would be needed to wait for one.
+//!
+//! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
+//! a lock (documents that a transaction has written) may keep an operation waiting that has a turn: so the wait for a turn is bounded.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// How long an operation runs without a turn, and with one while others wait.
+pub(crate) const SHORT: Duration = Duration::from_millis(20);
+/// How long the only operation in the queue waits for a turn.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a turn stays unused between two operations while short ones are busy, so that long ones leave them half of the processors
+/// even where there are few.
+const PAUSE: Duration = Duration::from_millis(25);
+/// The longest wait for a turn.
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
+/// Samples that the average of running short operations goes over, about.
+const REMEMBERED: f64 = 32.0;
+/// When more short operations than this run at once on average, they get half of the processors.
+const BUSY: f64 = 0.5;
+/// How often a waiting operation checks whether it has to end; each operation before it adds [`LONGER_LOOK`], up to [`LONGEST_LOOK`].
+const LOOK: Duration = Duration::from_millis(50);
+const LONGER_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+
+/// How many long operations may be in their first [`SHORT`] at the same time, for each processor.
+const FIRST_FOR_EACH_PROCESSOR: usize = 2;
+
+/// Those of this process.
+pub(crate) static TURNS: LazyLock<Turns> =
+    LazyLock::new(|| Turns::new(processors(), (processors() / 2).max(1)));
+
+/// Turns of long operations that start. Hundreds of them that start at once would take the processors before anybody can ask them to
+/// queue.
+pub(crate) static FIRST_TURNS: LazyLock<Turns> = LazyLock::new(|| {
+    Turns::new(processors() * FIRST_FOR_EACH_PROCESSOR, (processors() / 2).max(1))
+});
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// Turns, and the operations that wait for one.
+pub(crate) struct Turns {
+    /// How many there are.
+    all: usize,
+    /// How many there are while short operations are busy.
+    divided: usize,
+    state: Mutex<State>,
+    waiting: AtomicUsize,
+}
+
+struct State {
+    most: usize,
+    /// Turns that no operation has; below zero when more are out than there should be.
+    free: isize,
+    /// When further ones may be given again.
+    resting: VecDeque<Instant>,
+    queue: VecDeque<Arc<Waiter>>,
+    /// Short operations that run at once, on average.
+    short: f64,
+}
+
+#[derive(Default)]
+struct Waiter {
+    has_turn: AtomicBool,
+    given: Condvar,
+    /// Of a task that waits, in place of a thread.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// A turn to begin. It is given back when this is dropped, unless an operation has taken it over.
+#[must_use]
+pub struct FirstTurn {
+    turns: &'static Turns,
+    taken_over: AtomicBool,
+}
+
+impl FirstTurn {
+    fn of(turns: &'static Turns) -> FirstTurn {
+        FirstTurn { turns, taken_over: AtomicBool::new(false) }
+    }
+
+    /// Whether the caller has the turn from now on, and gives it back; only once.
+    pub(crate) fn take_over(&self) -> bool {
+        !self.taken_over.swap(true, Relaxed)
+    }
+
+    /// Gives it back, unless it was taken over.
+    pub fn give_back(&self) {
+        if self.take_over() {
+            self.turns.give_back();
+        }
+    }
+}
+
+impl Drop for FirstTurn {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Waits, without a thread, until an operation that is expected to take long may begin.
+pub fn first_turn() -> impl Future<Output = FirstTurn> {
+    WaitsForTurn { turns: &FIRST_TURNS, waiter: None }
+}
+
+struct WaitsForTurn {
+    turns: &'static Turns,
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl Future for WaitsForTurn {
+    type Output = FirstTurn;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<FirstTurn> {
+        let turns = self.turns;
+        let mut state = turns.state.lock();
+        let waiter = match self.waiter.take() {
+            None if state.take() => return Poll::Ready(FirstTurn::of(turns)),
+            None => {
+                let waiter = Arc::new(Waiter::default());
+                state.queue.push_back(waiter.clone());
+                turns.waiting.fetch_add(1, Relaxed);
+                waiter
+            }
+            Some(waiter) if waiter.has_turn.load(Relaxed) => {
+                turns.waiting.fetch_sub(1, Relaxed);
+                return Poll::Ready(FirstTurn::of(turns));
+            }
+            Some(waiter) => waiter,
+        };
+        *waiter.waker.lock() = Some(context.waker().clone());
+        drop(state);
+        self.waiter = Some(waiter);
+        Poll::Pending
+    }
+}
+
+impl Drop for WaitsForTurn {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        let turns = self.turns;
+        turns.waiting.fetch_sub(1, Relaxed);
+        let mut state = turns.state.lock();
+        match waiter.has_turn.load(Relaxed) {
+            // It came when nobody wanted it any more.
+            true => {
+                drop(state);
+                turns.give_back();
+            }
+            false => state.queue.retain(|other| !Arc::ptr_eq(other, &waiter)),
+        }
+    }
+}
+
+impl Turns {
+    pub(crate) fn new(all: usize, divided: usize) -> Turns {
+        let (free, resting, queue) = (all.cast_signed(), VecDeque::new(), VecDeque::new());
+        let state = Mutex::new(State { most: all, free, resting, queue, short: 0.0 });
+        Turns { all, divided, state, waiting: AtomicUsize::new(0) }
+    }
+
+    /// Takes a sample of how many short operations run at the same time.
+    pub(crate) fn note_short(&self, running: usize) {
+        let mut state = self.state.lock();
+        state.short += (running as f64 - state.short) / REMEMBERED;
+        let most = if state.short > BUSY { self.divided } else { self.all };
+        state.free += most.cast_signed() - state.most.cast_signed();
+        state.most = most;
+        state.hand_out();
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Takes a turn if there is one.
+    pub(crate) fn try_take(&self) -> bool {
+        self.state.lock().take()
+    }
+
+    /// Waits for a turn as long as `goes_on` says so; whether there is one now.
+    pub(crate) fn take(&self, goes_on: impl Fn() -> bool) -> bool {
+        let mut state = self.state.lock();
+        if state.take() {
+            return true;
+        }
+        let waiter = Arc::new(Waiter::default());
+        state.queue.push_back(waiter.clone());
+        self.waiting.fetch_add(1, Relaxed);
+        // Twice what those before it take with their turns.
+        let before = u32::try_from(state.queue.len() / state.most).unwrap_or(u32::MAX);
+        let patience =
+            PATIENCE.saturating_add((SHORT + PAUSE).saturating_mul(2).saturating_mul(before));
+        let look = LOOK.saturating_add(LONGER_LOOK.saturating_mul(before)).min(LONGEST_LOOK);
+        let mut looks = patience.min(MOST_PATIENCE).as_millis() / look.as_millis();
+        while !waiter.has_turn.load(Relaxed) && looks > 0 && goes_on() {
+            looks -= 1;
+            waiter.given.wait_for(&mut state, look);
+        }
+        self.waiting.fetch_sub(1, Relaxed);
+        if !waiter.has_turn.load(Relaxed) {
+            state.queue.retain(|other| !Arc::ptr_eq(other, &waiter));
+            return false;
+        }
+        true
+    }
+
+    /// Gives a turn back.
+    pub(crate) fn give_back(&self) {
+        let mut state = self.state.lock();
+        match state.short > BUSY {
+            true => state.resting.push_back(Instant::now() + PAUSE),
+            false => state.free += 1,
+        }
+        state.hand_out();
+    }
+}
+
+impl State {
+    fn take(&mut self) -> bool {
+        self.end_rests();
+        let there = self.free > 0;
+        self.free -= isize::from(there);
+        there
+    }
+
+    fn end_rests(&mut self) {
+        while self.resting.front().is_some_and(|until| *until <= Instant::now()) {
+            self.resting.pop_front();
+            self.free += 1;
+        }
+    }
+
+    fn hand_out(&mut self) {
+        self.end_rests();
+        while self.free > 0
+            && let Some(next) = self.queue.pop_front()
+        {
+            self.free -= 1;
+            next.has_turn.store(true, Relaxed);
+            next.given.notify_one();
+            if let Some(waker) = next.waker.lock().take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_base::testing::wait_until;
+
+    #[test]
+    fn whoever_waits_longest_is_next_and_nobody_waits_for_ever() {
+        let turns = Turns::new(1, 1);
+        assert!(turns.take(|| true));
+        // Nobody gives it back.
+        assert!(!turns.take(|| true));
+        assert!(!turns.take(|| false) && turns.waiting() == 0);
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for place in 0..3 {
+                let (turns, order) = (&turns, &order);
+                scope.spawn(move || {
+                    wait_until("a turn", || turns.take(|| true));
+                    order.lock().push(place);
+                    turns.give_back();
+                });
+                wait_until("it waits", || turns.waiting() > place);
+            }
+            turns.give_back();
+        });
+        assert_eq!(order.into_inner(), [0, 1, 2]);
+        assert!(turns.take(|| true));
+    }
+
+    #[test]
+    fn tasks_wait_for_a_turn_in_order_and_may_stop_waiting() {
+        let turns: &'static Turns = Box::leak(Box::new(Turns::new(1, 1)));
+        let context = &mut Context::from_waker(Waker::noop());
+        let waits = || Box::pin(WaitsForTurn { turns, waiter: None });
+        let Poll::Ready(turn) = waits().as_mut().poll(context) else { panic!("there is one") };
+        let (mut first, mut second, mut third) = (waits(), waits(), waits());
+        assert!(first.as_mut().poll(context).is_pending());
+        assert!(second.as_mut().poll(context).is_pending());
+        assert!(third.as_mut().poll(context).is_pending());
+        drop(second);
+        assert_eq!(turns.waiting(), 2);
+        drop(turn);
+        assert!(third.as_mut().poll(context).is_pending());
+        // It was given the turn, and does not want it any more.
+        drop(first);
+        let Poll::Ready(turn) = third.as_mut().poll(context) else { panic!("it is next") };
+        assert!(!turns.try_take() && turns.waiting() == 0);
+        drop(turn);
+        let Poll::Ready(turn) = waits().as_mut().poll(context) else { panic!("it is back") };
+        assert!(turn.take_over() && !turn.take_over());
+        drop(turn);
+        assert!(!turns.try_take());
+    }
+
+    #[test]
+    fn short_operations_that_are_busy_have_half_of_the_processors() {
+        let turns = Turns::new(4, 2);
+        assert!((0..4).all(|_| turns.try_take()) && !turns.try_take());
+        let told = |running: usize| (0..200).for_each(|_| turns.note_short(running));
+        told(1);
+        // Four are out, and two are too many.
+        let begin = Instant::now();
+        (0..3).for_each(|_| turns.give_back());
+        wait_until("the pause is over", || turns.try_take());
+        assert!(begin.elapsed() >= PAUSE && !turns.try_take());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| turns.take(|| true));
+            wait_until("it waits", || turns.waiting() > 0);
+            told(0);
+            assert!(waiting.join().unwrap());
+        });
+        assert!(turns.try_take() && !turns.try_take());
+    }
+}
