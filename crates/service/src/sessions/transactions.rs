@@ -1,6 +1,6 @@
 //! Transactions of several statements that are open: whose they are, how long they may stay, who runs a statement of one now.
 //!
-//! The transaction itself is a part of its session ([`super::sessions`]); here stands what others must know of it who do not
+//! The transaction itself is a part of its session ([`super`]); here stands what others must know of it who do not
 //! have the session: the look for those whose time is over, kills, `currentOp` and `serverStatus`. Who ends a transaction whose
 //! session is checked out marks it and kills the statement; it goes when the session is given back.
 
