@@ -110,7 +110,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let (ns, run) = match request.target() {
         RawValue::String(_) if parsed.lists_sessions() => (
             request.namespace()?,
-            parsed.start_source(&ServerHost { ctx, described: Described::Nothing }, settings)?,
+            parsed.start_source(
+                ctx.store,
+                &ServerHost { ctx, described: Described::Nothing },
+                settings,
+            )?,
         ),
         RawValue::String(_) => {
             let ns = request.namespace()?;
@@ -125,7 +129,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             let run = match source(ctx, &ns)? {
                 Source::Collection(collection) if parsed.describes_collection() => {
                     let described = Described::Documents(collection);
-                    parsed.start_source(&ServerHost { ctx, described }, settings)?
+                    parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
                 }
                 Source::Collection(collection) => {
                     parsed.start(ctx.store.view, Some(collection), hint, settings)?
@@ -141,11 +145,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
                         (false, Some(buckets)) => Described::Documents(buckets),
                         (false, None) => Described::Nothing,
                     };
-                    parsed.start_source(&ServerHost { ctx, described }, settings)?
+                    parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
                 }
                 Source::View(_) if parsed.describes_collection() => {
                     let described = described_view(ctx, &ns, stage_name(pipeline))?;
-                    parsed.start_source(&ServerHost { ctx, described }, settings)?
+                    parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
                 }
                 Source::View(view) => {
                     check_collation(&view, &collation)?;
@@ -165,7 +169,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
                 return Err(only_without_collection(pipeline));
             }
             let host = ServerHost { ctx, described: Described::Nothing };
-            (ns, parsed.start_source(&host, settings)?)
+            (ns, parsed.start_source(ctx.store, &host, settings)?)
         }
         other => return Err(fields.wrong(request.row.name, other, "[string, int]")),
     };

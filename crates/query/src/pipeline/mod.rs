@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_expr::Scope;
-use mayfly_storage::{Collection, ReadView, Store};
+use mayfly_storage::{Collection, ReadView, Store, StoreSession};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::change::LogScan;
@@ -27,6 +27,7 @@ use crate::stage::filter::Match;
 use crate::stage::geo_near::{self, Distances, GeoNear};
 use crate::stage::group::Group;
 use crate::stage::sort::Sort;
+use crate::stage::source::Given;
 use crate::stage::window::{Limit, Skip};
 use crate::stage::{About, Around, Host, Inside, RunSettings, Source, Step};
 use crate::timeseries::prepare;
@@ -272,7 +273,7 @@ impl Pipeline {
                 Input::Plan(Box::new(executor))
             }
             None if query.matcher.text().is_some() => return Err(no_text_index()),
-            None => Input::Documents(VecDeque::new()),
+            None => Input::Source(Given::boxed(VecDeque::new())),
         };
         Ok(PipelineRun::new(input, rest, settings))
     }
@@ -300,7 +301,7 @@ impl Pipeline {
     pub(crate) fn start_over(self, documents: Vec<DocBuf>, settings: RunSettings) -> PipelineRun {
         let own = self.source.as_ref().and_then(|source| source.given());
         let documents = own.map_or(documents, <[DocBuf]>::to_vec);
-        PipelineRun::new(Input::Documents(documents.into()), self.steps, settings)
+        PipelineRun::new(Input::Source(Given::boxed(documents)), self.steps, settings)
     }
 
     /// Starts it over documents that others read, too.
@@ -316,13 +317,17 @@ impl Pipeline {
     ///
     /// # Errors
     /// Those of the host.
-    pub fn start_source(self, host: &dyn Host, settings: RunSettings) -> Result<PipelineRun> {
-        let documents = match &self.source {
-            Some(source) => source.documents(host)?,
-            None => Vec::new(),
+    pub fn start_source(
+        self,
+        session: StoreSession<'_>,
+        host: &dyn Host,
+        settings: RunSettings,
+    ) -> Result<PipelineRun> {
+        let source = match &self.source {
+            Some(source) => source.start(session, host)?,
+            None => Given::boxed(VecDeque::new()),
         };
-        let input = Input::Documents(documents.into());
-        Ok(PipelineRun::new(input, self.steps, settings))
+        Ok(PipelineRun::new(Input::Source(source), self.steps, settings))
     }
 }
 

@@ -16,12 +16,14 @@ use crate::exec::{Executor, Flow};
 use crate::language::metadata::InFlight;
 use crate::plan::Plan;
 use crate::stage::group::Group;
+use crate::stage::source::RunningSource;
 use crate::stage::{Reader, RunSettings, Running, StageContext, Step, Watched, show};
 
 /// Where documents come from.
 pub(super) enum Input {
     Plan(Box<Executor>),
-    Documents(VecDeque<DocBuf>),
+    /// Documents that its first stage gives, or that are there.
+    Source(Box<dyn RunningSource>),
     /// The number of documents of a collection, which a `$group` makes one of.
     Counted(Arc<Collection>, Option<Box<Group>>),
     /// Documents that others read, too, and how many were read.
@@ -36,7 +38,7 @@ impl Input {
     fn is_done(&self) -> bool {
         match self {
             Input::Plan(executor) => executor.is_done(),
-            Input::Documents(documents) => documents.is_empty(),
+            Input::Source(source) => source.is_over(),
             Input::Counted(_, group) => group.is_none(),
             Input::Shared(documents, read) => *read >= documents.len(),
             Input::Changes(stream) => stream.is_over(),
@@ -71,7 +73,7 @@ impl PipelineRun {
     pub fn plan_summary(&self) -> PlanSummary {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
-            Input::Documents(_) | Input::Shared(..) => PlanSummary::NONE,
+            Input::Source(_) | Input::Shared(..) => PlanSummary::NONE,
             Input::Counted(..) => "RECORD_STORE_FAST_COUNT".into(),
             Input::Changes(_) | Input::Log(_) => PlanSummary::COLLECTION_SCAN,
         }
@@ -81,7 +83,7 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary().is_collection_scan(),
-            Input::Documents(_)
+            Input::Source(_)
             | Input::Shared(..)
             | Input::Counted(..)
             | Input::Changes(_)
@@ -230,9 +232,7 @@ impl PipelineRun {
             let idle = match &self.input {
                 Input::Changes(stream) => stream.is_idle(),
                 Input::Log(scan) => scan.is_idle() && !scan.is_over(),
-                Input::Plan(_) | Input::Documents(_) | Input::Shared(..) | Input::Counted(..) => {
-                    false
-                }
+                Input::Plan(_) | Input::Source(_) | Input::Shared(..) | Input::Counted(..) => false,
             };
             if idle {
                 break;
@@ -294,8 +294,9 @@ impl PipelineRun {
                         show(stages, context, document, take)
                     })?
                 }
-                Input::Documents(documents) => {
-                    while let Some(document) = documents.pop_front() {
+                Input::Source(source) => {
+                    while let Some((document, known)) = source.next(session)? {
+                        context.metadata.set(&known);
                         if show(stages, context, document.as_doc(), take)? != Flow::More {
                             break;
                         }

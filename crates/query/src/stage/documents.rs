@@ -2,8 +2,10 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
+use mayfly_storage::StoreSession;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
+use super::source::{Given, RunningSource};
 use super::{About, Around, Source};
 use crate::stage::Host;
 
@@ -16,8 +18,8 @@ impl Source for Documents {
         About::Pipeline
     }
 
-    fn documents(&self, _: &dyn Host) -> Result<Vec<DocBuf>> {
-        Ok(self.0.clone())
+    fn start(&self, _: StoreSession<'_>, _: &dyn Host) -> Result<Box<dyn RunningSource>> {
+        Ok(Given::boxed(self.0.clone()))
     }
 
     fn given(&self) -> Option<&[DocBuf]> {

@@ -1,12 +1,15 @@
 //! Where the documents of a pipeline come from when its first stage gives them: what is asked, checked. Most of them come from the
 //! host.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::StoreSession;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Inside};
+use crate::Metadata;
 use crate::change::ChangeOptions;
 use crate::stage::Host;
 
@@ -32,11 +35,11 @@ pub(crate) trait Source: Debug + Send + Sync {
     /// What they are about.
     fn about(&self) -> About;
 
-    /// The documents.
+    /// Begins to give its documents.
     ///
     /// # Errors
-    /// Those of the host.
-    fn documents(&self, host: &dyn Host) -> Result<Vec<DocBuf>>;
+    /// Those of the host and of the store.
+    fn start(&self, session: StoreSession<'_>, host: &dyn Host) -> Result<Box<dyn RunningSource>>;
 
     /// The documents, where they are known without a host.
     fn given(&self) -> Option<&[DocBuf]> {
@@ -46,6 +49,39 @@ pub(crate) trait Source: Debug + Send + Sync {
     /// Which changes, when they are such.
     fn changes(&self) -> Option<&ChangeOptions> {
         None
+    }
+}
+
+/// A source while a pipeline takes its documents. A source that has many fetches them in pages, and keeps between batches only where
+/// it stands.
+pub(crate) trait RunningSource: Send {
+    /// The next document, with its metadata; nothing at the end.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn next(&mut self, session: StoreSession<'_>) -> Result<Option<(DocBuf, Metadata)>>;
+
+    /// Whether it is known that no document follows.
+    fn is_over(&self) -> bool;
+}
+
+/// Documents that are all there.
+pub(crate) struct Given(VecDeque<DocBuf>);
+
+impl Given {
+    /// These, in their order.
+    pub(crate) fn boxed(documents: impl Into<VecDeque<DocBuf>>) -> Box<dyn RunningSource> {
+        Box::new(Given(documents.into()))
+    }
+}
+
+impl RunningSource for Given {
+    fn next(&mut self, _: StoreSession<'_>) -> Result<Option<(DocBuf, Metadata)>> {
+        Ok(self.0.pop_front().map(|document| (document, Metadata::default())))
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -69,8 +105,8 @@ impl Source for Told {
         self.about
     }
 
-    fn documents(&self, host: &dyn Host) -> Result<Vec<DocBuf>> {
-        (self.ask)(host, self.options.as_doc())
+    fn start(&self, _: StoreSession<'_>, host: &dyn Host) -> Result<Box<dyn RunningSource>> {
+        (self.ask)(host, self.options.as_doc()).map(Given::boxed)
     }
 }
 
@@ -87,8 +123,8 @@ impl Source for Changes {
         About::Changes
     }
 
-    fn documents(&self, _: &dyn Host) -> Result<Vec<DocBuf>> {
-        Ok(Vec::new())
+    fn start(&self, _: StoreSession<'_>, _: &dyn Host) -> Result<Box<dyn RunningSource>> {
+        Err(Error::internal("a change stream starts over the log"))
     }
 
     fn changes(&self) -> Option<&ChangeOptions> {
