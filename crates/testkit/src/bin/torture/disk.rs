@@ -23,8 +23,8 @@ use crate::load::{Connection, DB, Failed, int};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The disk is full when nothing was accepted for so long.
 const STAYS_FULL: Duration = Duration::from_secs(8);
-/// `deleteMany` of all documents, on a machine that has other work.
-const LONGEST_DELETION: Duration = Duration::from_secs(600);
+/// `deleteMany` or `validate` of all documents, on a machine that has other work.
+const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 const WRITERS: u64 = 4;
 const BATCH: u64 = 100;
 const DUPLICATE_KEY: i32 = 11_000;
@@ -213,7 +213,7 @@ impl FullDisk<'_> {
         // Inserts may be accepted before a long deletion has come to its end.
         let (port, way) = (server.port, round.way);
         let acting = std::thread::spawn(move || {
-            let mut connection = Connection::patient(port, LONGEST_DELETION);
+            let mut connection = Connection::patient(port, LONGEST_ANSWER);
             begin(connection.as_mut().map_err(|error| error.to_string())?, way)
         });
         wait_for_insert(&mut connection, began).map_err(|why| {
@@ -225,7 +225,10 @@ impl FullDisk<'_> {
         })?;
         let took = began.elapsed();
         acting.join().map_err(|_| "the client panicked".to_owned())??;
-        let validated = connection.run(DB, &doc! { "validate": "full" });
+        // After a restart all of the documents can still be there.
+        let patient = Connection::patient(server.port, LONGEST_ANSWER);
+        let mut patient = patient.map_err(|error| error.to_string())?;
+        let validated = patient.run(DB, &doc! { "validate": "full" });
         match validated {
             Ok(reply) if reply.as_doc().get("valid") == Some(RawValue::Bool(true)) => {}
             // It was dropped.
