@@ -9,8 +9,8 @@ use mayfly_storage::StoreSession;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Inside};
-use crate::Metadata;
 use crate::change::ChangeOptions;
+use crate::language::metadata::Metadata;
 use crate::stage::Host;
 
 /// What documents are about that no collection holds.
