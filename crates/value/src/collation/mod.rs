@@ -43,6 +43,8 @@ pub struct Collation {
     /// With all options, as listings show it.
     document: DocBuf,
     collator: CollatorBorrowed<'static>,
+    /// Strength 5: strings that are equal by all other levels compare by the code points of their normal form.
+    compares_code_points: bool,
 }
 
 impl Collation {
@@ -54,7 +56,8 @@ impl Collation {
     pub fn parse(document: RawDoc<'_>, path: &str) -> Result<Option<Arc<Collation>>> {
         let Some(options) = Options::parse(document, path)? else { return Ok(None) };
         let collator = collator(&options)?;
-        Ok(Some(Arc::new(Collation { document: options.document(), collator })))
+        let compares_code_points = options.strength == 5;
+        Ok(Some(Arc::new(Collation { document: options.document(), collator, compares_code_points })))
     }
 
     /// The collation in a collection's or an index's stored options.
@@ -75,7 +78,19 @@ impl Collation {
 
     /// Compares two strings.
     pub fn compare(&self, left: &str, right: &str) -> Ordering {
+        if self.compares_code_points && left != right {
+            return self.compare_by_keys(left, right);
+        }
         self.collator.compare(left, right)
+    }
+
+    /// The library's comparison leaves out the common beginning of two strings before it normalizes them. A combining mark after it
+    /// can belong before a mark within it, so that the order is another one than that of keys.
+    fn compare_by_keys(&self, left: &str, right: &str) -> Ordering {
+        let [mut of_left, mut of_right] = [Vec::new(), Vec::new()];
+        self.append_key(left, &mut of_left);
+        self.append_key(right, &mut of_right);
+        of_left.cmp(&of_right)
     }
 
     /// Appends bytes that compare as the string does. They may contain any byte.

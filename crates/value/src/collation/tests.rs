@@ -153,6 +153,20 @@ proptest! {
     }
 }
 
+#[test]
+fn marks_are_put_into_their_order_before_code_points_are_compared() {
+    // In the normal form U+0301 stands before U+1DFC.
+    let (shorter, longer) = ("\u{1E5FF}\u{1DFC}", "\u{1E5FF}\u{1DFC}\u{301}");
+    let collation = collation("{locale: 'en', strength: 5, alternate: 'shifted'}");
+    let key = |text: &str| {
+        let mut key = Vec::new();
+        collation.append_key(text, &mut key);
+        key
+    };
+    assert_eq!(key(shorter).cmp(&key(longer)), collation.compare(shorter, longer));
+    assert_eq!(collation.compare(shorter, shorter), std::cmp::Ordering::Equal);
+}
+
 /// Keys are stored: when these change, indexes of older versions cannot be read any more.
 #[test]
 fn keys_stay_as_they_are() {
