@@ -85,72 +85,16 @@ pub struct Running {
 /// # Errors
 /// A [`Failure`]: the address or the folder, what is wrong with it, and what to do.
 pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
-    let StartOptions { config, clock, log, argv, parsed, background } = options;
+    let config = options.config.clone();
     // Listening comes first: a port in use is found before a data folder is made or changed.
     let listeners = listen(&config).await?;
     check_addresses()?;
     let transport = Arc::new(Transport::open(config.tls.clone())?);
     let addresses: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    data_folder::check(&config)?;
-    let archive = open_archive(&config)?;
-    let descriptors = Descriptors::of_process();
-    let opening = config.clone();
-    let engine =
-        tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
-    let engine = engine.await.context("opening the data folder broke off")??;
-    let engine_name = engine.name();
-    let ops = OpRegistry::new(clock.clone());
-    let store_options = StoreOptions {
-        filters: Arc::new(PartialFilters),
-        oplog_bytes: config.oplog_bytes,
-        oplog_retention_ms: config.oplog_retention_ms,
-        id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
-        background,
-    };
-    let store = Store::open(engine, store_options, clock.clone(), ops.clone())
-        .and_then(|store| store.begin_log().map(|()| store))
-        .map_err(|error| data_folder::store_failed(&config, &error))?;
-    if let Some(archive) = archive {
-        store.archive_into(Arc::new(archive));
-    }
-    mayfly_commands::announce_waits();
-    let service = Service::new(ServiceOptions {
-        store,
-        ops,
-        clock,
-        log,
-        command_line: CommandLine { argv, parsed },
-        host: host(addresses.first()),
-        engine_name,
-        max_connections: descriptors.connections_of(config.max_connections),
-    });
-    let index_build_bytes = mayfly_service::index_build_bytes();
-    service.store.index_build_bytes.store(index_build_bytes, Ordering::Relaxed);
-    // Of the engine's memory a quarter is for records, which are allocated as everything else is.
-    mayfly_service::limit_memory(match config.engine {
-        EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
-        EngineChoice::Memory => 0,
-    });
-    if config.engine != EngineChoice::Memory {
-        let folder = config.db_path.join(SPILL_FOLDER);
-        // What a crash left of the last run.
-        let _ = std::fs::remove_dir_all(&folder);
-        let _ = service.spill_folder.set(folder);
-        let _ = service.data_folder.set(config.db_path.clone());
-        let store = Arc::downgrade(&service.store);
-        let room = move |bytes| store.upgrade().map_or(Ok(()), |store| store.room_for_files(bytes));
-        let disk_bytes = service.store.engine_stats().room.map_or(0, |room| room.total_bytes);
-        service.ops.scratch().set_disk(disk_bytes, Box::new(room));
-    }
-    if let Err(why) = set_parameters(&service, &config) {
-        // The reason to stop is the parameter; a failed close would only hide it.
-        let _ = service.store.close();
-        return Err(why);
-    }
-    if let Some(settings) = &config.audit
-        && let Err(why) = audit::begin(&service, settings, config.log.rotate)
-    {
+    let service = open_service(options, host(addresses.first())).await?;
+    if let Err(why) = configure(&service, &config) {
+        // The reason to stop is in the configuration; a failed close would only hide it.
         let _ = service.store.close();
         return Err(why);
     }
@@ -196,6 +140,77 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     let announcement = announce(&config, &addresses);
     Ok(Running { service, addresses, listeners: tasks, connected, announcement })
+}
+
+/// Opens the data folder, the store over it, and the service over that.
+///
+/// # Errors
+/// What is wrong with the folder or with an archive.
+async fn open_service(options: StartOptions, host: String) -> anyhow::Result<Arc<Service>> {
+    let StartOptions { config, clock, log, argv, parsed, background } = options;
+    data_folder::check(&config)?;
+    let archive = open_archive(&config)?;
+    let descriptors = Descriptors::of_process();
+    let opening = config.clone();
+    let engine =
+        tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
+    let engine = engine.await.context("opening the data folder broke off")??;
+    let engine_name = engine.name();
+    let ops = OpRegistry::new(clock.clone());
+    let store_options = StoreOptions {
+        filters: Arc::new(PartialFilters),
+        oplog_bytes: config.oplog_bytes,
+        oplog_retention_ms: config.oplog_retention_ms,
+        id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
+        background,
+    };
+    let store = Store::open(engine, store_options, clock.clone(), ops.clone())
+        .and_then(|store| store.begin_log().map(|()| store))
+        .map_err(|error| data_folder::store_failed(&config, &error))?;
+    if let Some(archive) = archive {
+        store.archive_into(Arc::new(archive));
+    }
+    mayfly_commands::announce_waits();
+    Ok(Service::new(ServiceOptions {
+        store,
+        ops,
+        clock,
+        log,
+        command_line: CommandLine { argv, parsed },
+        host,
+        engine_name,
+        max_connections: descriptors.connections_of(config.max_connections),
+    }))
+}
+
+/// Limits memory and temporary files, sets the parameters of the configuration, and begins the audit log.
+///
+/// # Errors
+/// What is wrong with a parameter or with the audit log.
+fn configure(service: &Arc<Service>, config: &Config) -> anyhow::Result<()> {
+    let index_build_bytes = mayfly_service::index_build_bytes();
+    service.store.index_build_bytes.store(index_build_bytes, Ordering::Relaxed);
+    // Of the engine's memory a quarter is for records, which are allocated as everything else is.
+    mayfly_service::limit_memory(match config.engine {
+        EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
+        EngineChoice::Memory => 0,
+    });
+    if config.engine != EngineChoice::Memory {
+        let folder = config.db_path.join(SPILL_FOLDER);
+        // What a crash left of the last run.
+        let _ = std::fs::remove_dir_all(&folder);
+        let _ = service.spill_folder.set(folder);
+        let _ = service.data_folder.set(config.db_path.clone());
+        let store = Arc::downgrade(&service.store);
+        let room = move |bytes| store.upgrade().map_or(Ok(()), |store| store.room_for_files(bytes));
+        let disk_bytes = service.store.engine_stats().room.map_or(0, |room| room.total_bytes);
+        service.ops.scratch().set_disk(disk_bytes, Box::new(room));
+    }
+    set_parameters(service, config)?;
+    match &config.audit {
+        Some(settings) => audit::begin(service, settings, config.log.rotate),
+        None => Ok(()),
+    }
 }
 
 impl Running {

@@ -126,38 +126,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             if parsed.is_source() {
                 return Err(only_without_collection(pipeline));
             }
-            let run = match source(ctx, &ns)? {
-                Source::Collection(collection) if parsed.describes_collection() => {
-                    let described = Described::Documents(collection);
-                    parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
-                }
-                Source::Collection(collection) => {
-                    parsed.start(ctx.store.view, Some(collection), hint, settings)?
-                }
-                Source::Nothing if stage_name(pipeline) == "$collStats" => {
-                    let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
-                    return Err(Error::new(ErrorCode::NamespaceNotFound, text));
-                }
-                Source::Nothing => parsed.start(ctx.store.view, None, hint, settings)?,
-                Source::View(view) if parsed.describes_collection() && has_natural_order(&view) => {
-                    let described = match (reads_log(&view), collection) {
-                        (true, _) => Described::Log,
-                        (false, Some(buckets)) => Described::Documents(buckets),
-                        (false, None) => Described::Nothing,
-                    };
-                    parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
-                }
-                Source::View(_) if parsed.describes_collection() => {
-                    let described = described_view(ctx, &ns, stage_name(pipeline))?;
-                    parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
-                }
-                Source::View(view) => {
-                    check_collation(&view, &collation)?;
-                    let mut stages = Stages::new(&view);
-                    stages.push_all(pipeline);
-                    stages.start(ctx, &view, variables, hint, settings)?
-                }
-            };
+            let asked = Asked { pipeline, parsed, collation, collection, variables };
+            let run = start_named(ctx, &ns, asked, hint, settings)?;
             (ns, run)
         }
         number if number.is_number() => {
@@ -183,6 +153,62 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     let _writing = ctx.service.store.fsync_lock.enter(ctx.op)?;
     first_batch(ctx, cursor, batch, reply)
+}
+
+/// What an aggregation asks of a name.
+struct Asked<'a> {
+    /// As it was sent.
+    pipeline: RawDoc<'a>,
+    parsed: Pipeline,
+    collation: Collating,
+    /// The collection of this name, if there is one.
+    collection: Option<Arc<Collection>>,
+    variables: Option<RawDoc<'a>>,
+}
+
+/// Starts a pipeline over what has this name: a collection, a view, or nothing.
+///
+/// # Errors
+/// 26 NamespaceNotFound for `$collStats` of nothing; those of planning and of views.
+fn start_named(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    Asked { pipeline, parsed, collation, collection, variables }: Asked<'_>,
+    hint: Option<Hint>,
+    settings: RunSettings,
+) -> Result<PipelineRun> {
+    Ok(match source(ctx, ns)? {
+        Source::Collection(collection) if parsed.describes_collection() => {
+            let described = Described::Documents(collection);
+            parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
+        }
+        Source::Collection(collection) => {
+            parsed.start(ctx.store.view, Some(collection), hint, settings)?
+        }
+        Source::Nothing if stage_name(pipeline) == "$collStats" => {
+            let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
+            return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+        }
+        Source::Nothing => parsed.start(ctx.store.view, None, hint, settings)?,
+        Source::View(view) if parsed.describes_collection() && has_natural_order(&view) => {
+            let described = match (reads_log(&view), collection) {
+                (true, _) => Described::Log,
+                (false, Some(buckets)) => Described::Documents(buckets),
+                (false, None) => Described::Nothing,
+            };
+            parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
+        }
+        Source::View(_) if parsed.describes_collection() => {
+            let described = described_view(ctx, ns, stage_name(pipeline))?;
+            parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
+        }
+        Source::View(view) => {
+            check_collation(&view, &collation)?;
+            let mut stages = Stages::new(&view);
+            stages.push_all(pipeline);
+            stages.start(ctx, &view, variables, hint, settings)?
+        }
+    })
 }
 
 /// Opens a change stream over a collection, a database (`aggregate: 1`), or all of them (on `admin`).

@@ -45,6 +45,76 @@ impl Input {
             Input::Log(scan) => scan.is_over(),
         }
     }
+
+    /// Shows its next documents to the first stage, until one pauses or nothing is left.
+    ///
+    /// # Errors
+    /// Those of the input and of the stages.
+    fn feed(
+        &mut self,
+        stages: &mut [Box<dyn Running>],
+        context: &StageContext<'_>,
+        snapshot: &mut Option<Snapshot>,
+        take: &mut Reader<'_>,
+    ) -> Result<()> {
+        let session = context.session;
+        match self {
+            Input::Plan(executor) => {
+                executor.run_over(snapshot, session, &mut |_, document, metadata| {
+                    context.metadata.set(metadata);
+                    show(stages, context, document, take)
+                })?
+            }
+            Input::Source(source) => {
+                while let Some((document, known)) = source.next(session)? {
+                    context.metadata.set(&known);
+                    if show(stages, context, document.as_doc(), take)? != Flow::More {
+                        break;
+                    }
+                }
+            }
+            Input::Changes(stream) => {
+                while let Some(event) = stream.next(session)? {
+                    let taken = &mut |document: RawDoc<'_>| {
+                        stream.check_shown(document)?;
+                        take(document)
+                    };
+                    match show(stages, context, event.as_doc(), taken) {
+                        Ok(Flow::More) => {}
+                        Ok(_) => break,
+                        // Not an error of the event, but of the operation.
+                        Err(error) if session.op.check().is_err() => return Err(error),
+                        Err(error) => return stream.refuse(error),
+                    }
+                }
+            }
+            Input::Log(scan) => {
+                while let Some(entry) = scan.next(session)? {
+                    if show(stages, context, entry.as_doc(), take)? != Flow::More {
+                        break;
+                    }
+                }
+            }
+            Input::Counted(collection, group) => {
+                let count = session.store.count_documents(session.op, collection)?;
+                let count = u64::try_from(count).unwrap_or(0);
+                let counted = group.take().and_then(|group| group.counted(count));
+                // Of no documents there is no group.
+                if let Some(counted) = counted.filter(|_| count > 0) {
+                    show(stages, context, counted.as_doc(), take)?;
+                }
+            }
+            Input::Shared(documents, read) => {
+                while let Some(document) = documents.get(*read) {
+                    *read += 1;
+                    if show(stages, context, document.as_doc(), take)? != Flow::More {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A running pipeline.
@@ -282,67 +352,10 @@ impl PipelineRun {
                 return Ok(());
             }
         }
-        let session = context.session;
-        session.op.check()?;
+        context.session.op.check()?;
         context.begin_step();
         if self.finished == 0 && !self.input.is_done() {
-            let stages = &mut self.stages;
-            match &mut self.input {
-                Input::Plan(executor) => {
-                    executor.run_over(snapshot, session, &mut |_, document, metadata| {
-                        context.metadata.set(metadata);
-                        show(stages, context, document, take)
-                    })?
-                }
-                Input::Source(source) => {
-                    while let Some((document, known)) = source.next(session)? {
-                        context.metadata.set(&known);
-                        if show(stages, context, document.as_doc(), take)? != Flow::More {
-                            break;
-                        }
-                    }
-                }
-                Input::Changes(stream) => {
-                    while let Some(event) = stream.next(session)? {
-                        let taken = &mut |document: RawDoc<'_>| {
-                            stream.check_shown(document)?;
-                            take(document)
-                        };
-                        match show(stages, context, event.as_doc(), taken) {
-                            Ok(Flow::More) => {}
-                            Ok(_) => break,
-                            // Not an error of the event, but of the operation.
-                            Err(error) if session.op.check().is_err() => return Err(error),
-                            Err(error) => return stream.refuse(error),
-                        }
-                    }
-                }
-                Input::Log(scan) => {
-                    while let Some(entry) = scan.next(session)? {
-                        if show(stages, context, entry.as_doc(), take)? != Flow::More {
-                            break;
-                        }
-                    }
-                }
-                Input::Counted(collection, group) => {
-                    let count = session.store.count_documents(session.op, collection)?;
-                    let count = u64::try_from(count).unwrap_or(0);
-                    let counted = group.take().and_then(|group| group.counted(count));
-                    // Of no documents there is no group.
-                    if let Some(counted) = counted.filter(|_| count > 0) {
-                        show(stages, context, counted.as_doc(), take)?;
-                    }
-                }
-                Input::Shared(documents, read) => {
-                    while let Some(document) = documents.get(*read) {
-                        *read += 1;
-                        if show(stages, context, document.as_doc(), take)? != Flow::More {
-                            break;
-                        }
-                    }
-                }
-            }
-            return Ok(());
+            return self.input.feed(&mut self.stages, context, snapshot, take);
         }
         if let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
             let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);

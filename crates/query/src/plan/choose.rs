@@ -249,10 +249,75 @@ pub(super) fn with_candidate(
     candidate: &Candidate<'_>,
     bounds: &[FieldBounds<'_>],
 ) -> (Score, Way) {
+    let (index, fields) = (candidate.index, &*candidate.fields);
+    let matching = same_collation(index.spec.collation(), query.collation.as_ref());
+    let reach = reach(candidate, bounds, matching);
+    let Reach { mut score, mut ranges, fixed, said, checks } = reach;
+    score.ranged |= collection.time_series().is_some() && !checks.is_empty();
+    let orders = matching && !candidate.repeats && query.sort.is_some();
+    let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
+    let order = if orders { order() } else { None };
+    // In several parts of the index, each with single values in front, the order may be the wanted one.
+    let parts = match orders && order.is_none() {
+        true => index_order(query, candidate, fixed).and_then(|direction| {
+            let most = PlannerSettings::count(&PlannerSettings::of(collection).merged_scans);
+            Some((merging::parts(&ranges, &fields[..fixed], most)?, direction))
+        }),
+        false => None,
+    };
+    let all_fixed = fixed == fields.len() && ranges.len() == 1;
+    score.finds_one = all_fixed && index.spec.unique() && candidate.multikey == 0;
+    score.own = matches!(candidate.fields, Cow::Borrowed(_));
+    score.ordered = order.is_some() || parts.is_some() || query.sort.is_none();
+    let conjuncts = query.matcher.root().conjuncts().len();
+    let everything = conjuncts > 0 || matches!(index.spec.kind(), Kind::Ordered);
+    let exact = !candidate.repeats
+        && everything
+        && (0..conjuncts).all(|conjunct| said.covered.contains(&conjunct));
+    let direction = order.unwrap_or(Direction::Forward);
+    let scan = IndexScan {
+        exact,
+        narrow: score.points > 0 && !score.ranged,
+        repeats: candidate.repeats,
+        multikey: candidate.multikey,
+        fields: match &candidate.fields {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(fields) => Some(fields.clone()),
+        },
+        checks,
+        said,
+        ..IndexScan::new(index.clone(), Vec::new(), direction)
+    };
+    let way = match (parts, &query.sort) {
+        (Some((parts, direction)), Some(pattern)) => {
+            Way::new(merging::over(&scan, parts, direction, pattern), false)
+        }
+        _ => {
+            if direction == Direction::Backward {
+                ranges.reverse();
+            }
+            let unordered = query.sort.is_some() && order.is_none();
+            Way::over_index(IndexScan { ranges, ..scan }, unordered)
+        }
+    };
+    (score, way)
+}
+
+/// How far the bounds of a filter reach into the key of an index.
+struct Reach {
+    score: Score,
+    ranges: Vec<KeyRange>,
+    /// Fields at the front of the key that are bounded to single values.
+    fixed: usize,
+    said: Said,
+    /// What is looked at in each entry, of the fields after those in the ranges.
+    checks: Vec<EntryCheck>,
+}
+
+fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) -> Reach {
     let mut score = Score::default();
     let mut ranges = vec![whole_range()];
     let (index, fields) = (candidate.index, &*candidate.fields);
-    let matching = same_collation(index.spec.collation(), query.collation.as_ref());
     // Fields of the key that are bounded to single values; a path is no condition.
     let mut fixed = 0;
     let (mut intervals, mut covered) = (vec![None; fields.len()], Vec::new());
@@ -278,7 +343,7 @@ pub(super) fn with_candidate(
         fixed += 1;
         score.points += usize::from(field.kind != FieldKind::Path);
     }
-    // What the ranges do not say of the fields behind is looked at in each entry.
+    // What the ranges do not say of the later fields is looked at in each entry.
     let mut checks = Vec::new();
     for (at, field) in fields.iter().enumerate().skip(reached) {
         let checked = matching && index.spec.kind().is_ordered();
@@ -289,54 +354,7 @@ pub(super) fn with_candidate(
             intervals[at] = Some(found.bounds.intervals);
         }
     }
-    score.ranged |= collection.time_series().is_some() && !checks.is_empty();
-    let orders = matching && !candidate.repeats && query.sort.is_some();
-    let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
-    let order = if orders { order() } else { None };
-    // In several parts of the index, each with single values in front, the order may be the wanted one.
-    let parts = match orders && order.is_none() {
-        true => index_order(query, candidate, fixed).and_then(|direction| {
-            let most = PlannerSettings::count(&PlannerSettings::of(collection).merged_scans);
-            Some((merging::parts(&ranges, &fields[..fixed], most)?, direction))
-        }),
-        false => None,
-    };
-    let all_fixed = fixed == fields.len() && ranges.len() == 1;
-    score.finds_one = all_fixed && index.spec.unique() && candidate.multikey == 0;
-    score.own = matches!(candidate.fields, Cow::Borrowed(_));
-    score.ordered = order.is_some() || parts.is_some() || query.sort.is_none();
-    let conjuncts = query.matcher.root().conjuncts().len();
-    let everything = conjuncts > 0 || matches!(index.spec.kind(), Kind::Ordered);
-    let exact = !candidate.repeats
-        && everything
-        && (0..conjuncts).all(|conjunct| covered.contains(&conjunct));
-    let direction = order.unwrap_or(Direction::Forward);
-    let scan = IndexScan {
-        exact,
-        narrow: score.points > 0 && !score.ranged,
-        repeats: candidate.repeats,
-        multikey: candidate.multikey,
-        fields: match &candidate.fields {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(fields) => Some(fields.clone()),
-        },
-        checks,
-        said: Said { intervals, covered },
-        ..IndexScan::new(index.clone(), Vec::new(), direction)
-    };
-    let way = match (parts, &query.sort) {
-        (Some((parts, direction)), Some(pattern)) => {
-            Way::new(merging::over(&scan, parts, direction, pattern), false)
-        }
-        _ => {
-            if direction == Direction::Backward {
-                ranges.reverse();
-            }
-            let unordered = query.sort.is_some() && order.is_none();
-            Way::over_index(IndexScan { ranges, ..scan }, unordered)
-        }
-    };
-    (score, way)
+    Reach { score, ranges, fixed, said: Said { intervals, covered }, checks }
 }
 
 /// Puts each interval behind each single value of the fields before.
