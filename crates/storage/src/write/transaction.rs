@@ -5,7 +5,7 @@
 //! 2. Each statement has the transaction's [`ReadView`] ([`OpenTransaction::enter`]): its reads are the transaction's, with its own writes,
 //!    and every write unit ([`Writer::write`]) writes into it and leaves its effects to the commit. A unit is run once: the first
 //!    transaction to write a record wins, the other one fails at once (112), and the statement's error ends the transaction.
-//! 3. [`Writer::commit_transaction`] makes everything visible at once, in one entry of the log,
+//! 3. [`Store::commit_transaction`](crate::Store::commit_transaction) makes everything visible at once, in one entry of the log,
 //!    or in several that belong together when one would be too long. Dropping the transaction undoes it.
 //!
 //! Between statements it holds no lock of the catalog or of a collection. A change of a definition that would make wrong what it
