@@ -122,17 +122,18 @@ def replay_oplog(client, entries, *, upsert=False):
     for entry in map(RawBSONDocument, entries):
         if entry["op"] == "n":
             continue
-        operation = without_uuid(entry)
-        if upsert and operation["op"] == "u":
-            operation["b"] = True
+        operation = without_uuid(entry, upsert)
         reply = client.admin.command("applyOps", [operation])
         assert reply["ok"] == 1.0
 
 
-def without_uuid(entry):
+def without_uuid(entry, upsert):
     operation = {key: value for key, value in entry.items() if key in ("op", "ns", "o", "o2", "b", "v", "ts")}
+    if upsert and operation["op"] == "u":
+        operation["b"] = True
+    # Several documents of one write are one entry. The tool handles each of its operations like an entry.
     if entry["op"] == "c" and "applyOps" in entry["o"]:
-        operation["o"] = {"applyOps": [without_uuid(inner) for inner in entry["o"]["applyOps"]]}
+        operation["o"] = {"applyOps": [without_uuid(inner, upsert) for inner in entry["o"]["applyOps"]]}
     return operation
 
 
