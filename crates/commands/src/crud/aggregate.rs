@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
-    Around, ChangeScope, Cursor, CursorSource, Host, Pipeline, RunSettings, cached_plans,
+    Around, ChangeScope, Cursor, CursorSource, Hint, Host, Pipeline, PipelineRun, RunSettings,
+    cached_plans,
 };
 use mayfly_service::QuerySetting;
 use mayfly_service::query_settings::namespace_of;

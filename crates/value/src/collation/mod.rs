@@ -57,7 +57,11 @@ impl Collation {
         let Some(options) = Options::parse(document, path)? else { return Ok(None) };
         let collator = collator(&options)?;
         let compares_code_points = options.strength == 5;
-        Ok(Some(Arc::new(Collation { document: options.document(), collator, compares_code_points })))
+        Ok(Some(Arc::new(Collation {
+            document: options.document(),
+            collator,
+            compares_code_points,
+        })))
     }
 
     /// The collation in a collection's or an index's stored options.
