@@ -34,28 +34,27 @@ pub(super) fn change_all<T>(
     done: &mut dyn FnMut(T),
 ) -> Result<()> {
     let mut rest = keys;
+    // The caller has just checked the operation: most updates are of one record.
+    if let [key] = keys {
+        done(session.write(collection, |unit| change(unit, key))?.outcome);
+        return Ok(());
+    }
     while !rest.is_empty() {
         session.op.check()?;
         let front = &rest[..rest.len().min(UNIT_RECORDS)];
-        let count = match front {
-            [key] => {
-                done(session.write(collection, |unit| change(unit, key))?.outcome);
-                1
+        let count = match change_together(session, collection, front, change)? {
+            Some(outcomes) => {
+                let count = outcomes.len();
+                outcomes.into_iter().for_each(&mut *done);
+                count
             }
-            _ => match change_together(session, collection, front, change)? {
-                Some(outcomes) => {
-                    let count = outcomes.len();
-                    outcomes.into_iter().for_each(&mut *done);
-                    count
+            None => {
+                for key in front {
+                    session.op.check()?;
+                    done(session.write(collection, |unit| change(unit, key))?.outcome);
                 }
-                None => {
-                    for key in front {
-                        session.op.check()?;
-                        done(session.write(collection, |unit| change(unit, key))?.outcome);
-                    }
-                    front.len()
-                }
-            },
+                front.len()
+            }
         };
         rest = &rest[count..];
     }

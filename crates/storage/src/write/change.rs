@@ -78,7 +78,7 @@ impl Writer {
         let mut pending = Pending::new();
         let result = body(&mut *txn, &mut pending.oplog)?;
         let owner = CommitOwner::Definitions(blocks);
-        self.commit(txn, pending, owner, self.clock.now_ms())?;
+        self.commit(txn, &mut pending, owner, self.clock.now_ms())?;
         Ok(result)
     }
 }

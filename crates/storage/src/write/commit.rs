@@ -79,14 +79,14 @@ impl Writer {
     pub(super) fn commit(
         &self,
         mut txn: Box<dyn Txn>,
-        mut pending: Pending,
+        pending: &mut Pending,
         owner: CommitOwner<'_>,
         now_ms: i64,
     ) -> Result<Committed> {
         if txn.size().1 == 0 && pending.oplog.is_empty() {
             return Ok(Committed::default());
         }
-        let logged = self.log(&mut *txn, &mut pending, &owner, now_ms)?;
+        let logged = self.log(&mut *txn, pending, &owner, now_ms)?;
         let timestamp = logged.as_ref().map_or(0, |logged| logged.stamp.timestamp());
         pending.write_kept(&mut *txn)?;
         if let CommitOwner::Transaction(owner, _) = &owner {
@@ -171,12 +171,12 @@ impl Writer {
         }
     }
 
-    fn note_committed(&self, mut pending: Pending, owner: CommitOwner<'_>) {
+    fn note_committed(&self, pending: &mut Pending, owner: CommitOwner<'_>) {
         pending.note_multikey();
         if let CommitOwner::Unit(collection, effects) = owner {
             self.note_effects(collection, effects);
         }
-        for (collection, effects) in pending.collections {
+        for (collection, effects) in pending.collections.drain(..) {
             self.note_effects(&collection, effects);
         }
         self.sync.note_commit();
@@ -220,7 +220,7 @@ impl Writer {
             UnseenKeys { core: self, txn, pending, collection }.write(state, &local)?;
         }
         let made = CommitOwner::Transaction(&owner, &local.created);
-        let Committed { timestamp, delay } = self.commit(txn, pending, made, now_ms)?;
+        let Committed { timestamp, delay } = self.commit(txn, &mut pending, made, now_ms)?;
         Ok((timestamp, delay))
     }
 }

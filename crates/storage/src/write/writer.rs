@@ -325,7 +325,7 @@ impl Writer {
         let (effects, capped) = (unit.effects, unit.capped);
         *removes |= effects.documents < 0 && effects.bytes < 0;
         let owner = CommitOwner::Unit(collection, effects);
-        let committed = self.commit(txn, pending, owner, moment.now_ms)?;
+        let committed = self.commit(txn, &mut pending, owner, moment.now_ms)?;
         if let Some(capped) = capped {
             capped.note_commit(collection);
         }
