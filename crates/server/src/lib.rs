@@ -18,6 +18,7 @@ pub mod failure;
 mod first_start;
 pub mod healthcheck;
 pub mod logging;
+mod opening;
 mod peer;
 pub mod permissions;
 mod processes;

@@ -7,30 +7,23 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mayfly_base::{Clock, ErrorCode};
-use mayfly_query::PartialFilters;
 use mayfly_service::machine::address_space_bytes;
-use mayfly_service::parameters;
-use mayfly_service::{Actor, CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
-use mayfly_storage::{Store, StoreOptions};
+use mayfly_service::{Actor, LogRing, ReplicaSet, Service};
 use mayfly_value::DocBuf;
-use mayfly_work::OpRegistry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use crate::accept::{Connected, Guests, Reception, accept};
-use crate::archive::Archive;
-use crate::config::{EngineChoice, Profiling};
-use crate::data_folder::SPILL_FOLDER;
-use crate::descriptors::Descriptors;
+use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
+use crate::opening::{configure, open_service};
 use crate::tls::{self, Transport};
-use crate::{Config, TlsMode, audit, data_folder, peer, processes};
+use crate::{Config, TlsMode, peer, processes};
 
 /// How long running commands may go on after the command `shutdown`.
 pub const DRAIN: Duration = Duration::from_secs(1);
@@ -140,77 +133,6 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     let announcement = announce(&config, &addresses);
     Ok(Running { service, addresses, listeners: tasks, connected, announcement })
-}
-
-/// Opens the data folder, the store over it, and the service over that.
-///
-/// # Errors
-/// What is wrong with the folder or with an archive.
-async fn open_service(options: StartOptions, host: String) -> anyhow::Result<Arc<Service>> {
-    let StartOptions { config, clock, log, argv, parsed, background } = options;
-    data_folder::check(&config)?;
-    let archive = open_archive(&config)?;
-    let descriptors = Descriptors::of_process();
-    let opening = config.clone();
-    let engine =
-        tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
-    let engine = engine.await.context("opening the data folder broke off")??;
-    let engine_name = engine.name();
-    let ops = OpRegistry::new(clock.clone());
-    let store_options = StoreOptions {
-        filters: Arc::new(PartialFilters),
-        oplog_bytes: config.oplog_bytes,
-        oplog_retention_ms: config.oplog_retention_ms,
-        id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
-        background,
-    };
-    let store = Store::open(engine, store_options, clock.clone(), ops.clone())
-        .and_then(|store| store.begin_log().map(|()| store))
-        .map_err(|error| data_folder::store_failed(&config, &error))?;
-    if let Some(archive) = archive {
-        store.archive_into(Arc::new(archive));
-    }
-    mayfly_commands::announce_waits();
-    Ok(Service::new(ServiceOptions {
-        store,
-        ops,
-        clock,
-        log,
-        command_line: CommandLine { argv, parsed },
-        host,
-        engine_name,
-        max_connections: descriptors.connections_of(config.max_connections),
-    }))
-}
-
-/// Limits memory and temporary files, sets the parameters of the configuration, and begins the audit log.
-///
-/// # Errors
-/// What is wrong with a parameter or with the audit log.
-fn configure(service: &Arc<Service>, config: &Config) -> anyhow::Result<()> {
-    let index_build_bytes = mayfly_service::index_build_bytes();
-    service.store.index_build_bytes.store(index_build_bytes, Ordering::Relaxed);
-    // Of the engine's memory a quarter is for records, which are allocated as everything else is.
-    mayfly_service::limit_memory(match config.engine {
-        EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
-        EngineChoice::Memory => 0,
-    });
-    if config.engine != EngineChoice::Memory {
-        let folder = config.db_path.join(SPILL_FOLDER);
-        // What a crash left of the last run.
-        let _ = std::fs::remove_dir_all(&folder);
-        let _ = service.spill_folder.set(folder);
-        let _ = service.data_folder.set(config.db_path.clone());
-        let store = Arc::downgrade(&service.store);
-        let room = move |bytes| store.upgrade().map_or(Ok(()), |store| store.room_for_files(bytes));
-        let disk_bytes = service.store.engine_stats().room.map_or(0, |room| room.total_bytes);
-        service.ops.scratch().set_disk(disk_bytes, Box::new(room));
-    }
-    set_parameters(service, config)?;
-    match &config.audit {
-        Some(settings) => audit::begin(service, settings, config.log.rotate),
-        None => Ok(()),
-    }
 }
 
 impl Running {
@@ -392,41 +314,6 @@ fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
         mayfly_work::watch(&ops, &wake, &look);
     };
     std::thread::Builder::new().name("watch".into()).spawn(run).map(drop)
-}
-
-/// The place of archived documents, when the configuration names one.
-fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
-    if config.archive.folder.is_none() && config.archive.urls.is_empty() {
-        return Ok(None);
-    }
-    let archive = Archive::new(config.archive.clone()).with_context(|| {
-        let folder = config.archive.folder.clone().unwrap_or_default();
-        Failure::new(
-            FailureKind::Folder,
-            format!("cannot make the folder of archives {}", folder.display()),
-            "choose a folder that this process may write to with --archiveFolder",
-        )
-    })?;
-    Ok(Some(archive))
-}
-
-fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
-    service.settings.set_log_level(config.verbosity);
-    let Profiling { slow_ms, sample_rate, .. } = config.profiling;
-    service.set_slow_ms(slow_ms);
-    service.profiler.set_sample_rate(sample_rate);
-    let profiled = config.profiling.profiled();
-    service.profiler.set_default(profiled.map_err(|error| anyhow!("{}", error.message()))?);
-    service.settings.set_scripts_enabled(config.javascript_enabled);
-    if config.redact_client_data {
-        mayfly_base::redact_client_data(true);
-    }
-    for (name, value) in &config.parameters {
-        let parameter = parameters::find(name);
-        let parameter = parameter.with_context(|| format!("unknown server parameter '{name}'"))?;
-        parameter.set_starting(service, value).map_err(|error| anyhow!("{}", error.message()))?;
-    }
-    Ok(())
 }
 
 /// Connections that may wait to be accepted: an application's pools open all at once. The system may allow fewer.
