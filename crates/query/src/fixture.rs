@@ -25,7 +25,11 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Fixture {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Fixture::at(Arc::new(SystemClock::new()))
+    }
+
+    /// A store with this clock.
+    pub(crate) fn at(clock: Arc<dyn Clock>) -> Fixture {
         let ops = OpRegistry::new(clock.clone());
         let options = StoreOptions {
             background: false,

@@ -33,8 +33,8 @@ pub use language::{
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
 pub use modify::{
-    DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
-    delete, find_and_modify, update,
+    DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, SingleWrite,
+    Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, single_id, update, write_together,
 };
 pub use pipeline::rows::{
     MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,

@@ -178,6 +178,17 @@ impl CommandContext<'_> {
         }
     }
 
+    /// The name to record the statement under; `None` when an earlier attempt has executed it.
+    ///
+    /// # Errors
+    /// 16 InvalidLength when it has no id.
+    pub(crate) fn first_attempt(&self, at: usize) -> Result<Option<Option<Statement>>> {
+        let Some(retry) = &self.retry else { return Ok(Some(None)) };
+        let statement = retry.statement(at)?;
+        let executed = retry.session.borrow().executed(statement.id).is_some();
+        Ok((!executed).then_some(Some(statement)))
+    }
+
     /// The statement was committed with this record.
     pub(crate) fn committed(&self, statement: Option<Statement>, record: impl FnOnce() -> DocBuf) {
         if let (Some(retry), Some(statement)) = (&self.retry, statement) {

@@ -1,24 +1,25 @@
 //! `bulkWrite`: inserts, updates and deletes over several collections in one command.
 //!
-//! The operations run in their order; the results are the documents of a cursor. Neighbouring inserts
-//! into one collection share write units, as those of `insert` do.
+//! The operations run in their order; the results are the documents of a cursor. Neighbouring operations on one collection share
+//! write units, as those of `insert`, `update` and `delete` do.
 
 mod operation;
 mod results;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{Cursor, CursorSource};
+use mayfly_query::{Cursor, CursorSource, ModifyOutcome};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
 use super::measurements::check_insertable;
 use super::read::{FirstBatch, first_batch, refuse};
+use super::together::{Proceed, run_all};
 use super::write::{WriteOptions, check_count, check_writable};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
-use operation::{Action, Operation};
+use operation::{Action, Change, Operation};
 use results::{Kind, Outcome, Results};
 
 pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several collections", run)
@@ -108,15 +109,14 @@ fn execute(
                 }
                 insert(ctx, ns, index, &documents, options, results)?
             }
-            Action::Update(statement) => {
-                ctx.count(OpKind::Update, 1);
-                let updated = check_writable(ns).and_then(|()| statement.run(ctx, ns, index));
-                results.note(ctx, index, Kind::Update, updated.map(Outcome::Updated))?
-            }
-            Action::Delete(statement) => {
-                ctx.count(OpKind::Delete, 1);
-                let deleted = check_writable(ns).and_then(|()| statement.run(ctx, ns, index));
-                results.note(ctx, index, Kind::Delete, deleted.map(Outcome::Deleted))?
+            Action::Change(change) => {
+                let mut changes = vec![change];
+                while let Some((_, next)) = operations.next_if(|(_, next)| next.changes_in(at)) {
+                    if let Action::Change(change) = next.action {
+                        changes.push(change);
+                    }
+                }
+                change_all(ctx, ns, index, &changes, options, results)?
             }
         };
         if failed && (options.ordered || ctx.store.in_transaction()) {
@@ -124,6 +124,47 @@ fn execute(
         }
     }
     Ok(())
+}
+
+/// Runs neighbouring updates and deletions, the first of which has this index; true when one failed.
+fn change_all(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    first: usize,
+    changes: &[Change<'_>],
+    options: WriteOptions,
+    results: &mut Results,
+) -> Result<bool> {
+    let mut has_failed = false;
+    let mut note = |index: usize, outcome: Result<ModifyOutcome>| {
+        let (kind, count, outcome) = match &changes[index - first] {
+            Change::Update(_) => (Kind::Update, OpKind::Update, outcome.map(Outcome::Updated)),
+            Change::Delete(_) => {
+                let deleted = outcome.map(|outcome| Outcome::Deleted(outcome.matched));
+                (Kind::Delete, OpKind::Delete, deleted)
+            }
+        };
+        ctx.count(count, 1);
+        let failed = results.note(ctx, index, kind, outcome)?;
+        has_failed |= failed;
+        Ok(match failed && (options.ordered || ctx.store.in_transaction()) {
+            true => Proceed::Stop,
+            false => Proceed::Continue,
+        })
+    };
+    match check_writable(ns) {
+        Ok(()) => {
+            run_all(ctx, ns, first, changes, &mut note)?;
+        }
+        Err(error) => {
+            for index in first..first + changes.len() {
+                if note(index, Err(error.clone()))? == Proceed::Stop {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(has_failed)
 }
 
 /// Inserts neighbours, the first of which has this index; true when one failed.

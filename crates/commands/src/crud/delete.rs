@@ -3,13 +3,15 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{
-    CanonicalQuery, DeleteSpec, FindOptions, Hint, Image, ModifyOutcome, Repeatable, check_absent,
+    CanonicalQuery, DeleteSpec, FindOptions, Hint, ModifyOutcome, Repeatable, check_absent,
 };
+use mayfly_storage::Collection;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::explain;
 use super::measurements;
 use super::read::{Collating, hint};
+use super::together::{PreparedWrite, Proceed, WriteStatement, repeatable, run_all};
 use super::view::write_budget;
 use super::write::{
     WriteOptions, WriteResults, check_count, check_writable, ends_command, was_dropped,
@@ -54,21 +56,23 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let statements = deletes.map(|delete| parse(delete, variables)).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(statements.iter().any(|statement| statement.multi).then_some("limit=0"))?;
     let mut results = WriteResults::default();
-    for (index, statement) in statements.into_iter().enumerate() {
-        match statement.run(ctx, &ns, index) {
-            Ok(deleted) => {
+    run_all(ctx, &ns, 0, &statements, &mut |index, result| {
+        let mut proceed = Proceed::Continue;
+        match result {
+            Ok(ModifyOutcome { matched: deleted, .. }) => {
                 ctx.count_modified(&DocumentChanges { deleted, ..DocumentChanges::default() });
                 results.n += deleted;
             }
             Err(error) if ends_command(ctx, &error) => return Err(error),
             Err(error) => {
                 if results.fail(ctx, index, error, options) {
-                    break;
+                    proceed = Proceed::Stop;
                 }
             }
         }
         ctx.count(OpKind::Delete, 1);
-    }
+        Ok(proceed)
+    })?;
     results.write(reply, None);
     ctx.append_retried(reply);
     Ok(())
@@ -104,49 +108,71 @@ pub(super) struct DeleteStatement<'a> {
 }
 
 impl DeleteStatement<'_> {
-    /// Runs it as the command's statement at this place, unless an earlier attempt has done so; gives the number of
-    /// documents that went.
-    ///
-    /// # Errors
-    /// Those of the filter and of [`mayfly_query::delete`].
-    pub(super) fn run(self, ctx: &CommandContext<'_>, ns: &Namespace, at: usize) -> Result<i64> {
-        let statement = match ctx.attempt(at)? {
-            Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0.matched),
+    fn spec(
+        &self,
+        ctx: &CommandContext<'_>,
+        collection: Option<&Collection>,
+        repeatable: Option<Repeatable>,
+    ) -> Result<DeleteSpec> {
+        let options = FindOptions {
+            hint: self.hint.clone(),
+            variables: self.variables,
+            now_ms: Some(ctx.op.now_ms()),
+            collation: self.collation.over(collection),
+            scripts: Some(ctx.service.settings.script_limits()),
+            ..FindOptions::default()
+        };
+        let query = CanonicalQuery::parse(self.filter, options)?;
+        let budget = write_budget(ctx, self.multi);
+        Ok(DeleteSpec { query, multi: self.multi, repeatable, budget })
+    }
+}
+
+impl WriteStatement for DeleteStatement<'_> {
+    fn filter(&self) -> RawDoc<'_> {
+        self.filter
+    }
+
+    fn is_multi(&self) -> bool {
+        self.multi
+    }
+
+    fn prepare(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        repeatable: Option<Repeatable>,
+    ) -> Result<PreparedWrite> {
+        let collection = ctx.store.collection(ns);
+        self.spec(ctx, collection.as_deref(), repeatable)
+            .map(|spec| PreparedWrite::Delete(Box::new(spec)))
+    }
+
+    /// `matched` of the outcome is the number of deleted documents.
+    fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace, index: usize) -> Result<ModifyOutcome> {
+        let statement = match ctx.attempt(index)? {
+            Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0),
             Attempt::First(statement) => statement,
         };
-        let DeleteStatement { filter, multi, variables, hint, collation } = self;
         let collection = ctx.store.collection(ns);
-        let collation = collation.over(collection.as_deref());
-        let now_ms = Some(ctx.op.now_ms());
-        let scripts = Some(ctx.service.settings.script_limits());
-        let options =
-            FindOptions { hint, variables, now_ms, collation, scripts, ..FindOptions::default() };
-        let query = CanonicalQuery::parse(filter, options)?;
-        let image = Image::Neither;
-        let repeatable = statement.map(|statement| Repeatable { statement, image });
-        let budget = write_budget(ctx, multi);
-        let spec = DeleteSpec { query, multi, repeatable, budget };
-        if let Some(series) = measurements::series_named(ctx, ns) {
-            let deleted = measurements::delete(ctx, &series, spec)?;
-            if deleted > 0 {
-                let outcome = ModifyOutcome { matched: deleted, ..ModifyOutcome::default() };
-                ctx.committed(statement, || outcome.record(None));
+        let spec = self.spec(ctx, collection.as_deref(), repeatable(statement))?;
+        let deleted = match (measurements::series_named(ctx, ns), &collection) {
+            (Some(series), _) => measurements::delete(ctx, &series, spec)?,
+            (None, None) => {
+                check_absent(&spec.query, ns)?;
+                ctx.service.store.check_no_view(ctx.store.view, ns)?;
+                0
             }
-            return Ok(deleted);
-        }
-        let Some(collection) = collection else {
-            check_absent(&spec.query, ns)?;
-            return ctx.service.store.check_no_view(ctx.store.view, ns).map(|()| 0);
+            (None, Some(collection)) => match mayfly_query::delete(ctx.store, collection, &spec) {
+                // The collection was dropped meanwhile: there is nothing left to delete.
+                Err(error) if was_dropped(ctx.store, &error, collection) => 0,
+                other => other?,
+            },
         };
-        let deleted = match mayfly_query::delete(ctx.store, &collection, &spec) {
-            // Dropped meanwhile: nothing is left to delete.
-            Err(error) if was_dropped(ctx.store, &error, &collection) => 0,
-            other => other?,
-        };
+        let outcome = ModifyOutcome { matched: deleted, ..ModifyOutcome::default() };
         if deleted > 0 {
-            let outcome = ModifyOutcome { matched: deleted, ..ModifyOutcome::default() };
             ctx.committed(statement, || outcome.record(None));
         }
-        Ok(deleted)
+        Ok(outcome)
     }
 }

@@ -96,7 +96,15 @@ pub(super) fn insert_documents<'d>(
                 stopped = chunk.flush(ctx, ns, options, index + 1, &mut results)?;
                 results.n += i64::from(!stopped);
             }
-            (Attempt::First(_), Ok(document)) => chunk.add(document),
+            (Attempt::First(_), Ok(document)) => {
+                // One large document must not make the entry of the unit in the log longer than a document can be.
+                if chunk.bytes + document.doc().as_bytes().len() > UNIT_BYTES {
+                    stopped = chunk.flush(ctx, ns, options, index, &mut results)?;
+                }
+                if !stopped {
+                    chunk.add(document);
+                }
+            }
             (Attempt::First(_), Err(error)) => {
                 stopped = chunk.flush(ctx, ns, options, index + 1, &mut results)?
                     || results.fail(ctx, index, error, options);

@@ -13,6 +13,7 @@ pub(crate) mod insert;
 mod measurements;
 mod read;
 mod settings;
+mod together;
 mod update;
 mod view;
 mod write;

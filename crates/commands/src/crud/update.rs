@@ -4,13 +4,14 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
-    CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
+    CanonicalQuery, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::explain;
 use super::measurements;
 use super::read::{Collating, hint};
+use super::together::{PreparedWrite, Proceed, WriteStatement, repeatable, run_all};
 use super::view::write_budget;
 use super::write::{
     DocumentRules, WriteOptions, WriteResults, array_filters, check_count, check_writable,
@@ -64,8 +65,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     )?;
     let mut results = WriteResults::default();
     let mut modified = 0;
-    for (index, statement) in statements.iter().enumerate() {
-        match statement.run(ctx, &ns, index) {
+    run_all(ctx, &ns, 0, &statements, &mut |index, result| {
+        let mut proceed = Proceed::Continue;
+        match result {
             Ok(outcome) => {
                 results.n += outcome.matched;
                 modified += outcome.modified;
@@ -82,12 +84,13 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             Err(error) if ends_command(ctx, &error) => return Err(error),
             Err(error) => {
                 if results.fail(ctx, index, error, options) {
-                    break;
+                    proceed = Proceed::Stop;
                 }
             }
         }
         ctx.count(OpKind::Update, 1);
-    }
+        Ok(proceed)
+    })?;
     results.write(reply, Some(modified));
     ctx.append_retried(reply);
     Ok(())
@@ -260,27 +263,35 @@ impl<'a> UpdateStatement<'a> {
             )),
         }
     }
+}
 
-    /// Runs it as the command's statement at this place, unless an earlier attempt has done so.
-    ///
-    /// # Errors
-    /// Those of [`UpdateStatement::spec`] and of [`mayfly_query::update`].
-    pub(super) fn run(
+impl WriteStatement for UpdateStatement<'_> {
+    fn filter(&self) -> RawDoc<'_> {
+        self.filter
+    }
+
+    fn is_multi(&self) -> bool {
+        self.multi
+    }
+
+    fn prepare(
         &self,
         ctx: &CommandContext<'_>,
         ns: &Namespace,
-        at: usize,
-    ) -> Result<ModifyOutcome> {
-        let statement = match ctx.attempt(at)? {
+        repeatable: Option<Repeatable>,
+    ) -> Result<PreparedWrite> {
+        self.spec(ctx, ns, repeatable).map(|spec| PreparedWrite::Update(Box::new(spec)))
+    }
+
+    fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace, index: usize) -> Result<ModifyOutcome> {
+        let statement = match ctx.attempt(index)? {
             Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0),
             Attempt::First(statement) => statement,
         };
         if let Some(series) = measurements::series_named(ctx, ns) {
             return measurements::update(ctx, &series, self);
         }
-        let image = Image::Neither;
-        let repeatable = statement.map(|statement| Repeatable { statement, image });
-        let spec = self.spec(ctx, ns, repeatable)?;
+        let spec = self.spec(ctx, ns, repeatable(statement))?;
         if !self.upsert && ctx.store.collection(ns).is_none() {
             check_absent(&spec.query, ns)?;
             return ctx

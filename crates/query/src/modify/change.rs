@@ -1,4 +1,4 @@
-//! One record under an update: read again, checked again, changed in the same write unit.
+//! The update or deletion of one record. The write unit reads the record and checks the filter again before it changes it.
 
 use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -8,25 +8,29 @@ use mayfly_value::DocBuf;
 
 use super::record::Images;
 use super::shown::Shown;
-use super::{ModifyOutcome, UpdateSpec};
+use super::units::{Room, UnitWrite};
+use super::{DeleteSpec, ModifyOutcome, UpdateSpec};
 
 pub(super) enum Change {
     /// Deleted, or changed so that it does not match any more.
     Gone,
+    /// Its versions are larger than the room that the unit has.
+    NoRoom,
     /// Matched, but the update changes nothing.
     Same(DocBuf),
     /// Changed.
     Written { before: DocBuf, after: DocBuf },
 }
 
-impl Change {
-    /// The bytes of its documents.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
+impl From<Change> for UnitWrite<Change> {
+    fn from(change: Change) -> UnitWrite<Change> {
+        let bytes = match &change {
+            Change::NoRoom => return UnitWrite::NoRoom,
             Change::Gone => 0,
             Change::Same(before) => before.as_bytes().len(),
             Change::Written { before, after } => before.as_bytes().len() + after.as_bytes().len(),
-        }
+        };
+        UnitWrite::Done { outcome: change, bytes }
     }
 }
 
@@ -36,6 +40,7 @@ pub(super) fn change_one(
     spec: &UpdateSpec,
     shown: Shown<'_>,
     now_ms: i64,
+    room: Room,
 ) -> Result<Change> {
     let (matcher, update) = (&spec.query.matcher, &spec.update);
     let Some(before) = unit.read(key)? else { return Ok(Change::Gone) };
@@ -54,6 +59,9 @@ pub(super) fn change_one(
             format!("Resulting document after update is larger than {MAX_USER_DOCUMENT_BYTES}");
         return Err(Error::new(ErrorCode::BSONObjectTooLarge, text));
     }
+    if !room.takes(before.as_doc().as_bytes().len() + after.as_bytes().len()) {
+        return Ok(Change::NoRoom);
+    }
     let style = match update.is_replacement() {
         true => UpdateStyle::Replacement,
         false => UpdateStyle::Operators,
@@ -69,4 +77,48 @@ pub(super) fn change_one(
         repeatable.record(unit, &outcome, images)?;
     }
     Ok(Change::Written { before: before.into_document(), after })
+}
+
+pub(super) enum Deletion {
+    /// There was no record any more, or none that matches.
+    Gone,
+    /// The document is larger than the room that the unit has.
+    NoRoom,
+    /// The document that was deleted.
+    Done(DocBuf),
+}
+
+impl From<Deletion> for UnitWrite<Deletion> {
+    fn from(deletion: Deletion) -> UnitWrite<Deletion> {
+        let bytes = match &deletion {
+            Deletion::NoRoom => return UnitWrite::NoRoom,
+            Deletion::Gone => 0,
+            Deletion::Done(document) => document.as_bytes().len(),
+        };
+        UnitWrite::Done { outcome: deletion, bytes }
+    }
+}
+
+pub(super) fn delete_one(
+    unit: &mut WriteUnit<'_>,
+    key: &RecordKey,
+    spec: &DeleteSpec,
+    shown: Shown<'_>,
+    room: Room,
+) -> Result<Deletion> {
+    let Some(document) = unit.read(key)? else { return Ok(Deletion::Gone) };
+    if !spec.query.matcher.matches(document.as_doc())? {
+        return Ok(Deletion::Gone);
+    }
+    if !room.takes(document.as_doc().as_bytes().len()) {
+        return Ok(Deletion::NoRoom);
+    }
+    shown.check(Images { before: Some(document.as_doc()), after: None })?;
+    unit.delete(key, &document)?;
+    if let Some(repeatable) = &spec.repeatable {
+        let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
+        let before = Some(document.as_doc());
+        repeatable.record(unit, &outcome, Images { before, after: None })?;
+    }
+    Ok(Deletion::Done(document.into_document()))
 }

@@ -20,14 +20,14 @@ use mayfly_value::{DocBuf, ValueBuf};
 
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
-use change::{Change, change_one};
+use change::{Change, Deletion, change_one, delete_one};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
 pub(crate) use record::Images;
 pub use record::{Image, Repeatable};
 use scan::{Again, Wanted, for_each_record};
 pub(crate) use shown::Shown;
-pub(crate) use together::update_together;
-use units::{Changed, change_all};
+pub use together::{SingleWrite, Unmatched, WriteKind, single_id, write_together};
+use units::{UnitWrite, change_all};
 use upsert::{Upserted, upsert_one};
 
 /// Times a single-document write looks for another record when the one it found was changed under it.
@@ -133,14 +133,13 @@ fn update_found(
     let UpdateSpec { query, multi, budget, .. } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::UntilFirst };
     let mut outcome = ModifyOutcome::default();
-    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
-        let outcome = change_one(unit, key, spec, shown, session.op.now_ms())?;
-        Ok(Changed { bytes: outcome.bytes(), outcome })
+    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
+        change_one(unit, key, spec, shown, session.op.now_ms(), room).map(UnitWrite::from)
     };
     for_each_record(session, collection, wanted, &mut |keys| {
         let matched = outcome.matched;
         change_all(session, collection, keys, &change, &mut |change| match change {
-            Change::Gone => {}
+            Change::Gone | Change::NoRoom => {}
             Change::Same(before) => {
                 outcome.matched += 1;
                 seen(Versions { before: Some(before), after: None });
@@ -179,29 +178,18 @@ fn delete_with(
     shown: Shown<'_>,
     seen: &mut dyn FnMut(DocBuf),
 ) -> Result<()> {
-    let DeleteSpec { query, multi, repeatable, budget } = spec;
+    let DeleteSpec { query, multi, budget, .. } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::Always };
-    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
-        let kept = Changed { outcome: None, bytes: 0 };
-        let Some(document) = unit.read(key)? else { return Ok(kept) };
-        if !query.matcher.matches(document.as_doc())? {
-            return Ok(kept);
-        }
-        shown.check(Images { before: Some(document.as_doc()), after: None })?;
-        unit.delete(key, &document)?;
-        if let Some(repeatable) = repeatable {
-            let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
-            let before = Some(document.as_doc());
-            repeatable.record(unit, &outcome, Images { before, after: None })?;
-        }
-        let bytes = document.as_doc().as_bytes().len();
-        Ok(Changed { outcome: Some(document.into_document()), bytes })
+    let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
+        delete_one(unit, key, spec, shown, room).map(UnitWrite::from)
     };
     for_each_record(session, collection, wanted, &mut |keys| {
         let mut acted = false;
         change_all(session, collection, keys, &change, &mut |gone| {
-            acted |= gone.is_some();
-            gone.into_iter().for_each(&mut *seen);
+            if let Deletion::Done(document) = gone {
+                acted = true;
+                seen(document);
+            }
         })?;
         Ok(acted)
     })

@@ -1,114 +1,132 @@
-//! Several updates that each mean one record, in one write unit.
+//! Several single-document writes in one write unit: neighbouring statements of a bulk command, and the documents of `$merge`.
 //!
-//! A unit is all or nothing, and what a statement found may have changed before the unit reads it: then nothing is written and
-//! whoever asked runs the statements one by one, which also finds the one that fails and keeps what stands before it.
+//! A statement's record is found by its `_id` inside the unit. A filter on other fields is searched over a snapshot from before the
+//! unit, so such writes may share a unit only if none of them can change what another one finds; the caller knows that.
 
-use mayfly_storage::StoreSession;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, Result};
-use mayfly_storage::{Collection, IdKey, RecordKey, WriteUnit};
-use mayfly_work::OpCtx;
+use mayfly_base::Result;
+use mayfly_storage::{Collection, IdKey, RecordKey, StoreSession, WriteUnit};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use super::UpdateSpec;
-use super::change::{Change, change_one};
+use super::change::{Change, Deletion, change_one, delete_one};
+use super::record::Images;
 use super::shown::Shown;
+use super::units::{Room, UNIT_WRITES, UnitWrite, in_one_unit};
 use super::upsert::inserted_document;
+use super::{DeleteSpec, ModifyOutcome, UpdateSpec};
 use crate::exec::{Executor, Flow};
+use crate::language::CanonicalQuery;
 use crate::plan::{Plan, plan};
 
-/// Where a statement's record is.
+/// A write of at most one document.
+pub struct SingleWrite<'w> {
+    /// What it does.
+    pub kind: WriteKind<'w>,
+    /// The key of the `_id` that its filter asks for ([`single_id`]). Without it the record is searched for before the unit.
+    pub id: Option<IdKey>,
+}
+
+/// What a write does.
+pub enum WriteKind<'w> {
+    /// It inserts.
+    Insert {
+        /// The document, with its `_id`.
+        document: RawDoc<'w>,
+        /// Whether the document may violate the collection's validator.
+        bypass_validation: bool,
+    },
+    /// It updates one document, or inserts one where the statement says so.
+    Update(&'w UpdateSpec),
+    /// It deletes one document.
+    Delete(&'w DeleteSpec),
+}
+
+/// What an update that matches no document, and inserts none, means for its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmatched {
+    /// Nothing.
+    Allowed,
+    /// The unit is given up, and the caller runs the writes one by one.
+    GivesUp,
+}
+
+/// Where the record of a write is looked for.
 enum Place {
-    /// Of this `_id`, whose record was here.
-    ById(IdKey, RecordKey),
-    /// Here.
+    /// By its `_id`, inside the unit.
+    ById(IdKey),
+    /// It was found before the unit.
     Found(RecordKey),
-    /// There was none.
+    /// There was none before the unit.
     Nowhere,
 }
 
-/// Runs of a unit that others' writes disturb, before its statements are run one by one: those have fewer records to lose.
-const MAX_RUNS: u32 = 3;
-
-/// What a unit could not do.
-enum Failure {
-    /// Something else than what was found, or others changed the records again and again.
-    Changed,
-    /// No record, where one must be.
-    NoMatch,
-    /// A statement failed.
-    Statement,
-}
-
-/// Runs all of them in one unit; false, with nothing written, when they have to run one by one. No two of them may mean the
-/// same record.
+/// The key of the one `_id` that a query asks for, if it does.
 ///
 /// # Errors
-/// Those of the commit, of looking for records and of the operation's deadline.
-pub(crate) fn update_together(
-    session: StoreSession<'_>,
-    collection: &Arc<Collection>,
-    specs: &[&UpdateSpec],
-    must_match: bool,
-) -> Result<bool> {
-    let mut places = Vec::with_capacity(specs.len());
-    for spec in specs {
-        places.push(place_of(session, collection, spec)?);
-    }
-    // The engine's own failure must not lead to a second run.
-    let failure = Cell::new(None);
-    let mut runs = 0;
-    let written = session.write(collection, |unit| {
-        failure.set(None);
-        runs += 1;
-        if runs > MAX_RUNS {
-            failure.set(Some(Failure::Changed));
-            return Err(stopped());
-        }
-        for (spec, place) in specs.iter().zip(&places) {
-            match write_one(unit, session.op, spec, place, must_match) {
-                Ok(None) => {}
-                Ok(Some(other)) => {
-                    failure.set(Some(other));
-                    return Err(stopped());
-                }
-                Err(error) => {
-                    failure.set(Some(Failure::Statement));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    });
-    match (written, failure.take()) {
-        (Ok(()), _) => Ok(true),
-        (Err(_), Some(Failure::Changed | Failure::NoMatch | Failure::Statement)) => Ok(false),
-        (Err(error), None) => Err(error),
+/// 2 BadValue for a hint that fits no index.
+pub fn single_id(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Option<IdKey>> {
+    match plan(collection, query)?.source() {
+        Plan::Id(key) => Ok(Some(key.clone())),
+        _ => Ok(None),
     }
 }
 
-/// Ends a unit; nobody is shown it.
-fn stopped() -> Error {
-    Error::internal("a unit of updates stopped")
+/// Runs writes from the front of the list in one unit. Returns the outcomes of those that are committed, at least one; or `None`,
+/// with nothing written, when the writes have to be run one by one. No two of the writes may concern the same `_id`. Not for open
+/// transactions.
+///
+/// # Errors
+/// Those of the search for records, of the commit and of the operation's deadline.
+pub fn write_together(
+    session: StoreSession<'_>,
+    collection: &Arc<Collection>,
+    writes: &[SingleWrite<'_>],
+    unmatched: Unmatched,
+) -> Result<Option<Vec<ModifyOutcome>>> {
+    let writes = &writes[..writes.len().min(UNIT_WRITES)];
+    let place = |write: &SingleWrite<'_>| match (&write.id, &write.kind) {
+        (_, WriteKind::Insert { .. }) => Ok(Place::Nowhere),
+        (Some(id), _) => Ok(Place::ById(id.clone())),
+        (None, WriteKind::Update(spec)) => place_of(session, collection, &spec.query),
+        (None, WriteKind::Delete(spec)) => place_of(session, collection, &spec.query),
+    };
+    let places = writes.iter().map(place).collect::<Result<Vec<_>>>()?;
+    let by_id = places.iter().filter(|place| matches!(place, Place::ById(_))).count() as u64;
+    session.op.keys_examined.fetch_add(by_id, Ordering::Relaxed);
+    session.op.docs_examined.fetch_add(by_id, Ordering::Relaxed);
+    in_one_unit(session, collection, writes.len(), &|unit, at, room| {
+        let unit = &mut Unit { unit, session, collection, room };
+        let written = match &writes[at].kind {
+            WriteKind::Insert { document, bypass_validation } => {
+                unit.insert(*document, *bypass_validation)?
+            }
+            WriteKind::Update(spec) => unit.update(spec, &places[at])?,
+            WriteKind::Delete(spec) => unit.delete(spec, &places[at])?,
+        };
+        Ok(match (&writes[at].kind, &written) {
+            (WriteKind::Update(_), UnitWrite::Done { outcome, .. })
+                if unmatched == Unmatched::GivesUp
+                    && outcome.matched == 0
+                    && outcome.upserted.is_none() =>
+            {
+                UnitWrite::GiveUp
+            }
+            _ => written,
+        })
+    })
 }
 
 fn place_of(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
-    spec: &UpdateSpec,
+    query: &CanonicalQuery,
 ) -> Result<Place> {
-    if let Plan::Id(key) = plan(collection, &spec.query)?.source() {
-        session.op.keys_examined.fetch_add(1, Ordering::Relaxed);
-        session.op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        let found = match session.store.hinted(collection, key) {
-            Some(hint) => Some(hint),
-            None => session.store.locate_key(session.view, collection, key)?,
-        };
-        return Ok(found.map_or(Place::Nowhere, |found| Place::ById(key.clone(), found)));
+    if let Some(key) = single_id(collection, query)? {
+        return Ok(Place::ById(key));
     }
-    let mut executor = Executor::new(session.view, collection.clone(), spec.query.clone())?;
+    let mut executor = Executor::new(session.view, collection.clone(), query.clone())?;
     let mut found = Place::Nowhere;
     executor.expect(1);
     executor.run(session, &mut |key, _, _| {
@@ -118,30 +136,116 @@ fn place_of(
     Ok(found)
 }
 
-fn write_one(
-    unit: &mut WriteUnit<'_>,
-    op: &OpCtx,
-    spec: &UpdateSpec,
-    place: &Place,
-    must_match: bool,
-) -> Result<Option<Failure>> {
-    let shown = Shown::nothing(&spec.query);
-    if let Place::ById(_, key) | Place::Found(key) = place {
-        match (change_one(unit, key, spec, shown, op.now_ms())?, place) {
-            (Change::Same(_) | Change::Written { .. }, _) => return Ok(None),
-            // Somebody may have put another record in its place.
-            (Change::Gone, Place::ById(id, key))
-                if unit.locate(id.clone())?.is_none_or(|now| now == *key) => {}
-            (Change::Gone, _) => return Ok(Some(Failure::Changed)),
+/// A write unit with the room that it has for the next write.
+struct Unit<'u, 't, 's> {
+    unit: &'u mut WriteUnit<'t>,
+    session: StoreSession<'s>,
+    collection: &'s Arc<Collection>,
+    room: Room,
+}
+
+impl Unit<'_, '_, '_> {
+    fn insert(
+        &mut self,
+        document: RawDoc<'_>,
+        bypass_validation: bool,
+    ) -> Result<UnitWrite<ModifyOutcome>> {
+        let bytes = document.as_bytes().len();
+        if !self.room.takes(bytes) {
+            return Ok(UnitWrite::NoRoom);
+        }
+        if bypass_validation {
+            self.unit.bypass_validation();
+        }
+        self.unit.insert(document)?;
+        Ok(UnitWrite::Done { outcome: ModifyOutcome::default(), bytes })
+    }
+
+    fn update(&mut self, spec: &UpdateSpec, place: &Place) -> Result<UnitWrite<ModifyOutcome>> {
+        let shown = Shown::nothing(&spec.query);
+        let (now_ms, room) = (self.session.op.now_ms(), self.room);
+        let changed = self.on_record(place, |unit, key| {
+            Ok(match change_one(unit, key, spec, shown, now_ms, room)? {
+                Change::Gone => None,
+                change => Some(change),
+            })
+        })?;
+        match changed {
+            OnRecord::Done(change) => {
+                let modified = i64::from(matches!(change, Change::Written { .. }));
+                let outcome = ModifyOutcome { matched: 1, modified, upserted: None };
+                Ok(UnitWrite::from(change).map(|_| outcome))
+            }
+            OnRecord::Lost => Ok(UnitWrite::GiveUp),
+            OnRecord::None if spec.upsert => {
+                self.upsert(spec, &inserted_document(self.session.op, spec)?)
+            }
+            OnRecord::None => Ok(UnitWrite::Done { outcome: ModifyOutcome::default(), bytes: 0 }),
         }
     }
-    if !spec.upsert {
-        return Ok(must_match.then_some(Failure::NoMatch));
+
+    fn upsert(&mut self, spec: &UpdateSpec, document: &DocBuf) -> Result<UnitWrite<ModifyOutcome>> {
+        let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
+        let outcome = ModifyOutcome { upserted: Some(id), ..ModifyOutcome::default() };
+        let written = self.insert(document.as_doc(), spec.bypass_validation)?;
+        let UnitWrite::Done { bytes, .. } = written else { return Ok(written) };
+        if let Some(repeatable) = &spec.repeatable {
+            let images = Images { before: None, after: Some(document.as_doc()) };
+            repeatable.record(self.unit, &outcome, images)?;
+        }
+        Ok(UnitWrite::Done { outcome, bytes })
     }
-    let document = inserted_document(op, spec)?;
-    if spec.bypass_validation {
-        unit.bypass_validation();
+
+    fn delete(&mut self, spec: &DeleteSpec, place: &Place) -> Result<UnitWrite<ModifyOutcome>> {
+        let (shown, room) = (Shown::nothing(&spec.query), self.room);
+        let deleted = self.on_record(place, |unit, key| {
+            Ok(match delete_one(unit, key, spec, shown, room)? {
+                Deletion::Gone => None,
+                deletion => Some(deletion),
+            })
+        })?;
+        Ok(match deleted {
+            OnRecord::Done(deletion) => UnitWrite::from(deletion)
+                .map(|_| ModifyOutcome { matched: 1, ..ModifyOutcome::default() }),
+            OnRecord::Lost => UnitWrite::GiveUp,
+            OnRecord::None => UnitWrite::Done { outcome: ModifyOutcome::default(), bytes: 0 },
+        })
     }
-    unit.insert(document.as_doc())?;
-    Ok(None)
+
+    /// Acts on the record of a write. `act` returns `None` when the record is gone or does not match.
+    fn on_record<T>(
+        &mut self,
+        place: &Place,
+        mut act: impl FnMut(&mut WriteUnit<'_>, &RecordKey) -> Result<Option<T>>,
+    ) -> Result<OnRecord<T>> {
+        let id = match place {
+            Place::Nowhere => return Ok(OnRecord::None),
+            Place::Found(key) => {
+                return Ok(act(self.unit, key)?.map_or(OnRecord::Lost, OnRecord::Done));
+            }
+            Place::ById(id) => id,
+        };
+        let hint = self.session.store.hinted(self.collection, id);
+        if let Some(key) = &hint
+            && let Some(done) = act(self.unit, key)?
+        {
+            return Ok(OnRecord::Done(done));
+        }
+        // A new record may have taken the place of the one that the hint names.
+        match self.unit.locate(id.clone())? {
+            Some(key) if hint.as_ref() != Some(&key) => {
+                Ok(act(self.unit, &key)?.map_or(OnRecord::None, OnRecord::Done))
+            }
+            _ => Ok(OnRecord::None),
+        }
+    }
+}
+
+/// What became of the record of a write.
+enum OnRecord<T> {
+    Done(T),
+    /// No record matches.
+    None,
+    /// The record that was found before the unit has changed since.
+    Lost,
 }

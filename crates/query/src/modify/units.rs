@@ -1,28 +1,60 @@
-//! Changes of many records in write units of several: a commit, and an entry of the log, for hundreds of documents.
+//! Several writes in one write unit: one commit, and one entry of the log, for hundreds of documents.
 //!
-//! A unit is all or nothing, while a statement keeps what it did before an error. So a unit of several that fails is run again
-//! record by record, which also finds the record that fails. Documents that others write meanwhile are contended: such units are
-//! not tried often, because each of them would have to lose no race.
+//! A unit is all or nothing, while a statement keeps the documents that it wrote before an error. A unit that fails is therefore
+//! given up, and its writes are run one by one, which also finds the one that fails. A unit conflicts when any of its documents is
+//! written by others, so it is tried a few times only.
 
 use std::cell::{Cell, RefCell};
 
-use mayfly_base::{ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, RecordKey, StoreSession, WriteOptions, WriteUnit};
 
-/// Records of one unit at most.
-const UNIT_RECORDS: usize = 256;
-/// Bytes of documents after which a unit takes no further record.
+/// Writes of one unit at most.
+pub(super) const UNIT_WRITES: usize = 256;
+/// Bytes of documents of one unit at most, except for a single longer document. It also keeps the unit's entry in the log below
+/// the 16 MiB that a reader of the log can be given.
 const UNIT_BYTES: usize = 1 << 20;
+/// Time after which a unit takes no further write, in microseconds. It holds the collection's state meanwhile.
+const UNIT_MICROS: i64 = 20_000;
 /// How often a unit of several is tried again when it conflicts.
 const UNIT_RETRIES: u32 = 2;
 
-/// What became of a record, and the bytes of its documents.
-pub(super) struct Changed<T> {
-    pub(super) outcome: T,
-    pub(super) bytes: usize,
+/// The result of one write in a unit.
+pub(super) enum UnitWrite<T> {
+    /// It is written. `bytes` is the size of its documents, before and after.
+    Done { outcome: T, bytes: usize },
+    /// Its documents are larger than the room that the unit has. Nothing is written.
+    NoRoom,
+    /// The unit has to be given up.
+    GiveUp,
 }
 
-/// Changes the records in their order; `done` is given what became of each after its unit is committed.
+impl<T> UnitWrite<T> {
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> UnitWrite<U> {
+        match self {
+            UnitWrite::Done { outcome, bytes } => {
+                UnitWrite::Done { outcome: change(outcome), bytes }
+            }
+            UnitWrite::NoRoom => UnitWrite::NoRoom,
+            UnitWrite::GiveUp => UnitWrite::GiveUp,
+        }
+    }
+}
+
+/// The bytes that a unit has left.
+#[derive(Clone, Copy)]
+pub(super) struct Room(usize);
+
+impl Room {
+    /// That of a unit without any write, which takes a document of any size.
+    pub(super) const ALL: Room = Room(usize::MAX);
+
+    pub(super) fn takes(self, bytes: usize) -> bool {
+        bytes <= self.0
+    }
+}
+
+/// Changes the records in their order. `done` gets the outcome of each after its unit is committed.
 ///
 /// # Errors
 /// Those of `change`, of commits and of the operation's deadline. Records before the one that failed stay changed.
@@ -30,19 +62,26 @@ pub(super) fn change_all<T>(
     session: StoreSession<'_>,
     collection: &Collection,
     keys: &[RecordKey],
-    change: &dyn Fn(&mut WriteUnit<'_>, &RecordKey) -> Result<Changed<T>>,
+    change: &dyn Fn(&mut WriteUnit<'_>, &RecordKey, Room) -> Result<UnitWrite<T>>,
     done: &mut dyn FnMut(T),
 ) -> Result<()> {
-    let mut rest = keys;
+    let alone = |key: &RecordKey| -> Result<Option<T>> {
+        match session.write(collection, |unit| change(unit, key, Room::ALL))? {
+            UnitWrite::Done { outcome, .. } => Ok(Some(outcome)),
+            UnitWrite::NoRoom | UnitWrite::GiveUp => Ok(None),
+        }
+    };
     // The caller has just checked the operation: most updates are of one record.
     if let [key] = keys {
-        done(session.write(collection, |unit| change(unit, key))?.outcome);
+        alone(key)?.into_iter().for_each(done);
         return Ok(());
     }
+    let mut rest = keys;
     while !rest.is_empty() {
         session.op.check()?;
-        let front = &rest[..rest.len().min(UNIT_RECORDS)];
-        let count = match change_together(session, collection, front, change)? {
+        let front = &rest[..rest.len().min(UNIT_WRITES)];
+        let write = |unit: &mut WriteUnit<'_>, at: usize, room| change(unit, &front[at], room);
+        let count = match in_one_unit(session, collection, front.len(), &write)? {
             Some(outcomes) => {
                 let count = outcomes.len();
                 outcomes.into_iter().for_each(&mut *done);
@@ -51,7 +90,7 @@ pub(super) fn change_all<T>(
             None => {
                 for key in front {
                     session.op.check()?;
-                    done(session.write(collection, |unit| change(unit, key))?.outcome);
+                    alone(key)?.into_iter().for_each(&mut *done);
                 }
                 front.len()
             }
@@ -61,30 +100,43 @@ pub(super) fn change_all<T>(
     Ok(())
 }
 
-/// Changes records at the front of the list in one unit, as many as go into it; nothing, with nothing written, when they have to
-/// be changed one by one.
-fn change_together<T>(
+/// Runs writes from number 0 on in one unit, as many of `count` as it takes. Returns their outcomes, or `None`, with nothing
+/// written, when the writes have to be run one by one.
+///
+/// # Errors
+/// Those of the commit and of the operation's deadline. In an open transaction also those of `write`: the unit's writes stay in the
+/// transaction, which cannot be committed any more.
+pub(super) fn in_one_unit<T>(
     session: StoreSession<'_>,
     collection: &Collection,
-    keys: &[RecordKey],
-    change: &dyn Fn(&mut WriteUnit<'_>, &RecordKey) -> Result<Changed<T>>,
+    count: usize,
+    write: &dyn Fn(&mut WriteUnit<'_>, usize, Room) -> Result<UnitWrite<T>>,
 ) -> Result<Option<Vec<T>>> {
     // A failed commit must not lead to a second run, unless it is known that nothing was committed.
     let has_failed = Cell::new(false);
-    let outcomes = RefCell::new(Vec::with_capacity(keys.len()));
+    let outcomes = RefCell::new(Vec::with_capacity(count));
     let options = WriteOptions::new(session.op, session.view, collection);
     let written = session.store.write_with(options.with_retries(UNIT_RETRIES), |unit| {
-        let (mut outcomes, mut bytes) = (outcomes.borrow_mut(), 0);
+        let (mut outcomes, mut room) = (outcomes.borrow_mut(), Room::ALL);
         outcomes.clear();
-        for key in keys {
-            let changed = session.op.check().and_then(|()| change(unit, key));
-            has_failed.set(changed.is_err());
-            let changed = changed?;
-            outcomes.push(changed.outcome);
-            bytes += changed.bytes;
-            if bytes >= UNIT_BYTES {
+        let (mut bytes, began) = (0, session.op.monotonic_micros());
+        for at in 0..count {
+            let written = session.op.check().and_then(|()| write(unit, at, room));
+            has_failed.set(!matches!(written, Ok(UnitWrite::Done { .. } | UnitWrite::NoRoom)));
+            match written? {
+                UnitWrite::Done { outcome, bytes: more } => {
+                    outcomes.push(outcome);
+                    bytes += more;
+                }
+                UnitWrite::NoRoom => break,
+                UnitWrite::GiveUp => {
+                    return Err(Error::internal("a unit of several writes was given up"));
+                }
+            }
+            if bytes >= UNIT_BYTES || session.op.monotonic_micros() - began >= UNIT_MICROS {
                 break;
             }
+            room = Room(UNIT_BYTES - bytes);
         }
         Ok(())
     });
@@ -101,14 +153,15 @@ fn change_together<T>(
 mod tests {
     use std::sync::Arc;
 
-    use mayfly_base::{Error, Namespace};
+    use mayfly_base::{Error, ManualClock, Namespace};
     use mayfly_value::{DocBuilder, RawValue};
+    use mayfly_work::OpCtx;
 
     use super::*;
     use crate::fixture::Fixture;
 
     fn filled(documents: i32, text: &str) -> (Fixture, Arc<Collection>, Vec<RecordKey>) {
-        let fixture = Fixture::new();
+        let fixture = Fixture::at(Arc::new(ManualClock::at_ms(0)));
         let document =
             |id: i32| DocBuilder::new().append("_id", id).append("text", text).closed_copy();
         fixture.insert("c", &(0..documents).map(document).collect::<Vec<_>>());
@@ -122,12 +175,16 @@ mod tests {
         (fixture, collection, keys)
     }
 
-    fn delete(unit: &mut WriteUnit<'_>, key: &RecordKey) -> Result<Changed<bool>> {
+    fn delete(unit: &mut WriteUnit<'_>, key: &RecordKey, room: Room) -> Result<UnitWrite<bool>> {
         let Some(document) = unit.read(key)? else {
-            return Ok(Changed { outcome: false, bytes: 0 });
+            return Ok(UnitWrite::Done { outcome: false, bytes: 0 });
         };
+        let bytes = document.as_doc().as_bytes().len();
+        if !room.takes(bytes) {
+            return Ok(UnitWrite::NoRoom);
+        }
         unit.delete(key, &document)?;
-        Ok(Changed { outcome: true, bytes: document.as_doc().as_bytes().len() })
+        Ok(UnitWrite::Done { outcome: true, bytes })
     }
 
     fn logged(fixture: &Fixture) -> i64 {
@@ -136,7 +193,7 @@ mod tests {
 
     #[test]
     fn many_records_share_units_of_limited_size() {
-        for (documents, text, units) in [(600, "x".to_owned(), 3), (12, "x".repeat(300_000), 3)] {
+        for (documents, text, units) in [(600, "x".to_owned(), 3), (12, "x".repeat(300_000), 4)] {
             let (fixture, collection, keys) = filled(documents, &text);
             let (before, mut deleted) = (logged(&fixture), 0);
             let done = &mut |gone| deleted += i32::from(gone);
@@ -148,9 +205,9 @@ mod tests {
     #[test]
     fn what_stands_before_an_error_stays_changed() {
         let (fixture, collection, keys) = filled(20, "");
-        let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| match *key == keys[7] {
+        let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| match *key == keys[7] {
             true => Err(Error::bad_value("not this one")),
-            false => delete(unit, key),
+            false => delete(unit, key, room),
         };
         let mut deleted = 0;
         let done = &mut |gone| deleted += i32::from(gone);
@@ -163,12 +220,27 @@ mod tests {
     #[test]
     fn it_ends_with_its_operation() {
         let (fixture, collection, keys) = filled(20, "");
-        let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
+        let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
             fixture.op().kill(ErrorCode::Interrupted);
-            delete(unit, key)
+            delete(unit, key, room)
         };
         let ended = change_all(fixture.session(), &collection, &keys, &change, &mut drop);
         assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
         assert_eq!(fixture.store().count_documents(fixture.op(), &collection).unwrap(), 20);
+    }
+
+    #[test]
+    fn a_unit_ends_after_its_time() {
+        let (fixture, collection, keys) = filled(20, "");
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let op = OpCtx::detached(clock.clone());
+        let session = StoreSession { op: &op, ..fixture.session() };
+        let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
+            clock.advance_ms(6);
+            delete(unit, key, room)
+        };
+        let before = logged(&fixture);
+        change_all(session, &collection, &keys, &change, &mut drop).unwrap();
+        assert_eq!(logged(&fixture) - before, 5, "units of four deletions");
     }
 }

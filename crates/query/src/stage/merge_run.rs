@@ -1,9 +1,9 @@
 //! `$merge` as it runs.
 //!
 //! 1. Each result becomes an update or an insert of one record.
-//! 2. Those that mean different records wait for each other, up to a number and a size, and are written in one unit.
-//! 3. When the unit does not work (one of them fails, or somebody else was faster) they are written one by one: what stands
-//!    before the one that fails stays written, as if each had been written alone.
+//! 2. Writes of different records are collected, up to a number and a size, and share a write unit.
+//! 3. When the unit fails (because of one of them, or of a concurrent writer), they are written one by one. Those before the one
+//!    that fails stay written, as if each had been written alone.
 
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -12,7 +12,6 @@ use mayfly_mql::{Matcher, ParseContext, Update};
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use super::merge::{Matched, Merge, NotMatched, fault};
@@ -21,8 +20,7 @@ use super::{Next, Running, StageContext};
 use crate::exec::Flow;
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
-use crate::modify::update_together;
-use crate::modify::{UpdateSpec, update};
+use crate::modify::{SingleWrite, Unmatched, UpdateSpec, WriteKind, update, write_together};
 
 /// Most documents, and about most bytes, in one write unit.
 const UNIT_DOCUMENTS: usize = 256;
@@ -186,44 +184,41 @@ impl RunningMerge {
         key
     }
 
-    /// Writes what is waiting: in one unit, or one by one when that does not work.
+    /// Writes the waiting documents: in units of several, or one by one where that is not possible.
     fn flush(&mut self, context: &StageContext<'_>) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         self.keys.clear();
         self.bytes = 0;
-        if waiting.len() > 1 && self.write_together(context, &waiting)? {
-            return Ok(());
+        let mut rest = waiting.into_iter();
+        while rest.len() > 1 {
+            let Some(written) = self.write_together(context, rest.as_slice())? else { break };
+            rest.by_ref().take(written).for_each(drop);
         }
-        waiting.into_iter().try_for_each(|write| self.write_one(context, write))
+        rest.try_for_each(|write| self.write_one(context, write))
     }
 
-    /// False, with nothing written, when that does not work.
-    fn write_together(&mut self, context: &StageContext<'_>, waiting: &[Write]) -> Result<bool> {
+    /// Writes documents from the front in one unit. Returns how many; `None`, with nothing written, when they have to be written
+    /// one by one.
+    fn write_together(
+        &mut self,
+        context: &StageContext<'_>,
+        waiting: &[Write],
+    ) -> Result<Option<usize>> {
         let target = self.target(context)?;
-        let session = context.session;
-        let must_match = self.merge.not_matched == NotMatched::Fail;
-        let updates = waiting.iter().map(|write| match write {
-            Write::Update(spec) => Some(&**spec),
-            Write::Insert(_) => None,
-        });
-        if let Some(specs) = updates.collect::<Option<Vec<&UpdateSpec>>>() {
-            return update_together(session, &target, &specs, must_match);
-        }
-        // An engine's own failure must not lead to a second run.
-        let failed = Cell::new(false);
-        let written = session.write(&target, |unit| {
-            if context.settings.bypass_validation {
-                unit.bypass_validation();
+        let unmatched = match self.merge.not_matched {
+            NotMatched::Fail => Unmatched::GivesUp,
+            _ => Unmatched::Allowed,
+        };
+        let bypass_validation = context.settings.bypass_validation;
+        let kinds = waiting.iter().map(|write| match write {
+            Write::Update(spec) => WriteKind::Update(spec),
+            Write::Insert(document) => {
+                WriteKind::Insert { document: document.as_doc(), bypass_validation }
             }
-            failed.set(false);
-            for write in waiting {
-                if let Write::Insert(document) = write {
-                    unit.insert(document.as_doc()).inspect_err(|_| failed.set(true))?;
-                }
-            }
-            Ok(())
         });
-        if failed.get() { Ok(false) } else { written.map(|()| true) }
+        let writes: Vec<_> = kinds.map(|kind| SingleWrite { kind, id: None }).collect();
+        let written = write_together(context.session, &target, &writes, unmatched)?;
+        Ok(written.map(|outcomes| outcomes.len()))
     }
 
     fn write_one(&mut self, context: &StageContext<'_>, write: Write) -> Result<()> {

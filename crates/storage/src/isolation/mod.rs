@@ -246,6 +246,11 @@ impl ReadView {
         self.before_record = Some(ask);
     }
 
+    /// Whether [`ReadView::ask_before_record`] was called.
+    pub fn asks_before_record(&self) -> bool {
+        self.before_record.is_some()
+    }
+
     /// To be called in the unit that records a statement which a client may send again.
     ///
     /// # Errors

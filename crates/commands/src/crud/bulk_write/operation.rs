@@ -1,11 +1,14 @@
 //! The elements of `ops`, parsed.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::{ModifyOutcome, Repeatable};
 use mayfly_value::RawDoc;
 use mayfly_value::shell::Shell;
 
+use crate::context::CommandContext;
 use crate::crud::delete::DeleteStatement;
 use crate::crud::read::{Collating, hint};
+use crate::crud::together::{PreparedWrite, WriteStatement};
 use crate::crud::update::{Names, UpdateStatement};
 use crate::crud::write::DocumentRules;
 use crate::request::Fields;
@@ -19,8 +22,45 @@ pub(super) struct Operation<'a> {
 
 pub(super) enum Action<'a> {
     Insert(RawDoc<'a>),
+    Change(Change<'a>),
+}
+
+/// An operation on documents that are there.
+pub(super) enum Change<'a> {
     Update(Box<UpdateStatement<'a>>),
     Delete(DeleteStatement<'a>),
+}
+
+impl<'a> Change<'a> {
+    fn statement(&self) -> &(dyn WriteStatement + 'a) {
+        match self {
+            Change::Update(statement) => &**statement,
+            Change::Delete(statement) => statement,
+        }
+    }
+}
+
+impl WriteStatement for Change<'_> {
+    fn filter(&self) -> RawDoc<'_> {
+        self.statement().filter()
+    }
+
+    fn is_multi(&self) -> bool {
+        self.statement().is_multi()
+    }
+
+    fn prepare(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        repeatable: Option<Repeatable>,
+    ) -> Result<PreparedWrite> {
+        self.statement().prepare(ctx, ns, repeatable)
+    }
+
+    fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace, index: usize) -> Result<ModifyOutcome> {
+        self.statement().run(ctx, ns, index)
+    }
 }
 
 impl<'a> Operation<'a> {
@@ -61,9 +101,13 @@ impl<'a> Operation<'a> {
     pub(super) fn is_multi(&self) -> bool {
         match &self.action {
             Action::Insert(_) => false,
-            Action::Update(statement) => statement.multi,
-            Action::Delete(statement) => statement.multi,
+            Action::Change(change) => change.is_multi(),
         }
+    }
+
+    /// Whether it changes documents of this collection.
+    pub(super) fn changes_in(&self, namespace: usize) -> bool {
+        self.namespace == namespace && matches!(self.action, Action::Change(_))
     }
 
     /// Whether it inserts into this collection.
@@ -99,7 +143,7 @@ fn update<'a>(
     let fields = Fields::strict(op, "bulkWrite.ops", known)?;
     let names = Names { filter: "filter", update: "updateMods", constants: "constants" };
     let statement = UpdateStatement::parse(&fields, &names, variables)?;
-    Ok(Action::Update(Box::new(UpdateStatement { rules, ..statement })))
+    Ok(Action::Change(Change::Update(Box::new(UpdateStatement { rules, ..statement }))))
 }
 
 fn delete<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a>> {
@@ -108,5 +152,6 @@ fn delete<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a
     let filter = fields.document("filter")?.ok_or_else(|| fields.missing("filter"))?;
     let multi = fields.bool("multi")?.unwrap_or(false);
     let (hint, collation) = (hint(&fields)?, Collating::parse(&fields)?);
-    Ok(Action::Delete(DeleteStatement { filter, multi, variables, hint, collation }))
+    let statement = DeleteStatement { filter, multi, variables, hint, collation };
+    Ok(Action::Change(Change::Delete(statement)))
 }

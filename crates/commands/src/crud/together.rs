@@ -1,0 +1,193 @@
+//! Neighbouring statements of a command that share a write unit: updates and deletions of one document that name its `_id`.
+//!
+//! Each statement has its own outcome, error and record for a repetition, as if it had a unit of its own. Statements that are
+//! not of this sort, and those of a unit that failed, are run one by one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use mayfly_base::{Namespace, Result};
+use mayfly_query::{
+    DeleteSpec, Image, ModifyOutcome, Repeatable, SingleWrite, Unmatched, UpdateSpec, WriteKind,
+    single_id, write_together,
+};
+use mayfly_storage::{Collection, IdKey, Statement};
+use mayfly_value::{RawDoc, RawValue};
+
+use super::measurements;
+use crate::context::CommandContext;
+
+/// Statements of one unit at most.
+const UNIT_STATEMENTS: usize = 256;
+
+/// An update or a deletion of a write command.
+pub(super) trait WriteStatement {
+    fn filter(&self) -> RawDoc<'_>;
+
+    /// Whether it may change several documents.
+    fn is_multi(&self) -> bool;
+
+    /// Parses filter and update.
+    ///
+    /// # Errors
+    /// Those of the two languages.
+    fn prepare(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        repeatable: Option<Repeatable>,
+    ) -> Result<PreparedWrite>;
+
+    /// Runs it as the command's statement with this index, unless an earlier attempt has executed it.
+    ///
+    /// # Errors
+    /// Those of [`WriteStatement::prepare`] and of the write.
+    fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace, index: usize) -> Result<ModifyOutcome>;
+}
+
+/// A statement after its filter and update were parsed.
+pub(super) enum PreparedWrite {
+    Update(Box<UpdateSpec>),
+    Delete(Box<DeleteSpec>),
+}
+
+/// How statements are repeatable: those of the write commands show no document.
+pub(super) fn repeatable(statement: Option<Statement>) -> Option<Repeatable> {
+    statement.map(|statement| Repeatable { statement, image: Image::Neither })
+}
+
+/// Runs statements on one collection in their order. `done` gets the index and the result of each, and says whether to go on.
+///
+/// # Errors
+/// Those of `done`.
+pub(super) fn run_all<S: WriteStatement>(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    first: usize,
+    statements: &[S],
+    done: &mut dyn FnMut(usize, Result<ModifyOutcome>) -> Result<Proceed>,
+) -> Result<Proceed> {
+    let mut at = 0;
+    while at < statements.len() {
+        let front = Front::of(ctx, ns, first + at, &statements[at..]);
+        let count = match front.map(|front| (front.writes.len(), front.run(ctx))) {
+            None => 1,
+            Some((_, Ok(Some(outcomes)))) => {
+                for outcome in outcomes {
+                    if done(first + at, Ok(outcome))? == Proceed::Stop {
+                        return Ok(Proceed::Stop);
+                    }
+                    at += 1;
+                }
+                continue;
+            }
+            Some((count, Ok(None))) => count,
+            // The commit failed for all of them.
+            Some((count, Err(error))) => {
+                for _ in 0..count {
+                    if done(first + at, Err(error.clone()))? == Proceed::Stop {
+                        return Ok(Proceed::Stop);
+                    }
+                    at += 1;
+                }
+                continue;
+            }
+        };
+        for _ in 0..count {
+            if done(first + at, statements[at].run(ctx, ns, first + at))? == Proceed::Stop {
+                return Ok(Proceed::Stop);
+            }
+            at += 1;
+        }
+    }
+    Ok(Proceed::Continue)
+}
+
+/// Whether further statements are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proceed {
+    Continue,
+    Stop,
+}
+
+/// Several statements from the front of a list that may share a unit.
+struct Front {
+    collection: Arc<Collection>,
+    writes: Vec<(PreparedWrite, IdKey, Option<Statement>)>,
+}
+
+impl Front {
+    /// `None` when the first statement has to be run by itself.
+    fn of<S: WriteStatement>(
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        first: usize,
+        statements: &[S],
+    ) -> Option<Front> {
+        let several = statements.iter().take(2).all(|it| !it.is_multi() && names_id(it.filter()));
+        // A transaction has no commits that could be shared, and a failed statement ends it.
+        if statements.len() < 2
+            || !several
+            || ctx.store.in_transaction()
+            || ctx.store.view.asks_before_record()
+            || measurements::series_named(ctx, ns).is_some()
+        {
+            return None;
+        }
+        let collection = ctx.store.collection(ns)?;
+        let mut front = Front { collection, writes: Vec::new() };
+        let mut ids = HashSet::new();
+        for (at, statement) in statements.iter().enumerate().take(UNIT_STATEMENTS) {
+            if statement.is_multi() || !names_id(statement.filter()) {
+                break;
+            }
+            // A statement with an error is run by itself, and fails there.
+            let Ok(Some(name)) = ctx.first_attempt(first + at) else { break };
+            let Ok(write) = statement.prepare(ctx, ns, repeatable(name)) else { break };
+            let query = match &write {
+                PreparedWrite::Update(spec) => &spec.query,
+                PreparedWrite::Delete(spec) => &spec.query,
+            };
+            let Ok(Some(id)) = single_id(&front.collection, query) else { break };
+            if !ids.insert(id.clone()) {
+                break;
+            }
+            front.writes.push((write, id, name));
+        }
+        (front.writes.len() > 1).then_some(front)
+    }
+
+    /// Runs statements from the front in one unit. `None`, with nothing written, when they have to be run one by one.
+    fn run(self, ctx: &CommandContext<'_>) -> Result<Option<Vec<ModifyOutcome>>> {
+        let writes = self.writes.iter().map(|(write, id, _)| {
+            let kind = match write {
+                PreparedWrite::Update(spec) => WriteKind::Update(spec),
+                PreparedWrite::Delete(spec) => WriteKind::Delete(spec),
+            };
+            SingleWrite { kind, id: Some(id.clone()) }
+        });
+        let writes: Vec<_> = writes.collect();
+        let written = write_together(ctx.store, &self.collection, &writes, Unmatched::Allowed)?;
+        for (outcome, (write, _, statement)) in written.iter().flatten().zip(&self.writes) {
+            let has_effect = match write {
+                PreparedWrite::Update(_) => outcome.had_effect(),
+                PreparedWrite::Delete(_) => outcome.matched > 0,
+            };
+            if has_effect {
+                ctx.committed(*statement, || outcome.record(None));
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// Whether a filter compares `_id` with a value. Others are not worth parsing before it is known that they share a unit.
+fn names_id(filter: RawDoc<'_>) -> bool {
+    match filter.get("_id") {
+        None => false,
+        Some(RawValue::Document(value)) => value.iter().next().is_none_or(|field| {
+            !field.name_bytes().starts_with(b"$") || field.name_bytes() == b"$eq"
+        }),
+        Some(_) => true,
+    }
+}
