@@ -139,7 +139,7 @@ impl<'a> BucketView<'a> {
 fn append_row(out: &mut DocBuilder, columns: &[(RawElement<'_>, Column)], row: usize) {
     for (field, column) in columns {
         if let Some((type_byte, data)) = column.get(row) {
-            out.append_element(RawElement::from_parts(type_byte, field.name(), data));
+            out.append_element(RawElement::from_parts(type_byte, field.name_bytes(), data));
         }
     }
 }
@@ -379,11 +379,11 @@ impl Bucket {
                 }
                 if column.has_arrays() {
                     let type_byte = if largest { ty::MAX_KEY } else { ty::MIN_KEY };
-                    out.append_element(RawElement::from_parts(type_byte, name, &[]));
+                    out.append_element(RawElement::from_parts(type_byte, name.as_bytes(), &[]));
                     continue;
                 }
                 if let Some((type_byte, data)) = column.get(if largest { most } else { least }) {
-                    out.append_element(RawElement::from_parts(type_byte, name, data));
+                    out.append_element(RawElement::from_parts(type_byte, name.as_bytes(), data));
                 }
             }
             out.end();

@@ -110,7 +110,7 @@ impl Row<'_, '_> {
                     let below = below.finish();
                     out.append_element(RawElement::from_parts(
                         element.type_byte(),
-                        element.name(),
+                        element.name_bytes(),
                         below.as_bytes(),
                     ));
                     found = true;
@@ -132,7 +132,7 @@ impl Row<'_, '_> {
                 let last = &leaf.stream.last;
                 out.append_element(RawElement::from_parts(
                     last.type_byte,
-                    element.name(),
+                    element.name_bytes(),
                     &last.data,
                 ));
                 found = true;

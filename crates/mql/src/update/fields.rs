@@ -14,7 +14,7 @@ const FEW: usize = 16;
 /// Fields in their order. One that was removed leaves its place empty.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
-    fields: Vec<Option<(Cow<'a, str>, Node<'a>)>>,
+    fields: Vec<Option<(Cow<'a, [u8]>, Node<'a>)>>,
     looks: usize,
     places: Places<'a>,
 }
@@ -26,11 +26,11 @@ enum Places<'a> {
     #[default]
     Unknown,
     /// The first of each name, and of those that stand again later the next place.
-    Known { first: HashMap<Cow<'a, str>, usize>, next: HashMap<usize, usize> },
+    Known { first: HashMap<Cow<'a, [u8]>, usize>, next: HashMap<usize, usize> },
 }
 
-impl<'a> FromIterator<(Cow<'a, str>, Node<'a>)> for Fields<'a> {
-    fn from_iter<I: IntoIterator<Item = (Cow<'a, str>, Node<'a>)>>(given: I) -> Fields<'a> {
+impl<'a> FromIterator<(Cow<'a, [u8]>, Node<'a>)> for Fields<'a> {
+    fn from_iter<I: IntoIterator<Item = (Cow<'a, [u8]>, Node<'a>)>>(given: I) -> Fields<'a> {
         let mut fields = Vec::with_capacity(EXPECTED_FIELDS);
         fields.extend(given.into_iter().map(Some));
         Fields { fields, ..Fields::default() }
@@ -40,7 +40,7 @@ impl<'a> FromIterator<(Cow<'a, str>, Node<'a>)> for Fields<'a> {
 impl<'a> Fields<'a> {
     /// The first field with this name.
     pub(super) fn find(&mut self, name: &str) -> Option<&mut Node<'a>> {
-        let at = self.position(name)?;
+        let at = self.position(name.as_bytes())?;
         self.fields[at].as_mut().map(|(_, node)| node)
     }
 
@@ -50,25 +50,25 @@ impl<'a> Fields<'a> {
         name: &str,
         new: impl FnOnce() -> Node<'a>,
     ) -> &mut Node<'a> {
-        let at = self.position(name).unwrap_or_else(|| {
+        let at = self.position(name.as_bytes()).unwrap_or_else(|| {
             let at = self.fields.len();
             if let Places::Known { first, .. } = &mut self.places {
-                first.insert(Cow::Owned(name.to_owned()), at);
+                first.insert(Cow::Owned(name.as_bytes().to_owned()), at);
             }
             self.fields.push(None);
             at
         });
-        &mut self.fields[at].get_or_insert_with(|| (Cow::Owned(name.to_owned()), new())).1
+        &mut self.fields[at].get_or_insert_with(|| (Cow::Owned(name.as_bytes().to_owned()), new())).1
     }
 
     /// Removes the first field with this name.
     pub(super) fn remove(&mut self, name: &str) -> Option<Node<'a>> {
-        let at = self.position(name)?;
+        let at = self.position(name.as_bytes())?;
         let (name, node) = self.fields[at].take()?;
         if let Places::Known { first, next } = &mut self.places {
             match next.remove(&at) {
                 Some(later) => first.insert(name, later),
-                None => first.remove(&name),
+                None => first.remove(&*name),
             };
         }
         Some(node)
@@ -76,18 +76,18 @@ impl<'a> Fields<'a> {
 
     /// Puts the first field with this name before the others.
     pub(super) fn put_in_front(&mut self, name: &str) {
-        if let Some(at) = self.position(name).filter(|at| *at > 0) {
+        if let Some(at) = self.position(name.as_bytes()).filter(|at| *at > 0) {
             self.fields[..=at].rotate_right(1);
             self.places = Places::Unknown;
         }
     }
 
     /// The fields in their order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(Cow<'a, str>, Node<'a>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Cow<'a, [u8]>, Node<'a>)> {
         self.fields.iter().flatten()
     }
 
-    fn position(&mut self, name: &str) -> Option<usize> {
+    fn position(&mut self, name: &[u8]) -> Option<usize> {
         if let Places::Known { first, .. } = &self.places {
             return first.get(name).copied();
         }
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         if self.looks > FEW && self.fields.len() > FEW && matches!(self.places, Places::Unknown) {
             self.places = self.count();
         }
-        self.fields.iter().position(|field| field.as_ref().is_some_and(|(have, _)| have == name))
+        self.fields.iter().position(|field| field.as_ref().is_some_and(|(have, _)| **have == *name))
     }
 
     fn count(&self) -> Places<'a> {
@@ -127,7 +127,7 @@ mod tests {
             Some(RawValue::Int32(value)) => value,
             _ => -1,
         };
-        fields.iter().map(|(name, node)| (name.to_string(), value(node))).collect()
+        fields.iter().map(|(name, node)| (String::from_utf8(name.to_vec()).unwrap(), value(node))).collect()
     }
 
     /// The same with and without an index: a list of pairs says what has to come out.
@@ -138,7 +138,7 @@ mod tests {
             let name = |at: i32| format!("f{}", if at > 2 * count / 3 { at / 3 } else { at });
             let mut model: Vec<(String, i32)> = (0..count).map(|at| (name(at), at)).collect();
             let mut fields: Fields<'_> =
-                model.iter().map(|(name, at)| (Cow::Owned(name.clone()), node(*at))).collect();
+                model.iter().map(|(name, at)| (Cow::Owned(name.clone().into_bytes()), node(*at))).collect();
             for round in 0..4 * count {
                 let name = format!("f{}", round * 7 % (count + 3));
                 let at = model.iter().position(|(have, _)| *have == name);

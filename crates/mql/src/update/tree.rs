@@ -44,7 +44,7 @@ impl<'a> Node<'a> {
     pub(super) fn root(doc: RawDoc<'a>) -> Node<'a> {
         let field = |element: RawElement<'a>| {
             let node = Node::Raw { type_byte: element.type_byte(), data: element.data() };
-            (Cow::Borrowed(element.name()), node)
+            (Cow::Borrowed(element.name_bytes()), node)
         };
         Node::Document(doc.iter().map(field).collect())
     }
@@ -94,7 +94,7 @@ impl<'a> Node<'a> {
                 let own = |element: RawElement<'_>| Node::Owned(element.value().to_owned());
                 let opened = match value.as_raw() {
                     RawValue::Document(doc) => Node::Document(
-                        doc.iter().map(|e| (Cow::Owned(e.name().to_owned()), own(e))).collect(),
+                        doc.iter().map(|e| (Cow::Owned(e.name_bytes().to_owned()), own(e))).collect(),
                     ),
                     RawValue::Array(items) => Node::Array(items.iter().map(own).collect()),
                     _ => return,
@@ -236,6 +236,11 @@ fn pad(items: &mut Vec<Node<'_>>, index: usize) -> Result<()> {
     Ok(())
 }
 
+/// A field's name as text. Requests with names that are not UTF-8 are refused before.
+fn text(name: &[u8]) -> &str {
+    std::str::from_utf8(name).unwrap_or("")
+}
+
 // The depth of opened levels is bounded by the number of parts of a path.
 fn write_fields(fields: &Fields<'_>, out: &mut DocBuilder) {
     for (name, node) in fields.iter() {
@@ -244,15 +249,15 @@ fn write_fields(fields: &Fields<'_>, out: &mut DocBuilder) {
                 out.append_element(RawElement::from_parts(*type_byte, name, data));
             }
             Node::Owned(value) => {
-                out.append(name, value);
+                out.append(text(name), value);
             }
             Node::Document(inner) => {
-                out.start_document(name);
+                out.start_document(text(name));
                 write_fields(inner, out);
                 out.end();
             }
             Node::Array(items) => {
-                out.start_array(name);
+                out.start_array(text(name));
                 items.iter().for_each(|item| write_item(item, out));
                 out.end();
             }

@@ -18,8 +18,8 @@ impl<'a> RawElement<'a> {
 
     /// An element that stands in no document.
     #[inline]
-    pub fn from_parts(ty: u8, name: &'a str, data: &'a [u8]) -> RawElement<'a> {
-        RawElement { ty, name: name.as_bytes(), data }
+    pub fn from_parts(ty: u8, name: &'a [u8], data: &'a [u8]) -> RawElement<'a> {
+        RawElement { ty, name, data }
     }
 
     /// The element that these bytes begin with, and the bytes behind it.
