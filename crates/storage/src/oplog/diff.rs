@@ -232,7 +232,7 @@ fn write_document(changes: &Changes<'_>) -> DocBuf {
     if !changes.gone.is_empty() {
         delta.start_document("d");
         for element in &changes.gone {
-            delta.append_renamed(element.name_bytes(), RawElement::from_parts(ty::BOOL, "", &[0]));
+            delta.append_renamed(element.name_bytes(), RawElement::from_parts(ty::BOOL, b"", &[0]));
         }
         delta.end();
     }
@@ -261,7 +261,7 @@ fn write_document(changes: &Changes<'_>) -> DocBuf {
             ty::ARRAY | ty::DOCUMENT => inner.as_bytes(),
             _ => unreachable!("only documents and arrays have a delta"),
         };
-        delta.append_renamed(&name, RawElement::from_parts(ty::DOCUMENT, "", inner));
+        delta.append_renamed(&name, RawElement::from_parts(ty::DOCUMENT, b"", inner));
     }
     delta.finish()
 }
