@@ -31,7 +31,7 @@ pub struct Scope {
     variables: BTreeMap<String, Expression>,
     scripts: Scripts,
     script_limits: ScriptLimits,
-    metadata: Vec<String>,
+    metadata: Vec<&'static str>,
     text_index: bool,
     accumulators: AccumulatorLimits,
 }
@@ -67,8 +67,8 @@ impl Scope {
 
     /// The same scope where `$meta` may ask for this; what evaluates the expressions hands it in with the document.
     #[must_use]
-    pub fn with_metadata(mut self, name: &str) -> Scope {
-        self.metadata.push(name.to_owned());
+    pub fn with_metadata(mut self, name: &'static str) -> Scope {
+        self.metadata.push(name);
         self
     }
 
@@ -91,7 +91,7 @@ impl Scope {
 
     /// Whether `$meta` may ask for this.
     pub(crate) fn has_metadata(&self, name: &str) -> bool {
-        self.metadata.iter().any(|have| have == name)
+        self.metadata.contains(&name)
     }
 
     /// The same scope where strings compare by this collation.

@@ -124,10 +124,10 @@ impl Front {
         first: usize,
         statements: &[S],
     ) -> Option<Front> {
-        let several = statements.iter().take(2).all(|it| !it.is_multi() && names_id(it.filter()));
+        let may_share = |it: &S| !it.is_multi() && names_id(it.filter());
         // A transaction has no commits that could be shared, and a failed statement ends it.
         if statements.len() < 2
-            || !several
+            || !statements[..2].iter().all(may_share)
             || ctx.store.in_transaction()
             || ctx.store.view.asks_before_record()
             || measurements::series_named(ctx, ns).is_some()
@@ -138,7 +138,7 @@ impl Front {
         let mut front = Front { collection, writes: Vec::new() };
         let mut ids = HashSet::new();
         for (at, statement) in statements.iter().enumerate().take(UNIT_STATEMENTS) {
-            if statement.is_multi() || !names_id(statement.filter()) {
+            if !may_share(statement) {
                 break;
             }
             // A statement with an error is run by itself, and fails there.

@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_value::{Number, RawDoc, RawElement, RawValue};
+
+use crate::request::generic::is_generic;
 
 /// Types taken where a whole number is wanted.
 const NUMBERS: &str = "[long, int, decimal, double]";
@@ -65,11 +67,44 @@ impl<'a> Fields<'a> {
         path: impl Into<Cow<'static, str>>,
         known: &[&str],
     ) -> Result<Fields<'a>> {
-        let fields = Fields::new(doc, path);
-        match doc.iter().find(|element| !known.contains(&element.name())) {
-            Some(element) => Err(fields.unknown(element.name())),
-            None => Ok(fields),
+        let mut fields = Fields { doc, path: path.into(), names: NameSet::default() };
+        for element in doc {
+            let name = element.name_bytes();
+            if !known.iter().any(|known| known.as_bytes() == name) {
+                return Err(fields.unknown(element.name()));
+            }
+            fields.names.insert(name);
         }
+        Ok(fields)
+    }
+
+    /// The fields of a command. Each but the first must be one of `known` or a generic argument, and must not be repeated.
+    ///
+    /// # Errors
+    /// 40415 for an unknown field, 40413 for a repeated one.
+    #[inline]
+    pub(crate) fn of_command(
+        body: RawDoc<'a>,
+        command: &'static str,
+        known: &[&str],
+    ) -> Result<Fields<'a>> {
+        let mut fields =
+            Fields { doc: body, path: Cow::Borrowed(command), names: NameSet::default() };
+        for (at, element) in body.iter().enumerate() {
+            let name = element.name_bytes();
+            let perhaps_repeated = fields.names.insert(name);
+            if at == 0 {
+                continue;
+            }
+            if !known.iter().any(|known| known.as_bytes() == name) && !is_generic(name) {
+                return Err(fields.unknown(element.name()));
+            }
+            let repeated = |other: RawElement<'_>| other.name_bytes() == name;
+            if perhaps_repeated && body.iter().take(at).any(repeated) {
+                return Err(fields.duplicate(element.name()));
+            }
+        }
+        Ok(fields)
     }
 
     /// The document.

@@ -1,10 +1,9 @@
 //! A command as its handler sees it: name, database, body, document sequences, generic arguments.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_value::{RawDoc, RawValue};
 
-use crate::request::fields::{NameSet, wrong_type};
-use crate::request::generic::is_generic;
+use crate::request::fields::wrong_type;
 use crate::request::{Fields, Generic, Row, RowFlags};
 
 /// Documents that came in a section of their own for one field of the command.
@@ -48,25 +47,10 @@ impl<'a> Request<'a> {
     /// # Errors
     /// 40415 for an unknown field, 40413 for a repeated one.
     pub fn fields(&self, known: &[&str]) -> Result<Fields<'a>> {
-        let fields = Fields::new(self.body, self.row.name);
         if self.row.flags.contains(RowFlags::LENIENT) {
-            return Ok(fields);
+            return Ok(Fields::new(self.body, self.row.name));
         }
-        let mut names = NameSet::default();
-        for (at, element) in self.body.iter().enumerate() {
-            let name = element.name_bytes();
-            let perhaps_repeated = names.insert(name);
-            if at == 0 {
-                continue;
-            }
-            if !known.iter().any(|known| known.as_bytes() == name) && !is_generic(name) {
-                return Err(fields.unknown(element.name()));
-            }
-            let repeated = |other: RawElement<'_>| other.name_bytes() == name;
-            if perhaps_repeated && self.body.iter().take(at).any(repeated) {
-                return Err(fields.duplicate(element.name()));
-            }
-        }
+        let fields = Fields::of_command(self.body, self.row.name, known)?;
         for sequence in self.sequences {
             if !known.contains(&sequence.name) {
                 return Err(fields.unknown(sequence.name));

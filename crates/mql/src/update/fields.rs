@@ -58,7 +58,9 @@ impl<'a> Fields<'a> {
             self.fields.push(None);
             at
         });
-        &mut self.fields[at].get_or_insert_with(|| (Cow::Owned(name.as_bytes().to_owned()), new())).1
+        &mut self.fields[at]
+            .get_or_insert_with(|| (Cow::Owned(name.as_bytes().to_owned()), new()))
+            .1
     }
 
     /// Removes the first field with this name.
@@ -127,7 +129,10 @@ mod tests {
             Some(RawValue::Int32(value)) => value,
             _ => -1,
         };
-        fields.iter().map(|(name, node)| (String::from_utf8(name.to_vec()).unwrap(), value(node))).collect()
+        fields
+            .iter()
+            .map(|(name, node)| (String::from_utf8(name.to_vec()).unwrap(), value(node)))
+            .collect()
     }
 
     /// The same with and without an index: a list of pairs says what has to come out.
@@ -137,8 +142,10 @@ mod tests {
             // Every name of the first third stands again.
             let name = |at: i32| format!("f{}", if at > 2 * count / 3 { at / 3 } else { at });
             let mut model: Vec<(String, i32)> = (0..count).map(|at| (name(at), at)).collect();
-            let mut fields: Fields<'_> =
-                model.iter().map(|(name, at)| (Cow::Owned(name.clone().into_bytes()), node(*at))).collect();
+            let mut fields: Fields<'_> = model
+                .iter()
+                .map(|(name, at)| (Cow::Owned(name.clone().into_bytes()), node(*at)))
+                .collect();
             for round in 0..4 * count {
                 let name = format!("f{}", round * 7 % (count + 3));
                 let at = model.iter().position(|(have, _)| *have == name);

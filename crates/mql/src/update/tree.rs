@@ -94,7 +94,9 @@ impl<'a> Node<'a> {
                 let own = |element: RawElement<'_>| Node::Owned(element.value().to_owned());
                 let opened = match value.as_raw() {
                     RawValue::Document(doc) => Node::Document(
-                        doc.iter().map(|e| (Cow::Owned(e.name_bytes().to_owned()), own(e))).collect(),
+                        doc.iter()
+                            .map(|e| (Cow::Owned(e.name_bytes().to_owned()), own(e)))
+                            .collect(),
                     ),
                     RawValue::Array(items) => Node::Array(items.iter().map(own).collect()),
                     _ => return,

@@ -13,7 +13,7 @@
 //! Applied to the old document a delta gives the new one, byte for byte. A field that moves is gone and comes again. A
 //! document with two fields of one name among those that change has no delta.
 
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ty};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawIter, RawValue, ty};
 
 use super::UpdateStyle;
 
@@ -64,17 +64,25 @@ impl Changes<'_> {
     }
 }
 
-fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf> {
+fn document_delta<'a>(old: RawDoc<'a>, new: RawDoc<'a>, depth: Depth) -> Option<DocBuf> {
     let mut changes = Changes::default();
     let mut read = same_elements(old, new);
-    let (mut before, after) = (old.iter_behind(read), new.iter_behind(read));
-    let mut after = after.inspect(|element| read += element.encoded_len());
-    let mut pending = after.next();
-    for element in before.by_ref() {
+    let (mut before, mut after) = (old.iter_behind(read), new.iter_behind(read));
+    let next = |read: &mut usize, after: &mut RawIter<'a>| {
+        after.next().inspect(|element| *read += element.encoded_len())
+    };
+    let mut pending = next(&mut read, &mut after);
+    while let Some(element) = before.next() {
         match pending {
             Some(now) if now.name_bytes() == element.name_bytes() => {
-                compare(element, now, depth, &mut changes);
-                pending = after.next();
+                let compared = compare(element, now, depth, &mut changes);
+                // Most updates change a field or two, and everything after them is the same.
+                if compared == Compared::Different && before.rest() == after.rest() {
+                    read = new.as_bytes().len() - 5;
+                    pending = None;
+                    break;
+                }
+                pending = next(&mut read, &mut after);
             }
             _ => changes.gone.push(element),
         }
@@ -87,7 +95,7 @@ fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocB
         if changes.len() > MAX_CHANGES {
             return None;
         }
-        pending = after.next();
+        pending = next(&mut read, &mut after);
     }
     if !is_all(new, read) {
         return None;
@@ -123,26 +131,37 @@ fn shared_bytes(old: &[u8], new: &[u8]) -> usize {
     same + rest.take_while(|(a, b)| a == b).count()
 }
 
-fn compare<'a>(old: RawElement<'a>, new: RawElement<'a>, depth: Depth, changes: &mut Changes<'a>) {
+/// Whether two fields of one name have the same value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    Same,
+    Different,
+}
+
+fn compare<'a>(
+    old: RawElement<'a>,
+    new: RawElement<'a>,
+    depth: Depth,
+    changes: &mut Changes<'a>,
+) -> Compared {
     if old.type_byte() == new.type_byte() && old.data() == new.data() {
-        return;
+        return Compared::Same;
     }
+    let has_parts =
+        |element: &RawElement<'_>| matches!(element.type_byte(), ty::DOCUMENT | ty::ARRAY);
     if depth.growth
         && let Some(shared) = shared_front(old.value(), new.value())
     {
         changes.tails.push((new, shared));
-        return;
-    }
-    let has_parts =
-        |element: &RawElement<'_>| matches!(element.type_byte(), ty::DOCUMENT | ty::ARRAY);
-    if !has_parts(&old) || !has_parts(&new) {
+    } else if has_parts(&old)
+        && has_parts(&new)
+        && let Some(delta) = inner_delta(old.value(), new.value(), depth)
+    {
+        changes.inner.push((new, delta));
+    } else {
         changes.set.push(new);
-        return;
     }
-    match inner_delta(old.value(), new.value(), depth) {
-        Some(delta) => changes.inner.push((new, delta)),
-        None => changes.set.push(new),
-    }
+    Compared::Different
 }
 
 /// How many bytes at the front two binary values share, when these are worth leaving out.

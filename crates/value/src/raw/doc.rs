@@ -103,6 +103,14 @@ pub struct RawIter<'a> {
     pub(super) rest: &'a [u8],
 }
 
+impl<'a> RawIter<'a> {
+    /// The bytes of the elements that have not been read.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
 impl<'a> Iterator for RawIter<'a> {
     type Item = RawElement<'a>;
 
