@@ -41,6 +41,9 @@ pub(super) fn modify(
     operators: &Operators,
     context: &UpdateContext,
 ) -> Result<DocBuf> {
+    if let Some(updated) = modify_one_field(doc, operators, context)? {
+        return Ok(updated);
+    }
     let mut root = Node::root(doc);
     if operators.dynamic {
         for (path, modification) in expand(doc, operators, context)? {
@@ -54,6 +57,54 @@ pub(super) fn modify(
     let updated = root.into_document(doc.as_bytes().len() + 64);
     check_id(doc, updated.as_doc(), operators)?;
     Ok(updated)
+}
+
+/// The most frequent update: one operator on one field of the outermost level. The other fields are copied as they are, without
+/// a tree of nodes. `None` for any other update.
+fn modify_one_field(
+    doc: RawDoc<'_>,
+    operators: &Operators,
+    context: &UpdateContext,
+) -> Result<Option<DocBuf>> {
+    let [Modification { path, action: Action::Modify(modifier), .. }] =
+        &operators.modifications[..]
+    else {
+        return Ok(None);
+    };
+    let [name] = path.parts() else { return Ok(None) };
+    let has_id_first = doc.iter().next().is_some_and(|first| first.name_bytes() == b"_id");
+    if operators.dynamic || !has_id_first || &**name == "_id" {
+        return Ok(None);
+    }
+    let bytes = doc.as_bytes();
+    let mut at = 4;
+    let mut found = None;
+    for element in doc {
+        if element.name_bytes() == name.as_bytes() {
+            found = Some(element);
+            break;
+        }
+        at += element.encoded_len();
+    }
+    let after = found.map_or(at, |element| at + element.encoded_len());
+    let target = Target { path, doc, context };
+    let change = modifier.apply(found.map(|element| element.value()), &target)?;
+    let mut out = Vec::with_capacity(bytes.len() + 64);
+    out.extend_from_slice(&bytes[..at]);
+    match change {
+        Change::Keep => out.extend_from_slice(&bytes[at..after]),
+        Change::Remove => {}
+        Change::Set(value) => {
+            out.push(value.type_byte());
+            out.extend_from_slice(name.as_bytes());
+            out.push(0);
+            out.extend_from_slice(value.data());
+        }
+    }
+    out.extend_from_slice(&bytes[after..]);
+    let length = out.len() as u32;
+    out[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(DocBuf::from_bytes(out))
 }
 
 fn run(
