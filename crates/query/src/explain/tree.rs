@@ -3,7 +3,8 @@
 //! Where records are clustered by `_id`, what is read by `_id` shows as the index scan that it replaces.
 
 use mayfly_mql::matcher::Expr;
-use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::kinds::wildcard::Wildcard;
 use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
@@ -358,7 +359,7 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
         chosen.append(&field.path, if field.descending { -1 } else { 1 });
     }
     let chosen = chosen.finish();
-    let wildcard = matches!(index.spec.kind(), Kind::Wildcard(_));
+    let wildcard = index.spec.kind().is::<Wildcard>();
     let scanned = Scanned {
         key: if wildcard { chosen.as_doc() } else { index.spec.key() },
         name: index.spec.name(),

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::kinds::hashed::HashedIndex;
+use mayfly_storage::kinds::wildcard::Wildcard;
 use mayfly_storage::{Index, IndexField, KeyRange};
 
 use super::bounds::{Bounds, FieldBounds};
@@ -40,12 +42,14 @@ pub(super) fn candidates<'a>(
     bounds: &[FieldBounds<'_>],
 ) -> Vec<Candidate<'a>> {
     let as_it_is = || Candidate::of(index, Cow::Borrowed(index.spec.fields()));
-    match index.spec.kind() {
-        Kind::Ordered | Kind::Hashed => vec![as_it_is()],
-        Kind::Wildcard(wildcard) => wildcards::candidates(index, wildcard, bounds),
-        Kind::Sphere(_) | Kind::Plane(_) if places::serves(index, bounds) => vec![as_it_is()],
-        // These serve their own operators only.
-        Kind::Text(_) | Kind::Sphere(_) | Kind::Plane(_) => Vec::new(),
+    let kind = index.spec.kind();
+    if let Some(wildcard) = kind.get::<Wildcard>() {
+        return wildcards::candidates(index, wildcard, bounds);
+    }
+    // Indexes of other kinds serve their own operators only.
+    match kind.is_ordered() || kind.is::<HashedIndex>() || places::serves(index, bounds) {
+        true => vec![as_it_is()],
+        false => Vec::new(),
     }
 }
 
@@ -61,7 +65,7 @@ impl Candidate<'_> {
     pub(super) fn has_all_of_paths(&self, bounds: &[FieldBounds<'_>]) -> bool {
         // An index of places only offers itself where its documents are all that can match.
         !self.index.spec.sparse()
-            || !matches!(self.index.spec.kind(), Kind::Ordered | Kind::Hashed | Kind::Wildcard(_))
+            || places::is_of_places(self.index)
             || self.fields.iter().any(|field| {
                 bounds.iter().any(|known| {
                     known.path == field.path
@@ -163,8 +167,7 @@ impl Bounded {
     /// As keys of an index field.
     pub(super) fn ranges(&self, field: &IndexField, index: &Index) -> Vec<KeyRange> {
         // Hashes, paths and places are kept as they are.
-        let values = matches!(field.kind, FieldKind::Ordered | FieldKind::Wildcard);
-        let collation = index.spec.collation().filter(|_| values);
+        let collation = index.spec.collation().filter(|_| field.kind.holds_values());
         ranges(&self.bounds.intervals, field.descending, collation.map(|collation| &**collation))
     }
 }

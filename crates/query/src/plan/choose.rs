@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Direction, KeyRange, whole_range};
 use mayfly_value::{Collation, RawValue, same_collation};
 
@@ -270,7 +270,7 @@ pub(super) fn with_candidate(
     score.own = matches!(candidate.fields, Cow::Borrowed(_));
     score.ordered = order.is_some() || parts.is_some() || query.sort.is_none();
     let conjuncts = query.matcher.root().conjuncts().len();
-    let everything = conjuncts > 0 || matches!(index.spec.kind(), Kind::Ordered);
+    let everything = conjuncts > 0 || index.spec.kind().is_ordered();
     let exact = !candidate.repeats
         && everything
         && (0..conjuncts).all(|conjunct| said.covered.contains(&conjunct));
@@ -395,8 +395,7 @@ fn index_order(
             continue;
         }
         let field = behind.next()?;
-        let ordered = matches!(field.kind, FieldKind::Ordered | FieldKind::Wildcard);
-        if !ordered || field.path != wanted.path.as_str() {
+        if !field.kind.holds_values() || field.path != wanted.path.as_str() {
             return None;
         }
         let needed = if field.descending == wanted.descending {

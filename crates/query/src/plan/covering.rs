@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_mql::matcher::{Expr, Predicate};
 use mayfly_mql::{Matcher, Projection};
-use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, IndexField};
 use mayfly_value::paths::array_index;
 
@@ -29,7 +29,7 @@ pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, scan: &Ind
 /// Whether the keys of a scan say which values a document has.
 fn are_readable(scan: &IndexScan) -> bool {
     let spec = &scan.index.spec;
-    matches!(spec.kind(), Kind::Ordered)
+    spec.kind().is_ordered()
         && spec.collation().is_none()
         && scan.multikey == 0
         && scan.fields.is_none()

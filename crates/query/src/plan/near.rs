@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::matcher::{GeoTest, Near, Predicate, Unit};
-use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::kinds::plane::PlaneIndex;
 use mayfly_storage::{Collection, Index, KeyRange, whole_range};
 use mayfly_value::same_collation;
 
@@ -33,9 +34,9 @@ pub struct NearAccess {
 impl NearAccess {
     /// The stage's name in explanations.
     pub fn stage(&self) -> &'static str {
-        match self.index.spec.kind() {
-            Kind::Plane(_) => "GEO_NEAR_2D",
-            _ => "GEO_NEAR_2DSPHERE",
+        match self.index.spec.kind().is::<PlaneIndex>() {
+            true => "GEO_NEAR_2D",
+            false => "GEO_NEAR_2DSPHERE",
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use mayfly_geo::{Area, CellRange, GridRange};
 use mayfly_mql::matcher::Predicate;
-use mayfly_storage::kinds::plane::square_value;
-use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::kinds::plane::{PlaneIndex, square_value};
+use mayfly_storage::kinds::sphere::SphereIndex;
 use mayfly_storage::{Index, KeyRange};
 use mayfly_value::RawValue;
 
@@ -21,11 +22,18 @@ pub(super) fn serves(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
 
 /// Whether a condition asks for an area that this kind of index knows.
 fn can_bound(index: &Index, predicate: &Predicate) -> bool {
-    matches!(
-        (index.spec.kind(), area_of(predicate)),
-        (Kind::Sphere(_), Some(Area::Shape(_) | Area::Cap(_)))
-            | (Kind::Plane(_), Some(Area::Flat(_) | Area::Cap(_)))
-    )
+    let kind = index.spec.kind();
+    match area_of(predicate) {
+        Some(Area::Cap(_)) => is_of_places(index),
+        Some(Area::Shape(_)) => kind.is::<SphereIndex>(),
+        Some(Area::Flat(_)) => kind.is::<PlaneIndex>(),
+        None => false,
+    }
+}
+
+/// Whether its entries are places.
+pub(super) fn is_of_places(index: &Index) -> bool {
+    index.spec.kind().is::<SphereIndex>() || index.spec.kind().is::<PlaneIndex>()
 }
 
 /// The area that a condition asks for.
@@ -49,11 +57,11 @@ pub(super) fn bounds(index: &Index, known: &FieldBounds<'_>) -> Option<Bounds> {
 
 /// The ranges of values, both ends included, under which an index has what an area may share with a geometry.
 pub(crate) fn value_ranges(index: &Index, area: &Area) -> Option<Vec<(i64, i64)>> {
-    match index.spec.kind() {
-        Kind::Sphere(_) => area.cell_ranges().map(|cells| of_cells(&cells)),
-        Kind::Plane(plane) => area.grid_ranges(&plane.grid).map(|squares| of_squares(&squares)),
-        Kind::Ordered | Kind::Hashed | Kind::Wildcard(_) | Kind::Text(_) => None,
+    if let Some(plane) = index.spec.kind().get::<PlaneIndex>() {
+        return area.grid_ranges(&plane.grid).map(|squares| of_squares(&squares));
     }
+    index.spec.kind().get::<SphereIndex>()?;
+    area.cell_ranges().map(|cells| of_cells(&cells))
 }
 
 /// Cells as values of entries.

@@ -5,7 +5,6 @@
 use std::fmt;
 
 use mayfly_mql::matcher::{Expr, InList, Predicate};
-use mayfly_storage::kinds::Kind;
 use mayfly_storage::{Collection, Index};
 use mayfly_value::{Collation, RawValue, same_collation};
 
@@ -57,7 +56,7 @@ impl fmt::Display for PlanKey {
 fn asks_for_types(index: &Index, query: &CanonicalQuery) -> bool {
     let spec = &index.spec;
     spec.sparse()
-        || !matches!(spec.kind(), Kind::Ordered)
+        || !spec.kind().is_ordered()
         || !same_collation(spec.collation(), query.collation.as_ref())
 }
 

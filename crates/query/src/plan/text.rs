@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_mql::matcher::{BoundSearch, CmpOp, DocumentTest, Expr, Predicate, TextTest};
-use mayfly_storage::kinds::Kind;
+use mayfly_storage::kinds::text::TextIndex;
 use mayfly_storage::{Collection, Index, KeyRange};
 use mayfly_text::stored_term;
 use mayfly_value::{RawValue, ValueBuf};
@@ -52,9 +52,9 @@ pub(super) fn plan(
     let usable = |index: &&Arc<Index>| {
         !index.spec.hidden() && allows(query, index) && has_all_of(index, query)
     };
-    let text = |index: &Arc<Index>| match index.spec.kind() {
-        Kind::Text(text) => Some((index.clone(), text.spec().clone())),
-        _ => None,
+    let text = |index: &Arc<Index>| {
+        let text = index.spec.kind().get::<TextIndex>()?;
+        Some((index.clone(), text.spec().clone()))
     };
     let Some((index, spec)) = indexes.iter().filter(usable).find_map(text) else {
         return Err(no_text_index());

@@ -22,7 +22,6 @@ use super::sparing::{
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index, new_index};
-use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
@@ -140,7 +139,10 @@ impl Store {
         let wanted: Vec<IndexSpec> =
             wanted.into_iter().map(|spec| spec.inheriting(collection.collation())).collect();
         for spec in &wanted {
-            kinds::check_in_collection(spec).map_err(|e| in_spec_context(e, spec.document()))?;
+            if let Some(kind) = spec.kind().special() {
+                let checked = kind.check_in_collection(spec);
+                checked.map_err(|e| in_spec_context(e, spec.document()))?;
+            }
         }
         let own_notes = result.notes.len();
         let mut open = OpenTransactions::Spare;

@@ -8,7 +8,7 @@ use mayfly_value::shell::Shell;
 
 use super::IndexSelector;
 use crate::catalog::Index;
-use crate::index::kinds::{self, Kind};
+use crate::index::kinds::{self, KindCount};
 use crate::index::spec::IndexSpec;
 
 /// Those of the wanted indexes that do not exist yet. Expiry contract, section 1.3.
@@ -29,7 +29,7 @@ pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Resu
         }
         if !there {
             let known = existing.iter().map(|index| &index.spec).chain(fresh.iter());
-            check_only_text(&spec, known)?;
+            check_only_one(&spec, known)?;
         }
         if !there {
             fresh.push(spec);
@@ -38,18 +38,22 @@ pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Resu
     Ok(fresh)
 }
 
-/// A search names no index, so there can be only one.
-fn check_only_text<'s>(
+/// An operator that names no index allows only one of its kind.
+fn check_only_one<'s>(
     spec: &IndexSpec,
     mut others: impl Iterator<Item = &'s IndexSpec>,
 ) -> Result<()> {
-    let is_text = |spec: &IndexSpec| matches!(spec.kind(), Kind::Text(_));
-    match others.find(|other| is_text(spec) && is_text(other)) {
+    let name = |spec: &IndexSpec| spec.kind().row().map(|row| row.name);
+    let Some(row) = spec.kind().row().filter(|row| row.count == KindCount::One) else {
+        return Ok(());
+    };
+    match others.find(|other| name(other) == Some(row.name)) {
         Some(other) => Err(Error::new(
             ErrorCode::CannotCreateIndex,
             format!(
-                "only one text index per collection allowed, found existing text index \"{}\"",
-                other.name()
+                "only one {kind} index per collection allowed, found existing {kind} index \"{}\"",
+                other.name(),
+                kind = row.name
             ),
         )),
         None => Ok(()),

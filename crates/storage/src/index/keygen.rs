@@ -10,7 +10,6 @@ use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, RawDoc, RawValue};
 
-use crate::index::kinds;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::last_modified_entries;
 use crate::record::Record;
@@ -111,8 +110,8 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
         });
         return Ok(());
     }
-    if !spec.kind().is_ordered() {
-        kinds::keys(spec, record, out)?;
+    if let Some(kind) = spec.kind().special() {
+        kind.keys(spec, record, out)?;
         return limited(out);
     }
     if spec.sparse() && spec.fields().iter().all(|field| !path_exists(document, &field.parts)) {

@@ -150,8 +150,9 @@ impl IndexSpec {
                 Shell(key)
             )));
         }
-        if raw.get("expireAfterSeconds").is_some() && kinds::kind_of_key(key) == FieldKind::Wildcard
-        {
+        let kind = kinds::row_of_key(key);
+        let is_wildcard = kind.is_some_and(|row| row.field == FieldKind::Wildcard);
+        if raw.get("expireAfterSeconds").is_some() && is_wildcard {
             return Err(Error::new(
                 ErrorCode::CannotCreateIndex,
                 "cannot make a TTL index :: caused by :: Index type 'wildcard' does not support the \
@@ -167,11 +168,12 @@ impl IndexSpec {
                 "'ttl' can be used only together with 'expireAfterSeconds'",
             ));
         }
-        let kind = kinds::kind_of_key(key);
-        if kind != FieldKind::Ordered && raw.get("ttl").is_some() {
+        if let Some(row) = kind
+            && raw.get("ttl").is_some()
+        {
             return Err(Error::new(
                 ErrorCode::InvalidOptions,
-                format!("'ttl' is not supported on an index of type '{}'", kinds::name_of(kind)),
+                format!("'ttl' is not supported on an index of type '{}'", row.name),
             ));
         }
         let requested = kinds::request(raw, key)?;
@@ -229,7 +231,7 @@ impl IndexSpec {
                     document_option(element)?;
                     out.append_element(element);
                 }
-                own if kinds::own_options(kind).contains(&own) => {}
+                own if kind.is_some_and(|row| row.options.contains(&own)) => {}
                 // Those of other kinds mean nothing, and are listed.
                 known if OF_KINDS.contains(&known) => {
                     out.append_element(element);

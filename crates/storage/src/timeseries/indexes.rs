@@ -5,7 +5,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits::MAX_FILTER_DEPTH};
 use mayfly_buckets::MeasurementFields;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::index::kinds::{FieldKind, Kind};
+use crate::index::kinds::FieldKind;
 use crate::index::spec::IndexSpec;
 use crate::policy::TtlOptions;
 
@@ -86,18 +86,12 @@ pub(crate) fn checked_on_buckets(
     IndexSpec::from_catalog(on_buckets(asked.document(), fields))
 }
 
-/// Buckets have the meta field as it is, so an index of any kind may be on it, but texts and planes have none.
+/// Buckets have the meta field as it is, so an index may be on it unless the reference refuses its kind.
 fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
-    let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
-    match asked.kind() {
-        Kind::Ordered => return Ok(()),
-        Kind::Text(_) => {
-            return invalid("Text indexes are not supported on time-series collections");
-        }
-        Kind::Plane(_) => {
-            return invalid("2d indexes are not supported on time-series collections");
-        }
-        Kind::Hashed | Kind::Wildcard(_) | Kind::Sphere(_) => {}
+    let Some(row) = asked.kind().row() else { return Ok(()) };
+    if let Some(indexes) = row.not_over_measurements {
+        let text = format!("{indexes} are not supported on time-series collections");
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
     let mut special = asked
         .fields()

@@ -14,7 +14,7 @@ use mayfly_base::{Error, Result};
 use mayfly_geo::{Geometry, Origin, Part, PartRange};
 use mayfly_mql::matcher::Near;
 use mayfly_runs::{Placed, Shelf};
-use mayfly_storage::kinds::Kind;
+use mayfly_storage::kinds::plane::PlaneIndex;
 use mayfly_storage::{
     Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, Scanned, Snapshot,
 };
@@ -183,9 +183,9 @@ impl NearState {
 
 /// All that an index of places may hold.
 fn everything(access: &NearAccess) -> Vec<Part> {
-    match access.index.spec.kind() {
-        Kind::Plane(plane) => Part::plane(plane.grid),
-        _ => Part::sphere(),
+    match access.index.spec.kind().get::<PlaneIndex>() {
+        Some(plane) => Part::plane(plane.grid),
+        None => Part::sphere(),
     }
 }
 

@@ -2,19 +2,49 @@
 //!
 //! Equal values of different numeric types have one hash, so a query for either finds both; the filter decides.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, RawDoc, RawValue, hashed_key};
 
-use super::{FieldKind, Requested};
+use super::{FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested};
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
+use crate::record::Record;
+
+/// The row of the kind.
+pub(super) const ROW: KindRow = KindRow {
+    name: "hashed",
+    mark: Mark::Value,
+    field: FieldKind::Hashed,
+    options: &[],
+    other_options: OtherOptions::Same,
+    not_over_measurements: None,
+    count: KindCount::Any,
+    request,
+    from_catalog: |_, _| Ok(Arc::new(HashedIndex)),
+};
+
+/// The kind; a definition says no more about it.
+#[derive(Clone, Copy, Debug)]
+pub struct HashedIndex;
+
+impl IndexKind for HashedIndex {
+    fn row(&self) -> &'static KindRow {
+        &ROW
+    }
+
+    fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+        keys(spec, record.document, out)
+    }
+}
 
 /// Checks a request.
 ///
 /// # Errors
 /// 16764 for a unique one, 31303 for several hashed fields, 67 for a key that mixes kinds.
-pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let kinds = || key.iter().map(|element| FieldKind::of(element.name(), element.value()));
     let hashed = kinds().filter(|kind| *kind == Some(FieldKind::Hashed)).count();
     if hashed > 1 {
@@ -54,7 +84,7 @@ pub fn hash_in(value: RawValue<'_>, collation: Option<&Collation>) -> i64 {
 }
 
 /// The key of a document: none of its fields may be an array, or stand in one.
-pub(super) fn keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
+fn keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
     let mut values = Vec::with_capacity(spec.fields().len());
     for field in spec.fields() {
         values.push(value_at(document, field)?);

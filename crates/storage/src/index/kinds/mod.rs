@@ -19,28 +19,128 @@ pub mod sphere;
 pub mod text;
 pub mod wildcard;
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
 
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
 
-/// What the entries of an index stand for.
+/// A kind of index other than the ordinary one, with the part of a definition that belongs to it.
+pub(crate) trait IndexKind: Any + fmt::Debug + Send + Sync {
+    /// The row of its kind.
+    fn row(&self) -> &'static KindRow;
+
+    /// Checks a definition together with the collation that it got from its collection.
+    ///
+    /// # Errors
+    /// 67 CannotCreateIndex for a collation that the kind does not support.
+    fn check_in_collection(&self, _spec: &IndexSpec) -> Result<()> {
+        Ok(())
+    }
+
+    /// Fills `out` with the keys of a document.
+    ///
+    /// # Errors
+    /// Those of the kind, when it cannot index the document.
+    fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()>;
+}
+
+/// A row of the table of kinds.
+pub(crate) struct KindRow {
+    /// The name in messages, and for most kinds in key patterns.
+    pub(crate) name: &'static str,
+    /// What marks a field of a key pattern as one of this kind.
+    pub(crate) mark: Mark,
+    /// The kind of the field that the mark stands on.
+    pub(crate) field: FieldKind,
+    /// Options of this kind only. A request for it lists them itself.
+    pub(crate) options: &'static [&'static str],
+    /// What definitions with the same key and other options are.
+    pub(crate) other_options: OtherOptions,
+    /// The subject of the sentence that refuses it on a time series ("2d indexes"); `None` where it is allowed.
+    pub(crate) not_over_measurements: Option<&'static str>,
+    /// How many indexes of the kind a collection may have.
+    pub(crate) count: KindCount,
+    /// Checks a request: the definition and its key pattern. 67 CannotCreateIndex as a rule.
+    pub(crate) request: fn(RawDoc<'_>, RawDoc<'_>) -> Result<Requested>,
+    /// Compiles a definition of the catalog, with its key pattern. Lenient with options; 67 CannotCreateIndex when it is unusable.
+    pub(crate) from_catalog: fn(RawDoc<'_>, RawDoc<'_>) -> Result<Arc<dyn IndexKind>>,
+}
+
+/// What marks a field of a key pattern.
+pub(crate) enum Mark {
+    /// The value: the name of the kind as a string.
+    Value,
+    /// The field's name.
+    Name(fn(&str) -> bool),
+}
+
+/// What a definition with other options of its kind is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherOptions {
+    /// The same index.
+    Same,
+    /// Another index.
+    Differ,
+}
+
+/// How many indexes of a kind a collection may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KindCount {
+    /// Any number.
+    Any,
+    /// One: an operator uses it without naming it.
+    One,
+}
+
+/// The kinds of indexes other than the ordinary one.
+pub(crate) const KINDS: &[&KindRow] =
+    &[&hashed::ROW, &wildcard::ROW, &text::ROW, &sphere::ROW, &plane::ROW];
+
+/// The kind of an index.
 #[derive(Clone, Debug)]
-pub enum Kind {
-    /// Values in their order.
-    Ordered,
-    /// Hashes of one field's values.
-    Hashed,
-    /// Values of all fields that a document has.
-    Wildcard(wildcard::Wildcard),
-    /// Terms of texts.
-    Text(text::TextIndex),
-    /// Places on the earth.
-    Sphere(sphere::SphereIndex),
-    /// Places on a plane.
-    Plane(plane::PlaneIndex),
+pub struct Kind(Option<Arc<dyn IndexKind>>);
+
+impl Kind {
+    /// That of a definition in the catalog, lenient with options.
+    ///
+    /// # Errors
+    /// 67 CannotCreateIndex when the definition is unusable.
+    pub(crate) fn from_catalog(spec: RawDoc<'_>, key: RawDoc<'_>) -> Result<Kind> {
+        let row = row_of_key(key);
+        Ok(Kind(row.map(|row| (row.from_catalog)(spec, key)).transpose()?))
+    }
+
+    /// Whether it is the ordinary kind: entries are the values of the fields.
+    pub fn is_ordered(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The kind, when it is not the ordinary one.
+    pub(crate) fn special(&self) -> Option<&dyn IndexKind> {
+        self.0.as_deref()
+    }
+
+    /// The kind, when it is this one.
+    pub fn get<K: Any>(&self) -> Option<&K> {
+        let any: &dyn Any = self.special()?;
+        any.downcast_ref()
+    }
+
+    /// Whether it is this kind.
+    pub fn is<K: Any>(&self) -> bool {
+        self.get::<K>().is_some()
+    }
+
+    /// The row of the kind, when it is not the ordinary one.
+    pub(crate) fn row(&self) -> Option<&'static KindRow> {
+        self.special().map(IndexKind::row)
+    }
 }
 
 /// What one field of an entry is.
@@ -63,42 +163,34 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// What an element of a key pattern asks for.
+    /// What an element of a key pattern asks for; `None` for a string that names no kind.
     pub(crate) fn of(name: &str, value: RawValue<'_>) -> Option<FieldKind> {
-        Some(match value {
-            RawValue::String("hashed") => FieldKind::Hashed,
-            RawValue::String("text") => FieldKind::Text,
-            RawValue::String("2dsphere") => FieldKind::Sphere,
-            RawValue::String("2d") => FieldKind::Plane,
-            RawValue::String(_) => return None,
-            _ if wildcard::is_wildcard(name) => FieldKind::Wildcard,
-            _ => FieldKind::Ordered,
-        })
+        let marks = |row: &&&KindRow| match (&row.mark, value) {
+            (Mark::Value, RawValue::String(kind)) => kind == row.name,
+            (Mark::Name(_), RawValue::String(_)) | (Mark::Value, _) => false,
+            (Mark::Name(matches), _) => matches(name),
+        };
+        match (KINDS.iter().find(marks), value) {
+            (Some(row), _) => Some(row.field),
+            (None, RawValue::String(_)) => None,
+            (None, _) => Some(FieldKind::Ordered),
+        }
+    }
+
+    /// Whether entries have the values of the field themselves, in their order.
+    pub fn holds_values(self) -> bool {
+        matches!(self, FieldKind::Ordered | FieldKind::Wildcard)
     }
 }
 
-/// The kind that a key pattern names: that of its first field which is not ordinary.
-pub(crate) fn kind_of_key(key: RawDoc<'_>) -> FieldKind {
-    let special = |element: mayfly_value::RawElement<'_>| match FieldKind::of(
-        element.name(),
-        element.value(),
-    ) {
+/// The row of the kind that a key pattern names: that of its first field which is not ordinary.
+pub(crate) fn row_of_key(key: RawDoc<'_>) -> Option<&'static KindRow> {
+    let special = |element: RawElement<'_>| match FieldKind::of(element.name(), element.value()) {
         None | Some(FieldKind::Ordered) => None,
         special => special,
     };
-    key.iter().find_map(special).unwrap_or(FieldKind::Ordered)
-}
-
-/// As texts name it.
-pub(crate) fn name_of(kind: FieldKind) -> &'static str {
-    match kind {
-        FieldKind::Ordered => "",
-        FieldKind::Hashed => "hashed",
-        FieldKind::Path | FieldKind::Wildcard => "wildcard",
-        FieldKind::Text => "text",
-        FieldKind::Sphere => "2dsphere",
-        FieldKind::Plane => "2d",
-    }
+    let field = key.iter().find_map(special)?;
+    KINDS.iter().find(|row| row.field == field).copied()
 }
 
 /// What a request for an index of a kind turns into.
@@ -110,95 +202,28 @@ pub(crate) struct Requested {
     pub(crate) options: DocBuilder,
 }
 
-/// Options that belong to one kind, which lists them itself.
-pub(crate) fn own_options(kind: FieldKind) -> &'static [&'static str] {
-    match kind {
-        FieldKind::Ordered | FieldKind::Path | FieldKind::Hashed => &[],
-        FieldKind::Wildcard => wildcard::OPTIONS,
-        FieldKind::Text => text::OPTIONS,
-        FieldKind::Sphere => sphere::OPTIONS,
-        FieldKind::Plane => plane::OPTIONS,
-    }
-}
-
 /// Checks a request.
 ///
 /// # Errors
 /// Those of the kind: 67 CannotCreateIndex as a rule.
 pub(crate) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
-    let kind = kind_of_key(key);
-    if kind != FieldKind::Wildcard && raw.get("wildcardProjection").is_some() {
+    let row = row_of_key(key);
+    if row.is_none_or(|row| row.field != FieldKind::Wildcard)
+        && raw.get("wildcardProjection").is_some()
+    {
         return Err(Error::bad_value(
             "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
         ));
     }
-    match kind {
-        FieldKind::Ordered | FieldKind::Path => Ok(Requested::default()),
-        FieldKind::Hashed => hashed::request(raw, key),
-        FieldKind::Wildcard => wildcard::request(raw, key),
-        FieldKind::Text => text::request(raw, key),
-        FieldKind::Sphere => sphere::request(raw, key),
-        FieldKind::Plane => plane::request(raw, key),
-    }
+    row.map_or_else(|| Ok(Requested::default()), |row| (row.request)(raw, key))
 }
 
-impl Kind {
-    /// That of a definition in the catalog, lenient with options.
-    ///
-    /// # Errors
-    /// 67 CannotCreateIndex when nothing can be made of it.
-    pub(crate) fn from_catalog(spec: RawDoc<'_>, key: RawDoc<'_>) -> Result<Kind> {
-        Ok(match kind_of_key(key) {
-            FieldKind::Ordered | FieldKind::Path => Kind::Ordered,
-            FieldKind::Hashed => Kind::Hashed,
-            FieldKind::Wildcard => Kind::Wildcard(wildcard::Wildcard::from_catalog(spec, key)?),
-            FieldKind::Text => Kind::Text(text::TextIndex::from_catalog(spec, key)?),
-            FieldKind::Sphere => Kind::Sphere(sphere::SphereIndex::from_catalog(spec)?),
-            FieldKind::Plane => Kind::Plane(plane::PlaneIndex::from_catalog(spec)?),
-        })
-    }
-
-    /// Whether it is the ordinary kind.
-    pub fn is_ordered(&self) -> bool {
-        matches!(self, Kind::Ordered)
-    }
-}
-
-/// Checks a definition together with what its collection adds to it.
-///
-/// # Errors
-/// 67 CannotCreateIndex for a collation that the kind does not know.
-pub(crate) fn check_in_collection(spec: &IndexSpec) -> Result<()> {
-    match spec.kind() {
-        Kind::Text(_) => text::check_collation(spec),
-        Kind::Plane(_) => plane::check_collation(spec.collation().map(|collation| &**collation)),
-        Kind::Ordered | Kind::Hashed | Kind::Wildcard(_) | Kind::Sphere(_) => Ok(()),
-    }
-}
-
-/// Whether both have the same options of their kind.
+/// Whether two definitions with the same key have the same options of their kind, as far as those make another index.
 pub(crate) fn same_options(spec: &IndexSpec, other: &IndexSpec) -> bool {
-    let kind = kind_of_key(spec.key());
-    kind != FieldKind::Text
-        || own_options(kind)
-            .iter()
-            .all(|name| spec.document().get(name) == other.document().get(name))
-}
-
-/// Fills `out` with the keys of a document in an index that is not of the ordinary kind.
-///
-/// # Errors
-/// Those of the kind, when it cannot index the document.
-pub(crate) fn keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
-    let document = record.document;
-    match spec.kind() {
-        Kind::Ordered => Ok(()),
-        Kind::Hashed => hashed::keys(spec, document, out),
-        Kind::Wildcard(wildcard) => wildcard.keys(spec, document, out),
-        Kind::Text(text) => text.keys(spec, document, out),
-        Kind::Sphere(sphere) => sphere.keys(spec, document, out),
-        Kind::Plane(plane) => plane.keys(spec, document, out),
-    }
+    spec.kind().row().is_none_or(|row| {
+        let same = |name: &&str| spec.document().get(name) == other.document().get(name);
+        row.other_options == OtherOptions::Same || row.options.iter().all(same)
+    })
 }
 
 /// The fields of an entry.

@@ -2,19 +2,32 @@
 //!
 //! A pair stands in an entry as the number of its square in a grid. A document without pairs is left out.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_geo::{Grid, legacy_pair};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf};
 
 use super::sphere::{combined, ordinary_values, places};
-use super::{FieldKind, Requested};
+use super::{FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested};
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
+use crate::record::Record;
 
-/// Options that it lists itself.
-pub(super) const OPTIONS: &[&str] = &["bits", "min", "max"];
+/// The row of the kind.
+pub(super) const ROW: KindRow = KindRow {
+    name: "2d",
+    mark: Mark::Value,
+    field: FieldKind::Plane,
+    options: &["bits", "min", "max"],
+    other_options: OtherOptions::Same,
+    not_over_measurements: Some("2d indexes"),
+    count: KindCount::Any,
+    request,
+    from_catalog: |spec, _| Ok(Arc::new(PlaneIndex::from_catalog(spec)?)),
+};
 
 /// Its definition, compiled.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +40,7 @@ pub struct PlaneIndex {
 ///
 /// # Errors
 /// 16800 and 16801 for a field at a wrong place, 72 for a grid that is none.
-pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let kinds = || key.iter().map(|element| FieldKind::of(element.name(), element.value()));
     if kinds().filter(|kind| *kind == Some(FieldKind::Plane)).count() > 1 {
         return Err(Error::new(ErrorCode(16800), "can't have 2 geo fields"));
@@ -45,7 +58,7 @@ pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     }
     grid(raw)?;
     let mut requested = Requested::default();
-    for element in raw.iter().filter(|element| OPTIONS.contains(&element.name())) {
+    for element in raw.iter().filter(|element| ROW.options.contains(&element.name())) {
         requested.options.append_element(element);
     }
     Ok(requested)
@@ -55,7 +68,7 @@ pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
 ///
 /// # Errors
 /// 67 CannotCreateIndex for another one.
-pub(crate) fn check_collation(collation: Option<&Collation>) -> Result<()> {
+fn check_collation(collation: Option<&Collation>) -> Result<()> {
     match collation {
         None => Ok(()),
         Some(other) => Err(super::cannot_create(format!(
@@ -90,14 +103,28 @@ fn grid(raw: RawDoc<'_>) -> Result<Grid> {
     Ok(Grid { bits: bits as u32, min, max })
 }
 
+impl IndexKind for PlaneIndex {
+    fn row(&self) -> &'static KindRow {
+        &ROW
+    }
+
+    fn check_in_collection(&self, spec: &IndexSpec) -> Result<()> {
+        check_collation(spec.collation().map(|collation| &**collation))
+    }
+
+    fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+        self.document_keys(spec, record.document, out)
+    }
+}
+
 impl PlaneIndex {
     /// The definition in the catalog.
-    pub(super) fn from_catalog(spec: RawDoc<'_>) -> Result<PlaneIndex> {
+    fn from_catalog(spec: RawDoc<'_>) -> Result<PlaneIndex> {
         Ok(PlaneIndex { grid: grid(spec)? })
     }
 
     /// Fills `out` with the keys of a document.
-    pub(super) fn keys(
+    fn document_keys(
         &self,
         spec: &IndexSpec,
         document: RawDoc<'_>,

@@ -5,6 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_geo::{Crs, Geometry, index_cells, is_bad};
 use mayfly_value::keys;
@@ -13,26 +15,39 @@ use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
 use mayfly_work::current::spend;
 
-use super::{FieldKind, Requested, cannot_create};
+use super::{
+    FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
+};
 use crate::index::keygen::{KeySet, MAX_KEYS_PER_DOCUMENT, values_of};
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
+use crate::record::Record;
 
-/// Options that it lists itself.
-pub(super) const OPTIONS: &[&str] = &["2dsphereIndexVersion"];
+/// The row of the kind.
+pub(super) const ROW: KindRow = KindRow {
+    name: "2dsphere",
+    mark: Mark::Value,
+    field: FieldKind::Sphere,
+    options: &["2dsphereIndexVersion"],
+    other_options: OtherOptions::Same,
+    not_over_measurements: None,
+    count: KindCount::Any,
+    request,
+    from_catalog: |_, _| Ok(Arc::new(SphereIndex)),
+};
 
 /// The version that is written.
 const VERSION: i32 = 3;
 
 /// Its definition, compiled: there is nothing beside its fields.
 #[derive(Clone, Debug)]
-pub struct SphereIndex {}
+pub struct SphereIndex;
 
 /// Checks a request.
 ///
 /// # Errors
 /// 67 for another version and for other special fields.
-pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let mixed = |kind| !matches!(kind, Some(FieldKind::Sphere | FieldKind::Ordered));
     if key.iter().any(|element| mixed(FieldKind::of(element.name(), element.value()))) {
         return Err(cannot_create("Can't use more than one index plugin for a single index."));
@@ -55,14 +70,19 @@ pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     Ok(requested)
 }
 
-impl SphereIndex {
-    /// The definition in the catalog.
-    pub(super) fn from_catalog(_spec: RawDoc<'_>) -> Result<SphereIndex> {
-        Ok(SphereIndex {})
+impl IndexKind for SphereIndex {
+    fn row(&self) -> &'static KindRow {
+        &ROW
     }
 
+    fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+        self.document_keys(spec, record.document, out)
+    }
+}
+
+impl SphereIndex {
     /// Fills `out` with the keys of a document.
-    pub(super) fn keys(
+    fn document_keys(
         &self,
         spec: &IndexSpec,
         document: RawDoc<'_>,

@@ -18,13 +18,25 @@ use mayfly_value::keys;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
-use super::{FieldKind, Requested, cannot_create};
+use super::{
+    FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
+};
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
+use crate::record::Record;
 
-/// Options that it lists itself.
-pub(super) const OPTIONS: &[&str] =
-    &["weights", "default_language", "language_override", "textIndexVersion"];
+/// The row of the kind.
+pub(super) const ROW: KindRow = KindRow {
+    name: "text",
+    mark: Mark::Value,
+    field: FieldKind::Text,
+    options: &["weights", "default_language", "language_override", "textIndexVersion"],
+    other_options: OtherOptions::Differ,
+    not_over_measurements: Some("Text indexes"),
+    count: KindCount::One,
+    request,
+    from_catalog: |spec, _| Ok(Arc::new(TextIndex::from_catalog(spec)?)),
+};
 
 /// The version whose analysis there is.
 const VERSION: i32 = 3;
@@ -45,7 +57,7 @@ pub struct TextIndex {
 ///
 /// # Errors
 /// 67 CannotCreateIndex, 238 NotImplemented for older versions.
-pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let mut weights = BTreeMap::new();
     let listed = listed_key(key, &mut weights)?;
     add_weights(raw, &mut weights)?;
@@ -207,7 +219,7 @@ fn version(raw: RawDoc<'_>) -> Result<i32> {
 ///
 /// # Errors
 /// 67 CannotCreateIndex.
-pub(crate) fn check_collation(spec: &IndexSpec) -> Result<()> {
+fn check_collation(spec: &IndexSpec) -> Result<()> {
     match spec.collation() {
         Some(collation) => Err(cannot_create(format!(
             "Index type 'text' does not support collation: {}",
@@ -217,9 +229,23 @@ pub(crate) fn check_collation(spec: &IndexSpec) -> Result<()> {
     }
 }
 
+impl IndexKind for TextIndex {
+    fn row(&self) -> &'static KindRow {
+        &ROW
+    }
+
+    fn check_in_collection(&self, spec: &IndexSpec) -> Result<()> {
+        check_collation(spec)
+    }
+
+    fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+        self.document_keys(spec, record.document, out)
+    }
+}
+
 impl TextIndex {
     /// The definition in the catalog.
-    pub(super) fn from_catalog(spec: RawDoc<'_>, _key: RawDoc<'_>) -> Result<TextIndex> {
+    fn from_catalog(spec: RawDoc<'_>) -> Result<TextIndex> {
         Ok(TextIndex { spec: Arc::new(TextSpec::parse(spec)?) })
     }
 
@@ -229,7 +255,7 @@ impl TextIndex {
     }
 
     /// Fills `out` with the keys of a document.
-    pub(super) fn keys(
+    fn document_keys(
         &self,
         spec: &IndexSpec,
         document: RawDoc<'_>,

@@ -6,18 +6,33 @@
 //! unless it is asked for. A document without any such value has no entry; in a compound index it has one whose path and value
 //! are MinKey, so that its other fields can be found.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys;
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{Collation, RawDoc, RawElement, RawValue};
 
-use super::{FieldKind, Requested, cannot_create};
+use super::{
+    FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
+};
 use crate::index::keygen::{self, KeySet};
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
+use crate::record::Record;
 
-/// Options that it lists itself.
-pub(super) const OPTIONS: &[&str] = &["wildcardProjection"];
+/// The row of the kind.
+pub(super) const ROW: KindRow = KindRow {
+    name: "wildcard",
+    mark: Mark::Name(is_wildcard),
+    field: FieldKind::Wildcard,
+    options: &["wildcardProjection"],
+    other_options: OtherOptions::Same,
+    not_over_measurements: None,
+    count: KindCount::Any,
+    request,
+    from_catalog: |spec, key| Ok(Arc::new(Wildcard::from_catalog(spec, key)?)),
+};
 
 /// The name of the field of an entry that has the path.
 pub const PATH: &str = "$_path";
@@ -51,7 +66,7 @@ enum Share {
 ///
 /// # Errors
 /// 67 CannotCreateIndex, 9 FailedToParse, 14 TypeMismatch.
-pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     for option in ["unique", "sparse"] {
         if let Some(RawValue::Bool(true)) = raw.get(option) {
             let text = format!("Index type 'wildcard' does not support the {option} option");
@@ -195,9 +210,19 @@ impl Projection {
     }
 }
 
+impl IndexKind for Wildcard {
+    fn row(&self) -> &'static KindRow {
+        &ROW
+    }
+
+    fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+        self.document_keys(spec, record.document, out)
+    }
+}
+
 impl Wildcard {
     /// The definition in the catalog.
-    pub(super) fn from_catalog(spec: RawDoc<'_>, key: RawDoc<'_>) -> Result<Wildcard> {
+    fn from_catalog(spec: RawDoc<'_>, key: RawDoc<'_>) -> Result<Wildcard> {
         Wildcard::of(spec.get("wildcardProjection").and_then(RawValue::as_document), key)
     }
 
@@ -250,7 +275,7 @@ impl Wildcard {
     }
 
     /// The keys of a document.
-    pub(super) fn keys(
+    fn document_keys(
         &self,
         spec: &IndexSpec,
         document: RawDoc<'_>,
