@@ -1,9 +1,11 @@
-//! Who writes which key: snapshot isolation for engines that have snapshots and atomic batches but no transactions.
+//! Write-conflict detection: snapshot isolation for engines that have snapshots and atomic batches
+//! but no transactions.
 //!
-//! The tracker maps the hash of a key to its owner (the transaction that wrote it and has not ended) and to the number
-//! of the last commit that wrote it. First writer wins: a claim fails when another transaction owns the key, or when
-//! the key's last commit number is greater than the number at which the claiming transaction began. Two keys with one
-//! hash conflict falsely; the body is run again and nobody is hurt.
+//! The tracker maps the hash of a key to its owner (the transaction that wrote it and has not
+//! ended) and to the number of the last commit that wrote it. First writer wins: a claim fails when
+//! another transaction owns the key, or when the key's last commit number is greater than the
+//! number at which the claiming transaction began. Two keys with the same hash conflict falsely;
+//! the transaction body is then run again.
 //!
 //! # Why no conflict is missed
 //!
@@ -21,16 +23,18 @@
 //! 3. At C3 and C4 of T, X was registered (B1 came before) and has not ended (it claims later). So the oldest active
 //!    number is at most `c < n`, C4 keeps `n` instead of forgetting the key, and X finds `n > c`: it fails.
 //!
-//! Conflicts without need are possible: a transaction that begins between C1 and C2 sees T's write in its snapshot and
-//! still fails on k. That window is microseconds wide.
+//! False conflicts are possible: a transaction that begins between C1 and C2 sees T's write in its
+//! snapshot and still fails on k. That window is microseconds wide.
 //!
 //! # Why memory stays small
 //!
-//! A number `n` is needed only by active transactions with `c < n`; later ones begin at `n` or above, or take their
-//! snapshot after the check that found them missing, hence after C1. With short transactions C4 mostly forgets at
-//! once. What it keeps goes into a queue per shard, and each visit to the shard drops what nobody needs any more.
-//! A transaction that stays open under a mass of writes would still make the queues grow, so they are bounded: beyond
-//! [`REMEMBERED_MAX`] keys the oldest are forgotten, and whoever began before them is told [`KvError::TooOld`].
+//! A number `n` is needed only by active transactions with `c < n`; later ones begin at `n` or
+//! above, or take their snapshot after the check that found them missing, hence after C1. With
+//! short transactions C4 usually drops the entry at once. Entries that it keeps go into a queue per
+//! shard, and each visit to the shard prunes those that no active transaction needs. A transaction
+//! that stays open during many writes would still make the queues grow, so they are bounded: beyond
+//! [`REMEMBERED_MAX`] keys the oldest are dropped, and transactions that began before them fail
+//! with [`KvError::TooOld`].
 //!
 //! No mutex here is held over IO, and none while taking another.
 
@@ -47,12 +51,13 @@ use crate::{KvError, KvResult};
 pub const REMEMBERED_MAX: usize = 1 << 20;
 
 const SHARDS: usize = 64;
-/// Nobody owns the key.
+/// The owner of an unowned key.
 const NOBODY: u64 = 0;
-/// How many queue entries one visit to a shard drops at most, so that no single write pays for a long queue.
+/// Queue entries that one visit to a shard prunes at most, so that no single write pays for a long
+/// queue.
 const PRUNED_PER_VISIT: usize = 4;
 
-/// The state shared by an engine's transactions.
+/// The state shared by the transactions of an engine.
 pub struct ConflictTracker {
     shards: Box<[Shard]>,
     active: Mutex<Active>,
@@ -74,7 +79,7 @@ struct Keys {
     map: HashMap<u64, Key, HashedKeys>,
     /// (commit number, key) of entries that only old transactions need; nearly ascending.
     remembered: VecDeque<(u64, u64)>,
-    /// Commits up to this number may have been forgotten too early.
+    /// Entries of commits up to this number may have been dropped while still needed.
     floor: u64,
 }
 
@@ -85,7 +90,7 @@ struct Key {
 }
 
 impl ConflictTracker {
-    /// A tracker that has seen nothing.
+    /// A tracker without commits.
     pub fn new() -> Arc<ConflictTracker> {
         ConflictTracker::with_limit(REMEMBERED_MAX)
     }
@@ -102,7 +107,7 @@ impl ConflictTracker {
         })
     }
 
-    /// Step B1. The caller takes the engine's snapshot afterwards, never before.
+    /// Step B1. The caller must take the engine's snapshot after this call.
     pub fn begin(self: &Arc<Self>) -> Claims {
         let begun_at = {
             let mut active = self.active.lock();
@@ -115,7 +120,7 @@ impl ConflictTracker {
         Claims { tracker: Arc::clone(self), owner, begun_at, held: Vec::new(), ended: false }
     }
 
-    /// Keys that are owned or remembered now; for tests and figures.
+    /// Keys that are owned or remembered now; for tests and statistics.
     pub fn tracked_keys(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().map.len()).sum()
     }
@@ -194,7 +199,7 @@ impl ConflictTracker {
         }
     }
 
-    /// Visits every shard once nobody is active, so that an idle engine holds nothing.
+    /// Prunes every shard once no transaction is active, so that an idle engine retains nothing.
     fn prune_idle(&self) {
         if self.remembered.load(SeqCst) > 0 && self.oldest.load(SeqCst) == u64::MAX {
             for shard in &self.shards {
@@ -217,7 +222,7 @@ enum Claim {
     Repeated,
 }
 
-/// One transaction's claims. Dropping them is the rollback.
+/// The claims of one transaction. Dropping them rolls back.
 pub struct Claims {
     tracker: Arc<ConflictTracker>,
     owner: u64,
@@ -235,9 +240,10 @@ impl Claims {
         Ok(())
     }
 
-    /// Steps C2 to C4. Call it after the engine has applied the batch, and also when nobody knows whether it has.
+    /// Steps C2 to C4. Call it after the engine has applied the batch, and also when the outcome is
+    /// unknown.
     pub fn publish(mut self) {
-        // Not for read-only work: without a claim there is nothing that a number would protect.
+        // A transaction without claims publishes no number, because it protects no key.
         let number =
             (!self.held.is_empty()).then(|| self.tracker.committed.fetch_add(1, SeqCst) + 1);
         self.end(number);
@@ -266,7 +272,7 @@ impl Drop for Claims {
 #[derive(Default)]
 struct Active {
     begun: VecDeque<(u64, u32)>,
-    /// How many of them have a count of zero; they are in the middle, behind an older one.
+    /// How many entries have a count of zero; they follow an older one that is still active.
     gone: usize,
 }
 
