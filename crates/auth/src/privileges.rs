@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn each_resource_reaches_what_the_manual_says() {
+    fn each_resource_covers_the_targets_in_the_manual() {
         // Source: manual, "Resource Document".
         let targets = [
             Target::Cluster,

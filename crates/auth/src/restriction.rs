@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_restriction_of_a_list_must_be_met_whole() {
+    fn one_restriction_of_a_list_must_be_met_completely() {
         let list = parse(vec![
             doc! { "clientSource": ["10.0.0.0/8", "::1"], "serverAddress": ["127.0.0.1"] }.into(),
             doc! { "clientSource": ["192.168.1.7"] }.into(),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_restriction_is_refused() {
+    fn invalid_restrictions_are_refused() {
         for wrong in [
             doc! {},
             doc! { "clientSource": ["10.0.0.0/33"] },

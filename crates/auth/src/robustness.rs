@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn documents_of_chance_make_no_users(document in any_document()) {
+    fn random_documents_are_not_users(document in any_document()) {
         let document = document.as_doc();
         prop_assert!(User::parse(document).is_err());
         prop_assert!(Role::parse(document).is_err());

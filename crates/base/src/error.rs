@@ -1,8 +1,8 @@
 //! The error type of all crates above the byte store: a server error code, a message, and the
 //! labels and fields that clients need.
 //!
-//! Branch on [`Error::code`], never on the text. `kv` and `wire` have small errors of their own, each converted
-//! in one file.
+//! Branch on [`Error::code`], never on the text. `kv` and `wire` have small errors of their own,
+//! each converted in one file.
 
 use std::fmt;
 
@@ -47,7 +47,8 @@ struct Inner {
     labels: Vec<ErrorLabel>,
     /// Labels that replace all others.
     only_labels: Option<Vec<String>>,
-    /// A BSON document whose fields are appended to the error reply (for example `keyPattern`, `keyValue`).
+    /// A BSON document whose fields are appended to the error reply (for example `keyPattern`,
+    /// `keyValue`).
     extra: Option<Vec<u8>>,
 }
 

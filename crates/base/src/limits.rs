@@ -19,7 +19,8 @@ pub const MAX_NAMESPACE_BYTES: usize = 255;
 pub const MAX_INDEX_FIELDS: usize = 32;
 /// Memory that one blocking operator (sort, group) may use before it must spill or fail.
 pub const MAX_BLOCKING_MEMORY_BYTES: usize = 100 * 1024 * 1024;
-/// Memory that all blocking operators of one operation may use together, unless a parameter says otherwise.
+/// Memory that all blocking operators of one operation may use together, unless a parameter says
+/// otherwise.
 pub const MAX_OPERATION_MEMORY_BYTES: usize = 1024 * 1024 * 1024;
 /// Deepest nesting of logical operators in a filter.
 pub const MAX_FILTER_DEPTH: usize = 100;

@@ -66,12 +66,12 @@ pub(crate) fn decode(bytes: &[u8], most: usize) -> Option<Column> {
     let mut rows = Rows { column: Column::default(), most: most.min(MAX_ROWS) };
     let (mut stream, mut rest) = (Stream::default(), bytes);
     loop {
-        let (first, behind) = rest.split_first()?;
+        let (first, after) = rest.split_first()?;
         rest = match *first {
-            END => return behind.is_empty().then_some(rows.column),
+            END => return after.is_empty().then_some(rows.column),
             INTERLEAVED..=INTERLEAVED_LAST => {
                 stream = Stream::default();
-                interleaved::read(*first, behind, &mut rows)?
+                interleaved::read(*first, after, &mut rows)?
             }
             _ => {
                 let rest = stream.load(rest)?;
@@ -189,7 +189,7 @@ impl<'b> Stream<'b> {
 
     /// Loads a literal or a group of blocks; returns the remaining bytes.
     fn load(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let (control, behind) = bytes.split_first()?;
+        let (control, after) = bytes.split_first()?;
         if !matches!(control, 0x80..=0xDF) {
             let (element, rest) = RawElement::at_front(bytes)?;
             let (type_byte, data) = (element.type_byte(), element.data());
@@ -211,7 +211,7 @@ impl<'b> Stream<'b> {
             return None;
         }
         let rest;
-        (self.blocks, rest) = behind.split_at_checked(8 * (usize::from(control & 0x0F) + 1))?;
+        (self.blocks, rest) = after.split_at_checked(8 * (usize::from(control & 0x0F) + 1))?;
         Some(rest)
     }
 
@@ -414,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn columns_round_trip(
             values in prop::collection::vec((prop::option::of(any_value()), 1usize..70), 0..6),
         ) {
             let values: Vec<_> = values

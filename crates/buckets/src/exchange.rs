@@ -512,7 +512,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_restored(fields in prop::collection::vec(any_document(), 1..8)) {
+        fn exported_buckets_are_restored(fields in prop::collection::vec(any_document(), 1..8)) {
             let bucket = bucket(&fields);
             let stored = bucket.document(&series().fields);
             let shown = shown_bucket(stored.as_doc(), &series().fields).unwrap();

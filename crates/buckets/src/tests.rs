@@ -105,7 +105,7 @@ fn measurements_come_out_as_they_went_in() {
 
 proptest! {
     #[test]
-    fn what_is_added_bit_by_bit_is_what_is_put_in_at_once(
+    fn appending_gives_the_same_bucket_as_packing_at_once(
         rows in prop::collection::vec((-5000i64..5000, any_document()), 1..80),
         steps in prop::collection::vec(1usize..7, 80),
     ) {

@@ -59,7 +59,8 @@ fn paths_constants_and_variables() {
     check("{$let: {vars: {CURRENT: '$a'}, in: '$b'}}", "{a: {b: 3}, b: 4}", "3");
 }
 
-/// Manual: "Comparison Expression Operators", "Boolean Expression Operators", "Conditional Expression Operators".
+/// Manual: "Comparison Expression Operators", "Boolean Expression Operators", "Conditional
+/// Expression Operators".
 #[test]
 fn comparison_boolean_and_conditional() {
     check("{$eq: [1, 1.0]}", "{}", "true");
@@ -377,7 +378,7 @@ fn accumulators_in_javascript_take_many_documents() {
 
 /// An operator that reads a large value once for each item of another ends with its operation.
 #[test]
-fn looking_at_large_values_is_work() {
+fn reading_large_values_is_work() {
     use mayfly_base::{ErrorCode, ManualClock};
     use mayfly_work::OpCtx;
     use mayfly_work::current::{Current, enter};

@@ -7,7 +7,7 @@ use mayfly_work::current::spend;
 
 use crate::distance::Bounds;
 use crate::point::{Point, angle, vector};
-use crate::predicate::{aside, changes_side, ordered, sign};
+use crate::predicate::{changes_side, fixed_direction, ordered, sign};
 use crate::relation::Prepared;
 
 /// A closed ring; its last vertex is connected with its first one. The inside is to its left.
@@ -42,8 +42,9 @@ impl Loop {
             return;
         }
         let (before, corner, after) = (&self.vertices[0], &self.vertices[1], &self.vertices[2]);
-        let inside =
-            before != corner && after != corner && ordered(&aside(corner), before, after, corner);
+        let inside = before != corner
+            && after != corner
+            && ordered(&fixed_direction(corner), before, after, corner);
         self.reference_inside = false;
         if inside != self.contains_slowly(corner) {
             self.reference_inside = true;

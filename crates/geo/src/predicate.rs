@@ -15,7 +15,8 @@ use crate::point::{Point, vector};
 /// Below this a determinant of unit vectors may have the wrong sign.
 const CERTAIN: f64 = 8e-16;
 
-/// 1 when a, b, c are in counter-clockwise order, -1 when clockwise; 0 only when two of them are the same.
+/// 1 when a, b, c are in counter-clockwise order, -1 when clockwise; 0 only when two of them are
+/// the same.
 pub(crate) fn sign(a: &Point, b: &Point, c: &Point) -> i32 {
     let determinant = a.0.cross(&b.0).dot(&c.0);
     if determinant > CERTAIN {
@@ -143,22 +144,22 @@ fn corner_changes_side(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
         return false;
     }
     if a == d {
-        return ordered(&aside(a), c, b, a);
+        return ordered(&fixed_direction(a), c, b, a);
     }
     if b == c {
-        return ordered(&aside(b), d, a, b);
+        return ordered(&fixed_direction(b), d, a, b);
     }
     if a == c {
-        return ordered(&aside(a), d, b, a);
+        return ordered(&fixed_direction(a), d, b, a);
     }
     if b == d {
-        return ordered(&aside(b), c, a, b);
+        return ordered(&fixed_direction(b), c, a, b);
     }
     false
 }
 
 /// A fixed direction at a point.
-pub(crate) fn aside(point: &Point) -> Point {
+pub(crate) fn fixed_direction(point: &Point) -> Point {
     let v = &point.0;
     let (x, y, z) = (v.x.abs(), v.y.abs(), v.z.abs());
     // Based on the axis before the one that the point is nearest to.

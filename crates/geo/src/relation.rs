@@ -97,8 +97,8 @@ pub(crate) fn any_pair<'a>(
             true => (&mut rest_left, &mut left_open, &mut right_open),
             false => (&mut rest_right, &mut right_open, &mut left_open),
         };
-        let Some((next, behind)) = rest.split_first() else { return false };
-        *rest = behind;
+        let Some((next, after)) = rest.split_first() else { return false };
+        *rest = after;
         if must_end(others.len()) {
             return false;
         }

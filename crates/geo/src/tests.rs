@@ -28,7 +28,7 @@ const SQUARE: &str = "{type: 'Polygon', coordinates: [[[0,0],[10,0],[10,10],[0,1
 const FRAME: &str = "{type: 'Polygon', coordinates: [[[0,0],[10,0],[10,10],[0,10],[0,0]], [[2,2],[8,2],[8,8],[2,8],[2,2]]]}";
 
 #[test]
-fn polygons_contain_what_lies_within() {
+fn polygons_contain_shapes_inside() {
     let check = |outer: &str, inner: &str, contained: bool, met: bool| {
         let (outer, inner) = (area(outer), geometry(inner));
         assert_eq!((outer.contains(&inner), outer.meets(&inner)), (contained, met), "{inner:?}");
@@ -139,7 +139,7 @@ fn circles() {
 }
 
 #[test]
-fn what_is_no_geometry_says_why() {
+fn invalid_geometries_have_errors() {
     let cases = [
         ("5", "geo element must be an array or object: loc: 5"),
         ("['a', 1]", "Point must only contain numeric elements, instead got type string"),
@@ -265,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn an_index_finds_what_the_predicates_say(outer in shapes(), inner in shapes()) {
+    fn an_index_agrees_with_the_predicates(outer in shapes(), inner in shapes()) {
         if let (Ok(outer), Ok(inner)) = (parsed(&outer), parsed(&inner)) {
             let (Some(shape), Some(other)) = (outer.shape(), inner.shape()) else { return Ok(()) };
             let area = Area::Shape(shape.clone());
@@ -301,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn rings_hold_what_is_as_far(centre in pairs(), shape in shapes(), inner in 0.0..3.0f64, width in 0.0..1.0f64) {
+    fn rings_contain_points_at_their_distance(centre in pairs(), shape in shapes(), inner in 0.0..3.0f64, width in 0.0..1.0f64) {
         if let Ok(geometry) = parsed(&shape) {
             let centre = centre.to_point();
             let distance = geometry.angle_to(&centre).unwrap();
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn squares_hold_what_is_in_them(corners in prop::collection::vec(pairs(), 3..6), point in pairs(), radius in 0.0..90.0f64, bits in 1u32..=32) {
+    fn squares_contain_their_points(corners in prop::collection::vec(pairs(), 3..6), point in pairs(), radius in 0.0..90.0f64, bits in 1u32..=32) {
         let grid = Grid { bits, ..Grid::default() };
         let shapes = [
             FlatShape::between(corners[0], corners[1]),
@@ -357,7 +357,7 @@ proptest! {
 /// A star whose long edges are close to each other: all pairs are visited, until the operation must
 /// end.
 #[test]
-fn looking_at_edges_is_work() {
+fn visiting_edges_is_work() {
     use mayfly_base::{ErrorCode, ManualClock};
     use mayfly_work::OpCtx;
     use mayfly_work::current::{Current, enter};

@@ -37,7 +37,8 @@ impl GroupSync {
         self.written.fetch_add(1, SeqCst);
     }
 
-    /// Returns once everything written before the call is synced by `sync`, run here or by another caller.
+    /// Returns once everything written before the call is synced by `sync`, run here or by another
+    /// caller.
     pub(crate) fn run(&self, sync: impl FnOnce() -> KvResult<()>) -> KvResult<()> {
         let mut state = self.state.lock();
         let wanted = state.started + 1;

@@ -501,15 +501,15 @@ mod tests {
         cuts(&[torn(4, Some(5), None), file(7, 20, Some((4, 60)))], &[(0, 60)]);
         let goes_on = LogFile { first: Some(5), ..file(7, 20, Some((4, 140))) };
         cuts(&[torn(4, Some(5), None), goes_on], &[(0, 60)]);
-        let behind_a_gap = LogFile { first: Some(8), ..file(7, 20, Some((4, 140))) };
-        cuts(&[torn(4, Some(5), None), behind_a_gap], &[(0, 60), (1, 0)]);
+        let after_a_gap = LogFile { first: Some(8), ..file(7, 20, Some((4, 140))) };
+        cuts(&[torn(4, Some(5), None), after_a_gap], &[(0, 60), (1, 0)]);
         // The next run has replayed the valid records.
         cuts(&[torn(4, Some(5), None), file(7, 20, None)], &[(0, 60)]);
         cuts(&[torn(4, None, None)], &[(0, 0)]);
     }
 
     #[test]
-    fn what_a_sync_covered_is_not_cut() {
+    fn synced_records_are_not_cut() {
         let marked =
             |after, upto, said| LogFile { marks: [(after, upto)].into(), ..file(7, 20, said) };
         let damaged = |files: &[LogFile]| matches!(find_cuts(files), Err(OpenError::Damaged(_)));

@@ -13,8 +13,8 @@
 //! | 10 runs of 10 | 120 | 80 | 56 |
 //!
 //! A read out of key order costs the same and buffers values until they are returned: batches pin
-//! the blocks they are in, values from an iterator are copied. Beyond [`READ_AHEAD_BYTES`] nothing is
-//! read ahead: the rest is looked up one by one.
+//! the blocks they are in, values from an iterator are copied. Beyond [`READ_AHEAD_BYTES`] nothing
+//! is read ahead: the rest is looked up one by one.
 
 use std::ops::{ControlFlow, Range};
 

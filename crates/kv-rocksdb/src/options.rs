@@ -63,7 +63,8 @@ pub struct RocksOptions {
     /// with 64 MB a bulk load takes a tenth more. More files on level 0 would have the same effect
     /// for the load, and slow down every scan of an index.
     pub wal_max_bytes: u64,
-    /// Whether each commit is synced before it returns, instead of by [`sync`](mayfly_kv::Engine::sync).
+    /// Whether each commit is synced before it returns, instead of by
+    /// [`sync`](mayfly_kv::Engine::sync).
     pub sync_commits: bool,
     /// Disk space that only deletions and opening the store may use; at most an eighth of the disk.
     pub reserve_bytes: u64,

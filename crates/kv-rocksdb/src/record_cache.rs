@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_served_with_what_was_read_before_it() {
+    fn a_snapshot_is_served_by_entries_read_before_it() {
         let cache = RecordCache::new(1 << 20);
         add(&cache, 1, AsOf::Snapshot(10, 12), b"one");
         assert_eq!(now(&cache, 1).as_deref(), Some(&b"one"[..]));

@@ -160,7 +160,7 @@ fn a_torn_tail_of_the_log_loses_only_the_tail() {
 
 /// Unsynced pages may survive a power cut in any order. The log ends where one is missing.
 #[test]
-fn a_hole_behind_the_last_sync_ends_the_log() {
+fn a_hole_after_the_last_sync_ends_the_log() {
     const PAGE: usize = 4096;
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path()).unwrap();
@@ -269,7 +269,7 @@ fn a_long_range_is_swept_at_once_and_for_good() {
 }
 
 #[test]
-fn what_an_ingest_leaves_in_files_is_cleared() {
+fn files_of_an_abandoned_ingest_are_removed() {
     let folder = TempDir::new().unwrap();
     let scratch = folder.path().join(SCRATCH_FOLDER);
     let files = || fs::read_dir(&scratch).map_or(0, Iterator::count);

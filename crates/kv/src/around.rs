@@ -81,7 +81,8 @@ engine_around! {
 /// Forwards the named methods of [`Txn`] to an inner transaction: `forward_txn!(inner: put, lock,
 /// commit);` in the wrapper's `impl Txn`, where `inner` is the field with the transaction.
 ///
-/// Methods that are not named keep their defaults, which call the wrapper: one that counts `get` sees each key of `multi_get`.
+/// Methods that are not named keep their defaults, which call the wrapper: one that counts `get`
+/// sees each key of `multi_get`.
 #[macro_export]
 macro_rules! forward_txn {
     ($inner:ident: $($name:ident),+ $(,)?) => { $($crate::forward_txn!(@$name $inner);)+ };

@@ -1,4 +1,5 @@
-//! An engine that misbehaves as far as the contract allows: it finds retry bugs before a network engine exists.
+//! An engine that misbehaves as far as the contract allows: it finds retry bugs before a network
+//! engine exists.
 //!
 //! It wraps any engine and adds conflicts at writes and at commits, commits with an unknown outcome
 //! (half of them applied), scans that pause early, and the limits of other engines. Randomness

@@ -11,17 +11,21 @@
 //!
 //! The order of steps is the whole proof.
 //!
-//! * Begin: (B1) read the commit counter as `c` and register it as active, under one mutex; (B2) take the snapshot.
+//! * Begin: (B1) read the commit counter as `c` and register it as active, under one mutex; (B2)
+//!   take the snapshot.
 //! * Write: (W) claim the key under its shard's mutex.
-//! * Commit: (C1) write the batch to the engine; (C2) take the next number `n`; (C3) leave the active ones;
-//!   (C4) for each key, under its shard's mutex, give up ownership and note `n`.
+//! * Commit: (C1) write the batch to the engine; (C2) take the next number `n`; (C3) leave the
+//!   active ones; (C4) for each key, under its shard's mutex, give up ownership and note `n`.
 //!
-//! Let T commit key k, and let X claim k with a snapshot that lacks T's write, so B2 of X came before C1 of T.
+//! Let T commit key k, and let X claim k with a snapshot that lacks T's write, so B2 of X came
+//! before C1 of T.
 //!
-//! 1. X claims while T owns k: X fails. T claims while X owns k: T fails. Otherwise X claims after C4 of T.
+//! 1. X claims while T owns k: X fails. T claims while X owns k: T fails. Otherwise X claims after
+//!    C4 of T.
 //! 2. B1 of X came before B2 of X, before C1 of T, before C2 of T: so `c < n`.
-//! 3. At C3 and C4 of T, X was registered (B1 came before) and has not ended (it claims later). So the oldest active
-//!    number is at most `c < n`, C4 keeps `n` instead of forgetting the key, and X finds `n > c`: it fails.
+//! 3. At C3 and C4 of T, X was registered (B1 came before) and has not ended (it claims later). So
+//!    the oldest active number is at most `c < n`, C4 keeps `n` instead of forgetting the key, and
+//!    X finds `n > c`: it fails.
 //!
 //! False conflicts are possible: a transaction that begins between C1 and C2 sees T's write in its
 //! snapshot and still fails on k. That window is microseconds wide.
@@ -47,12 +51,12 @@ use parking_lot::Mutex;
 use crate::key_hash::HashedKeys;
 use crate::{KvError, KvResult};
 
-/// Most keys whose last commit is remembered for the sake of old transactions; about 64 bytes each.
+/// Most keys whose last commit is remembered for old transactions; about 64 bytes each.
 pub const REMEMBERED_MAX: usize = 1 << 20;
 
 const SHARDS: usize = 64;
 /// The owner of an unowned key.
-const NOBODY: u64 = 0;
+const NO_OWNER: u64 = 0;
 /// Queue entries that one visit to a shard prunes at most, so that no single write pays for a long
 /// queue.
 const PRUNED_PER_VISIT: usize = 4;
@@ -101,7 +105,7 @@ impl ConflictTracker {
             active: Mutex::default(),
             oldest: AtomicU64::new(u64::MAX),
             committed: AtomicU64::new(0),
-            next_owner: AtomicU64::new(NOBODY + 1),
+            next_owner: AtomicU64::new(NO_OWNER + 1),
             remembered: AtomicUsize::new(0),
             shard_max: remembered_max / SHARDS,
         })
@@ -140,7 +144,7 @@ impl ConflictTracker {
         if key.owner == owner {
             return Ok(Claim::Repeated);
         }
-        if key.owner != NOBODY || key.last_commit > begun_at {
+        if key.owner != NO_OWNER || key.last_commit > begun_at {
             return Err(KvError::Conflict);
         }
         key.owner = owner;
@@ -161,7 +165,7 @@ impl ConflictTracker {
         let Some(key) = keys.map.get_mut(&hash) else {
             unreachable!("an owned key stays in the map until its owner releases it")
         };
-        key.owner = NOBODY;
+        key.owner = NO_OWNER;
         key.last_commit = number.unwrap_or(key.last_commit);
         let last_commit = key.last_commit;
         if last_commit <= self.oldest.load(SeqCst) {
@@ -211,7 +215,8 @@ impl ConflictTracker {
 
 impl Keys {
     fn forget(&mut self, number: u64, hash: u64) {
-        if self.map.get(&hash).is_some_and(|key| key.owner == NOBODY && key.last_commit == number) {
+        if self.map.get(&hash).is_some_and(|key| key.owner == NO_OWNER && key.last_commit == number)
+        {
             self.map.remove(&hash);
         }
     }
@@ -267,8 +272,8 @@ impl Drop for Claims {
     }
 }
 
-/// The numbers at which active transactions began, with how many began at each; ascending, because a number is read
-/// and entered under one mutex.
+/// The numbers at which active transactions began, with how many began at each; ascending, because
+/// a number is read and entered under one mutex.
 #[derive(Default)]
 struct Active {
     begun: VecDeque<(u64, u32)>,

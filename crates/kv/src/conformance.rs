@@ -1,7 +1,7 @@
 //! The conformance suite: cases that an engine's tests run against fresh stores.
 //!
-//! [`run`] runs all of [`CASES`]. An engine passes when nothing panics; the messages name the case. Cases use the
-//! contract only, and accept a conflict at the write or at the commit.
+//! [`run`] runs all of [`CASES`]. An engine passes when nothing panics; the messages name the case.
+//! Cases use the contract only, and accept a conflict at the write or at the commit.
 
 mod isolation;
 mod plain;
@@ -44,7 +44,7 @@ pub const CASES: &[Case] = &[
     ("scan continues in a later snapshot", scans::continues_later),
     ("scan merges own writes", scans::merges_own_writes),
     ("scan against a model", scans::against_a_model),
-    ("ranges between what was deleted", scans::ranges_between_what_was_deleted),
+    ("ranges between deleted entries", scans::ranges_between_deleted_entries),
     ("snapshot is stable", isolation::snapshot_is_stable),
     ("a held snapshot serves many", isolation::held_snapshot),
     ("a held snapshot on other threads", threads::held_snapshot),
@@ -84,9 +84,9 @@ fn put(txn: &mut dyn Txn, key: &[u8], value: &[u8]) -> KvResult<()> {
 fn fill(engine: &dyn Engine, entries: &[(&[u8], &[u8])]) {
     let mut txn = begin(engine);
     for (key, value) in entries {
-        put(&mut *txn, key, value).expect("nobody else writes");
+        put(&mut *txn, key, value).expect("there is no other writer");
     }
-    txn.commit().expect("nobody else writes");
+    txn.commit().expect("there is no other writer");
 }
 
 fn get(txn: &dyn Txn, key: &[u8]) -> Option<Vec<u8>> {

@@ -1,15 +1,17 @@
 //! The byte-store contract: the guarantees that storage requires of any engine.
 //!
-//! 1. Snapshot isolation; a transaction that may write takes its view at its first read at the latest, a read-only one
-//!    when it begins. Two overlapping transactions that both put or delete the same existing or inserted key
-//!    conflict; deleting an absent key need not. Write skew is possible.
-//! 2. The embedded engines report a conflict at the write (first writer wins), others may report it at commit.
-//! 3. A scan goes on from its last key in any later snapshot.
+//! 1. Snapshot isolation; a transaction that may write takes its view at its first read at the
+//!    latest, a read-only one when it begins. Two overlapping transactions that both put or delete
+//!    the same existing or inserted key conflict; deleting an absent key need not. Write skew is
+//!    possible.
+//! 2. The embedded engines report a conflict at the write (first writer wins), others may report it
+//!    at commit.
+//! 3. A scan continues from its last key in any later snapshot.
 //! 4. Transaction bodies can be run again; they have no side effects.
 //! 5. After a failed durable write the engine refuses further writes ([`KvError::Fenced`]).
 //!
-//! The contract is synchronous: an embedded engine answers in microseconds, and an engine behind a network is called
-//! from sections that are allowed to block.
+//! The contract is synchronous: an embedded engine answers in microseconds, and an engine behind a
+//! network is called from sections that are allowed to block.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -75,7 +77,8 @@ pub enum KvError {
     CommitUnknown(String),
     /// The deadline passed; nothing was applied.
     Timeout,
-    /// An earlier durable write failed, or another owner took over; writing is refused until a restart.
+    /// An earlier durable write failed, or another owner took over; writing is refused until a
+    /// restart.
     Fenced(String),
     /// The call violates the contract.
     Invalid(String),

@@ -23,7 +23,8 @@ const SEARCHED: usize = 8;
 const RESERVED_MAX: usize = 8 << 20;
 const NONE: u32 = u32::MAX;
 
-/// The operations of one transaction. Holds at most 4 GB; engines check their smaller limit before they add.
+/// The operations of one transaction. Holds at most 4 GB; engines check their smaller limit before
+/// they add.
 #[derive(Default)]
 pub struct WriteBuffer {
     arena: Vec<u8>,
@@ -190,7 +191,8 @@ impl WriteBuffer {
     /// The index of the written keys of a keyspace, caught up with all operations.
     pub(crate) fn ordered(&self, keyspace: Keyspace) -> Ref<'_, Ordered> {
         let cell = &self.ordered[keyspace as usize];
-        // A visitor may scan again while an outer scan holds the borrow; then the index is complete already.
+        // A visitor may scan again while an outer scan holds the borrow; then the index is complete
+        // already.
         if cell.borrow().upto < self.ops.len() {
             let mut ordered = cell.borrow_mut();
             for at in ordered.upto..self.ops.len() {
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_are_told_apart() {
+    fn equal_hashes_are_distinguished() {
         let mut buffer = WriteBuffer::new();
         for n in 0..20_u8 {
             buffer.put(Keyspace::Record, &[n], &[n]);

@@ -301,17 +301,17 @@ impl Options {
 /// The pattern with a limit of steps, inserted after the pattern's own leading limits, because the
 /// last one counts.
 fn limited(pattern: &str, steps: u32) -> String {
-    let (mut at, mut behind) = (0, 0);
+    let (mut at, mut after_limits) = (0, 0);
     while pattern[at..].starts_with("(*")
         && let Some(length) = pattern[at..].find(')')
     {
         let setting = &pattern[at..at + length];
         at += length + 1;
         if setting.starts_with("(*LIMIT_") {
-            behind = at;
+            after_limits = at;
         }
     }
-    format!("{}(*LIMIT_MATCH={steps}){}", &pattern[..behind], &pattern[behind..])
+    format!("{}(*LIMIT_MATCH={steps}){}", &pattern[..after_limits], &pattern[after_limits..])
 }
 
 impl fmt::Debug for Pattern {

@@ -53,7 +53,8 @@ type NewMatchMemory = Box<dyn Fn() -> MatchMemory + Send + Sync + UnwindSafe + R
 
 struct Code(NonNull<pcre2_code_8>);
 
-// SAFETY: a compiled program is not written to after `Patient::compile`; PCRE2 documents that threads may share it.
+// SAFETY: a compiled program is not written to after `Patient::compile`; PCRE2 documents that
+// threads may share it.
 unsafe impl Send for Code {}
 // SAFETY: as above.
 unsafe impl Sync for Code {}

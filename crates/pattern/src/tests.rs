@@ -297,7 +297,7 @@ fn answers_where_the_quick_program_gives_up() {
 }
 
 #[test]
-fn what_is_not_finished_is_an_error() {
+fn an_unfinished_search_is_an_error() {
     let text = format!("{}c", "a".repeat(40));
     for pattern in ["^(?!b)(a+)+$", "^(a+)+\\1$", "(*LIMIT_MATCH=4000000000)^(?=a)(a+)+$"] {
         let pattern = Pattern::compile(pattern, "").unwrap();
@@ -337,7 +337,7 @@ fn the_automaton_bounds_its_work() {
 }
 
 #[test]
-fn a_limit_of_steps_stands_behind_those_of_the_pattern() {
+fn a_limit_of_steps_follows_those_of_the_pattern() {
     let cases = [
         ("a", "(*LIMIT_MATCH=7)a"),
         ("(*UCP)a", "(*LIMIT_MATCH=7)(*UCP)a"),

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_is_missed_and_few_pass_by_mistake() {
+    fn no_key_is_missed_and_false_positives_are_rare() {
         let mut bloom = Bloom::new(10_000);
         (0..10_000u64).for_each(|n| bloom.add(&n.to_be_bytes()));
         assert!((0..10_000u64).all(|n| bloom.may_have(&n.to_be_bytes())));

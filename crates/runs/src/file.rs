@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_claims_is_refused_as_such() {
+    fn a_refused_claim_keeps_its_error() {
         use std::sync::atomic::Ordering;
 
         use mayfly_base::ManualClock;

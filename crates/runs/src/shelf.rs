@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_entry_is_taken_out_as_it_was_put_there(
+        fn each_entry_is_removed_unchanged(
             // Either the length of an entry to append, or the index of the one to remove.
             steps in prop::collection::vec((any::<bool>(), 0..2000usize), 0..200),
         ) {

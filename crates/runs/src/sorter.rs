@@ -297,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_in_order_and_equal_ones_as_they_came(
+        fn entries_are_sorted_and_equal_ones_keep_their_order(
             keys in prop::collection::vec(prop::collection::vec(0..3u8, 0..20), 0..300),
             budget in 1..20_000usize,
         ) {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_whole_however_large() {
+    fn large_values_are_returned_unchanged() {
         let mut sorter = Sorter::new();
         for n in 0..50u8 {
             sorter.push(&[50 - n], &vec![n; usize::from(n) * 10_000]);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_in_order_come_after_what_was_before() {
+    fn pushed_runs_come_after_earlier_entries() {
         let mut sorter = Sorter::new();
         sorter.push(b"b", b"first");
         let mut run = Run::new(&folder()).unwrap();

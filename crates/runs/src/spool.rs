@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back_as_often_as_asked() {
+    fn entries_can_be_read_repeatedly() {
         let mut writer = SpoolWriter::new(&std::env::temp_dir()).unwrap();
         let entries: Vec<Vec<u8>> = (0..1000usize).map(|n| vec![n as u8; n]).collect();
         entries.iter().for_each(|entry| writer.push(entry).unwrap());

@@ -82,21 +82,21 @@ impl Table {
             return Ok(());
         }
         // Equal keys may begin in the block before the first one that begins with the key.
-        let behind = self.blocks.partition_point(|(first, _)| first.as_slice() < key);
-        for block in behind.saturating_sub(1)..self.blocks.len() {
+        let after = self.blocks.partition_point(|(first, _)| first.as_slice() < key);
+        for block in after.saturating_sub(1)..self.blocks.len() {
             if self.blocks[block].0.as_slice() > key {
                 break;
             }
             self.read(block)?;
             let mut rest = self.bytes.as_slice();
             while !rest.is_empty() {
-                let (found, value, behind) = split(rest)?;
+                let (found, value, after) = split(rest)?;
                 match found.cmp(key) {
                     std::cmp::Ordering::Less => {}
                     std::cmp::Ordering::Equal => see(value)?,
                     std::cmp::Ordering::Greater => return Ok(()),
                 }
-                rest = behind;
+                rest = after;
             }
         }
         Ok(())

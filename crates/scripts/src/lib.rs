@@ -146,7 +146,8 @@ impl Script {
         };
         let result = run(&sandbox)?;
         SANDBOXES.with_borrow_mut(|sandboxes| {
-            // A sandbox that holds the last reference to its sources belongs to a script that another thread has dropped.
+            // A sandbox that holds the last reference to its sources belongs to a script that
+            // another thread has dropped.
             sandboxes.retain(|(sources, _, _)| Arc::strong_count(sources) > 1);
             if sandboxes.len() >= MAX_SANDBOXES {
                 sandboxes.remove(0);

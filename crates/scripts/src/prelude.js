@@ -475,8 +475,8 @@ export default (function (mustEnd) {
       return parts;
     },
   };
-  // The receiver and the argument of a search as strings. Values that the built-in method rejects, and
-  // regular expressions, are passed to it unchanged.
+  // The receiver and the argument of a search as strings. Values that the built-in method rejects,
+  // and regular expressions, are passed to it unchanged.
   const asText = (value) => value === null || value === undefined || typeof value === 'symbol' ? value : String(value);
   const asWanted = (value) => typeof value !== 'object' || value === null
     || value[Symbol.match] || value[Symbol.replace] || value[Symbol.split] ? value : String(value);

@@ -148,7 +148,7 @@ fn results_have_limits() {
 }
 
 #[test]
-fn what_is_thrown_becomes_an_error() {
+fn exceptions_become_errors() {
     check_fails("throw new Error('boom')", "139: Error: boom");
     check_fails("missing.field", "139: ReferenceError: missing is not defined");
     check_fails("throw 'text'", "139: uncaught exception: text");
@@ -230,7 +230,7 @@ fn nothing_stays_for_another_script() {
 }
 
 #[test]
-fn bent_built_ins_do_not_reach_the_server() {
+fn modified_built_ins_do_not_affect_the_server() {
     let id = RawValue::ObjectId([9; 12]);
     let source = "function (id) { Object.getPrototypeOf = Object.keys = null; Date.prototype.getTime = null; \
                   Object.defineProperty(Object.prototype, 'x', {set: function () { throw 1; }, configurable: true}); \
@@ -265,7 +265,7 @@ fn scripts_see_the_document_as_this_and_obj() {
 }
 
 #[test]
-fn what_the_manual_lists_is_there() {
+fn functions_in_the_manual_exist() {
     for source in [
         "tojson({a: 1, b: [NumberLong(2)]}) === '{\\n\\t\"a\" : 1,\\n\\t\"b\" : [\\n\\t\\tNumberLong(2)\\n\\t]\\n}'",
         "tojsononeline({a: 'x'}) === '{ \"a\" : \"x\" }'",

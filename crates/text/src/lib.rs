@@ -1,4 +1,5 @@
-//! Text search without an index: the terms of a string, the scores of a document's terms, and parsed searches.
+//! Text search without an index: the terms of a string, the scores of a document's terms, and
+//! parsed searches.
 //!
 //! 1. [`words()`] splits a string at delimiters: white space, dashes, quotation marks, punctuation.
 //! 2. [`Analyzer`] converts words to terms: case folded, stop words omitted, stemmed, without

@@ -49,11 +49,11 @@ impl TextSpec {
                 }
             }
         }
-        let (mut before, mut after, mut behind) = (Vec::new(), Vec::new(), false);
+        let (mut before, mut after, mut after_terms) = (Vec::new(), Vec::new(), false);
         for field in document("key").unwrap_or(RawDoc::EMPTY) {
             match field.name() {
-                "_fts" | "_ftsx" => behind = true,
-                path if behind => after.push(path.to_owned()),
+                "_fts" | "_ftsx" => after_terms = true,
+                path if after_terms => after.push(path.to_owned()),
                 path => before.push(path.to_owned()),
             }
         }

@@ -23,7 +23,8 @@ fn check_terms(name: &str, text: &str, expected: &[&str]) {
     assert_eq!(terms, expected, "{name}: {text}");
 }
 
-/// Manual: "Text Index Properties", "Tokenization Delimiters"; "$text", "Stop Words", "Stemmed Words".
+/// Manual: "Text Index Properties", "Tokenization Delimiters"; "$text", "Stop Words", "Stemmed
+/// Words".
 #[test]
 fn words_become_terms() {
     check_terms("none", "Hello, world!", &["hello", "world"]);

@@ -163,7 +163,8 @@ fn densely_packed(coefficient: u128, exponent: u128) -> u128 {
     combined << 122 | lower << 110 | bits
 }
 
-/// Three digits in ten bits, as IEEE 754 packs them: three bits for a digit below eight, one for others.
+/// Three digits in ten bits, as IEEE 754 packs them: three bits for a digit below eight, one for
+/// others.
 const THREE_DIGITS: [u16; 1000] = {
     let mut packed = [0; 1000];
     let mut number = 0;

@@ -1,5 +1,5 @@
-//! BSON as bytes and as values: borrowed access, building, comparison order and collations, numbers, dotted paths and
-//! order-preserving keys.
+//! BSON as bytes and as values: borrowed access, building, comparison order and collations,
+//! numbers, dotted paths and order-preserving keys.
 //!
 //! Pure and synchronous: no IO, no clock. Geometry and text analysis are crates of their own
 //! (`geo`, `text`): they read values, and BSON does not depend on them.

@@ -1,4 +1,5 @@
-//! New ObjectIds: seconds, five random bytes of this process, a counter. BSON specification, "ObjectId".
+//! New ObjectIds: seconds, five random bytes of this process, a counter. BSON specification,
+//! "ObjectId".
 //!
 //! Not `ObjectId::new()` of `bson`, which reads the system clock: here the caller passes the time.
 

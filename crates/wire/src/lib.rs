@@ -1,4 +1,5 @@
-//! Bytes to messages and back: OP_MSG, OP_COMPRESSED, the legacy handshake and login; a tokio-util codec without commands.
+//! Bytes to messages and back: OP_MSG, OP_COMPRESSED, the legacy handshake and login; a tokio-util
+//! codec without commands.
 //!
 //! Input: [`Codec`] cuts one frame off the read buffer, decompresses it if necessary, validates its
 //! sections and every document in them once, and returns a [`Message`] whose documents are slices
@@ -7,7 +8,8 @@
 //! checksum.
 //!
 //! Nothing here depends on commands, except the names that OP_QUERY may carry, and nothing does IO.
-//! Nothing here knows a command beyond the names that OP_QUERY may still carry, and nothing does IO.
+//! Nothing here knows a command beyond the names that OP_QUERY may still carry, and nothing does
+//! IO.
 
 mod codec;
 mod compress;

@@ -1,4 +1,5 @@
-//! A decoded message: one body document and any number of document sequences, all slices of one frame.
+//! A decoded message: one body document and any number of document sequences, all slices of one
+//! frame.
 
 use bytes::Bytes;
 use mayfly_value::{RawDoc, raw};

@@ -163,7 +163,7 @@ mod tests {
     use mayfly_base::{ErrorCode, ManualClock};
 
     #[test]
-    fn a_guard_restores_what_was_before() {
+    fn a_guard_restores_the_previous_operation() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let outer = enter(Current { op: Some(op) });
         drop(enter(Current::default()));

@@ -1,9 +1,9 @@
 //! The context of an operation from its first byte to its reply: identity, deadline, kill flag,
 //! counters.
 //!
-//! Every operation, a client's command as well as a visit of the TTL monitor, is an [`OpCtx`] in the one
-//! [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long loops call
-//! [`OpCtx::check`].
+//! Every operation, a client's command as well as a visit of the TTL monitor, is an [`OpCtx`] in
+//! the one [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long
+//! loops call [`OpCtx::check`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ const NEVER: i64 = i64::MAX;
 pub struct OpInfo {
     /// The connection or background task: `conn12`, `TTLMonitor`.
     pub desc: Arc<str>,
-    /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`, `command`, `none`.
+    /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`,
+    /// `command`, `none`.
     pub op: &'static str,
     /// The namespace, empty when there is none.
     pub ns: String,
@@ -243,7 +244,8 @@ impl OpCtx {
     /// Checks deadline, kill flag and memory. Every long loop calls it, about every hundred items.
     ///
     /// # Errors
-    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see [`memory::check`].
+    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see
+    /// [`memory::check`].
     pub fn check(&self) -> Result<()> {
         let code = self.kill_code.load(Ordering::Relaxed);
         if code != 0 {

@@ -39,7 +39,8 @@ const MAX_PATIENCE: Duration = Duration::from_secs(30);
 const REMEMBERED: f64 = 32.0;
 /// When more short operations than this run at once on average, they get half of the processors.
 const BUSY: f64 = 0.5;
-/// How often a waiting operation checks whether it has to end; each operation before it adds [`POLL_PER_WAITER`], up to [`MAX_POLL`].
+/// How often a waiting operation checks whether it has to end; each operation before it adds
+/// [`POLL_PER_WAITER`], up to [`MAX_POLL`].
 const POLL: Duration = Duration::from_millis(50);
 const POLL_PER_WAITER: Duration = Duration::from_millis(1);
 const MAX_POLL: Duration = Duration::from_millis(500);

@@ -430,8 +430,8 @@ fn restore(list: &mut PrivilegeList) {
     REPLICATION.iter().for_each(|collection| list.on("local", collection, RESTORE));
 }
 
-/// Manual: the roles `readWriteAnyDatabase`, `dbAdminAnyDatabase`, `userAdminAnyDatabase`, `clusterAdmin`, `restore` and `backup`
-/// together, and `validate` on collections of the system.
+/// Manual: the roles `readWriteAnyDatabase`, `dbAdminAnyDatabase`, `userAdminAnyDatabase`,
+/// `clusterAdmin`, `restore` and `backup` together, and `validate` on collections of the system.
 fn root(list: &mut PrivilegeList) {
     read_write_any(list);
     administer_any(list);

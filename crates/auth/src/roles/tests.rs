@@ -25,7 +25,7 @@ fn of(role: &str, db: &str) -> Privileges {
 }
 
 #[test]
-fn there_are_the_manuals_roles_and_no_others() {
+fn exactly_the_roles_of_the_manual_exist() {
     for role in BUILT_IN_ANYWHERE {
         assert!(
             built_in(&name(role, "shop")).is_some() && built_in(&name(role, "admin")).is_some()
@@ -46,7 +46,7 @@ type Wishes<'t> = &'t [(Target<'t>, Action)];
 /// What each role may and may not do, taken from the manual's page "Built-In Roles", not from the
 /// code.
 #[test]
-fn built_in_roles_allow_what_the_manual_lists() {
+fn built_in_roles_allow_the_actions_in_the_manual() {
     use Action::*;
     let shop = Target::Collection("shop", "orders");
     let other = Target::Collection("other", "orders");
@@ -191,7 +191,7 @@ fn roles_are_read_as_they_are_written() {
 }
 
 #[test]
-fn damaged_roles_allow_nothing_and_keep_their_users_out() {
+fn damaged_roles_allow_nothing_and_prevent_logins() {
     let good = doc! {
         "_id": "shop.w", "role": "w", "db": "shop",
         "privileges": [{ "resource": { "db": "shop", "collection": "" }, "actions": ["find"] }],

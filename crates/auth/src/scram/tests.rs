@@ -133,7 +133,7 @@ fn sasl_preparation_makes_one_password_of_several_spellings() {
 }
 
 #[test]
-fn unknown_users_look_like_others() {
+fn unknown_users_are_indistinguishable() {
     for mechanism in Mechanism::ALL {
         let stored = credential(mechanism, "u", "p");
         let client = Client::new(mechanism, "u", "rOprNGfwEbeRWgbN");
@@ -152,7 +152,7 @@ fn unknown_users_look_like_others() {
 }
 
 #[test]
-fn messages_that_demand_too_much_or_are_none() {
+fn unsupported_and_malformed_messages_are_refused() {
     use Refusal::{ChannelBinding, Malformed};
     let parse = |text: &str| ClientFirst::parse(Mechanism::ScramSha256, text.as_bytes());
     assert_eq!(parse("n,,n=a=2Cb=3Dc,r=12345678").unwrap().user, "a,b=c");

@@ -33,10 +33,10 @@ pub(super) fn read<'b>(first: u8, bytes: &'b [u8], rows: &mut Rows) -> Option<&'
     let most = MAX_LEAVES / shape.streams.len().max(1);
     let mut rest = bytes.get(reference.as_bytes().len()..)?;
     for _ in 0..=rows.left().min(most) {
-        if let [END, behind @ ..] = rest
+        if let [END, after @ ..] = rest
             && shape.begins_with_load()?
         {
-            return Some(behind);
+            return Some(after);
         }
         let mut row = Row { shape: &mut shape, at: 0, rest };
         let mut out = DocBuilder::new();

@@ -136,11 +136,11 @@ fn parse_switch(
 
 fn switch<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let mut rest = arguments;
-    while let [case, then, behind @ ..] = rest {
+    while let [case, then, tail @ ..] = rest {
         if case.evaluate(frame)?.is_true() {
             return then.evaluate(frame);
         }
-        rest = behind;
+        rest = tail;
     }
     match rest.first() {
         Some(default) => default.evaluate(frame),

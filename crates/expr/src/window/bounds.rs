@@ -171,12 +171,12 @@ pub(super) fn reaches(
     let count = partition.len();
     match function.bounds {
         Bounds::Documents(lower, upper) => {
-            let at = |bound: Bound, here: usize, behind: i64, end: usize| match bound {
+            let at = |bound: Bound, here: usize, after: i64, end: usize| match bound {
                 Bound::Unbounded => end,
-                Bound::Current => clamped(here as i64 + behind, count),
+                Bound::Current => clamped(here as i64 + after, count),
                 Bound::Offset(number) => {
                     let by = number.to_i64_exact().unwrap_or(0);
-                    clamped(here as i64 + by + behind, count)
+                    clamped(here as i64 + by + after, count)
                 }
             };
             let reach = |here| {

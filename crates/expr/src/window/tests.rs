@@ -171,7 +171,7 @@ fn changes_areas_and_means() {
 
 /// Updated windows give the same results as recomputed ones.
 #[test]
-fn moving_equals_anew() {
+fn updating_equals_recomputing() {
     let documents: Vec<String> =
         (0..60).map(|at| format!("{{t: {at}, v: {}}}", (at * 37) % 23 - 9)).collect();
     let texts: Vec<&str> = documents.iter().map(String::as_str).collect();

@@ -181,7 +181,7 @@ pub(super) fn drop_rolls_back(make: &Make<'_>) {
         put(txn, b"l", b"2")?;
         put(txn, b"k", b"2")
     });
-    assert!(!failed, "a transaction that was dropped conflicts with nobody");
+    assert!(!failed, "a dropped transaction conflicts with no other");
     assert_eq!(now(engine, b"k"), Some(b"2".to_vec()));
 }
 

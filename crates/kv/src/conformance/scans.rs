@@ -249,7 +249,7 @@ fn check_ranges(
 }
 
 /// Several ranges with many deleted entries between and inside them.
-pub(super) fn ranges_between_what_was_deleted(make: &Make<'_>) {
+pub(super) fn ranges_between_deleted_entries(make: &Make<'_>) {
     let engine = &*make();
     let keys: Vec<[u8; 4]> = (0..6_000_u32).map(u32::to_be_bytes).collect();
     let entries: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"v"[..])).collect();

@@ -31,8 +31,8 @@ pub(super) fn no_lost_increments(make: &Make<'_>) {
     assert_eq!(sum, THREADS * EACH, "every increment counts once");
 }
 
-/// Two keys always change together. A snapshot never shows them apart, and a transaction that read them before they
-/// changed never overwrites them.
+/// Two keys always change together. A snapshot never shows them apart, and a transaction that read
+/// them before they changed never overwrites them.
 pub(super) fn begin_races_with_commit(make: &Make<'_>) {
     let engine = &*make();
     let done = AtomicBool::new(false);
@@ -69,7 +69,8 @@ pub(super) fn transfers_keep_the_sum(make: &Make<'_>) {
     transfers(&*make());
 }
 
-/// The body of the last case, for an engine that may answer [`CommitUnknown`](crate::KvError::CommitUnknown).
+/// The body of the last case, for an engine that may answer
+/// [`CommitUnknown`](crate::KvError::CommitUnknown).
 pub fn transfers(engine: &dyn Engine) {
     const ACCOUNTS: u8 = 5;
     const START: i64 = 1_000;

@@ -274,7 +274,7 @@ fn literal_prefixes() {
 
 /// Many conditions give the same result as each of them alone.
 #[test]
-fn many_conditions_are_as_few() {
+fn many_conditions_behave_like_few() {
     let fields = |value: &dyn Fn(i32) -> String| {
         (0..100).map(|at| format!("f{at}: {}", value(at))).collect::<Vec<_>>().join(", ")
     };
@@ -335,7 +335,7 @@ fn many_conditions_are_as_few() {
 
 /// A filter with many predicates on one large array ends with its operation.
 #[test]
-fn looking_at_large_arrays_is_work() {
+fn reading_large_arrays_is_work() {
     use mayfly_base::{ErrorCode, ManualClock};
     use mayfly_work::OpCtx;
     use mayfly_work::current::{Current, enter};

@@ -136,7 +136,7 @@ mod tests {
 
     /// Results with and without an index, compared with a list of pairs.
     #[test]
-    fn many_fields_are_as_few() {
+    fn many_fields_behave_like_few() {
         for count in [4, 200] {
             // Every name of the first third occurs twice.
             let name = |at: i32| format!("f{}", if at > 2 * count / 3 { at / 3 } else { at });

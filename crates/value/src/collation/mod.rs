@@ -45,7 +45,8 @@ pub struct Collation {
     /// The document with all options, as listings return it.
     document: DocBuf,
     collator: CollatorBorrowed<'static>,
-    /// Strength 5: strings that are equal by all other levels compare by the code points of their normal form.
+    /// Strength 5: strings that are equal by all other levels compare by the code points of their
+    /// normal form.
     compares_code_points: bool,
 }
 

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_a_document_has() {
+    fn fields_of_a_document_are_found() {
         for fields in [2, 15, 16, 17, 300] {
             let (doc, other) = (wide(fields), wide(fields + 1));
             let doc = doc.as_doc();

@@ -166,7 +166,7 @@ pub(super) fn near(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     else {
         return bad(format!("near must be first in: {}", Shell(operand.siblings)));
     };
-    let limits = Limits::behind(operand)?;
+    let limits = Limits::after_operator(operand)?;
     let near = match operand.value {
         RawValue::Document(_) if question.get("$geometry").is_some() => {
             by_geometry(operand, question)?
@@ -185,7 +185,7 @@ struct Limits {
 
 impl Limits {
     /// The limits after the operator.
-    fn behind(operand: &Operand<'_>) -> Result<Limits> {
+    fn after_operator(operand: &Operand<'_>) -> Result<Limits> {
         let mut limits = Limits { min: 0.0, max: f64::INFINITY };
         for element in operand.siblings.iter().skip(1) {
             let name = element.name();

@@ -102,7 +102,8 @@ impl Schema {
     /// Parses a schema.
     ///
     /// # Errors
-    /// 9 FailedToParse for unknown keywords and values out of range, 14 TypeMismatch for values of the wrong type.
+    /// 9 FailedToParse for unknown keywords and values out of range, 14 TypeMismatch for values of
+    /// the wrong type.
     pub fn parse(schema: RawDoc<'_>) -> Result<Schema> {
         parse::parse(schema, 0)
     }
