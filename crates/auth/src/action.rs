@@ -1,12 +1,12 @@
-//! The actions that privileges allow, by the names that roles and users' documents have for them.
-//! Manual: "Privilege Actions".
+//! The actions that privileges allow, with their names in documents of roles and users. Manual:
+//! "Privilege Actions".
 
 use std::fmt;
 
 /// Declares the enum and its names from one list.
 macro_rules! actions {
     ($($variant:ident = $name:literal,)*) => {
-        /// Something that a privilege allows on a resource.
+        /// An operation that a privilege allows on a resource.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(missing_docs, reason = "the names are those of the manual")]
@@ -186,15 +186,15 @@ impl Action {
 
 const WORDS: usize = Action::ALL.len().div_ceil(64);
 
-/// A set of actions. [`Action::AnyAction`] in it stands for all.
+/// A set of actions. If it contains [`Action::AnyAction`], it allows all actions.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct ActionSet([u64; WORDS]);
 
 impl ActionSet {
-    /// No action.
+    /// The empty set.
     pub const NONE: ActionSet = ActionSet([0; WORDS]);
 
-    /// These actions.
+    /// The set of these actions.
     pub const fn of(actions: &[Action]) -> ActionSet {
         let mut set = [0; WORDS];
         let mut at = 0;
@@ -206,7 +206,7 @@ impl ActionSet {
         ActionSet(set)
     }
 
-    /// Both sets.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: ActionSet) -> ActionSet {
         let mut set = self.0;
@@ -218,7 +218,7 @@ impl ActionSet {
         ActionSet(set)
     }
 
-    /// This set without the actions of another. What [`Action::AnyAction`] stands for is not spelled out.
+    /// The difference of the sets. [`Action::AnyAction`] is not expanded.
     #[must_use]
     pub fn without(self, other: ActionSet) -> ActionSet {
         let mut set = self.0;
@@ -248,12 +248,12 @@ impl ActionSet {
         self.0[number / 64] & (1 << (number % 64)) != 0
     }
 
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// Its actions, ascending by name.
+    /// The actions in the set, ascending by name.
     pub fn iter(&self) -> impl Iterator<Item = Action> + '_ {
         Action::ALL.iter().copied().filter(|action| self.has(*action))
     }

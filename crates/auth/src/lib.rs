@@ -1,8 +1,9 @@
-//! Who may do what: users, roles and their privileges, and SCRAM, by which users prove who they are.
+//! Authentication and authorization: users, roles and their privileges, and SCRAM.
 //!
-//! Pure and synchronous: no store, no network, no clock, no source of randomness. Callers hand in documents, nonces and
-//! salts, and get decisions and documents back. Everything that is read from a document fails closed: a document that cannot
-//! be read is an error, never a user or a role with other rights than it says.
+//! Pure and synchronous: no store, no network, no clock, no source of randomness. Callers pass
+//! documents, nonces and salts, and receive decisions and documents. Parsing fails closed: a
+//! document that cannot be read is an error, never a user or a role with other privileges than it
+//! states.
 
 pub mod action;
 mod privilege;

@@ -5,20 +5,21 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::{Action, ActionSet, Resource};
 
-/// `{ resource: {..}, actions: [..] }`.
+/// A privilege: `{ resource: {..}, actions: [..] }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Privilege {
-    /// On what.
+    /// The resource that the actions apply to.
     pub resource: Resource,
-    /// What.
+    /// The allowed actions.
     pub actions: ActionSet,
 }
 
 impl Privilege {
-    /// Reads a privilege.
+    /// Parses a privilege.
     ///
     /// # Errors
-    /// 9 FailedToParse for an unknown action, no action at all, an unknown field or a resource that is none.
+    /// 9 FailedToParse for an unknown action, an empty list of actions, an unknown field or an
+    /// invalid resource.
     pub fn parse(document: RawDoc<'_>) -> Result<Privilege> {
         let fault = |text: String| Error::new(ErrorCode::FailedToParse, text);
         if let Some(other) =
@@ -48,10 +49,10 @@ impl Privilege {
         }
     }
 
-    /// Reads an array of privileges.
+    /// Parses an array of privileges.
     ///
     /// # Errors
-    /// 14 TypeMismatch for other elements than documents, and those of [`Privilege::parse`].
+    /// 14 TypeMismatch for elements that are not documents, errors of [`Privilege::parse`].
     pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Privilege>> {
         let one = |value: RawValue<'_>| match value {
             RawValue::Document(document) => Privilege::parse(document),
@@ -60,7 +61,7 @@ impl Privilege {
         array.iter().map(|element| one(element.value())).collect()
     }
 
-    /// Writes its fields into an open document.
+    /// Appends its fields to an open document.
     pub fn append_to(&self, out: &mut DocBuilder) {
         out.start_document("resource");
         self.resource.append_to(out);
@@ -71,7 +72,7 @@ impl Privilege {
         out.end();
     }
 
-    /// The same privileges with one for each resource, ordered by resource.
+    /// Merges privileges on the same resource; ordered by resource.
     pub fn merge(privileges: impl IntoIterator<Item = Privilege>) -> Vec<Privilege> {
         let mut merged = std::collections::BTreeMap::<Resource, ActionSet>::new();
         for Privilege { resource, actions } in privileges {

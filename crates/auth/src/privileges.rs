@@ -1,29 +1,30 @@
-//! All privileges of somebody, arranged so that asking is a handful of tests of bits.
+//! The privileges of a user, indexed so that a check is a few bit tests.
 //!
-//! Made once from roles; a command asks it for each of its needs. A target is allowed an action when any of the resources that
-//! reach it has the action: the resource itself, the names of database and collection by themselves, and the wide ones.
+//! They are computed once from the user's roles; a command checks each action it needs. An action
+//! on a target is allowed if any resource that covers the target has it: the resource itself, the
+//! names of database and collection by themselves, and the wildcards.
 
 use foldhash::{HashMap, HashMapExt};
 
 use crate::resource::{BUCKETS_PREFIX, is_internal, is_system};
 use crate::{Action, ActionSet, Privilege, Resource, Target};
 
-/// What somebody may do.
+/// The privileges of a user.
 #[derive(Clone, Debug, Default)]
 pub struct Privileges {
     everything: ActionSet,
     cluster: ActionSet,
     all_normal: ActionSet,
     all_buckets: ActionSet,
-    databases: HashMap<String, OfDatabase>,
-    /// Collections of this name in every database.
+    databases: HashMap<String, DatabasePrivileges>,
+    /// Collections with this name in every database.
     collections: HashMap<String, ActionSet>,
-    /// Buckets of time series of this name in every database.
+    /// Time-series buckets with this name in every database.
     buckets: HashMap<String, ActionSet>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct OfDatabase {
+struct DatabasePrivileges {
     all_normal: ActionSet,
     all_buckets: ActionSet,
     collections: HashMap<String, ActionSet>,
@@ -31,7 +32,7 @@ struct OfDatabase {
 }
 
 impl Privileges {
-    /// All of these together.
+    /// The union of these privileges.
     pub fn new<'p>(privileges: impl IntoIterator<Item = &'p Privilege>) -> Privileges {
         let mut all = Privileges { databases: HashMap::new(), ..Privileges::default() };
         for Privilege { resource, actions } in privileges {
@@ -64,7 +65,7 @@ impl Privileges {
         }
     }
 
-    fn database(&mut self, db: &str) -> &mut OfDatabase {
+    fn database(&mut self, db: &str) -> &mut DatabasePrivileges {
         self.databases.entry(db.to_owned()).or_default()
     }
 
@@ -83,7 +84,7 @@ impl Privileges {
         }
     }
 
-    /// Whether all of the actions are allowed on what a privilege is on: who holds that much may give it away.
+    /// Whether all of the actions are allowed on a target. A user may grant only such privileges.
     pub fn allows_all(&self, target: Target<'_>, actions: ActionSet) -> bool {
         actions.iter().all(|action| self.allows(target, action))
     }
@@ -113,7 +114,8 @@ impl Privileges {
                 .is_some_and(|of| of.all_buckets.allows(action) || named(&of.buckets, series))
     }
 
-    /// Whether any privilege is on the database or a collection of it: who has one sees that the database exists.
+    /// Whether any privilege concerns the database or one of its collections; if so,
+    /// `listDatabases` includes it.
     pub fn touches_database(&self, db: &str, action: Action) -> bool {
         self.allows(Target::Database(db), action)
             || self.collections.values().any(|actions| actions.allows(action))
@@ -123,7 +125,8 @@ impl Privileges {
             })
     }
 
-    /// Whether any privilege is on the collection, for `listCollections` with `authorizedCollections`.
+    /// Whether any privilege concerns the collection, for `listCollections` with
+    /// `authorizedCollections`.
     pub fn touches_collection(&self, db: &str, collection: &str) -> bool {
         Action::ALL.iter().any(|action| self.allows(Target::Collection(db, collection), *action))
     }
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn each_resource_reaches_what_the_manual_says() {
+    fn each_resource_covers_the_targets_in_the_manual() {
         // Source: manual, "Resource Document".
         let targets = [
             Target::Cluster,

@@ -1,13 +1,15 @@
-//! What privileges are on (resources), and what commands ask for (targets). Manual: "Resource Document".
+//! Resources, which privileges apply to, and targets, which commands act on. Manual: "Resource
+//! Document".
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-/// Prefix of the collections that hold the buckets of time series.
+/// Prefix of the collections with the buckets of time series.
 pub(crate) const BUCKETS_PREFIX: &str = "system.buckets.";
 
-/// The resource of a privilege. An empty name stands for all: of `db` every database, of `collection` every collection that
-/// is not one of the system's, of `system_buckets` every collection of buckets.
+/// The resource of a privilege. An empty name is a wildcard: in `db` for every database, in
+/// `collection` for every collection except system collections, in `system_buckets` for every
+/// collection of buckets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// `{ anyResource: true }`
@@ -16,27 +18,28 @@ pub enum Resource {
     Cluster,
     /// `{ db, collection }`
     Namespace {
-        /// The database; empty: each, but for collections of the system and, without a collection, `local` and `config`.
+        /// The database; empty for every database, except system collections and, without a
+        /// collection, `local` and `config`.
         db: String,
-        /// The collection; empty: each that is not one of the system's.
+        /// The collection; empty for every collection that is not a system collection.
         collection: String,
     },
     /// `{ db, system_buckets }`
     SystemBuckets {
-        /// The database; empty or absent: each.
+        /// The database; empty or absent for every database.
         db: String,
-        /// The name of the time series; empty: each.
+        /// The name of the time series; empty for every one.
         series: String,
     },
 }
 
 impl Resource {
-    /// `{ db, collection }`.
+    /// The resource `{ db, collection }`.
     pub fn namespace(db: impl Into<String>, collection: impl Into<String>) -> Resource {
         Resource::Namespace { db: db.into(), collection: collection.into() }
     }
 
-    /// Whether it reaches beyond a database.
+    /// Whether it covers anything outside a database.
     pub fn is_beyond(&self, database: &str) -> bool {
         match self {
             Resource::Any | Resource::Cluster => true,
@@ -44,7 +47,7 @@ impl Resource {
         }
     }
 
-    /// The database that decides who may grant privileges on it: its own, else `admin`.
+    /// The database whose administrators may grant privileges on it: its own, else `admin`.
     pub fn owner(&self) -> &str {
         match self {
             Resource::Namespace { db, .. } | Resource::SystemBuckets { db, .. }
@@ -56,10 +59,10 @@ impl Resource {
         }
     }
 
-    /// Reads a resource document.
+    /// Parses a resource document.
     ///
     /// # Errors
-    /// 9 FailedToParse for anything but exactly one of the known forms.
+    /// 9 FailedToParse unless it has exactly one of the known forms.
     pub fn parse(document: RawDoc<'_>) -> Result<Resource> {
         let fault = |text: &str| Err(Error::new(ErrorCode::FailedToParse, text));
         let (mut db, mut collection, mut buckets) = (None, None, None);
@@ -103,7 +106,7 @@ impl Resource {
         }
     }
 
-    /// Writes its fields into an open document.
+    /// Appends its fields to an open document.
     pub fn append_to(&self, out: &mut DocBuilder) {
         match self {
             Resource::Any => out.append("anyResource", true),
@@ -121,27 +124,27 @@ impl Resource {
     }
 }
 
-/// What a command wants to act on.
+/// The object that a command acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// The server as a whole.
     Cluster,
-    /// Everything: only privileges on any resource reach it.
+    /// Everything: only privileges on any resource cover it.
     Everything,
-    /// All collections that are not the system's, of all databases.
+    /// All non-system collections of all databases.
     AllNormal,
-    /// A database as a whole, with all its collections that are not the system's.
+    /// A whole database with all its non-system collections.
     Database(&'a str),
     /// A collection: its database and its name.
     Collection(&'a str, &'a str),
 }
 
-/// Whether a collection is one of the system's, which privileges on databases do not reach.
+/// Whether a collection is a system collection, which privileges on databases do not cover.
 pub(crate) fn is_system(db: &str, collection: &str) -> bool {
     collection.starts_with("system.") || (db == "local" && collection.starts_with("replset."))
 }
 
-/// Databases that are meant only by name.
+/// Databases that wildcards do not include.
 pub(crate) fn is_internal(db: &str) -> bool {
     matches!(db, "local" | "config")
 }

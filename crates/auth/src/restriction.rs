@@ -1,20 +1,20 @@
-//! From where a user may log in: `authenticationRestrictions` of users and roles.
+//! Network addresses from which a user may log in: `authenticationRestrictions` of users and roles.
 //!
-//! A user has a list of restrictions of which one must be met; so has each of the user's roles, and all those lists must be
-//! met. A restriction is met when the client's address is in `clientSource` and the server's in `serverAddress`, where they
-//! are given.
+//! A user has a list of restrictions, one of which must be met; so has each of the user's roles,
+//! and all these lists must be met. A restriction is met when the client's address is in
+//! `clientSource` and the server's in `serverAddress`, if present.
 
 use std::net::IpAddr;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-/// Addresses of both ends of a connection.
+/// The addresses of both ends of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
-    /// The client's; nothing where it is not known.
+    /// The client's address; `None` if unknown.
     pub client: Option<IpAddr>,
-    /// The one that the client connected to.
+    /// The server's address, which the client connected to.
     pub server: Option<IpAddr>,
 }
 
@@ -25,12 +25,12 @@ pub struct Restriction {
     server_address: Option<Vec<Range>>,
 }
 
-/// An address, or all with the same leading bits.
+/// An IP address, or a CIDR range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     address: IpAddr,
     prefix: u8,
-    /// As it was given.
+    /// The original text.
     text: String,
 }
 
@@ -62,10 +62,11 @@ impl Range {
 }
 
 impl Restriction {
-    /// Reads an array of restrictions.
+    /// Parses an array of restrictions.
     ///
     /// # Errors
-    /// 2 BadValue and 14 TypeMismatch for what is no list of addresses and ranges (`10.0.0.0/8`).
+    /// 2 BadValue and 14 TypeMismatch unless all values are lists of addresses and ranges
+    /// (`10.0.0.0/8`).
     pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Restriction>> {
         let one = |value: RawValue<'_>| match value {
             RawValue::Document(document) => Restriction::parse(document),
@@ -97,7 +98,7 @@ impl Restriction {
         }
     }
 
-    /// Writes its fields into an open document.
+    /// Appends its fields to an open document.
     pub fn append_to(&self, out: &mut DocBuilder) {
         let lists =
             [("clientSource", &self.client_source), ("serverAddress", &self.server_address)];
@@ -111,7 +112,7 @@ impl Restriction {
         }
     }
 
-    /// Writes restrictions as an array of this name.
+    /// Appends restrictions as an array with this name.
     pub fn append_all(restrictions: &[Restriction], name: &str, out: &mut DocBuilder) {
         out.start_array(name);
         for restriction in restrictions {
@@ -121,7 +122,7 @@ impl Restriction {
         out.end();
     }
 
-    /// Writes lists of restrictions as an array of arrays of this name.
+    /// Appends lists of restrictions as an array of arrays with this name.
     pub fn append_lists<'r>(
         lists: impl IntoIterator<Item = &'r [Restriction]>,
         name: &str,
@@ -139,7 +140,7 @@ impl Restriction {
         out.end();
     }
 
-    /// Whether a list of restrictions lets these addresses in: it is empty, or one of them is met.
+    /// Whether a list of restrictions admits these addresses: it is empty, or one of them is met.
     pub fn admits(restrictions: &[Restriction], addresses: Addresses) -> bool {
         restrictions.is_empty() || restrictions.iter().any(|one| one.is_met(addresses))
     }
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_restriction_of_a_list_must_be_met_whole() {
+    fn one_restriction_of_a_list_must_be_met_completely() {
         let list = parse(vec![
             doc! { "clientSource": ["10.0.0.0/8", "::1"], "serverAddress": ["127.0.0.1"] }.into(),
             doc! { "clientSource": ["192.168.1.7"] }.into(),
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_restriction_is_refused() {
+    fn invalid_restrictions_are_refused() {
         for wrong in [
             doc! {},
             doc! { "clientSource": ["10.0.0.0/33"] },

@@ -1,4 +1,4 @@
-//! Whatever comes from the network or from a stored document ends in an answer or an error, and changes make it an error.
+//! Arbitrary and altered messages and documents end in an answer or an error.
 
 use mayfly_value::arbitrary::any_document;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn proofs_belong_to_one_conversation() {
         // The same proof again, in a conversation with another nonce of the server.
         let (open, _) = conversation(mechanism, 2);
         assert!(open.finish(proof.as_bytes()).is_err());
-        // A client that was told other numbers of iterations.
+        // A client that received another number of iterations.
         let (open, reply) = conversation(mechanism, 1);
         let changed = reply.replace("i=4096", "i=4097");
         assert!(open.finish(last(mechanism, &changed).as_bytes()).is_err());
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn documents_of_chance_make_no_users(document in any_document()) {
+    fn random_documents_are_not_users(document in any_document()) {
         let document = document.as_doc();
         prop_assert!(User::parse(document).is_err());
         prop_assert!(Role::parse(document).is_err());

@@ -1,4 +1,4 @@
-//! Users as `admin.system.users` keeps them.
+//! Users as documents of `admin.system.users`.
 //!
 //! ```text
 //! { _id: "db.user", userId: UUID, user, db, credentials: { "SCRAM-SHA-1": {..}, "SCRAM-SHA-256": {..} },
@@ -13,17 +13,17 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use crate::scram::Credential;
 use crate::{Mechanism, Restriction, RoleName};
 
-/// A user's name in all databases.
+/// A user's name, unique across databases.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserName {
-    /// The name.
+    /// The name within the database.
     pub user: String,
-    /// The database that it was created in.
+    /// The authentication database, where the user was created.
     pub db: String,
 }
 
 impl UserName {
-    /// This name.
+    /// The name of a user in a database.
     pub fn new(user: impl Into<String>, db: impl Into<String>) -> UserName {
         UserName { user: user.into(), db: db.into() }
     }
@@ -40,31 +40,31 @@ impl fmt::Display for UserName {
     }
 }
 
-/// What a user proves its identity by, for each mechanism.
+/// A user's credentials, by mechanism.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     of: [Option<Credential>; Mechanism::ALL.len()],
-    /// Somebody else knows the password: users of the database `$external`.
+    /// The password is verified externally: users of the database `$external`.
     pub external: bool,
 }
 
 impl Credentials {
-    /// Those of users that somebody else authenticates.
+    /// The credentials of externally authenticated users.
     pub fn external() -> Credentials {
         Credentials { external: true, ..Credentials::default() }
     }
 
-    /// Adds or replaces that of a mechanism.
+    /// Adds or replaces the credential of a mechanism.
     pub fn set(&mut self, mechanism: Mechanism, credential: Credential) {
         self.of[mechanism as usize] = Some(credential);
     }
 
-    /// That of a mechanism.
+    /// The credential of a mechanism.
     pub fn get(&self, mechanism: Mechanism) -> Option<&Credential> {
         self.of[mechanism as usize].as_ref()
     }
 
-    /// Takes away those of the mechanisms that are not in a list.
+    /// Removes the credentials of all other mechanisms.
     pub fn keep_only(&mut self, mechanisms: &[Mechanism]) {
         for mechanism in Mechanism::ALL {
             if !mechanisms.contains(&mechanism) {
@@ -73,7 +73,7 @@ impl Credentials {
         }
     }
 
-    /// The names of the mechanisms that the user can log in by.
+    /// The names of the mechanisms that the user can log in with.
     pub fn mechanisms(&self) -> impl Iterator<Item = &'static str> {
         let own = Mechanism::ALL.into_iter().filter(|one| self.get(*one).is_some());
         let external = self.external.then_some("external");
@@ -107,24 +107,24 @@ impl Credentials {
     }
 }
 
-/// A user.
+/// A user account.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// The name.
+    /// Name and authentication database.
     pub name: UserName,
-    /// `userId`; users of old dumps have none.
+    /// `userId`; `None` for users of old dumps.
     pub id: Option<[u8; 16]>,
-    /// What it logs in by.
+    /// The credentials to log in with.
     pub credentials: Credentials,
-    /// What it was granted.
+    /// The granted roles.
     pub roles: Vec<RoleName>,
-    /// What its creator wrote beside it.
+    /// `customData`, which the server does not interpret.
     pub custom_data: Option<DocBuf>,
-    /// From where it may log in.
+    /// The addresses from which the user may log in.
     pub restrictions: Vec<Restriction>,
 }
 
-/// What has been found in a document that this server cannot have written.
+/// The error for a document that this server cannot have written.
 fn damaged(what: String) -> Error {
     Error::new(
         ErrorCode::UnsupportedFormat,
@@ -133,10 +133,11 @@ fn damaged(what: String) -> Error {
 }
 
 impl User {
-    /// Reads a user's document.
+    /// Parses a user's document.
     ///
     /// # Errors
-    /// 12 UnsupportedFormat for whatever is missing, unknown or of another type than it should be: such a user cannot log in.
+    /// 12 UnsupportedFormat for a missing or unknown field or a wrong type: such a user cannot log
+    /// in.
     pub fn parse(document: RawDoc<'_>) -> Result<User> {
         let text = |name: &str| match document.get(name) {
             Some(RawValue::String(text)) if !text.is_empty() => Ok(text),
@@ -194,7 +195,7 @@ impl User {
         out.finish()
     }
 
-    /// `userId`, `user` and `db`, as documents and `usersInfo` have them in common.
+    /// Appends `userId`, `user` and `db`, for documents and `usersInfo`.
     pub fn append_identity(&self, out: &mut DocBuilder) {
         if let Some(id) = &self.id {
             out.append("userId", RawValue::Binary { subtype: 4, bytes: id });
@@ -202,7 +203,7 @@ impl User {
         out.append("user", self.name.user.as_str()).append("db", self.name.db.as_str());
     }
 
-    /// The credentials as an embedded document, for `usersInfo` with `showCredentials`.
+    /// Appends the credentials as an embedded document, for `usersInfo` with `showCredentials`.
     pub fn append_credentials(&self, out: &mut DocBuilder) {
         self.credentials.append_to(out.start_document("credentials"));
         out.end();
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_users_are_nobody() {
+    fn damaged_users_are_errors() {
         let document = user().to_document();
         let good = Document::from_reader(document.as_bytes()).unwrap();
         let parse = |document: &Document| User::parse(DocBuf::from_bson(document).as_doc());
@@ -273,7 +274,7 @@ mod tests {
             ("roles", "root".into()),
             ("roles", vec!["root"].into()),
             ("customData", 1.into()),
-            // A restriction that cannot be read must not be taken for none.
+            // An unreadable restriction must not count as none.
             ("authenticationRestrictions", Bson::Null),
             ("authenticationRestrictions", vec![doc! { "clientSource": ["x"] }].into()),
         ] {

@@ -1,25 +1,25 @@
-//! Client data in the log: what [`ClientData`] wraps reads `###` while `redactClientLogData` is on. The switch is the process's, as
-//! the log is.
+//! Redaction of client data in the log. A value wrapped in [`ClientData`] is printed as `###` while
+//! `redactClientLogData` is on. The setting is global to the process, as the log is.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static REDACTED: AtomicBool = AtomicBool::new(false);
 
-/// What stands in the place of client data.
+/// The replacement text for redacted client data.
 pub const HIDDEN: &str = "###";
 
-/// Leaves client data out of the log, or not, from here on.
+/// Turns redaction on or off for all log lines written from now on.
 pub fn redact_client_data(redacted: bool) {
     REDACTED.store(redacted, Ordering::Relaxed);
 }
 
-/// Whether client data is left out of the log.
+/// Whether client data is redacted.
 pub fn is_client_data_redacted() -> bool {
     REDACTED.load(Ordering::Relaxed)
 }
 
-/// Something in a line of the log that may hold values of documents.
+/// A part of a log line that may contain values of documents.
 pub struct ClientData<T>(pub T);
 
 impl<T: fmt::Display> fmt::Display for ClientData<T> {

@@ -1,5 +1,5 @@
-//! Time comes from the clock handed in. [`SystemClock`] is the only reader of the machine's clocks; tests use
-//! [`ManualClock`] and move it.
+//! The [`Clock`] trait. Code receives its clock as an argument. [`SystemClock`] is the only reader
+//! of the machine's clocks; tests use [`ManualClock`] and advance it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,8 @@ pub trait Clock: Send + Sync + 'static {
     fn now_ms(&self) -> i64;
     /// Microseconds since some fixed moment; never goes back.
     fn monotonic_micros(&self) -> i64;
-    /// The same, and the time that the machine slept is in it: wall time without anybody's corrections.
+    /// Microseconds since boot, including time the machine was suspended. Corrections of the wall
+    /// clock do not affect it.
     fn since_boot_micros(&self) -> i64 {
         self.monotonic_micros()
     }
@@ -53,7 +54,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that only moves when told.
+/// A clock that moves only when a test moves it.
 #[derive(Default)]
 pub struct ManualClock {
     wall_ms: AtomicI64,
@@ -61,18 +62,18 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows this wall time.
+    /// A clock whose wall time starts at this value.
     pub fn at_ms(wall_ms: i64) -> ManualClock {
         ManualClock { wall_ms: AtomicI64::new(wall_ms), monotonic_micros: AtomicI64::new(0) }
     }
 
-    /// Both times go on by this many milliseconds.
+    /// Advances both times by this many milliseconds.
     pub fn advance_ms(&self, by: i64) {
         self.wall_ms.fetch_add(by, Ordering::SeqCst);
         self.monotonic_micros.fetch_add(by.max(0) * 1000, Ordering::SeqCst);
     }
 
-    /// Only the wall clock jumps, as after a correction by the operator.
+    /// Sets the wall clock only, as an operator's correction does.
     pub fn set_wall_ms(&self, to: i64) {
         self.wall_ms.store(to, Ordering::SeqCst);
     }

@@ -1,7 +1,7 @@
 //! The reference server's error codes: numbers and the names clients see as `codeName`.
 //!
-//! Facts only, taken from the published table of the 8.x line. A number without a row here is shown as
-//! `Location<number>`, as the reference does.
+//! Facts only, taken from the published table of the 8.x line. A number without a row here is shown
+//! as `Location<number>`, as the reference does.
 
 use std::fmt;
 

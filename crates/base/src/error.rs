@@ -1,13 +1,14 @@
-//! The one error type above the byte store: a server error code, a text, and what clients need beside them.
+//! The error type of all crates above the byte store: a server error code, a message, and the
+//! labels and fields that clients need.
 //!
-//! Branch on [`Error::code`], never on the text. `kv` and `wire` have small errors of their own, each converted
-//! in one file.
+//! Branch on [`Error::code`], never on the text. `kv` and `wire` have small errors of their own,
+//! each converted in one file.
 
 use std::fmt;
 
 use crate::ErrorCode;
 
-/// The result of everything that can answer a client.
+/// The result of every function whose error can reach a client.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Labels that drivers act on (`errorLabels` in a reply).
@@ -35,7 +36,7 @@ impl ErrorLabel {
     }
 }
 
-/// An error as a client will see it. One pointer wide, so that results stay small on hot paths.
+/// An error as the client sees it. One pointer wide, so that results stay small on hot paths.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -44,9 +45,10 @@ struct Inner {
     code: ErrorCode,
     message: String,
     labels: Vec<ErrorLabel>,
-    /// Labels that take the place of all others.
+    /// Labels that replace all others.
     only_labels: Option<Vec<String>>,
-    /// A BSON document whose fields are appended to the error reply (for example `keyPattern`, `keyValue`).
+    /// A BSON document whose fields are appended to the error reply (for example `keyPattern`,
+    /// `keyValue`).
     extra: Option<Vec<u8>>,
 }
 
@@ -82,7 +84,7 @@ impl Error {
         Error::new(ErrorCode::NotImplemented, format!("{what} is not implemented yet"))
     }
 
-    /// 1 InternalError: something that our own code promised did not hold, met on data rather than in code.
+    /// 1 InternalError: an invariant of our own code did not hold for stored or computed data.
     pub fn internal(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::InternalError, message)
     }
@@ -97,12 +99,13 @@ impl Error {
         &self.0.message
     }
 
-    /// Labels that drivers act on.
+    /// Labels that drivers act on. See [`Error::label_names`] for the reply.
     pub fn labels(&self) -> &[ErrorLabel] {
         &self.0.labels
     }
 
-    /// The labels as a reply carries them: those that take the place of all others, else the server's own.
+    /// The labels for the reply: the replacement set by [`Error::with_only_labels`] if there is
+    /// one, else the server's own.
     pub fn label_names(&self) -> Vec<&str> {
         match &self.0.only_labels {
             Some(given) => given.iter().map(String::as_str).collect(),
@@ -124,7 +127,7 @@ impl Error {
         self
     }
 
-    /// The reply carries these labels and no others, whatever is added later. Fail points use it.
+    /// Replaces all labels, including those added later. Used by fail points.
     #[must_use]
     pub fn with_only_labels(mut self, labels: Vec<String>) -> Error {
         self.0.only_labels = Some(labels);
@@ -145,7 +148,8 @@ impl Error {
         self
     }
 
-    /// The same error with text in front: `context :: caused by :: message`, the reference's own joiner.
+    /// Prefixes the text with a context: `context :: caused by :: message`, the reference's own
+    /// joiner.
     #[must_use]
     pub fn in_context(mut self, context: impl fmt::Display) -> Error {
         self.0.message = format!("{context} :: caused by :: {}", self.0.message);

@@ -1,7 +1,8 @@
-//! What every other crate stands on: error codes and [`Error`], [`Namespace`]s, [`limits`], the [`Clock`], and the mark of client data
-//! in the log.
+//! The foundation of all other crates: error codes and [`Error`], [`Namespace`]s, [`limits`], the
+//! [`Clock`], and the redaction of client data in the log.
 //!
-//! Nothing here does IO, knows BSON, runs or spawns anything. The system clock is read in [`clock`] and nowhere else.
+//! Nothing here does IO, depends on BSON, or spawns threads. The system clock is read in [`clock`]
+//! and nowhere else.
 
 mod client_data;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! `database.collection`, validated where it enters.
+//! A validated `database.collection`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,17 +62,17 @@ impl Namespace {
         }
     }
 
-    /// The database's name.
+    /// The database name.
     pub fn db(&self) -> &str {
         &self.full[..self.db_len]
     }
 
-    /// The collection's name.
+    /// The collection name, which may contain dots.
     pub fn collection(&self) -> &str {
         &self.full[self.db_len + 1..]
     }
 
-    /// `db.collection`.
+    /// The full name, `db.collection`.
     pub fn as_str(&self) -> &str {
         &self.full
     }
@@ -94,7 +94,7 @@ pub(crate) fn check_database_name(db: &str) -> Result<()> {
     Ok(())
 }
 
-/// Names with a dollar that the reference itself hands out.
+/// Names with a dollar sign that the reference itself returns.
 fn special_dollar_name(collection: &str) -> bool {
     collection == "$cmd" || collection.starts_with("$cmd.")
 }

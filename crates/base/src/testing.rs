@@ -1,13 +1,14 @@
-//! Waiting in tests for something that another thread or process does.
+//! Waiting in tests for a condition that another thread or process brings about.
 
 use std::time::{Duration, Instant};
 
 /// The longest wait. A condition that takes longer on a busy machine does not occur in the tests.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a wait only yields, so that it notices short-lived states; afterwards it sleeps between two looks.
+/// How long a wait only yields, so that it observes short-lived states; afterwards it sleeps
+/// between two polls.
 const EAGER: Duration = Duration::from_millis(20);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(2);
+/// The interval between two polls.
+const POLL: Duration = Duration::from_millis(2);
 
 /// Waits until a condition holds.
 ///
@@ -24,7 +25,7 @@ fn holds_within(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
         match begun.elapsed() {
             elapsed if elapsed > patience => return false,
             elapsed if elapsed < EAGER => std::thread::yield_now(),
-            _ => std::thread::sleep(LOOK),
+            _ => std::thread::sleep(POLL),
         }
     }
     true

@@ -1,7 +1,8 @@
-//! Adding to a packed bucket without taking it apart.
+//! Appending to a packed bucket without unpacking it.
 //!
-//! A column is a sequence of runs, so what is added goes behind it as further runs. Each such addition costs a few bytes more
-//! than packing everything together would; after some of them, and when the bucket is full, it is packed anew.
+//! A column is a sequence of runs, so new values are appended as further runs. Each append costs a
+//! few bytes more than packing all values together; after some of them, and when the bucket is
+//! full, the bucket is repacked.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuf, DocBuilder, Finder, RawDoc, RawElement, RawValue, compare_values};
@@ -10,30 +11,30 @@ use crate::bucket::{Bucket, BucketView, COLUMN, MAX_MEASUREMENTS};
 use crate::column::Column;
 use crate::fields::MeasurementFields;
 
-/// Additions before a bucket is packed anew.
+/// Appends after which a bucket is repacked.
 const MAX_ADDITIONS: usize = 24;
 
-/// What is known of a packed bucket that is only added to.
+/// The size of a packed bucket that only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
-    /// Measurements.
+    /// Number of measurements.
     pub rows: usize,
     /// Bytes of their values.
     pub bytes: usize,
-    /// How often it was added to.
+    /// Number of appends since it was packed.
     pub additions: usize,
 }
 
 impl Packed {
-    /// Whether adding so many measurements is better done by packing everything anew.
-    fn is_to_be_repacked(self, added: usize) -> bool {
+    /// Whether to repack everything instead of appending this many measurements.
+    fn needs_repacking(self, added: usize) -> bool {
         self.additions + 1 >= MAX_ADDITIONS
             || added * 2 >= self.rows
             || self.rows + added >= MAX_MEASUREMENTS
     }
 }
 
-/// The document of a bucket and what was added to it; and what is known of it then.
+/// Appends measurements to a bucket's document. Returns the new document and its size.
 ///
 /// # Errors
 /// 301 DataCorruptionDetected.
@@ -45,7 +46,7 @@ pub fn packed_with(
 ) -> Result<(DocBuf, Packed)> {
     let view = BucketView::new(old)?;
     let (rows, bytes) = (before.rows + added.rows(), before.bytes + added.bytes());
-    if before.is_to_be_repacked(added.rows()) {
+    if before.needs_repacking(added.rows()) {
         let mut whole = Bucket::open(view, fields)?;
         whole.extend(added);
         return Ok((whole.document(fields), Packed { rows, bytes, additions: 0 }));
@@ -106,10 +107,10 @@ fn append_control(
         let (olds, news) = (Finder::new(old), Finder::new(new));
         out.start_document(side);
         for element in old {
-            // The start of a bucket stays what it is.
+            // The start of a bucket never changes.
             let fixed = !largest && element.name() == fields.time;
             let other = news.get_element(new, element.name()).filter(|_| !fixed);
-            out.append_element(further(element, other, largest));
+            out.append_element(extreme(element, other, largest));
         }
         for element in new.iter().filter(|new| olds.get_element(old, new.name()).is_none()) {
             out.append_element(element);
@@ -124,7 +125,7 @@ fn append_control(
 }
 
 /// The smaller or the larger of two values.
-fn further<'a>(old: RawElement<'a>, new: Option<RawElement<'a>>, largest: bool) -> RawElement<'a> {
+fn extreme<'a>(old: RawElement<'a>, new: Option<RawElement<'a>>, largest: bool) -> RawElement<'a> {
     let Some(new) = new else { return old };
     let order = compare_values(new.value(), old.value());
     if largest && order.is_gt() || !largest && order.is_lt() { new } else { old }

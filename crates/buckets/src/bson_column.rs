@@ -1,4 +1,5 @@
-//! BSONColumn: how buckets pack a field in the reference's format, for the buckets that clients read and restore.
+//! BSONColumn: the reference's format for the values of a field in a bucket, for buckets that
+//! clients read and restore.
 //!
 //! ```text
 //! column    | part | part | ... | 0x00 |
@@ -8,12 +9,13 @@
 //! block     Simple-8b: | selector, 4 bits | slots, the first one in the low bits |
 //! ```
 //!
-//! A slot with all bits set is a row that lacks the field. Other slots are zigzag differences to the value before: of dates,
-//! timestamps and ObjectIds differences of differences, of strings, code, binary values and decimals differences of 128 bits.
-//! Embedded documents may be packed field by field ([`interleaved`]).
+//! A slot with all bits set is a row without the field. Other slots are zigzag differences to the
+//! previous value: for dates, timestamps and ObjectIds differences of differences, for strings,
+//! code, binary values and decimals differences of 128 bits. Embedded documents may be packed field
+//! by field ([`interleaved`]).
 //!
-//! Only literals, repetitions and gaps are written: every reader of the format takes them, and the store packs in its own way
-//! ([`crate::column`]).
+//! The encoder writes only literals, repetitions and gaps, which every reader of the format
+//! accepts; the store packs in its own format ([`crate::column`]).
 
 use mayfly_value::{RawElement, ty};
 
@@ -23,19 +25,19 @@ use simple8b::{Slots, put_run};
 mod interleaved;
 mod simple8b;
 
-/// Ends a column.
+/// The last byte of a column.
 const END: u8 = 0;
-/// What blocks of whole numbers begin with; the low bits hold the number of blocks less one.
+/// The control byte of blocks of whole numbers; the low bits are the number of blocks less one.
 const WHOLE: u8 = 0x80;
 /// The first bytes of embedded documents that are packed field by field.
 const INTERLEAVED: u8 = 0xF0;
 const INTERLEAVED_LAST: u8 = 0xF2;
-/// What doubles are multiplied with, by scale.
+/// The factor of doubles, by scale.
 const SCALES: [f64; 5] = [1.0, 10.0, 100.0, 10_000.0, 100_000_000.0];
-/// Longest text or binary value that has differences.
-const MAX_SHORT: usize = 16;
+/// Longest text or binary value that differences can encode.
+const MAX_SHORT_BYTES: usize = 16;
 
-/// The column in the reference's format.
+/// Encodes the column in the reference's format.
 pub(crate) fn encode(column: &Column) -> Vec<u8> {
     let mut out = Vec::with_capacity(column.bytes() + 4 * column.len() + 1);
     let mut row = 0;
@@ -59,24 +61,24 @@ pub(crate) fn encode(column: &Column) -> Vec<u8> {
     out
 }
 
-/// Reads a column of so many rows at most; nothing for what no encoder wrote.
+/// Decodes a column of at most `most` rows; `None` for malformed bytes.
 pub(crate) fn decode(bytes: &[u8], most: usize) -> Option<Column> {
     let mut rows = Rows { column: Column::default(), most: most.min(MAX_ROWS) };
     let (mut stream, mut rest) = (Stream::default(), bytes);
     loop {
-        let (first, behind) = rest.split_first()?;
+        let (first, after) = rest.split_first()?;
         rest = match *first {
-            END => return behind.is_empty().then_some(rows.column),
+            END => return after.is_empty().then_some(rows.column),
             INTERLEAVED..=INTERLEAVED_LAST => {
                 stream = Stream::default();
-                interleaved::read(*first, behind, &mut rows)?
+                interleaved::read(*first, after, &mut rows)?
             }
             _ => {
                 let rest = stream.load(rest)?;
                 while let Some(step) = stream.step()? {
                     match step {
-                        Step::Value => rows.push(stream.last.type_byte, &stream.last.data)?,
-                        Step::Absent => rows.skip()?,
+                        StreamStep::Value => rows.push(stream.last.type_byte, &stream.last.data)?,
+                        StreamStep::Absent => rows.skip()?,
                     }
                 }
                 rest
@@ -85,7 +87,7 @@ pub(crate) fn decode(bytes: &[u8], most: usize) -> Option<Column> {
     }
 }
 
-/// The rows so far.
+/// The rows decoded so far.
 struct Rows {
     column: Column,
     most: usize,
@@ -106,24 +108,24 @@ impl Rows {
     }
 }
 
-/// What differences are added to.
+/// The value that the next difference is added to.
 #[derive(Default)]
-struct Last {
+struct PreviousValue {
     type_byte: u8,
     data: Vec<u8>,
     /// The value as a number.
     number: i128,
-    /// The last difference, for types with differences of differences.
+    /// The previous difference, for types with differences of differences.
     step: i64,
-    /// Whether the value is a number at all.
-    counts: bool,
+    /// Whether the value has a numeric form, which differences need.
+    is_numeric: bool,
 }
 
-impl Last {
-    fn new(type_byte: u8, data: &[u8]) -> Last {
+impl PreviousValue {
+    fn new(type_byte: u8, data: &[u8]) -> PreviousValue {
         let number = as_number(type_byte, data, None);
-        let (counts, number) = (number.is_some(), number.unwrap_or(0));
-        Last { type_byte, data: data.to_vec(), number, step: 0, counts }
+        let (is_numeric, number) = (number.is_some(), number.unwrap_or(0));
+        PreviousValue { type_byte, data: data.to_vec(), number, step: 0, is_numeric }
     }
 
     fn add(&mut self, difference: i128, scale: Option<f64>) -> Option<()> {
@@ -141,7 +143,7 @@ impl Last {
         if difference == 0 {
             return Some(());
         }
-        if !self.counts && !matches!(self.type_byte, ty::STRING | ty::CODE) {
+        if !self.is_numeric && !matches!(self.type_byte, ty::STRING | ty::CODE) {
             return None;
         }
         self.number = match self.type_byte {
@@ -151,50 +153,51 @@ impl Last {
             _ => i128::from((self.number as i64).wrapping_add(i64::try_from(difference).ok()?)),
         };
         self.data = of_number(self.type_byte, self.number, &self.data, scale)?;
-        self.counts = true;
+        self.is_numeric = true;
         Some(())
     }
 }
 
-/// What a step through a stream came to.
-enum Step {
-    /// The stream's value.
+/// The result of one step of a stream.
+enum StreamStep {
+    /// The row has the stream's current value.
     Value,
-    /// A row without one.
+    /// The row has no value.
     Absent,
 }
 
-/// Values of one field, or of one field of embedded documents.
+/// Decodes the values of one field, or of one field of embedded documents.
 #[derive(Default)]
 struct Stream<'b> {
-    last: Last,
+    last: PreviousValue,
     scale: Option<f64>,
-    /// A literal that was not given yet.
+    /// A literal that was not returned yet.
     literal: bool,
-    /// Blocks that were not looked at yet, and what is left of the one that was.
+    /// Remaining blocks, and the remaining slots of the current one.
     blocks: &'b [u8],
     slots: Option<Slots>,
-    /// The slot before, which a run of equal slots repeats.
+    /// The previous slot, which a repetition repeats.
     slot: Option<u128>,
 }
 
 impl<'b> Stream<'b> {
-    /// A stream whose differences count from this value.
-    fn behind(value: RawElement<'_>) -> Stream<'b> {
-        let last = Last::new(value.type_byte(), value.data());
+    /// A stream whose first difference is relative to this value.
+    fn starting_after(value: RawElement<'_>) -> Stream<'b> {
+        let last = PreviousValue::new(value.type_byte(), value.data());
         Stream { last, slot: Some(0), ..Stream::default() }
     }
 
-    /// Takes a literal or some blocks; gives what follows.
+    /// Loads a literal or a group of blocks; returns the remaining bytes.
     fn load(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let (control, behind) = bytes.split_first()?;
+        let (control, after) = bytes.split_first()?;
         if !matches!(control, 0x80..=0xDF) {
             let (element, rest) = RawElement::at_front(bytes)?;
             let (type_byte, data) = (element.type_byte(), element.data());
             if !element.name_bytes().is_empty() || !is_value(type_byte, data) {
                 return None;
             }
-            (self.last, self.literal, self.slot) = (Last::new(type_byte, data), true, Some(0));
+            (self.last, self.literal, self.slot) =
+                (PreviousValue::new(type_byte, data), true, Some(0));
             return Some(rest);
         }
         self.scale = match control >> 4 {
@@ -203,26 +206,26 @@ impl<'b> Stream<'b> {
         };
         if self.last.type_byte == ty::DOUBLE {
             let number = as_number(ty::DOUBLE, &self.last.data, self.scale);
-            (self.last.number, self.last.counts) = (number.unwrap_or(0), number.is_some());
+            (self.last.number, self.last.is_numeric) = (number.unwrap_or(0), number.is_some());
         } else if self.scale.is_some() {
             return None;
         }
         let rest;
-        (self.blocks, rest) = behind.split_at_checked(8 * (usize::from(control & 0x0F) + 1))?;
+        (self.blocks, rest) = after.split_at_checked(8 * (usize::from(control & 0x0F) + 1))?;
         Some(rest)
     }
 
-    /// Goes to the next row; `Some(None)` when it has to be loaded first.
-    fn step(&mut self) -> Option<Option<Step>> {
+    /// Moves to the next row; `Some(None)` when the next part has to be loaded first.
+    fn step(&mut self) -> Option<Option<StreamStep>> {
         if std::mem::take(&mut self.literal) {
-            return Some(Some(Step::Value));
+            return Some(Some(StreamStep::Value));
         }
         loop {
             if let Some(slot) = self.slots.as_mut().and_then(Iterator::next) {
                 self.slot = slot;
-                let Some(difference) = slot else { return Some(Some(Step::Absent)) };
+                let Some(difference) = slot else { return Some(Some(StreamStep::Absent)) };
                 self.last.add(unzigzag(difference), self.scale)?;
-                return Some(Some(Step::Value));
+                return Some(Some(StreamStep::Value));
             }
             let Some((block, rest)) = self.blocks.split_first_chunk() else { return Some(None) };
             self.blocks = rest;
@@ -244,24 +247,24 @@ fn long(data: &[u8]) -> Option<i64> {
     })
 }
 
-/// The bytes of a text between its length and its end.
+/// The bytes of a text between its length and its terminator.
 fn text(data: &[u8]) -> Option<&[u8]> {
     data.get(4..data.len().checked_sub(1)?)
 }
 
 fn short_number(bytes: impl ExactSizeIterator<Item = u8>) -> Option<i128> {
-    let mut wide = [0; MAX_SHORT];
-    if bytes.len() > MAX_SHORT {
+    let mut wide = [0; MAX_SHORT_BYTES];
+    if bytes.len() > MAX_SHORT_BYTES {
         return None;
     }
     wide.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
     Some(i128::from_le_bytes(wide))
 }
 
-/// Bytes of an ObjectId in the order of their weight as a number: counter and time take turns.
+/// Bytes of an ObjectId by increasing significance as a number: counter and time alternate.
 const ID_BYTES: [usize; 7] = [11, 3, 10, 2, 9, 1, 0];
 
-/// A value as the number that differences count from; nothing for values without.
+/// The numeric form of a value, which differences are relative to; `None` if it has none.
 fn as_number(type_byte: u8, data: &[u8], scale: Option<f64>) -> Option<i128> {
     match type_byte {
         ty::INT32 | ty::INT64 | ty::BOOL | ty::DATE | ty::TIMESTAMP => long(data).map(i128::from),
@@ -288,7 +291,8 @@ fn as_number(type_byte: u8, data: &[u8], scale: Option<f64>) -> Option<i128> {
     }
 }
 
-/// The value of a number; what the number does not say is as in the value before.
+/// The value with this numeric form; bytes that the number does not include are those of the
+/// previous value.
 fn of_number(type_byte: u8, number: i128, before: &[u8], scale: Option<f64>) -> Option<Vec<u8>> {
     let wide = number.to_le_bytes();
     Some(match type_byte {
@@ -305,7 +309,7 @@ fn of_number(type_byte: u8, number: i128, before: &[u8], scale: Option<f64>) -> 
             id
         }
         ty::STRING | ty::CODE => {
-            let length = MAX_SHORT - wide.iter().rev().take_while(|byte| **byte == 0).count();
+            let length = MAX_SHORT_BYTES - wide.iter().rev().take_while(|byte| **byte == 0).count();
             let mut out = (length as i32 + 1).to_le_bytes().to_vec();
             out.extend(wide[..length].iter().rev());
             out.push(0);
@@ -380,7 +384,7 @@ mod tests {
 
     #[test]
     fn dates_have_differences_of_differences() {
-        // Three slots of 20 bits: 10 ms further, as far again, 1 ms less.
+        // Three slots of 20 bits: 10 ms later, the same step again, a step shorter by 1 ms.
         let block = 12 | 20 << 4 | 1 << 44;
         let read = decode(&with_block(RawValue::Date(0), 0x80, block), 10);
         let dates = [0, 10, 20, 29].map(RawValue::Date);
@@ -397,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_refused() {
+    fn malformed_columns_are_refused() {
         let long = with_block(RawValue::Int32(1), 0x80, 15 | 15 << 4);
         assert_eq!(decode(&long, 1000), None, "too many rows");
         let scaled = with_block(RawValue::Int32(1), 0x90, one(2));
@@ -410,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn columns_round_trip(
             values in prop::collection::vec((prop::option::of(any_value()), 1usize..70), 0..6),
         ) {
             let values: Vec<_> = values

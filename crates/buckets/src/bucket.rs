@@ -1,4 +1,4 @@
-//! A bucket: measurements of one meta value and one span of time, as one document.
+//! A bucket: measurements of one meta value within a time span, as one document.
 //!
 //! ```text
 //! { _id: ObjectId(start in seconds | 8 bytes of a counter that begins anywhere),
@@ -7,14 +7,16 @@
 //!   data: { <field>: BinData(7, column) ... } }
 //! ```
 //!
-//! `control.min` of the time field is the bucket's start, rounded down; it never changes, and the record's key begins with it:
+//! `control.min` of the time field is the bucket's start, rounded down; it never changes, and the
+//! record's key begins with it:
 //!
 //! ```text
 //! record    | collection id | ordered key of Date(start) | the last 8 bytes of _id |
 //! ```
 //!
-//! So records stand in the order of 64-bit times, which the seconds in an ObjectId do not. `version` is 3 when measurements
-//! are not in the order of time. Columns are drawn in [`crate::column`].
+//! Records are thereby ordered by 64-bit times, which the seconds in an ObjectId cannot represent.
+//! `version` is 3 when the measurements are not ordered by time. [`crate::column`] describes the
+//! columns.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
@@ -23,16 +25,16 @@ use mayfly_value::{DocBuf, DocBuilder, Names, Number, RawDoc, RawElement, RawVal
 use crate::column::{Column, MAX_ROWS};
 use crate::fields::MeasurementFields;
 
-/// Measurements, and about how many bytes of them, in a bucket.
+/// Limits of a bucket: measurements, and approximate bytes of them.
 pub const MAX_MEASUREMENTS: usize = 1000;
 pub(crate) const MAX_BYTES: usize = 128_000;
-/// Large measurements share a bucket until there are so many, or so many bytes.
+/// Large measurements share a bucket up to this number of them, or of bytes.
 const MIN_MEASUREMENTS: usize = 10;
 const MAX_LARGE_BYTES: usize = 12 << 20;
-/// BSON's subtype for columns.
+/// BSON's binary subtype for columns.
 pub(crate) const COLUMN: u8 = 7;
 
-/// A stored bucket, looked at.
+/// A stored bucket, read in place.
 #[derive(Clone, Copy)]
 pub struct BucketView<'a> {
     document: RawDoc<'a>,
@@ -46,7 +48,7 @@ fn damaged() -> Error {
 }
 
 impl<'a> BucketView<'a> {
-    /// Reads the parts of a bucket's document.
+    /// Reads the sections of a bucket's document.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
@@ -59,22 +61,22 @@ impl<'a> BucketView<'a> {
         Ok(BucketView { document, control, data, rows })
     }
 
-    /// How many measurements it has.
+    /// The number of measurements.
     pub fn rows(self) -> usize {
         self.rows
     }
 
-    /// Whether nothing is to be added to it.
+    /// Whether the bucket is closed: no measurement may be added.
     pub fn is_closed(self) -> bool {
         self.control.get("closed") == Some(RawValue::Bool(true))
     }
 
-    /// Whose measurements these are.
+    /// The meta value of the measurements.
     pub fn meta(self) -> Option<RawElement<'a>> {
         self.document.get_element("meta")
     }
 
-    /// The smallest value of a field, and the largest; nothing when no measurement has it.
+    /// The smallest and the largest value of a field; `None` when no measurement has it.
     pub fn bounds(self, field: &str) -> Option<(RawValue<'a>, RawValue<'a>)> {
         let side = |name| self.control.get(name)?.as_document()?.get(field);
         Some((side("min")?, side("max")?))
@@ -97,11 +99,11 @@ impl<'a> BucketView<'a> {
         }
     }
 
-    /// Shows its measurements, with those fields that `wanted` lets through: time, meta, then the others in the order in
-    /// which they came up first. Ends early when `see` says so.
+    /// Passes its measurements to `see`, with the fields that `wanted` selects: time, meta, then
+    /// the others in the order of their first occurrence. Stops when `see` breaks off.
     ///
     /// # Errors
-    /// 301 DataCorruptionDetected, those of `see`.
+    /// 301 DataCorruptionDetected, errors of `see`.
     pub fn measurements(
         self,
         fields: &MeasurementFields,
@@ -144,7 +146,7 @@ fn append_row(out: &mut DocBuilder, columns: &[(RawElement<'_>, Column)], row: u
     }
 }
 
-/// Whether a bucket with so many measurements of so many bytes has room for so many bytes more.
+/// Whether a bucket with this many measurements and bytes has room for `more` bytes.
 pub fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
     let after = bytes + more;
     rows == 0
@@ -152,20 +154,20 @@ pub fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
         || rows < MIN_MEASUREMENTS && after <= MAX_LARGE_BYTES
 }
 
-/// A bucket in the making, or being changed.
+/// A bucket that is being filled or changed.
 pub struct Bucket {
     id: [u8; 12],
-    /// Its start, rounded down, in milliseconds since 1970.
+    /// The start, rounded down, in milliseconds since 1970.
     pub start_ms: i64,
     meta: Option<ValueBuf>,
     columns: Names<Column>,
     rows: usize,
     bytes: usize,
-    /// Nothing is to be added to it.
+    /// No measurement may be added.
     closed: bool,
 }
 
-/// What a bucket consists of, all columns of the same length.
+/// The components of a bucket; all columns have the same length.
 pub(crate) struct BucketParts<'m> {
     pub(crate) id: [u8; 12],
     pub(crate) start_ms: i64,
@@ -176,7 +178,7 @@ pub(crate) struct BucketParts<'m> {
 }
 
 impl Bucket {
-    /// One of these parts.
+    /// Assembles a bucket from its components.
     pub(crate) fn from_parts(parts: BucketParts<'_>) -> Bucket {
         let BucketParts { id, start_ms, meta, columns, rows, closed } = parts;
         let bytes = columns.as_slice().iter().map(|(_, column)| column.bytes()).sum();
@@ -184,17 +186,18 @@ impl Bucket {
         Bucket { id, start_ms, meta, columns, rows, bytes, closed }
     }
 
-    /// An empty one.
+    /// An empty bucket. `suffix` is the counter in its `_id`.
     pub fn new(start_ms: i64, suffix: u64, meta: Option<RawValue<'_>>) -> Bucket {
         let mut id = [0; 12];
-        // Times before 1970 and after 2106 wrap around, as the reference's do; nothing goes by them.
+        // Times before 1970 and after 2106 wrap around, as in the reference; no code depends on
+        // them.
         id[..4].copy_from_slice(&(start_ms.div_euclid(1000) as u32).to_be_bytes());
         id[4..].copy_from_slice(&suffix.to_be_bytes());
         let meta = meta.map(RawValue::to_owned);
         Bucket { id, start_ms, meta, columns: Names::default(), rows: 0, bytes: 0, closed: false }
     }
 
-    /// A stored one, taken apart.
+    /// Unpacks a stored bucket.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
@@ -224,7 +227,7 @@ impl Bucket {
         key
     }
 
-    /// How many measurements it has.
+    /// The number of measurements.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -242,7 +245,7 @@ impl Bucket {
         self.columns.find(name.as_bytes())
     }
 
-    /// The same bucket without what it holds, for what is added to it.
+    /// An empty bucket with the same identity, to collect measurements to append.
     pub fn addition_to(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
         let Some(RawValue::ObjectId(id)) = view.document.get("_id") else { return Err(damaged()) };
         let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
@@ -252,7 +255,7 @@ impl Bucket {
         Ok(Bucket { id, start_ms, meta: None, columns, rows: 0, bytes: 0, closed: false })
     }
 
-    /// Adds what another bucket holds.
+    /// Appends the measurements of another bucket.
     pub(crate) fn extend(&mut self, other: &Bucket) {
         for (name, column) in other.columns.as_slice() {
             let at = self.columns.position(name);
@@ -268,7 +271,7 @@ impl Bucket {
         }
     }
 
-    /// Adds rows that stand in these columns; fields without a column are missing in them.
+    /// Appends rows given as columns; fields without a column are absent in them.
     pub(crate) fn extend_by(
         &mut self,
         rows: usize,
@@ -286,7 +289,7 @@ impl Bucket {
         self.extend(&Bucket::from_parts(parts));
     }
 
-    /// The earliest of its times.
+    /// The earliest time of a measurement.
     pub(crate) fn earliest(&self, fields: &MeasurementFields) -> Option<i64> {
         let times = self.column_named(&fields.time)?;
         match times.value(times.bounds()?.0) {
@@ -303,13 +306,13 @@ impl Bucket {
             if Some(name) == meta_field {
                 continue;
             }
-            // Measurements mostly have the same fields in the same order.
+            // Most measurements have the same fields in the same order.
             if self.columns.as_slice().get(at).is_none_or(|(known, _)| **known != *name) {
                 let known = self.columns.position(name);
                 at = known.unwrap_or_else(|| self.columns.push(name, Column::absent(self.rows)));
             }
             let column = self.columns.said_at(at);
-            // Of a name that comes twice the first one counts.
+            // Of duplicate names the first one counts.
             if column.len() == self.rows {
                 column.push(element.type_byte(), element.data());
                 self.bytes += element.data().len();
@@ -324,7 +327,7 @@ impl Bucket {
         }
     }
 
-    /// Takes measurements out: those for which `gone` says so. Columns that nothing is left of go, too.
+    /// Keeps the measurements for which `kept` returns true. Columns that become empty are removed.
     pub fn retain(&mut self, kept: &dyn Fn(usize) -> bool) {
         for column in self.columns.iter_mut() {
             let mut left = Column::default();
@@ -342,7 +345,7 @@ impl Bucket {
         self.bytes = self.columns().iter().map(|(_, column)| column.bytes()).sum();
     }
 
-    /// Its document.
+    /// Packs the bucket into its document.
     pub fn document(&self, fields: &MeasurementFields) -> DocBuf {
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(1024));
         out.append("_id", RawValue::ObjectId(self.id)).start_document("control");
@@ -365,8 +368,9 @@ impl Bucket {
         out.finish()
     }
 
-    /// `min` and `max` of its control. Items of an array are found one by one, and may lie anywhere: with one among the
-    /// values the bounds are those of everything, so that an index of them misses nothing.
+    /// Appends `min` and `max` of the control. An index finds items of an array individually, and
+    /// they may have any value: if there is an array among the values, the bounds are those of all
+    /// values, so that an index on them misses nothing.
     pub(crate) fn append_bounds(&self, out: &mut DocBuilder, fields: &MeasurementFields) {
         let bounds: Vec<_> = self.columns().iter().map(|(_, column)| column.bounds()).collect();
         for (side, largest) in [("min", false), ("max", true)] {
@@ -402,7 +406,7 @@ impl Bucket {
     }
 }
 
-/// The front of the record keys of buckets that begin at this time.
+/// The prefix of the record keys of buckets that begin at this time.
 pub fn start_key(start_ms: i64) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
     keys::append_value(&mut key, &mut TypeBits::default(), RawValue::Date(start_ms), false);

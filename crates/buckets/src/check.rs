@@ -1,4 +1,4 @@
-//! Whether a stored bucket is what it should be: its parts, its columns, and what its control says of them.
+//! Validation of a stored bucket: its sections, its columns, and the consistency of its control.
 
 use mayfly_value::{DocBuilder, RawDoc, RawValue, compare_values};
 
@@ -9,34 +9,34 @@ use crate::options::TimeSeries;
 const PARTS: [&str; 4] = ["_id", "control", "meta", "data"];
 
 impl TimeSeries {
-    /// Looks at a bucket's document, which stands under this key.
+    /// Validates a bucket's document, stored with this record key.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the first fault.
     pub fn check_bucket(&self, key: &[u8], document: RawDoc<'_>) -> Result<(), String> {
         let fields = &self.fields;
         if let Some(other) = document.iter().find(|part| !PARTS.contains(&part.name())) {
             return Err(format!("it has a field '{}'", other.name()));
         }
-        let unreadable = "its control and its columns do not fit together";
+        let unreadable = "its control and its columns do not match";
         let view = BucketView::new(document).map_err(|_| unreadable)?;
         let bucket = Bucket::open(view, fields).map_err(|_| unreadable)?;
         if bucket.record_key() != key {
-            return Err("its place is not that of its start and its '_id'".to_owned());
+            return Err("its record key does not match its start and its '_id'".to_owned());
         }
         let seconds = bucket.start_ms.div_euclid(1000) as u32;
         if !matches!(bucket.id(), RawValue::ObjectId(id) if id[..4] == seconds.to_be_bytes()) {
             return Err("the time in its '_id' is not its start".to_owned());
         }
         if fields.meta.is_none() && view.meta().is_some() {
-            return Err("it has a meta value without a field for that".to_owned());
+            return Err("it has a meta value, but the time series has no metaField".to_owned());
         }
-        let times = bucket.column_named(&fields.time).ok_or("it has no times")?;
+        let times = bucket.column_named(&fields.time).ok_or("it has no column of times")?;
         for row in 0..bucket.rows() {
             match times.value(row) {
                 Some(RawValue::Date(time)) if self.spans(bucket.start_ms, time) => {}
                 Some(RawValue::Date(_)) => {
-                    return Err(format!("the time of measurement {row} is not in its span"));
+                    return Err(format!("the time of measurement {row} is outside its span"));
                 }
                 _ => return Err(format!("measurement {row} has no time")),
             }
@@ -45,7 +45,7 @@ impl TimeSeries {
             Some(RawValue::Int32(2)) if bucket.is_sorted(fields) => {}
             Some(RawValue::Int32(3)) => {}
             Some(RawValue::Int32(2)) => {
-                return Err("its measurements are not in the order that its version says".into());
+                return Err("the order of its measurements contradicts its version".into());
             }
             _ => return Err("its version is unknown".to_owned()),
         }
@@ -65,7 +65,7 @@ impl TimeSeries {
             for of in found.as_doc() {
                 let same = |said| compare_values(said, of.value()).is_eq();
                 if !said.as_doc().get(of.name()).is_some_and(same) {
-                    return Err(format!("its control has another {side} of '{}'", of.name()));
+                    return Err(format!("its control has a wrong {side} of '{}'", of.name()));
                 }
             }
             let beside = |of: &str| found.as_doc().get(of).is_none();
@@ -113,32 +113,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_found() {
+    fn damage_is_found() {
         assert_eq!(check(|_| {}), Ok(()));
         let date = |ms| Bson::DateTime(DateTime::from_millis(ms));
         let other_id = ObjectId::from_bytes([9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
         type Change = Box<dyn FnOnce(&mut Document)>;
         let changes: Vec<(&str, Change)> = vec![
             ("field 'y'", Box::new(|it| drop(it.insert("y", 1)))),
-            ("do not fit", Box::new(|it| drop(control(it).insert("count", 2)))),
-            ("do not fit", Box::new(|it| drop(it.remove("data")))),
-            ("do not fit", Box::new(|it| drop(it.insert("_id", 1)))),
+            ("do not match", Box::new(|it| drop(control(it).insert("count", 2)))),
+            ("do not match", Box::new(|it| drop(it.remove("data")))),
+            ("do not match", Box::new(|it| drop(it.insert("_id", 1)))),
             ("time in its '_id'", Box::new(move |it| drop(it.insert("_id", other_id)))),
             ("version", Box::new(|it| drop(control(it).insert("version", 9)))),
             (
-                "another min of 'x'",
+                "wrong min of 'x'",
                 Box::new(|it| {
                     drop(control(it).get_document_mut("min").unwrap().insert("x", 4));
                 }),
             ),
             (
-                "another max of 'x'",
+                "wrong max of 'x'",
                 Box::new(|it| {
                     drop(control(it).get_document_mut("max").unwrap().insert("x", 6));
                 }),
             ),
             (
-                "another max of 'x'",
+                "wrong max of 'x'",
                 Box::new(|it| {
                     drop(control(it).get_document_mut("max").unwrap().remove("x"));
                 }),
@@ -150,7 +150,7 @@ mod tests {
                 }),
             ),
             (
-                "another max of 't'",
+                "wrong max of 't'",
                 Box::new(move |it| {
                     drop(control(it).get_document_mut("max").unwrap().insert("t", date(62_000)));
                 }),
@@ -172,7 +172,7 @@ mod tests {
             let found = check(change).unwrap_err();
             assert!(found.contains(expected), "{expected}: {found}");
         }
-        // Out of order, or beyond the span.
+        // Out of order, or outside the span.
         let series = series();
         let out_of = |times: &[i64]| {
             let mut bucket = Bucket::new(60_000, 7, None);

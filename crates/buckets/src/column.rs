@@ -1,35 +1,35 @@
-//! A column: one field of all measurements of a bucket, one after the other, packed into bytes.
+//! A column: the values of one field in all measurements of a bucket, packed into bytes.
 //!
 //! ```text
 //! column    | 0xE1 | run | run | ...
-//! run       | BSON type, 0 for "has no such field" | how many, varint | values |
+//! run       | BSON type, 0 for an absent field | number of rows, varint | values |
 //!
 //! values    none, null, undefined, MinKey, MaxKey   nothing
 //!           Date, long, int, bool, Timestamp        integers
 //!           double                                  doubles
 //!           ObjectId                                | 0 | 12 bytes each |
-//!                                                   | 1 | bytes 4 to 8 that all have | integers: the first four bytes
+//!                                                   | 1 | bytes 4 to 8, common to all | integers: the first four bytes
 //!                                                     each | integers: the last three bytes each |
-//!           others                                  tokens: | 0: as the one before |
+//!           others                                  tokens: | 0: equal to the previous value |
 //!                                                           | length + 1, varint | the value's bytes in BSON |
 //! ```
 //!
-//! Integers and doubles are drawn in [`crate::numbers`]. This is no compressor for text: the store's blocks are compressed.
-//! Clients see the reference's format ([`crate::exchange`]).
+//! [`crate::numbers`] describes integers and doubles. Text is not compressed here, because the
+//! store compresses its blocks. Clients see the reference's format ([`crate::exchange`]).
 
 use mayfly_value::{RawValue, ty};
 
 use crate::numbers::{Reader, put_doubles, put_integers, put_varint, read_doubles, read_integers};
 
-/// The first byte.
+/// The first byte of this format.
 pub(crate) const FORMAT: u8 = 0xE1;
-/// "Has no such field", in the place of a type.
+/// The type of rows without the field.
 const NONE: u8 = 0;
-/// Most measurements in a column, whatever its bytes say.
+/// Most measurements in a column; larger counts are malformed.
 pub(crate) const MAX_ROWS: usize = 1 << 16;
-/// How deep values may be.
+/// Deepest nesting of values.
 const MAX_DEPTH: usize = mayfly_base::limits::MAX_STORED_DEPTH + 2;
-/// Most bytes that a column may become.
+/// Largest size of a decoded column, in bytes.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
 /// The values of one field, row by row.
@@ -41,7 +41,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A column of rows that do not have the field.
+    /// A column of rows without the field.
     pub(crate) fn absent(rows: usize) -> Column {
         Column { types: vec![NONE; rows], ends: vec![0; rows], data: Vec::new() }
     }
@@ -65,18 +65,18 @@ impl Column {
         self.push(NONE, &[]);
     }
 
-    /// Type and bytes of a row's value; nothing where it has none.
+    /// Type and bytes of a row's value; `None` for a row without one.
     pub(crate) fn get(&self, row: usize) -> Option<(u8, &[u8])> {
         let type_byte = *self.types.get(row)?;
         (type_byte != NONE).then(|| (type_byte, self.slice(row)))
     }
 
-    /// Whether some value is an array.
+    /// Whether any value is an array.
     pub(crate) fn has_arrays(&self) -> bool {
         self.types.contains(&ty::ARRAY)
     }
 
-    /// Adds the rows of another column.
+    /// Appends the rows of another column.
     pub(crate) fn extend(&mut self, other: &Column) {
         let before = self.data.len() as u32;
         self.types.extend_from_slice(&other.types);
@@ -93,7 +93,7 @@ impl Column {
         &self.data[start..self.ends[row] as usize]
     }
 
-    /// The rows of a run and how they look as numbers.
+    /// The value of a row as an integer, for types packed as integers.
     fn long(&self, row: usize) -> i64 {
         let bytes = self.slice(row);
         match bytes.len() {
@@ -104,7 +104,7 @@ impl Column {
         }
     }
 
-    /// The smallest and the largest value, by the comparison order.
+    /// The rows with the smallest and the largest value in comparison order.
     pub(crate) fn bounds(&self) -> Option<(usize, usize)> {
         let mut present = (0..self.len()).filter(|row| self.types[*row] != NONE);
         let first = present.next()?;
@@ -112,7 +112,7 @@ impl Column {
         let whole = matches!(alike, ty::INT32 | ty::INT64 | ty::DATE);
         let (mut least, mut most) = (first, first);
         for row in present {
-            // As numbers they compare only with their like.
+            // Integers are comparable as such only with values of the same type.
             let alike_all = [row, least, most].iter().all(|row| self.types[*row] == alike);
             if whole && alike_all {
                 let long = self.long(row);
@@ -137,14 +137,14 @@ impl Column {
         Some((least, most))
     }
 
-    /// Its bytes.
+    /// The encoded column.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
         self.encode_runs(&mut out);
         out
     }
 
-    /// Its runs, behind what is there.
+    /// Appends its runs.
     pub(crate) fn encode_runs(&self, out: &mut Vec<u8>) {
         let mut start = 0;
         while start < self.len() {
@@ -158,14 +158,14 @@ impl Column {
     }
 
     fn encode_run(&self, out: &mut Vec<u8>, type_byte: u8, rows: std::ops::Range<usize>) {
-        match kind(type_byte) {
-            Kind::Empty => {}
-            Kind::Integer(_) => put_integers(out, rows.map(|row| self.long(row))),
-            Kind::Double => {
+        match packing_of(type_byte) {
+            Packing::Empty => {}
+            Packing::Integer(_) => put_integers(out, rows.map(|row| self.long(row))),
+            Packing::Double => {
                 put_doubles(out, rows.map(|row| f64::from_bits(self.long(row) as u64)));
             }
-            Kind::ObjectId => self.encode_ids(out, rows),
-            Kind::Other => {
+            Packing::ObjectId => self.encode_ids(out, rows),
+            Packing::Other => {
                 let mut before: Option<&[u8]> = None;
                 for row in rows {
                     let bytes = self.slice(row);
@@ -195,7 +195,7 @@ impl Column {
         put_integers(out, rows.map(|row| number(&self.slice(row)[9..])));
     }
 
-    /// Reads the bytes of a column with so many rows; nothing when they are not one.
+    /// Decodes a column with this many rows; `None` for malformed bytes.
     pub(crate) fn decode(bytes: &[u8], rows: usize) -> Option<Column> {
         let (format, runs) = bytes.split_first()?;
         if rows > MAX_ROWS || *format != FORMAT {
@@ -204,13 +204,13 @@ impl Column {
         Column::decode_runs(runs, rows).filter(|column| column.len() == rows)
     }
 
-    /// Reads the last runs of a column, however many rows they have.
+    /// Decodes the last runs of a column, with any number of rows.
     pub(crate) fn decode_tail(runs: &[u8]) -> Option<Column> {
         Column::decode_runs(runs, MAX_ROWS)
     }
 
     /// The rows from this one on.
-    pub(crate) fn behind(&self, row: usize) -> Column {
+    pub(crate) fn from_row(&self, row: usize) -> Column {
         let mut rest = Column::default();
         for row in row..self.len() {
             match self.get(row) {
@@ -236,22 +236,22 @@ impl Column {
     }
 
     fn decode_run(&mut self, input: &mut Reader<'_>, type_byte: u8, count: usize) -> Option<()> {
-        match kind(type_byte) {
-            Kind::Empty => (0..count).for_each(|_| self.push(type_byte, &[])),
-            Kind::Integer(width) => {
+        match packing_of(type_byte) {
+            Packing::Empty => (0..count).for_each(|_| self.push(type_byte, &[])),
+            Packing::Integer(width) => {
                 self.data.reserve(width * count);
                 read_integers(input, count, &mut |value| {
                     self.push(type_byte, &value.to_le_bytes()[..width]);
                 })?;
             }
-            Kind::Double => {
+            Packing::Double => {
                 self.data.reserve(8 * count);
                 read_doubles(input, count, &mut |value| {
                     self.push(type_byte, &value.to_le_bytes());
                 })?;
             }
-            Kind::ObjectId => self.decode_ids(input, count)?,
-            Kind::Other => {
+            Packing::ObjectId => self.decode_ids(input, count)?,
+            Packing::Other => {
                 let mut before: Option<&[u8]> = None;
                 for _ in 0..count {
                     let token = usize::try_from(input.varint()?).ok()?;
@@ -297,24 +297,24 @@ impl Column {
 }
 
 /// How values of a type are packed.
-enum Kind {
+enum Packing {
     Empty,
-    /// Of so many bytes.
+    /// An integer of this many bytes.
     Integer(usize),
     Double,
     ObjectId,
     Other,
 }
 
-fn kind(type_byte: u8) -> Kind {
+fn packing_of(type_byte: u8) -> Packing {
     match type_byte {
-        NONE | ty::NULL | ty::UNDEFINED | ty::MIN_KEY | ty::MAX_KEY => Kind::Empty,
-        ty::DATE | ty::INT64 | ty::TIMESTAMP => Kind::Integer(8),
-        ty::INT32 => Kind::Integer(4),
-        ty::BOOL => Kind::Integer(1),
-        ty::DOUBLE => Kind::Double,
-        ty::OBJECT_ID => Kind::ObjectId,
-        _ => Kind::Other,
+        NONE | ty::NULL | ty::UNDEFINED | ty::MIN_KEY | ty::MAX_KEY => Packing::Empty,
+        ty::DATE | ty::INT64 | ty::TIMESTAMP => Packing::Integer(8),
+        ty::INT32 => Packing::Integer(4),
+        ty::BOOL => Packing::Integer(1),
+        ty::DOUBLE => Packing::Double,
+        ty::OBJECT_ID => Packing::ObjectId,
+        _ => Packing::Other,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `timeseries` option as clients give it: to `create`, to `$out`, and what `collMod` may change of it. Manual: "create",
+//! The `timeseries` option of `create` and `$out`, and its changes by `collMod`. Manual: "create",
 //! "timeseries"; "$out", "Syntax"; expiry contract, section 7.4.
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -16,16 +16,16 @@ fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
 }
 
-/// The option's members; null counts as absent.
+/// The option's fields; null counts as absent.
 #[derive(Clone, Copy)]
-struct Members<'a> {
+struct OptionFields<'a> {
     doc: RawDoc<'a>,
-    /// How errors call the option.
+    /// The name of the option in errors.
     path: &'a str,
 }
 
-impl<'a> Members<'a> {
-    fn strict(doc: RawDoc<'a>, path: &'a str, known: &[&str]) -> Result<Members<'a>> {
+impl<'a> OptionFields<'a> {
+    fn strict(doc: RawDoc<'a>, path: &'a str, known: &[&str]) -> Result<OptionFields<'a>> {
         let unknown = doc
             .iter()
             .find(|member| !SPANS.contains(&member.name()) && !known.contains(&member.name()));
@@ -34,7 +34,7 @@ impl<'a> Members<'a> {
                 ErrorCode(40415),
                 format!("BSON field '{path}.{}' is an unknown field.", member.name()),
             )),
-            None => Ok(Members { doc, path }),
+            None => Ok(OptionFields { doc, path }),
         }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Members<'a> {
         let seconds = match value {
             RawValue::Int32(number) => i64::from(number),
             RawValue::Int64(number) => number,
-            // Fractions are cut off, what is no number is 0.
+            // Fractions are truncated, NaN is 0.
             RawValue::Double(number) => number as i64,
             RawValue::Decimal128(_) => Number::from_value(value).map_or(0, |n| n.to_f64() as i64),
             other => return Err(self.wrong(name, other, "types '[long, int, decimal, double]'")),
@@ -81,15 +81,15 @@ impl<'a> Members<'a> {
     }
 }
 
-/// What was said about spans of buckets.
-struct Spans {
+/// The options that determine the span of buckets.
+struct SpanOptions {
     granularity: Option<Granularity>,
     max_span: Option<i64>,
     rounding: Option<i64>,
 }
 
-impl Spans {
-    fn parse(members: Members<'_>) -> Result<Spans> {
+impl SpanOptions {
+    fn parse(members: OptionFields<'_>) -> Result<SpanOptions> {
         let granularity = members.string("granularity")?.map(|name| {
             Granularity::of(name).ok_or_else(|| {
                 Error::bad_value(format!(
@@ -98,18 +98,18 @@ impl Spans {
                 ))
             })
         });
-        Ok(Spans {
+        Ok(SpanOptions {
             granularity: granularity.transpose()?,
             max_span: members.seconds("bucketMaxSpanSeconds")?,
             rounding: members.seconds("bucketRoundingSeconds")?,
         })
     }
 
-    /// Span and rounding of their own, when they do not follow from a granularity.
+    /// Custom span and rounding; `None` when they follow from a granularity.
     fn own(&self) -> Result<Option<(i64, i64)>> {
         if let Some(granularity) = self.granularity {
             let usual = |given: Option<i64>, usual| given.is_none_or(|given| given == usual);
-            // What listings show can be given again.
+            // The values that listings return may be given again.
             if usual(self.max_span, granularity.max_span_secs())
                 && usual(self.rounding, granularity.rounding_secs())
             {
@@ -134,12 +134,12 @@ impl Spans {
 }
 
 impl TimeSeries {
-    /// The option as it was given; errors call it by this path.
+    /// Parses the option; `path` is its name in errors.
     ///
     /// # Errors
-    /// 40414, 40415, 14, 2 and 72 for its members.
+    /// 40414, 40415, 14, 2 and 72 for its fields.
     pub fn parse(given: RawDoc<'_>, path: &str) -> Result<TimeSeries> {
-        let members = Members::strict(given, path, &["timeField", "metaField"])?;
+        let members = OptionFields::strict(given, path, &["timeField", "metaField"])?;
         let Some(time) = members.string("timeField")? else {
             let text = format!("BSON field '{path}.timeField' is missing but a required field");
             return Err(Error::new(ErrorCode(40414), text));
@@ -162,7 +162,7 @@ impl TimeSeries {
         if meta == Some(time) {
             return Err(invalid("'metaField' cannot be the same as 'timeField'"));
         }
-        let spans = Spans::parse(members)?;
+        let spans = SpanOptions::parse(members)?;
         let fields = MeasurementFields { time: time.to_owned(), meta: meta.map(str::to_owned) };
         let Some((span, rounding)) = spans.own()? else {
             let granularity = spans.granularity.unwrap_or(Granularity::Seconds);
@@ -180,12 +180,12 @@ impl TimeSeries {
         }
     }
 
-    /// What it becomes by `collMod: { timeseries: { ... } }`: spans only grow.
+    /// The option changed by `collMod: { timeseries: { ... } }`: spans can only grow.
     ///
     /// # Errors
-    /// 72 for what would shrink them, those of the members.
+    /// 72 for smaller spans, errors of the fields.
     pub fn grown(&self, given: RawDoc<'_>) -> Result<TimeSeries> {
-        let spans = Spans::parse(Members::strict(given, "collMod.timeseries", &[])?)?;
+        let spans = SpanOptions::parse(OptionFields::strict(given, "collMod.timeseries", &[])?)?;
         let fields = self.fields.clone();
         if let Some((span, rounding)) = spans.own()? {
             if span < self.max_span_secs || rounding < self.rounding_secs {

@@ -1,4 +1,4 @@
-//! Buckets in the reference's format: what clients read in `system.buckets.X`, and what they restore there.
+//! Buckets in the reference's format, which clients read from and restore to `system.buckets.X`.
 //!
 //! ```text
 //! { _id: ObjectId(start | suffix),
@@ -7,8 +7,9 @@
 //!   data: { <field>: BinData(7, BSONColumn) } }              version 1: { <field>: { "0": .., "1": .., "7": .. } }
 //! ```
 //!
-//! A bucket that is restored is taken apart, compared with what it says about itself, and packed anew: nothing of its bytes is
-//! kept but the values. What does not agree is refused as a whole, with 121 like a document that breaks a validator.
+//! A restored bucket is unpacked, checked for consistency, and repacked: only its values are kept.
+//! An inconsistent bucket is refused as a whole, with code 121 like a document that violates a
+//! validator.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,12 +22,13 @@ use crate::column::{Column, FORMAT, MAX_BYTES, MAX_ROWS};
 use crate::fields::MeasurementFields;
 use crate::options::TimeSeries;
 
-/// Most values of a restored bucket, gaps included.
+/// Most values of a restored bucket, including absent ones.
 const MAX_CELLS: usize = 1 << 22;
-/// A bucket whose values, each with its type, take no more bytes than this fits into a document together with their bounds.
-const SURELY_FITS: usize = 4 << 20;
+/// A bucket whose values and their types take at most this many bytes fits into a document together
+/// with their bounds.
+const ALWAYS_FITS_BYTES: usize = 4 << 20;
 
-/// A stored bucket as clients read it.
+/// Converts a stored bucket to the reference's format.
 ///
 /// # Errors
 /// 301 DataCorruptionDetected.
@@ -90,7 +92,8 @@ fn append_control(
     out.end();
 }
 
-/// The smallest or the largest of some values, embedded documents field by field and arrays item by item.
+/// Appends the smallest or the largest of some values, embedded documents field by field and arrays
+/// item by item.
 fn append_bound(out: &mut DocBuilder, name: &str, values: &[RawValue<'_>], largest: bool) {
     let order = |a: &&RawValue<'_>, b: &&RawValue<'_>| compare_values(**a, **b);
     let bound = match largest {
@@ -117,7 +120,7 @@ fn append_bound(out: &mut DocBuilder, name: &str, values: &[RawValue<'_>], large
     }
 }
 
-/// Bounds of each name that comes up, in the order in which it does.
+/// Appends the bounds of each name, in the order of first occurrence.
 fn append_inner(out: &mut DocBuilder, documents: &[RawDoc<'_>], largest: bool) {
     let mut named: Vec<(&str, Vec<RawValue<'_>>)> = Vec::new();
     let mut places = HashMap::new();
@@ -133,24 +136,24 @@ fn append_inner(out: &mut DocBuilder, documents: &[RawDoc<'_>], largest: bool) {
     }
 }
 
-/// A bucket as a client restores it.
+/// Parses a bucket that a client restores.
 ///
 /// # Errors
-/// 121 DocumentValidationFailure for what is no bucket of this time series.
+/// 121 DocumentValidationFailure for a document that is not a bucket of this time series.
 pub fn restored(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
-    Restored { document, series }.bucket()
+    RestoredBucketParser { document, series }.bucket()
 }
 
-/// A bucket as an entry of a log has it: packed as this server stores it, or in the reference's format.
+/// Parses a bucket of a log entry: packed as this server stores it, or in the reference's format.
 ///
 /// # Errors
-/// As [`restored`].
+/// Errors of [`restored`].
 pub fn logged(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
     if !is_packed(document) {
         return restored(document, series);
     }
-    // What stands in a client's entry is checked like a bucket that it restores.
-    let given = Restored { document, series };
+    // A bucket in a client's entry is checked like a restored one.
+    let given = RestoredBucketParser { document, series };
     let shown =
         shown_bucket(document, &series.fields).map_err(|why| given.refused(why.message()))?;
     restored(shown.as_doc(), series)
@@ -165,13 +168,13 @@ fn is_packed(document: RawDoc<'_>) -> bool {
     })
 }
 
-/// Reading a bucket that a client sent.
-struct Restored<'a> {
+/// Parses a bucket sent by a client.
+struct RestoredBucketParser<'a> {
     document: RawDoc<'a>,
     series: &'a TimeSeries,
 }
 
-impl<'a> Restored<'a> {
+impl<'a> RestoredBucketParser<'a> {
     fn refused(&self, why: &str) -> Error {
         let mut extra = DocBuilder::new();
         extra.start_document("errInfo");
@@ -183,7 +186,7 @@ impl<'a> Restored<'a> {
             .with_extra(extra.finish().into_bytes())
     }
 
-    /// The members of a document, none but these and none twice.
+    /// Checks that a document has only these fields, each at most once.
     fn members(&self, document: RawDoc<'_>, known: &[&str], place: &str) -> Result<()> {
         for (at, element) in document.iter().enumerate() {
             let name = element.name();
@@ -228,8 +231,8 @@ impl<'a> Restored<'a> {
         let cells = columns.len() * rows;
         let columns = columns.into_iter().collect();
         let bucket = Bucket::from_parts(BucketParts { id, start_ms, meta, columns, rows, closed });
-        // What is read again must be a document.
-        if bucket.bytes() + 2 * cells > SURELY_FITS {
+        // The bucket must fit into a document when clients read it.
+        if bucket.bytes() + 2 * cells > ALWAYS_FITS_BYTES {
             let shown =
                 shown_bucket(bucket.document(&self.series.fields).as_doc(), &self.series.fields)?;
             if shown.as_bytes().len() > limits::MAX_USER_DOCUMENT_BYTES {
@@ -247,7 +250,7 @@ impl<'a> Restored<'a> {
         }
     }
 
-    /// The columns, and how many rows they have.
+    /// The columns, and their number of rows.
     fn columns(
         &self,
         control: RawDoc<'_>,
@@ -309,7 +312,7 @@ impl<'a> Restored<'a> {
         Ok((columns, rows))
     }
 
-    /// Values under their row's number.
+    /// A column of version 1: values with the numbers of their rows as names.
     fn unpacked_column(&self, element: RawElement<'_>) -> Result<Column> {
         let name = element.name();
         let Some(values) = element.value().as_document() else {
@@ -338,7 +341,7 @@ impl<'a> Restored<'a> {
         };
         let rows = count.and_then(|count| usize::try_from(count).ok());
         let rows = rows.filter(|rows| *rows <= MAX_ROWS).unwrap_or(0);
-        // The oplog holds buckets as the store packs them.
+        // The oplog contains buckets as the store packs them.
         if let Some(column) = Column::decode(bytes, rows) {
             return Ok(column);
         }
@@ -346,7 +349,7 @@ impl<'a> Restored<'a> {
             .ok_or_else(|| self.refused(&format!("'data.{name}' cannot be unpacked")))
     }
 
-    /// The start, which `_id` and `control.min` must agree on.
+    /// The start, which must be the same in `_id` and `control.min`.
     fn start(&self, id: &[u8; 12], min: RawDoc<'_>) -> Result<i64> {
         let time = &self.series.fields.time;
         let Some(RawValue::Date(start_ms)) = min.get(time) else {
@@ -360,7 +363,7 @@ impl<'a> Restored<'a> {
         Ok(start_ms)
     }
 
-    /// Every measurement has a time, in the span of the bucket.
+    /// Checks that every measurement has a time in the span of the bucket.
     fn check_times(
         &self,
         columns: &[(String, Column)],
@@ -389,7 +392,8 @@ impl<'a> Restored<'a> {
         }
     }
 
-    /// `control.min` and `control.max` name the fields that there are, and bound their values.
+    /// Checks that `control.min` and `control.max` contain exactly the fields present, and bound
+    /// their values.
     fn check_bounds(
         &self,
         columns: &[(String, Column)],
@@ -424,8 +428,8 @@ impl<'a> Restored<'a> {
     }
 }
 
-/// Whether a bound as a bucket states it may be that of values with this smallest or largest one. Bounds of the parts of
-/// documents and arrays are not those of the whole.
+/// Whether a stated bound is consistent with the actual smallest or largest value. Bounds of
+/// documents and arrays are stated for their parts, so they cannot be compared.
 fn bounds_agree(stated: RawValue<'_>, value: RawValue<'_>, column: &Column) -> bool {
     let in_parts = |value: RawValue<'_>| matches!(value.type_byte(), ty::DOCUMENT | ty::ARRAY);
     in_parts(stated)
@@ -449,7 +453,7 @@ mod tests {
         TimeSeries::from_options(options.finish().as_doc()).unwrap()
     }
 
-    /// A bucket of these measurements, a second after each other.
+    /// A bucket of these measurements at intervals of a second.
     fn bucket(measurements: &[DocBuf]) -> Bucket {
         let mut bucket = Bucket::new(1_800_000_000_000, 7, Some(RawValue::Int32(1)));
         for (at, fields) in (0..).zip(measurements) {
@@ -464,7 +468,7 @@ mod tests {
         bucket
     }
 
-    /// The bucket with its columns as version 1 has them.
+    /// The bucket with its columns in the format of version 1.
     fn unpacked(bucket: &Bucket) -> DocBuf {
         let stored = bucket.document(&series().fields);
         let shown = shown_bucket(stored.as_doc(), &series().fields).unwrap();
@@ -502,13 +506,13 @@ mod tests {
 
     fn restored(document: RawDoc<'_>) -> Result<DocBuf> {
         let series = series();
-        let bucket = Restored { document, series: &series }.bucket()?;
+        let bucket = RestoredBucketParser { document, series: &series }.bucket()?;
         Ok(bucket.document(&series.fields))
     }
 
     proptest! {
         #[test]
-        fn what_is_shown_is_restored(fields in prop::collection::vec(any_document(), 1..8)) {
+        fn exported_buckets_are_restored(fields in prop::collection::vec(any_document(), 1..8)) {
             let bucket = bucket(&fields);
             let stored = bucket.document(&series().fields);
             let shown = shown_bucket(stored.as_doc(), &series().fields).unwrap();

@@ -1,31 +1,31 @@
-//! The fields that a time series names, and how paths of measurements look on buckets.
+//! The fields of a time series, and the translation of paths of measurements to paths of buckets.
 //!
 //! ```text
 //! measurements   buckets
 //! meta, meta.x   meta, meta.x
-//! others         control.min.<field>, control.max.<field>   (of a descending key: max before min)
+//! others         control.min.<field>, control.max.<field>   (for a descending key: max before min)
 //! ```
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-/// The fields that a collection of measurements names.
+/// The special fields of a time series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasurementFields {
-    /// The one that holds the time.
+    /// The field with the time.
     pub time: String,
-    /// The one that says whose measurement it is.
+    /// The field that identifies the source of a measurement.
     pub meta: Option<String>,
 }
 
 impl MeasurementFields {
-    /// The path on buckets of one at or below the meta field; nothing for other paths.
+    /// The bucket path of a path at or below the meta field; `None` for other paths.
     pub fn on_bucket_meta(&self, path: &str) -> Option<String> {
         let below = path.strip_prefix(self.meta.as_deref()?)?;
         (below.is_empty() || below.starts_with('.')).then(|| format!("meta{below}"))
     }
 
-    /// A key pattern of measurements as it stands on buckets.
+    /// Translates a key pattern of measurements to one of buckets.
     pub fn key_on_buckets(&self, key: RawDoc<'_>) -> DocBuf {
         let mut out = DocBuilder::new();
         for field in key {
@@ -34,7 +34,7 @@ impl MeasurementFields {
         out.finish()
     }
 
-    /// Appends the fields of a key pattern on buckets that stand for one of measurements.
+    /// Appends the bucket fields of one field of a key pattern.
     pub fn append_key_on_buckets(&self, out: &mut DocBuilder, path: &str, order: RawValue<'_>) {
         if let Some(path) = self.on_bucket_meta(path) {
             out.append(&path, order);
@@ -47,7 +47,8 @@ impl MeasurementFields {
         }
     }
 
-    /// A filter on the meta field as one on buckets. The caller has parsed it, so that its depth is bounded.
+    /// Translates a filter on the meta field to one on buckets. The caller has parsed the filter,
+    /// so its depth is bounded.
     pub fn filter_on_bucket_meta(&self, filter: RawDoc<'_>) -> DocBuf {
         let mut out = DocBuilder::new();
         for element in filter {

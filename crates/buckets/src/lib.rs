@@ -1,17 +1,20 @@
-//! Buckets of time series as values: from measurements to the document of a bucket, and back. A codec without IO.
+//! Buckets of time series: packing measurements into the document of a bucket, and back. A codec
+//! without IO.
 //!
-//! A bucket holds many measurements of one source within a span of time, column by column. This server packs columns in a format of its
-//! own ([`bucket`], [`mod@column`], [`numbers`]), because it is smaller and can be added to without unpacking ([`append`]). Clients read
-//! and restore buckets in the reference's format: [`exchange`] converts whole buckets, [`bson_column`] its columns. Both formats
-//! give the same measurements.
+//! A bucket contains many measurements of one source within a time span, column by column. This
+//! server packs columns in its own format ([`bucket`], [`mod@column`], [`numbers`]), which is
+//! smaller and can be appended to without unpacking ([`append`]). Clients read and restore buckets
+//! in the reference's format: [`exchange`] converts whole buckets, [`bson_column`] their columns.
+//! Both formats represent the same measurements.
 //!
-//! * [`TimeSeries`] is the option of a collection, [`MeasurementFields`] the fields that it names.
+//! * [`TimeSeries`] is the option of a collection, [`MeasurementFields`] its special fields.
 //! * [`BucketView`] reads a stored bucket, [`Bucket`] is one that is being filled or changed.
-//! * [`AddedRows`] replays the log's entry of an addition on a bucket that may be packed differently.
-//! * [`TimeSeries::check_bucket`] is what `validate` asks of a stored bucket.
+//! * [`AddedRows`] replays the log entry of an append on a bucket that may be packed differently.
+//! * [`TimeSeries::check_bucket`] validates a stored bucket, for the command `validate`.
 //!
-//! The crate does not choose the bucket of a measurement, and does not know records, indexes or the log: `storage` does. Decoders take
-//! any bytes; what no encoder wrote is an error, within bounds of memory.
+//! The crate does not choose the bucket of a measurement, and does not know records, indexes or the
+//! log: `storage` does. Decoders accept any bytes; malformed ones are an error, within memory
+//! limits.
 
 mod append;
 mod bson_column;

@@ -3,20 +3,21 @@
 //! ```text
 //! varint    | 7 bits and a continuation bit, low end first, at most 10 bytes |
 //! integers  | 1: differences, 2: differences of differences | tokens |
-//! token     | zigzag varint; after 0 a varint: so many further zeros |
+//! token     | zigzag varint; after 0 a varint: the number of further zeros |
 //! doubles   | 0 | XOR tokens |
 //!           | 1 + n, n up to 9 | integers: the values times ten to the n |
-//! XOR token | 0: as the one before | 0x80 + zero bytes at the high end * 8 + at the low end | the bytes between |
+//! XOR token | 0: equal to the previous value | 0x80 + zero bytes at the high end * 8 + at the low end | the bytes between |
 //! ```
 //!
-//! Decoders take any bytes: they give nothing for what no encoder wrote, and never more values than were asked for.
+//! Decoders accept any bytes: they return `None` for malformed ones, and never more values than
+//! requested.
 
-/// Most decimal places that doubles are tried with.
+/// Most decimal places tried for doubles.
 const MAX_PLACES: u8 = 9;
-/// Doubles hold whole numbers up to here exactly.
+/// Doubles represent whole numbers exactly up to here.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Bytes being read.
+/// A cursor over encoded bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -61,12 +62,12 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// About how many bytes a token takes; one of a run of zeros nearly none.
+/// Approximate bytes of a token; zeros form runs and cost almost nothing.
 fn cost(value: i64) -> usize {
     if value == 0 { 0 } else { (70 - zigzag(value).leading_zeros() as usize) / 7 }
 }
 
-/// Writes integers in the shorter of the two ways.
+/// Writes integers in the shorter of the two encodings.
 pub(crate) fn put_integers(out: &mut Vec<u8>, values: impl Iterator<Item = i64> + Clone) {
     let (mut first_cost, mut second_cost) = (0, 0);
     let (mut before, mut step) = (0i64, 0i64);
@@ -101,7 +102,7 @@ fn end_run(out: &mut Vec<u8>, zeros: &mut u64) {
     }
 }
 
-/// Reads so many integers.
+/// Reads `count` integers.
 pub(crate) fn read_integers(
     input: &mut Reader<'_>,
     count: usize,
@@ -131,16 +132,16 @@ fn power(places: u8) -> f64 {
     10f64.powi(i32::from(places))
 }
 
-/// The value as a whole number of units in the last place, when nothing is lost.
+/// The value as a whole number of units in the last decimal place; `None` unless that is exact.
 fn scaled(value: f64, power: f64) -> Option<i64> {
     let rounded = (value * power).round();
-    // A negative zero is lost by the conversion.
+    // The conversion loses a negative zero.
     let whole = rounded as i64;
     let exact = rounded.abs() < MAX_EXACT && (whole as f64 / power).to_bits() == value.to_bits();
     exact.then_some(whole)
 }
 
-/// The decimal places with which all values are whole.
+/// The number of decimal places with which all values are whole.
 fn places(values: impl Iterator<Item = f64> + Clone) -> Option<u8> {
     let mut places = 0;
     for value in values.clone() {
@@ -155,7 +156,7 @@ fn places(values: impl Iterator<Item = f64> + Clone) -> Option<u8> {
     values.into_iter().all(|value| scaled(value, power).is_some()).then_some(places)
 }
 
-/// Writes doubles, bit by bit as they are.
+/// Writes doubles, bit-exact.
 pub(crate) fn put_doubles(out: &mut Vec<u8>, values: impl Iterator<Item = f64> + Clone) {
     if let Some(places) = places(values.clone()) {
         let power = power(places);
@@ -179,7 +180,7 @@ pub(crate) fn put_doubles(out: &mut Vec<u8>, values: impl Iterator<Item = f64> +
     }
 }
 
-/// Reads so many doubles.
+/// Reads `count` doubles.
 pub(crate) fn read_doubles(
     input: &mut Reader<'_>,
     count: usize,

@@ -1,4 +1,4 @@
-//! The `timeseries` option of a collection, as it is kept.
+//! The `timeseries` option of a collection, as stored.
 //!
 //! | granularity | longest span of a bucket | starts are rounded down to |
 //! |---|---|---|
@@ -12,10 +12,10 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use crate::fields::MeasurementFields;
 
-/// What the names of collections of buckets begin with.
+/// Prefix of the names of bucket collections.
 pub const BUCKETS_PREFIX: &str = "system.buckets.";
 
-/// How far apart measurements of one source are expected to be.
+/// The expected interval between measurements of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are those of the option")]
 pub enum Granularity {
@@ -25,14 +25,14 @@ pub enum Granularity {
 }
 
 impl Granularity {
-    /// The one of this name.
+    /// The granularity with this name.
     pub fn of(name: &str) -> Option<Granularity> {
         [Granularity::Seconds, Granularity::Minutes, Granularity::Hours]
             .into_iter()
             .find(|granularity| granularity.name() == name)
     }
 
-    /// Its name.
+    /// The name in the option.
     pub fn name(self) -> &'static str {
         match self {
             Granularity::Seconds => "seconds",
@@ -50,7 +50,7 @@ impl Granularity {
         }
     }
 
-    /// What starts of buckets are rounded down to, in seconds.
+    /// The unit to which starts of buckets are rounded down, in seconds.
     pub fn rounding_secs(self) -> i64 {
         match self {
             Granularity::Seconds => 60,
@@ -60,21 +60,21 @@ impl Granularity {
     }
 }
 
-/// A collection's time series, as its options say.
+/// The parsed option of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeSeries {
-    /// Its fields.
+    /// The special fields.
     pub fields: MeasurementFields,
-    /// Nothing for spans of its own.
+    /// `None` for custom spans.
     pub granularity: Option<Granularity>,
     /// The longest span of a bucket, in seconds.
     pub max_span_secs: i64,
-    /// What starts of buckets are rounded down to, in seconds.
+    /// The unit to which starts of buckets are rounded down, in seconds.
     pub rounding_secs: i64,
 }
 
 impl TimeSeries {
-    /// What the options of a collection say.
+    /// Reads the option from the stored options of a collection.
     pub fn from_options(options: RawDoc<'_>) -> Option<TimeSeries> {
         let given = options.get("timeseries")?.as_document()?;
         let text = |name: &str| given.get(name).and_then(RawValue::as_str).map(str::to_owned);
@@ -95,7 +95,7 @@ impl TimeSeries {
         })
     }
 
-    /// As `listCollections` shows it.
+    /// The option as `listCollections` returns it.
     pub fn document(&self) -> DocBuf {
         let mut out = DocBuilder::new();
         out.append("timeField", self.fields.time.as_str());
@@ -114,24 +114,24 @@ impl TimeSeries {
         out.finish()
     }
 
-    /// Where the bucket that begins with this measurement starts.
+    /// The start of the bucket that begins with this measurement.
     pub fn start_of(&self, time_ms: i64) -> i64 {
         let rounding = self.rounding_secs * 1000;
         time_ms.checked_sub(time_ms.rem_euclid(rounding)).unwrap_or(time_ms)
     }
 
-    /// Whether a measurement falls into the span of a bucket with this start.
+    /// Whether a measurement is within the span of a bucket with this start.
     pub fn spans(&self, start_ms: i64, time_ms: i64) -> bool {
         let after = i128::from(time_ms) - i128::from(start_ms);
         (0..i128::from(self.max_span_secs) * 1000).contains(&after)
     }
 
-    /// The collection of buckets behind this name; nothing when that is too long for a name.
+    /// The bucket collection of a time series; `None` when the name is too long.
     pub fn buckets_of(ns: &Namespace) -> Option<Namespace> {
         Namespace::new(ns.db(), &format!("{BUCKETS_PREFIX}{}", ns.collection())).ok()
     }
 
-    /// The name that clients use for a collection of buckets.
+    /// The name of the time series of a bucket collection.
     pub fn name_of(buckets: &Namespace) -> Option<&str> {
         buckets.collection().strip_prefix(BUCKETS_PREFIX)
     }

@@ -1,15 +1,16 @@
-//! Replays deltas of buckets. The log has a delta when rows were added to a packed bucket; the bucket that it is applied to may be
-//! packed differently, or be newer than the log.
+//! Replay of bucket deltas. The log contains a delta when rows were appended to a packed bucket;
+//! the bucket that it is applied to may be packed differently, or be newer than the log.
 //!
-//! The delta holds the new number of rows, and for each column either the bytes that were appended or, where the column was short or
-//! new, the whole column:
+//! The delta contains the new number of rows, and for each column either the appended bytes or, for
+//! a short or new column, the whole column:
 //!
 //! ```text
 //! { scontrol: { u: { count: n }, .. }, sdata: { b: { <field>: { o, d: runs } }, u: { <field>: column }, i: { .. } } }
 //! ```
 //!
-//! Runs stand for themselves, so the added rows can be read without the old bytes: they are the last `k` of `n`, where `k` is the
-//! number of rows in the runs. A bucket that has more than `n - k` rows has some of them already.
+//! Runs are self-contained, so the added rows can be decoded without the old bytes: they are the
+//! last `k` of `n` rows, where `k` is the number of rows in the runs. A bucket with more than `n -
+//! k` rows has some of them already.
 
 use std::collections::HashMap;
 
@@ -19,9 +20,9 @@ use mayfly_value::{Number, RawDoc, RawValue};
 use crate::bucket::{Bucket, COLUMN};
 use crate::column::{Column, MAX_ROWS};
 
-/// What a delta adds to a bucket.
+/// The rows that a delta adds to a bucket.
 pub struct AddedRows {
-    /// Rows before it.
+    /// Number of rows before them.
     before: usize,
     rows: usize,
     columns: Vec<(String, Column)>,
@@ -36,10 +37,10 @@ fn part<'a>(document: RawDoc<'a>, path: &[&str]) -> Option<RawDoc<'a>> {
 }
 
 impl AddedRows {
-    /// Reads a delta.
+    /// Parses a delta.
     ///
     /// # Errors
-    /// 9 FailedToParse for what adds no rows.
+    /// 9 FailedToParse for a delta that adds no rows.
     pub fn of(delta: RawDoc<'_>) -> Result<AddedRows> {
         let count = part(delta, &["scontrol", "u"]).or(part(delta, &["u", "control"]));
         let count = count.and_then(|control| control.get("count")).and_then(Number::from_value);
@@ -73,20 +74,20 @@ impl AddedRows {
                 };
                 let whole =
                     Column::decode(bytes, count).ok_or_else(|| malformed("a bad column"))?;
-                columns.push((element.name().to_owned(), whole.behind(before)));
+                columns.push((element.name().to_owned(), whole.from_row(before)));
             }
         }
         Ok(AddedRows { before, rows, columns })
     }
 
-    /// Adds those rows that the bucket does not have; whether there were some.
+    /// Adds the rows that the bucket does not have; returns whether there were any.
     pub fn add_to(self, bucket: &mut Bucket) -> bool {
         let known = bucket.rows().saturating_sub(self.before);
         if known >= self.rows {
             return false;
         }
         let columns = self.columns.into_iter();
-        let columns = columns.map(|(name, column)| (name.into_boxed_str(), column.behind(known)));
+        let columns = columns.map(|(name, column)| (name.into_boxed_str(), column.from_row(known)));
         bucket.extend_by(self.rows - known, columns);
         true
     }

@@ -1,4 +1,4 @@
-//! Columns and buckets: what was put in comes out, and any bytes are taken.
+//! Columns and buckets: round trips, and arbitrary bytes.
 
 use std::ops::ControlFlow;
 
@@ -38,7 +38,7 @@ fn measurements(bucket: &DocBuf) -> Vec<DocBuf> {
     seen
 }
 
-/// A measurement of a sensor as applications have them.
+/// A typical measurement of a sensor.
 fn sensor(at: i32) -> DocBuf {
     let mut id = [7; 12];
     id[..4].copy_from_slice(&(1_800_000_000 + at / 10).to_be_bytes());
@@ -95,7 +95,7 @@ fn measurements_come_out_as_they_went_in() {
         doc! { "t": DateTime::from_millis(6), "m": { "a": 1 }, "x": Bson::Null, "y": -0.0 },
     ];
     assert_eq!(out, expected.iter().map(DocBuf::from_bson).collect::<Vec<_>>());
-    // Taken apart, one taken out, and packed again.
+    // Unpacked, one measurement removed, and packed again.
     let view = BucketView::new(document.as_doc()).unwrap();
     let mut bucket = Bucket::open(view, &fields()).unwrap();
     bucket.retain(&|row| row != 1);
@@ -105,7 +105,7 @@ fn measurements_come_out_as_they_went_in() {
 
 proptest! {
     #[test]
-    fn what_is_added_bit_by_bit_is_what_is_put_in_at_once(
+    fn appending_gives_the_same_bucket_as_packing_at_once(
         rows in prop::collection::vec((-5000i64..5000, any_document()), 1..80),
         steps in prop::collection::vec(1usize..7, 80),
     ) {
@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(packed.rows, rows.len());
         prop_assert_eq!(measurements(&stored), measurements(&whole));
         let (stored, whole) = (stored.as_doc(), whole.as_doc());
-        // Which of several values that compare as equal is the smallest is not said.
+        // Which of several equal values is the minimum is unspecified.
         prop_assert_eq!(stored.get("_id"), whole.get("_id"));
         let version = |bucket: RawDoc<'_>| {
             bucket.get("control").and_then(|c| c.as_document()?.get("version")).map(|v| v.to_owned())

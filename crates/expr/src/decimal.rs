@@ -1,18 +1,20 @@
-//! Functions of decimals, to all their 34 digits: powers, logarithms, trigonometry. Everything is computed with 60 digits and
-//! rounded once at the end. Angles beyond 10^24 leave too few digits for their remainder; they are taken as doubles.
+//! Functions of decimals with all 34 digits: powers, logarithms, trigonometry. Computations use 60
+//! digits and round once at the end. Angles beyond 10^24 leave too few digits for their remainder;
+//! they are computed as doubles.
 
 use dec::{Context, Decimal as Digits, Rounding};
 use mayfly_value::Number;
 use mayfly_value::decimal::Decimal;
 
-/// Twenty units of three digits.
+/// A decimal with 20 units of three digits.
 type Wide = Digits<20>;
 
 const PI: &str = "3.14159265358979323846264338327950288419716939937510582097494459";
 
 fn context() -> Context<Wide> {
     let mut context = Context::<Wide>::default();
-    // The library computes exponentials and logarithms within these limits only; both are beyond all decimals.
+    // The library requires these limits for exponentials and logarithms; both are beyond the range
+    // of decimals.
     let _ = context.set_max_exponent(999_999);
     let _ = context.set_min_exponent(-999_999);
     context
@@ -75,7 +77,7 @@ pub(crate) fn sqrt(value: Decimal) -> Decimal {
     narrow(root(&widen(value)))
 }
 
-/// e to this power.
+/// The exponential function.
 pub(crate) fn exp(value: Decimal) -> Decimal {
     narrow(unary(Context::<Wide>::exp, &widen(value)))
 }
@@ -95,12 +97,13 @@ pub(crate) fn log(value: Decimal, base: Decimal) -> Decimal {
     narrow(div(&unary(Context::<Wide>::ln, &widen(value)), &unary(Context::ln, &widen(base))))
 }
 
-/// A power.
+/// The power of a base.
 pub(crate) fn pow(base: Decimal, exponent: Decimal) -> Decimal {
     narrow(binary(Context::<Wide>::pow, &widen(base), &widen(exponent)))
 }
 
-/// Rounded to a number of places behind the point, or before it when negative; nothing when 34 digits are too few for that.
+/// Rounds to a number of decimal places, which may be negative; `None` when 34 digits are too few
+/// for the result.
 pub(crate) fn rounded(value: Decimal, places: i32, rounding: Rounding) -> Option<Decimal> {
     let mut context = Context::<dec::Decimal128>::default();
     context.set_rounding(rounding);
@@ -109,7 +112,7 @@ pub(crate) fn rounded(value: Decimal, places: i32, rounding: Rounding) -> Option
     (!context.status().invalid_operation()).then(|| Decimal::from_dec(result))
 }
 
-/// To an integer, by this rule.
+/// Rounds to an integer.
 pub(crate) fn integral(value: Decimal, rounding: Rounding) -> Decimal {
     match value {
         Decimal::Finite { exponent, .. } if exponent < 0 => {
@@ -139,7 +142,7 @@ pub(crate) enum Function {
     ToDegrees,
 }
 
-/// A function of a finite decimal.
+/// Applies a function to a finite decimal.
 pub(crate) fn trigonometric(function: Function, value: Decimal) -> Decimal {
     let x = widen(value);
     let by_double = |of: fn(f64) -> f64| Number::Double(of(value.to_f64())).to_decimal();
@@ -170,7 +173,7 @@ pub(crate) fn trigonometric(function: Function, value: Decimal) -> Decimal {
         }
         Function::Tanh => div(&exponential(-1), &exponential(1)),
         Function::Asinh => {
-            // Odd: the logarithm of a sum of equal signs loses nothing.
+            // The function is odd: the logarithm of a sum of positive terms loses no digits.
             let size = unary(Context::<Wide>::abs, &x);
             let sum = add(&size, &root(&add(&mul(&size, &size), &one)));
             let result =
@@ -187,7 +190,7 @@ pub(crate) fn trigonometric(function: Function, value: Decimal) -> Decimal {
     })
 }
 
-/// The angle of a point.
+/// The angle of a point, in radians.
 pub(crate) fn atan2(y: Decimal, x: Decimal) -> Decimal {
     let (wide_y, wide_x) = (widen(y), widen(x));
     let special = !wide_y.is_finite() || !wide_x.is_finite() || wide_y.is_zero();
@@ -218,7 +221,8 @@ fn series(x: &Wide, sign: i64) -> Wide {
 }
 
 fn sin(x: &Wide) -> Wide {
-    // To within half a turn around zero, then a third of it by sin 3a = 3 sin a - 4 sin^3 a, twice.
+    // Reduces the angle to half a turn around zero, then to a ninth of it by applying sin 3a = 3
+    // sin a - 4 sin^3 a twice.
     let turn = mul(&constant(PI), &whole(2));
     let mut reduced = *x;
     context().rem_near(&mut reduced, &turn);
@@ -252,7 +256,7 @@ fn atan(x: &Wide) -> Wide {
         let quarter = div(&constant(PI), &whole(2));
         return if x.is_negative() { sub(&whole(0), &quarter) } else { quarter };
     }
-    // Halve the angle until the series is short: atan x = 2 atan(x / (1 + sqrt(1 + x^2))).
+    // Halves the angle until the series is short: atan x = 2 atan(x / (1 + sqrt(1 + x^2))).
     let mut small = *x;
     for _ in 0..6 {
         let length = root(&add(&whole(1), &mul(&small, &small)));

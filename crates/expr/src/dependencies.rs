@@ -1,26 +1,26 @@
-//! What an expression reads: the paths of the document that a pipeline must keep for it, and what makes its value more than a
-//! function of the document.
+//! Dependency analysis: the paths that an expression reads, which a pipeline must keep for it, and
+//! other inputs of its value.
 
 use std::collections::BTreeSet;
 
 use crate::Expression;
 use crate::op::Prepared;
 
-/// What one or several expressions read.
+/// The inputs of one or several expressions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// Dotted paths; one may lie inside another.
+    /// Dotted paths; one may be inside another.
     pub paths: BTreeSet<String>,
-    /// The document as a whole: the paths do not say everything.
+    /// The whole document is read: the paths are incomplete.
     pub whole_document: bool,
-    /// What `$meta` asks for.
+    /// The metadata that `$meta` reads.
     pub metadata: BTreeSet<String>,
-    /// Its value differs each time.
+    /// The value is not deterministic.
     pub random: bool,
 }
 
 impl Dependencies {
-    /// Adds what an expression reads.
+    /// Adds the inputs of an expression.
     pub fn add(&mut self, expression: &Expression) {
         match expression {
             Expression::Path(parts) if parts.is_empty() => self.whole_document = true,
@@ -28,7 +28,7 @@ impl Dependencies {
                 self.paths.insert(parts.join("."));
             }
             Expression::Call { row, .. } if row.name == "$rand" => self.random = true,
-            // Who knows what it answers.
+            // The result of a script is not predictable.
             Expression::Script(..) => self.random = true,
             Expression::Ready { prepared, .. } => {
                 if let Prepared::Name(name) = &**prepared {
@@ -37,13 +37,13 @@ impl Dependencies {
             }
             _ => {}
         }
-        // As deep as expressions may be nested, which the parser limits.
+        // The recursion is bounded by the parser's limit of nesting.
         for child in expression.children() {
             self.add(child);
         }
     }
 
-    /// Adds what was found elsewhere.
+    /// Adds other inputs.
     pub fn extend(&mut self, other: Dependencies) {
         self.paths.extend(other.paths);
         self.metadata.extend(other.metadata);
@@ -51,17 +51,17 @@ impl Dependencies {
         self.random |= other.random;
     }
 
-    /// Whether it reads nothing of the document.
+    /// Whether there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty() && !self.whole_document && self.metadata.is_empty() && !self.random
     }
 
-    /// Whether it is a function of the fields at the paths, and of nothing else.
+    /// Whether the value is a function of the fields at the paths only.
     pub fn is_plain(&self) -> bool {
         !self.whole_document && self.metadata.is_empty() && !self.random
     }
 
-    /// Whether a change of the field at this path, or inside it or around it, can change what was read.
+    /// Whether a change of the field at this path, inside it or around it, can change the value.
     pub fn reads(&self, path: &str) -> bool {
         let inside = |outer: &str, inner: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -72,7 +72,7 @@ impl Dependencies {
 }
 
 impl Expression {
-    /// What it reads.
+    /// The inputs of the expression.
     pub fn dependencies(&self) -> Dependencies {
         let mut found = Dependencies::default();
         found.add(self);

@@ -1,14 +1,15 @@
-//! What an expression says about single fields: which have to equal a constant for it to be true.
+//! Extraction of equality predicates: the fields that must equal a constant for an expression to be
+//! true.
 
 use mayfly_value::ValueBuf;
 
 use crate::Expression;
 
-/// Deepest nesting of `$and` that is looked into.
+/// Deepest nesting of `$and` that is searched.
 const MAX_DEPTH: usize = 20;
 
 impl Expression {
-    /// Dotted paths of fields, each with the constant that its value has to equal wherever the expression is true.
+    /// Dotted paths, each with the constant that its field equals whenever the expression is true.
     pub fn equalities(&self) -> Vec<(String, &ValueBuf)> {
         let mut found = Vec::new();
         collect(self, 0, &mut found);

@@ -1,7 +1,7 @@
 //! Parsed expressions and their evaluation.
 //!
-//! A path through an array gives the array of what its documents have there, as the manual's page "Field Paths" says; what
-//! is missing stays out.
+//! A path through an array evaluates to the array of the values in its documents, as described on
+//! the manual's page "Field Paths"; missing values are omitted.
 
 use std::sync::Arc;
 
@@ -17,69 +17,70 @@ use crate::{Scope, Value};
 /// A parsed expression.
 #[derive(Clone, Debug)]
 pub enum Expression {
-    /// A value that does not depend on the document; shared, because a variable may be named often.
+    /// A constant; shared, because a variable may be used often.
     Constant(Arc<ValueBuf>),
     /// `$$REMOVE`.
     Missing,
-    /// An argument that was not given, where that differs from one that is missing.
+    /// An omitted argument, where that differs from a missing value.
     Absent,
-    /// `$a.b`; no parts for `$$ROOT`.
+    /// `$a.b`; empty for `$$ROOT`.
     Path(Vec<String>),
     /// `$$name.a.b`, a variable of an enclosing operator.
     Variable {
-        /// Its place among the variables in scope.
+        /// Its index among the variables in scope.
         place: usize,
-        /// The path below it.
+        /// The path inside the variable's value.
         parts: Vec<String>,
     },
-    /// `{ a: ..., b: ... }`
+    /// A document with computed fields: `{ a: ..., b: ... }`.
     Document(Vec<(String, Expression)>),
-    /// `[ ..., ... ]`
+    /// An array of expressions: `[ ..., ... ]`.
     Array(Vec<Expression>),
     /// An operator with arguments.
     Call {
-        /// Which.
+        /// The operator.
         row: &'static OpRow,
-        /// Its function.
+        /// The function that evaluates it.
         run: Run,
         /// Its arguments.
         arguments: Vec<Expression>,
     },
-    /// An operator with arguments and something that parsing made ready for it.
+    /// An operator with arguments and data prepared by the parser.
     Ready {
-        /// Which.
+        /// The operator.
         row: &'static OpRow,
-        /// Its function.
+        /// The function that evaluates it.
         run: RunPrepared,
-        /// What does not depend on the document.
+        /// Data that does not depend on the document.
         prepared: Arc<Prepared>,
         /// Its arguments.
         arguments: Vec<Expression>,
     },
     /// `$map`, `$filter`, `$reduce`: an expression for each item of an array.
     Each(Box<Each>),
-    /// `$let`.
+    /// `$let`: variables for a body.
     Let {
-        /// The place of the first variable; the others follow.
+        /// The index of the first variable; the others follow.
         first: usize,
         /// Their values.
         variables: Vec<Expression>,
-        /// Where they can be named.
+        /// The expression that can use them.
         body: Box<Expression>,
     },
-    /// `$function`: a script, and the expression of its arguments.
+    /// `$function`: a script, and the expression for its arguments.
     Script(Arc<Script>, Box<Expression>),
-    /// An expression whose strings compare by a collation.
+    /// An expression whose strings are compared by a collation.
     Collated(Arc<Collation>, Box<Expression>),
 }
 
-/// A value that takes some time to go through, in bytes.
+/// Size from which on values count as work, in bytes.
 const LARGE_BYTES: usize = 4 << 10;
 
-/// So many expressions over one document look for their fields by themselves; more share a [`Finder`].
+/// Up to this many expressions over one document look up fields individually; more share a
+/// [`Finder`].
 pub const FEW_EXPRESSIONS: usize = 16;
 
-/// What an expression is evaluated over.
+/// The inputs of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     root: RawDoc<'a>,
@@ -89,14 +90,14 @@ pub struct Frame<'a> {
     finder: Option<&'a Finder<'a>>,
 }
 
-/// Variables of one operator.
+/// The variables of one operator.
 #[derive(Debug)]
 pub(crate) struct Locals<'a> {
-    /// The place of the first.
+    /// The index of the first.
     pub(crate) first: usize,
-    /// One after the other.
+    /// The values in order.
     pub(crate) values: &'a [Value<'a>],
-    /// Those of the operators around.
+    /// The variables of the enclosing operators.
     pub(crate) outer: Option<&'a Locals<'a>>,
 }
 
@@ -107,12 +108,12 @@ impl<'a> From<RawDoc<'a>> for Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// A document without variables.
+    /// A frame for a document, without variables.
     pub fn new(root: RawDoc<'a>) -> Frame<'a> {
         Frame { root, locals: None, collation: None, metadata: None, finder: None }
     }
 
-    /// The same where strings compare by a collation.
+    /// The same with strings compared by a collation.
     #[must_use]
     pub fn collated(self, collation: Option<&'a Collation>) -> Frame<'a> {
         Frame { collation, ..self }
@@ -123,18 +124,18 @@ impl<'a> Frame<'a> {
         self.root
     }
 
-    /// How strings compare.
+    /// The collation; `None` for the simple one.
     pub fn collation(self) -> Option<&'a Collation> {
         self.collation
     }
 
-    /// The same where many expressions share what finds fields in the document.
+    /// The same with a finder, for many expressions over one document.
     #[must_use]
     pub fn finding_by(self, finder: Option<&'a Finder<'a>>) -> Frame<'a> {
         Frame { finder: finder.or(self.finder), ..self }
     }
 
-    /// The value of a field of a document that this is evaluated over, or that lies in it.
+    /// The value of a field of the frame's document, or of a document inside it.
     #[inline]
     pub fn get<'d>(self, doc: RawDoc<'d>, name: &str) -> Option<RawValue<'d>> {
         match self.finder {
@@ -143,18 +144,18 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The same with what `$meta` may ask for, by its names: `{ textScore: 1.5 }`.
+    /// The same with metadata for `$meta`, by name: `{ textScore: 1.5 }`.
     #[must_use]
     pub fn with_metadata(self, metadata: Option<RawDoc<'a>>) -> Frame<'a> {
         Frame { metadata, ..self }
     }
 
-    /// What `$meta` may ask for.
+    /// The metadata for `$meta`.
     pub fn metadata(self) -> Option<RawDoc<'a>> {
         self.metadata
     }
 
-    /// The variables around.
+    /// The variables in scope.
     pub(crate) fn locals(self) -> Option<&'a Locals<'a>> {
         self.locals
     }
@@ -164,7 +165,7 @@ impl<'a> Frame<'a> {
         Frame { locals: Some(locals), ..self }
     }
 
-    /// What finds the fields of so many expressions, when nothing does yet and it is worth it.
+    /// A finder for this many expressions, if they are many and the frame has none yet.
     #[inline]
     fn finder_for(self, expressions: usize) -> Option<Finder<'a>> {
         let wanted = expressions > FEW_EXPRESSIONS && self.finder.is_none();
@@ -184,15 +185,15 @@ impl<'a> Frame<'a> {
 }
 
 impl Expression {
-    /// A value as an expression.
+    /// The expression of a constant.
     pub(crate) fn constant(value: RawValue<'_>) -> Expression {
         Expression::Constant(Arc::new(value.to_owned()))
     }
 
-    /// Parses a value as an expression that may use no variables of a command.
+    /// Parses a value as an expression without variables of a command.
     ///
     /// # Errors
-    /// Those of [`Expression::parse_in`].
+    /// Errors of [`Expression::parse_in`].
     pub fn parse(value: RawValue<'_>) -> Result<Expression> {
         Expression::parse_in(value, &Scope::default())
     }
@@ -200,13 +201,14 @@ impl Expression {
     /// Parses a value as an expression.
     ///
     /// # Errors
-    /// 168 InvalidPipelineOperator for an unknown operator, 238 NotImplemented for one that is missing here, 16410, 16872,
-    /// 17276 for bad paths and variables, those of the operators, and those of evaluating what is constant.
+    /// 168 InvalidPipelineOperator for an unknown operator, 238 NotImplemented for one that is not
+    /// implemented, 16410, 16872, 17276 for invalid paths and variables, errors of the operators,
+    /// and errors of evaluating constant expressions.
     pub fn parse_in(value: RawValue<'_>, scope: &Scope) -> Result<Expression> {
         Parser::new(scope).parse_collated(value)
     }
 
-    /// The expressions directly below, in no particular order.
+    /// The direct subexpressions, in no particular order.
     pub(crate) fn children(&self) -> Vec<&Expression> {
         match self {
             Expression::Constant(_)
@@ -225,7 +227,7 @@ impl Expression {
         }
     }
 
-    /// The value that it is whatever the document; nothing when it depends on something.
+    /// The value of a constant expression; `None` for others.
     pub fn as_constant(&self) -> Option<RawValue<'_>> {
         match self {
             Expression::Constant(value) => Some(value.as_raw()),
@@ -233,7 +235,8 @@ impl Expression {
         }
     }
 
-    /// The path of the field whose value it is; nothing for the whole document and for what computes.
+    /// The path of the field that the expression reads; `None` for the whole document and for
+    /// computed values.
     pub fn as_path(&self) -> Option<&[String]> {
         match self {
             Expression::Path(parts) if !parts.is_empty() => Some(parts),
@@ -242,7 +245,7 @@ impl Expression {
         }
     }
 
-    /// The fields of a document that is written out one by one.
+    /// The fields of a document expression.
     pub fn as_document(&self) -> Option<Vec<(&str, &Expression)>> {
         match self {
             Expression::Document(fields) => {
@@ -253,7 +256,8 @@ impl Expression {
         }
     }
 
-    /// The documents that it puts on top of the whole document, when that is what it does.
+    /// The documents merged into the whole document, if the expression is `$mergeObjects` with
+    /// `$$ROOT` as its first operand.
     pub fn as_additions(&self) -> Option<&[Expression]> {
         match self {
             Expression::Call { row, arguments, .. } if row.name == "$mergeObjects" => {
@@ -265,10 +269,10 @@ impl Expression {
         }
     }
 
-    /// The value for this document.
+    /// Evaluates the expression.
     ///
     /// # Errors
-    /// Those of the operators.
+    /// Errors of the operators.
     pub fn evaluate<'a>(&'a self, frame: Frame<'a>) -> Result<Value<'a>> {
         match self {
             Expression::Constant(value) => {
@@ -280,7 +284,7 @@ impl Expression {
             Expression::Path(parts) => {
                 spend_on(frame.root.as_bytes().len())?;
                 Ok(match parts.as_slice() {
-                    // Most paths are one name.
+                    // Most paths have one part.
                     [name] => Value::from(frame.get(frame.root, name)),
                     parts => follow(RawValue::Document(frame.root), parts, frame),
                 })
@@ -340,13 +344,13 @@ impl Expression {
     }
 }
 
-/// Whoever takes a value may go through it, so that large ones count as work of the operation wherever they are taken.
+/// Counts a large value as work of the operation, because its consumer may read all of it.
 #[inline]
 fn spend_on(bytes: usize) -> Result<()> {
     if bytes < LARGE_BYTES { Ok(()) } else { spend(bytes >> 10) }
 }
 
-/// The bytes of a value that may be large.
+/// The size of a value that may be large.
 #[inline]
 fn size(value: RawValue<'_>) -> usize {
     match value {
@@ -356,7 +360,7 @@ fn size(value: RawValue<'_>) -> usize {
     }
 }
 
-/// What a path reaches below a value.
+/// Evaluates a path inside a value.
 fn follow<'a>(value: RawValue<'a>, parts: &[String], frame: Frame<'_>) -> Value<'a> {
     let Some((part, rest)) = parts.split_first() else { return Value::Borrowed(value) };
     match value {
@@ -367,7 +371,7 @@ fn follow<'a>(value: RawValue<'a>, parts: &[String], frame: Frame<'_>) -> Value<
         RawValue::Array(items) => {
             let mut out = DocBuilder::new_array();
             for item in items.iter().map(|item| item.value()) {
-                // Arrays directly inside arrays are not entered.
+                // Arrays directly inside arrays are not traversed.
                 if let RawValue::Document(_) = item
                     && let Some(found) = follow(item, parts, frame).as_raw()
                 {

@@ -1,8 +1,9 @@
 //! Aggregation expressions, accumulators and window functions; pure and synchronous.
 //!
-//! An expression is parsed once and evaluated over borrowed documents; it owns only what it constructs. The tables
-//! [`op::rows`], [`accum::ROWS`] and [`window::ROWS`] say what exists, so that "unrecognized" and "not implemented" stay apart.
-//! Regular expressions and JavaScript are crates of their own (`pattern`, `scripts`): this crate has no unsafe code.
+//! An expression is parsed once and evaluated over borrowed documents; it owns only values that it
+//! constructs. The tables [`op::rows`], [`accum::ROWS`] and [`window::ROWS`] list all operators, so
+//! that "unrecognized" and "not implemented" can be distinguished. Regular expressions and
+//! JavaScript are crates of their own (`pattern`, `scripts`): this crate has no unsafe code.
 
 pub mod accum;
 mod decimal;

@@ -1,4 +1,4 @@
-//! Orders of values as `$sortArray`, `$top` and their kin take them: `1`, `-1`, or a pattern of fields.
+//! Sort orders of `$sortArray`, `$top` and related operators: `1`, `-1`, or a pattern of fields.
 
 use std::cmp::Ordering;
 
@@ -8,24 +8,24 @@ use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, Number, RawDoc, RawValue, compare_values_in};
 
-/// A parsed order.
+/// A parsed sort order.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// Of the values as they are.
+    /// By the whole value.
     Whole {
-        /// From great to small.
+        /// Whether the order is descending.
         descending: bool,
     },
-    /// Of documents, by fields.
+    /// By fields of documents.
     Fields(Vec<OrderField>),
 }
 
-/// One field of a pattern.
+/// One field of a sort pattern.
 #[derive(Clone, Debug)]
 pub struct OrderField {
-    /// Its path.
+    /// The path of the field.
     pub parts: Vec<String>,
-    /// From great to small.
+    /// Whether the order is descending.
     pub descending: bool,
 }
 
@@ -33,7 +33,8 @@ impl Order {
     /// Parses the `sortBy` of `$sortArray`.
     ///
     /// # Errors
-    /// 2942506 for a number other than 1 and -1, 2942507 for what is neither number nor document, those of patterns.
+    /// 2942506 for a number other than 1 and -1, 2942507 unless it is a number or a document,
+    /// errors of sort patterns.
     pub(crate) fn parse(value: RawValue<'_>) -> Result<Order> {
         match value {
             RawValue::Document(pattern) => Order::parse_pattern(pattern),
@@ -51,10 +52,10 @@ impl Order {
         }
     }
 
-    /// Parses `{ a: 1, 'b.c': -1 }`.
+    /// Parses a sort pattern such as `{ a: 1, 'b.c': -1 }`.
     ///
     /// # Errors
-    /// 15974, 15975, 15976 as sort patterns have them, those of paths.
+    /// 15974, 15975, 15976 as for sort patterns, errors of paths.
     pub fn parse_pattern(pattern: RawDoc<'_>) -> Result<Order> {
         let mut fields = Vec::new();
         for element in pattern {
@@ -90,7 +91,8 @@ impl Order {
         Ok(Order::Fields(fields))
     }
 
-    /// Compares two items of an array. Fields are looked up in documents only; what is missing counts as null.
+    /// Compares two items of an array. Fields are read from documents only; a missing field counts
+    /// as null.
     pub(crate) fn compare(
         &self,
         left: RawValue<'_>,
@@ -102,7 +104,8 @@ impl Order {
                 directed(compare_values_in(left, right, collation), *descending)
             }
             Order::Fields(fields) => {
-                // Values that are no documents have none of the fields; among each other they keep their order.
+                // Values other than documents have none of the fields; they keep their relative
+                // order.
                 let by = |field: &OrderField| {
                     let (left, right) = (inside(left, &field.parts), inside(right, &field.parts));
                     directed(compare_values_in(left, right, collation), field.descending)
@@ -112,8 +115,8 @@ impl Order {
         }
     }
 
-    /// The values that a document sorts by, as a sort does: of an array the least item counts when ascending, the greatest
-    /// when descending.
+    /// The sort key of a document: for an array field the least item in ascending order, the
+    /// greatest in descending order.
     pub(crate) fn key<'v>(
         &self,
         document: RawDoc<'v>,
@@ -135,7 +138,7 @@ impl Order {
         fields.iter().map(value).collect()
     }
 
-    /// Bytes whose order is the order of documents.
+    /// The sort key of a document as bytes with the same order.
     pub(crate) fn encoded_key(
         &self,
         document: RawDoc<'_>,
@@ -153,7 +156,7 @@ impl Order {
         key
     }
 
-    /// Whether each field descends.
+    /// Whether each field is descending.
     pub fn directions(&self) -> Vec<bool> {
         match self {
             Order::Whole { descending } => vec![*descending],
@@ -161,7 +164,7 @@ impl Order {
         }
     }
 
-    /// The paths of its fields, joined.
+    /// The dotted paths of its fields.
     pub fn paths(&self) -> Vec<String> {
         match self {
             Order::Whole { .. } => Vec::new(),
@@ -170,7 +173,7 @@ impl Order {
     }
 }
 
-/// Whether a direction descends; nothing for other numbers than 1 and -1.
+/// Parses a direction; `None` unless it is 1 or -1.
 fn direction(value: RawValue<'_>) -> Option<bool> {
     match Number::from_value(value)?.to_i64_exact()? {
         1 => Some(false),
@@ -179,7 +182,7 @@ fn direction(value: RawValue<'_>) -> Option<bool> {
     }
 }
 
-/// An order, turned round if it descends.
+/// Reverses an ordering if it is descending.
 pub(crate) fn directed(order: Ordering, descending: bool) -> Ordering {
     if descending { order.reverse() } else { order }
 }

@@ -1,4 +1,5 @@
-//! Values to expressions: paths, variables, documents, arrays, operators. What is constant is evaluated here, once.
+//! Parses values as expressions: paths, variables, documents, arrays, operators. Constant
+//! expressions are evaluated once, when they are parsed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,22 +11,22 @@ use mayfly_value::{RawDoc, RawValue};
 use crate::op::{self, ConstantItems, OpRow, Operands, Prepared, Run, RunPrepared};
 use crate::{Expression, Frame, Scope, Scripts, Value};
 
-/// So many names of an object are compared one by one.
+/// Up to this many names of an object are compared linearly.
 const FEW_NAMES: usize = 16;
 
-/// An expression being parsed.
+/// The state of parsing an expression.
 pub struct Parser<'s> {
     scope: &'s Scope,
-    /// Variables of the operators around, outermost first.
+    /// Variables of the enclosing operators, outermost first.
     locals: Vec<String>,
-    /// The places of each among them.
+    /// The indexes of each variable among them.
     places: HashMap<String, Vec<usize>>,
     depth: usize,
     reads_document: bool,
 }
 
 impl<'s> Parser<'s> {
-    /// A parser in which the scope's variables can be named.
+    /// A parser with the variables of a scope.
     pub(crate) fn new(scope: &'s Scope) -> Parser<'s> {
         Parser {
             scope,
@@ -36,17 +37,17 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Whether anything parsed so far depends on a document.
+    /// Whether the expressions parsed so far read the document.
     pub(crate) fn reads_document(&self) -> bool {
         self.reads_document
     }
 
-    /// Whether it stands in a validator.
+    /// Whether the expression is part of a validator.
     pub(crate) fn in_validator(&self) -> bool {
         self.scope.scripts() == Scripts::Nowhere
     }
 
-    /// Parses one value.
+    /// Parses a value.
     pub(crate) fn parse(&mut self, value: RawValue<'_>) -> Result<Expression> {
         if self.depth > limits::MAX_FILTER_DEPTH {
             return Err(Error::new(ErrorCode::Overflow, "expression is nested too deeply"));
@@ -67,7 +68,7 @@ impl<'s> Parser<'s> {
         items.iter().map(|item| self.parse(item.value())).collect()
     }
 
-    /// Parses a list of arguments; anything else is a list of one.
+    /// Parses a list of arguments; another value is a list of one.
     pub(crate) fn arguments(&mut self, operand: RawValue<'_>) -> Result<Vec<Expression>> {
         match operand {
             RawValue::Array(items) => self.list(items),
@@ -75,7 +76,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Parses what may name further variables; gives the place of the first.
+    /// Parses an expression with additional variables; returns the index of the first.
     pub(crate) fn with_locals(
         &mut self,
         names: Vec<String>,
@@ -137,7 +138,7 @@ impl<'s> Parser<'s> {
         if constant { self.fold(expression) } else { Ok(expression) }
     }
 
-    /// An operator over arguments; evaluated at once when they are constant.
+    /// An operator with arguments; evaluated immediately if they are constant.
     pub(crate) fn call(
         &self,
         row: &'static OpRow,
@@ -149,7 +150,7 @@ impl<'s> Parser<'s> {
         if constant { self.fold(expression) } else { Ok(expression) }
     }
 
-    /// The same with something made ready.
+    /// The same with prepared data.
     pub(crate) fn ready(
         &self,
         row: &'static OpRow,
@@ -169,7 +170,7 @@ impl<'s> Parser<'s> {
         Ok(value.map_or(Expression::Missing, |value| Expression::Constant(value.into())))
     }
 
-    /// Parses what is evaluated by itself: strings inside compare by the scope's collation.
+    /// Parses an expression whose strings are compared by the scope's collation.
     pub(crate) fn parse_collated(&mut self, value: RawValue<'_>) -> Result<Expression> {
         let parsed = self.parse(value)?;
         Ok(match (self.scope.collation(), parsed) {
@@ -179,12 +180,12 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// What may be named.
+    /// The variables that expressions may use.
     pub(crate) fn scope(&self) -> &Scope {
         self.scope
     }
 
-    /// `$$ROOT`.
+    /// The expression `$$ROOT`.
     pub(crate) fn root(&mut self) -> Expression {
         self.reads_document = true;
         Expression::Path(Vec::new())
@@ -237,13 +238,13 @@ impl<'s> Parser<'s> {
             }
             "REMOVE" => return Ok(Expression::Missing),
             "NOW" => self.scope.now(),
-            // Without access control nobody has roles.
+            // Without access control there are no roles.
             "USER_ROLES" => Some(self.scope.variable(name).unwrap_or_else(|| array(Vec::new()))),
             _ => self.scope.variable(name),
         };
         match (constant, name) {
             (Some(constant), _) if rest.is_empty() => Ok(constant),
-            // A path below a constant: the variable of an operator that is not there.
+            // A path inside a constant is evaluated as a path inside a variable of a `$let`.
             (Some(constant), _) => self.fold(Expression::Let {
                 first: 0,
                 variables: vec![constant],
@@ -262,7 +263,7 @@ fn array(items: Vec<Expression>) -> Expression {
     let constant = items.iter().all(is_constant);
     let expression = Expression::Array(items);
     match constant {
-        // An array of constants cannot fail.
+        // Evaluating an array of constants cannot fail.
         true => match expression.evaluate(Frame::new(RawDoc::EMPTY)).map(Value::into_owned) {
             Ok(Some(value)) => Expression::Constant(value.into()),
             _ => expression,
@@ -285,7 +286,7 @@ fn undefined(name: &str) -> Error {
     }
 }
 
-/// Whether its value is known without a document.
+/// Whether the value is known without a document.
 pub(crate) fn is_constant(expression: &Expression) -> bool {
     matches!(expression, Expression::Constant(_) | Expression::Missing | Expression::Absent)
 }
@@ -307,7 +308,7 @@ fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<(
     })
 }
 
-/// The parts of a dotted path.
+/// Splits a dotted path.
 pub(crate) fn path_parts(dotted: &str) -> Result<Vec<String>> {
     if dotted.is_empty() {
         return Err(Error::new(ErrorCode(16872), "'$' by itself is not a valid FieldPath"));

@@ -1,11 +1,12 @@
-//! No operator panics, whatever it is given: every one over every combination of awkward values, in each of its forms.
+//! No operator panics on any input: each is evaluated over all combinations of extreme values, in
+//! each of its forms.
 
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use crate::{Expression, Frame, Scope, op};
 
-/// The ends of the types, and one of each.
+/// The extreme values of the types, and a typical one of each.
 const VALUES: &str = "[
     null, {$undefined: true}, true, 0, -1, 7, 2147483647, -2147483648,
     {$numberLong: '9223372036854775807'}, {$numberLong: '-9223372036854775808'},
@@ -20,7 +21,7 @@ const VALUES: &str = "[
     {$regularExpression: {pattern: 'a+', options: 'i'}}, {$minKey: 1}, {$maxKey: 1}
 ]";
 
-/// The names of parts that operators take.
+/// The named arguments of operators.
 const PARTS: &[&[&str]] = &[
     &["date", "timezone"],
     &["date", "unit", "binSize", "timezone", "startOfWeek"],
@@ -77,7 +78,7 @@ fn lists_of_arguments() {
                 try_all(row.name, RawValue::Array(pair.finish().as_doc()), document.as_doc());
             }
         }
-        // Three and four arguments: too many combinations for all, so a walk through them.
+        // Three and four arguments: a selection of the combinations.
         for at in 0..values.len() * 2 {
             let mut four = DocBuilder::new_array();
             for step in [1, 5, 11, 17].iter().take(3 + at % 2) {
@@ -111,7 +112,7 @@ fn named_parts() {
     }
 }
 
-/// Dates at the ends of time, moved and cut in every unit.
+/// Dates at the limits of their range, shifted and truncated in every unit.
 #[test]
 fn dates_at_the_ends() {
     let moments =
@@ -151,7 +152,7 @@ fn dates_at_the_ends() {
     }
 }
 
-/// Expressions as deep as the parser lets them be fit the stack of a thread of the runtime.
+/// Expressions of the greatest depth that the parser accepts fit the stack of a runtime thread.
 #[test]
 fn deep_expressions_fit_the_stack() {
     let forms = [
@@ -184,7 +185,7 @@ fn deep_expressions_fit_the_stack() {
     std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
 }
 
-/// A document per value: `t` its position, `v` the value, `w` another one.
+/// A document for each value: `t` is its index, `v` the value, `w` another value.
 fn rows_of_values() -> Vec<mayfly_value::DocBuf> {
     let values = values();
     let row = |at: usize| {
@@ -223,7 +224,7 @@ fn accumulators_take_any_value() {
             }
             let mut merged = parsed.start(None).unwrap();
             let _ = parsed.merge(&mut merged, state.save().as_raw());
-            // What was never saved by a state must not hurt either.
+            // States that no accumulator saved must be harmless too.
             for document in &rows {
                 let _ = parsed.merge(&mut merged, RawValue::Document(document.as_doc()));
             }
@@ -287,7 +288,7 @@ fn window_functions_take_any_value() {
     }
 }
 
-/// One value must not outgrow memory, whatever is done with groups.
+/// A single state must not exceed its memory limit, regardless of spilling.
 #[test]
 fn lists_end_with_their_memory() {
     let spec = parse_document("{f: {$push: '$v'}}").unwrap();
@@ -301,7 +302,7 @@ fn lists_end_with_their_memory() {
     assert_eq!(failed.unwrap().code().0, 146);
 }
 
-/// One expression over one document may go on for hours: it ends with its operation.
+/// A single expression over one document can take hours: it ends with its operation.
 #[test]
 fn long_expressions_end_with_their_operation() {
     use mayfly_base::ManualClock;

@@ -1,4 +1,5 @@
-//! What an expression may name beside fields: variables of the command and of the system.
+//! The names available to an expression in addition to fields: variables of the command and of the
+//! system.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use crate::accum::AccumulatorLimits;
 use crate::parse::Parser;
 use crate::{Expression, Frame};
 
-/// Where scripts may stand.
+/// The places where scripts are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scripts {
     /// In expressions: `$function`.
     #[default]
     InExpressions,
-    /// Beside fields too: `$where`, in the filter of a command on a collection.
+    /// Also in filters: `$where`, in the filter of a command on a collection.
     InFilters,
-    /// Nowhere: in a validator.
+    /// Not allowed: in a validator.
     Nowhere,
 }
 
-/// Variables whose values are known before any document is.
+/// Variables whose values are known before the first document, and the settings of expressions.
 #[derive(Clone, Debug)]
 pub struct Scope {
     now_ms: Option<i64>,
@@ -37,7 +38,7 @@ pub struct Scope {
 }
 
 impl Default for Scope {
-    /// A scope that names nothing and runs no scripts.
+    /// A scope without variables and without scripts.
     fn default() -> Scope {
         Scope {
             now_ms: None,
@@ -53,96 +54,98 @@ impl Default for Scope {
 }
 
 impl Scope {
-    /// A scope in which `$$NOW` is this time, in milliseconds.
+    /// A scope with this value of `$$NOW`, in milliseconds since 1970.
     pub fn at(now_ms: i64) -> Scope {
         Scope { now_ms: Some(now_ms), ..Scope::default() }
     }
 
-    /// Adds a variable of the system, `CLUSTER_TIME`, `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE` and `KEEP`.
+    /// Adds a system variable: `CLUSTER_TIME`, `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE`
+    /// and `KEEP`.
     #[must_use]
     pub fn with_system(mut self, name: &str, value: RawValue<'_>) -> Scope {
         self.variables.insert(name.to_owned(), Expression::constant(value));
         self
     }
 
-    /// The same scope where `$meta` may ask for this; what evaluates the expressions hands it in with the document.
+    /// Allows `$meta` to read this metadata. The evaluator passes it with the document.
     #[must_use]
     pub fn with_metadata(mut self, name: &'static str) -> Scope {
         self.metadata.push(name);
         self
     }
 
-    /// The same scope where `$meta` may ask for nothing: that of a pipeline over other documents.
+    /// Allows no metadata, for a pipeline over other documents.
     #[must_use]
     pub fn without_metadata(self) -> Scope {
         Scope { metadata: Vec::new(), ..self }
     }
 
-    /// The same scope where a filter may search the collection's text index.
+    /// Allows filters to use the collection's text index.
     #[must_use]
     pub fn with_text_index(self) -> Scope {
         Scope { text_index: true, ..self }
     }
 
-    /// Whether a filter may search the collection's text index.
+    /// Whether filters may use the collection's text index.
     pub fn has_text_index(&self) -> bool {
         self.text_index
     }
 
-    /// Whether `$meta` may ask for this.
+    /// Whether `$meta` may read this metadata.
     pub(crate) fn has_metadata(&self, name: &str) -> bool {
         self.metadata.contains(&name)
     }
 
-    /// The same scope where strings compare by this collation.
+    /// Sets the collation of string comparisons.
     #[must_use]
     pub fn collated(self, collation: Option<Arc<Collation>>) -> Scope {
         Scope { collation, ..self }
     }
 
-    /// The same scope with scripts in other places.
+    /// Sets where scripts are allowed.
     #[must_use]
     pub fn with_scripts(self, scripts: Scripts) -> Scope {
         Scope { scripts, ..self }
     }
 
-    /// The same scope where scripts may take so much. Without it there are none.
+    /// Sets the limits of scripts. By default they are disabled.
     #[must_use]
     pub fn with_script_limits(self, script_limits: ScriptLimits) -> Scope {
         Scope { script_limits, ..self }
     }
 
-    /// What scripts may take, and whether there are any.
+    /// The limits of scripts, and whether they are enabled.
     pub fn script_limits(&self) -> ScriptLimits {
         self.script_limits
     }
 
-    /// The same scope with other limits of accumulators.
+    /// Sets the memory limits of accumulators.
     #[must_use]
     pub fn with_accumulator_limits(self, accumulators: AccumulatorLimits) -> Scope {
         Scope { accumulators, ..self }
     }
 
-    /// The memory of accumulators.
+    /// The memory limits of accumulators.
     pub fn accumulator_limits(&self) -> &AccumulatorLimits {
         &self.accumulators
     }
 
-    /// Where scripts may stand.
+    /// Where scripts are allowed.
     pub fn scripts(&self) -> Scripts {
         self.scripts
     }
 
-    /// How strings compare.
+    /// The collation of string comparisons.
     pub fn collation(&self) -> Option<&Arc<Collation>> {
         self.collation.as_ref()
     }
 
-    /// Adds the `let` argument of a command. Each expression is evaluated once; it may use the variables before it, but no
-    /// document.
+    /// Adds the variables of a command's `let`. Each expression is evaluated once; it may use
+    /// earlier variables, but no document.
     ///
     /// # Errors
-    /// 9 FailedToParse for a bad name, 4890500 for a path to a field, and those of the expressions.
+    /// 9 FailedToParse for an invalid name, 4890500 for a path to a field, errors of the
+    /// expressions.
     pub fn declare(&mut self, variables: RawDoc<'_>) -> Result<()> {
         for element in variables {
             let name = element.name();
@@ -164,18 +167,19 @@ impl Scope {
         Ok(())
     }
 
-    /// The constant that a variable stands for.
+    /// The value of a variable.
     pub(crate) fn variable(&self, name: &str) -> Option<Expression> {
         self.variables.get(name).cloned()
     }
 
-    /// `$$NOW`, where the scope knows it.
+    /// The value of `$$NOW`, if the scope has one.
     pub(crate) fn now(&self) -> Option<Expression> {
         self.now_ms.map(|now| Expression::constant(RawValue::Date(now)))
     }
 }
 
-/// Names that users may give to variables begin with a lower-case letter or a character beyond ASCII.
+/// Checks the name of a user variable, which must begin with a lower-case letter or a non-ASCII
+/// character.
 pub(crate) fn check_variable_name(name: &str) -> Result<()> {
     let mut letters = name.chars();
     let Some(first) = letters.next() else {

@@ -1,10 +1,11 @@
-//! Sums of numbers of any type, the same whatever their order: integers exactly, doubles with what they lose on the way,
-//! decimals beside them. `$add` and the accumulators that add share it; its parts can be stored and merged.
+//! Order-independent sums of numbers of mixed types: integers exactly, doubles with error
+//! compensation, decimals separately. Shared by `$add` and the accumulators; the components can be
+//! stored and merged.
 
 use mayfly_value::Number;
 use mayfly_value::decimal::Decimal;
 
-/// A sum.
+/// A running sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     integers: i128,
@@ -19,7 +20,7 @@ impl Sum {
         self.put(number, 1);
     }
 
-    /// Takes a number that was added away again; nothing that is not finite may be among them.
+    /// Removes a number that was added before. Infinities and NaN cannot be removed.
     pub fn remove(&mut self, number: Number) {
         self.put(number, -1);
     }
@@ -44,7 +45,7 @@ impl Sum {
         }
     }
 
-    /// The sum of what is no decimal, as one decimal: both parts of the doubles count.
+    /// The sum of integers and doubles as a decimal, including the compensation of the doubles.
     fn rest_as_decimal(&self) -> Decimal {
         let integers = match i64::try_from(self.integers) {
             Ok(long) => Number::Int64(long),
@@ -53,7 +54,7 @@ impl Sum {
         let mut sum = Number::Decimal(integers.to_decimal());
         if let Some((high, low)) = self.doubles {
             for part in [high, low] {
-                // A zero would only add digits behind the point.
+                // Adding zero would only add decimal places.
                 if part != 0.0 {
                     sum = sum.plus(Number::Double(part));
                 }
@@ -62,7 +63,7 @@ impl Sum {
         sum.to_decimal()
     }
 
-    /// The sum in the widest type that it met; integers that leave long are a double.
+    /// The sum in the widest type added; integers that overflow long become a double.
     pub fn finish(&self) -> Number {
         if let Some(decimals) = self.decimals {
             if self.doubles.is_none() && self.integers == 0 {
@@ -81,7 +82,7 @@ impl Sum {
         }
     }
 
-    /// The sum divided by a count: a double, or a decimal where one was met.
+    /// The sum divided by a count: a double, or a decimal if one was added.
     pub fn mean(&self, count: i64) -> Number {
         match self.decimals {
             Some(_) => Number::Decimal(
@@ -91,7 +92,7 @@ impl Sum {
         }
     }
 
-    /// Its parts as numbers, to be stored: add them to an empty sum to have it again.
+    /// The components as numbers to be stored: adding them to an empty sum restores it.
     pub fn parts(&self) -> Vec<Number> {
         let mut parts = Vec::new();
         let mut left = self.integers;
@@ -100,14 +101,14 @@ impl Sum {
             parts.push(Number::Int64(part));
             left -= i128::from(part);
         }
-        // A zero of the right type keeps the type.
+        // A zero of the right type preserves the type.
         match (self.any_long, left as i64) {
             (true, left) => parts.push(Number::Int64(left)),
             (false, 0) => {}
             (false, left) => match i32::try_from(left) {
                 Ok(small) => parts.push(Number::Int32(small)),
                 Err(_) => {
-                    // Ints that add up to more than an int, without a long among them.
+                    // The sum of ints exceeds an int, but no long was added.
                     parts.push(Number::Int32(0));
                     parts.push(Number::Int64(left));
                 }
@@ -121,7 +122,7 @@ impl Sum {
     }
 }
 
-/// Adds to a number that is kept as two doubles, the second the error of the first.
+/// Adds to a number represented by two doubles, the second being the rounding error of the first.
 fn two_sum(high: f64, low: f64, value: f64) -> (f64, f64) {
     let sum = high + value;
     if !sum.is_finite() {

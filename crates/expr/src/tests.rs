@@ -1,4 +1,4 @@
-//! What expressions give, a row per rule.
+//! Results of expressions, one row for each rule.
 
 use mayfly_scripts::ScriptLimits;
 use mayfly_value::extjson::{Style, parse_document, to_string};
@@ -59,7 +59,8 @@ fn paths_constants_and_variables() {
     check("{$let: {vars: {CURRENT: '$a'}, in: '$b'}}", "{a: {b: 3}, b: 4}", "3");
 }
 
-/// Manual: "Comparison Expression Operators", "Boolean Expression Operators", "Conditional Expression Operators".
+/// Manual: "Comparison Expression Operators", "Boolean Expression Operators", "Conditional
+/// Expression Operators".
 #[test]
 fn comparison_boolean_and_conditional() {
     check("{$eq: [1, 1.0]}", "{}", "true");
@@ -135,7 +136,7 @@ fn arrays_texts_and_types() {
     check("{$isNumber: '$a'}", "{a: 1.5}", "true");
     check("{$setDifference: ['$a', [2]]}", "{a: [3, 1.0, 2, 3, 1, [2], 2]}", "[3, 1.0, [2]]");
     check("{$setDifference: [[], '$a']}", "{a: [1]}", "[]");
-    // Bytes may stand inside of letters: é has two.
+    // Byte offsets may be inside letters: é has two bytes.
     check("{$indexOfBytes: ['$a', 'é', 1]}", "{a: 'éaé'}", "3");
     check("{$indexOfBytes: ['$a', 'é', 1, 4]}", "{a: 'éaé'}", "-1");
     check("{$indexOfBytes: ['$a', 'a', 1, 1]}", "{a: 'éa'}", "-1");
@@ -215,7 +216,7 @@ fn random_numbers_differ_and_stay_in_range() {
     assert!((0.4..0.6).contains(&mean), "{mean}");
 }
 
-/// Nested variables double a value at each level; it ends where a document would.
+/// Nested variables double a value at each level; evaluation fails at the size limit of documents.
 #[test]
 fn values_do_not_grow_without_end() {
     for doubled in ["{$concat: ['$$x', '$$x']}", "['$$x', '$$x']", "{a: '$$x', b: '$$x'}"] {
@@ -245,7 +246,7 @@ fn dependencies_are_found() {
     assert!(of("{$concat: ['a', 'b']}").is_empty());
 }
 
-/// Manual: "$meta": an error where nothing notes what it asks for.
+/// Manual: "$meta": an error where the metadata does not exist.
 #[test]
 fn metadata_comes_with_the_document() {
     let spec = parse_document("{e: {$meta: 'textScore'}}").unwrap();
@@ -259,7 +260,7 @@ fn metadata_comes_with_the_document() {
     assert_eq!(score.as_raw(), Some(mayfly_value::RawValue::Double(1.5)));
 }
 
-/// A group that was written out and merged answers like one that was not, wherever it was cut.
+/// Groups that are saved and merged give the same results as others, wherever they are split.
 #[test]
 fn saved_states_merge() {
     let operators = [
@@ -324,7 +325,7 @@ const COUNTING: &str = "{f: {$accumulator: {init: 'n => ({n: n, seen: []})', ini
     merge: '(a, b) => ({n: a.n + b.n, seen: a.seen.concat(b.seen)})', \
     finalize: 's => [s.n, s.seen.join(\"\")]', lang: 'js'}}}";
 
-/// What waits for its call is saved with the state, and merged in the order in which it came.
+/// Deferred calls are saved with the state, and merged in their order.
 #[test]
 fn accumulators_in_javascript_can_be_saved() {
     let spec = parse_document(COUNTING).unwrap();
@@ -354,7 +355,7 @@ fn accumulators_in_javascript_can_be_saved() {
     }
 }
 
-/// Long groups call the interpreter as they come: what waits is bounded.
+/// Deferred calls are bounded: large groups call the interpreter repeatedly.
 #[test]
 fn accumulators_in_javascript_take_many_documents() {
     let spec = "{f: {$accumulator: {init: 'return 0', accumulate: '(s, v) => s + v.length', \
@@ -375,9 +376,9 @@ fn accumulators_in_javascript_take_many_documents() {
     assert_eq!(found.as_raw(), RawValue::Double(2_000_000.0));
 }
 
-/// An operator that looks at a large value once for each item of another ends with its operation.
+/// An operator that reads a large value once for each item of another ends with its operation.
 #[test]
-fn looking_at_large_values_is_work() {
+fn reading_large_values_is_work() {
     use mayfly_base::{ErrorCode, ManualClock};
     use mayfly_work::OpCtx;
     use mayfly_work::current::{Current, enter};
@@ -395,7 +396,8 @@ fn looking_at_large_values_is_work() {
     assert_eq!(error.code(), ErrorCode::Interrupted);
 }
 
-/// A constant array is sorted when it is parsed, and answers as one that the document has.
+/// A constant array is sorted when it is parsed, and gives the same results as an array in the
+/// document.
 #[test]
 fn constant_arrays_are_searched_as_others() {
     let list = "[3, 1.0, null, 'b', 'A', [1], {x: 1}, {$numberLong: '7'}, {$numberDouble: 'NaN'}, 'b', true]";
@@ -433,7 +435,7 @@ fn constant_arrays_are_searched_as_others() {
                     .map_err(|error| error.message().to_owned())
             };
             let (constant, stored) = (of(list), of("'$list'"));
-            // The reference has codes of their own for a constant, not other texts.
+            // The reference has different codes for a constant, but the same messages.
             assert_eq!(constant, stored, "{operator} of {value}");
         }
     }

@@ -1,15 +1,15 @@
-//! What an expression gives: a value borrowed from the document or the expression, one of its own, or nothing.
+//! The value of an expression: borrowed from the document or the expression, owned, or missing.
 
 use mayfly_value::{RawValue, ValueBuf, compare_values};
 
 /// The result of an expression.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
-    /// There is no such field: a result document leaves it out.
+    /// No value: the field is omitted in a result document.
     Missing,
-    /// A part of the document, of the expression, or a value without a heap.
+    /// Borrowed from the document or the expression, or a value without heap data.
     Borrowed(RawValue<'a>),
-    /// Made here.
+    /// Constructed by the expression.
     Owned(ValueBuf),
 }
 
@@ -17,7 +17,7 @@ impl<'a> Value<'a> {
     /// The null value.
     pub const NULL: Value<'static> = Value::Borrowed(RawValue::Null);
 
-    /// The value; nothing when it is missing.
+    /// The value; `None` when it is missing.
     pub fn as_raw(&self) -> Option<RawValue<'_>> {
         match self {
             Value::Missing => None,
@@ -26,7 +26,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value; where it is missing, undefined, which compares the same.
+    /// The value, or undefined when it is missing, which compares the same.
     pub fn or_undefined(&self) -> RawValue<'_> {
         self.as_raw().unwrap_or(RawValue::Undefined)
     }
@@ -36,7 +36,7 @@ impl<'a> Value<'a> {
         matches!(self.or_undefined(), RawValue::Null | RawValue::Undefined)
     }
 
-    /// Whether a condition counts it as true: everything but false, zero, null, undefined and what is missing.
+    /// Its truth value: everything is true except false, zero, null, undefined and missing.
     pub fn is_true(&self) -> bool {
         match self.or_undefined() {
             RawValue::Bool(value) => value,
@@ -46,12 +46,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Its type as error texts and `$type` call it.
+    /// Its type as in error messages and in `$type`.
     pub fn type_name(&self) -> &'static str {
         self.as_raw().map_or("missing", RawValue::type_name)
     }
 
-    /// A copy that outlives the document; nothing when it is missing.
+    /// A copy that outlives the document; `None` when it is missing.
     pub fn into_owned(self) -> Option<ValueBuf> {
         match self {
             Value::Missing => None,
@@ -60,7 +60,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same value, not borrowed from anything.
+    /// The same value without borrowed data.
     pub fn detached(self) -> Value<'static> {
         self.into_owned().map_or(Value::Missing, Value::Owned)
     }

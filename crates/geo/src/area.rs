@@ -1,4 +1,4 @@
-//! What `$geoWithin` and `$geoIntersects` ask for.
+//! The search areas of `$geoWithin` and `$geoIntersects`.
 
 use std::f64::consts::PI;
 
@@ -11,15 +11,15 @@ use crate::point::{Pair, Point, antipode};
 use crate::relation;
 use crate::shape::Shape;
 
-/// Most cells of the covering of a query.
+/// Most cells in the covering of a query.
 const MAX_QUERY_CELLS: usize = 32;
 
 /// A circle on the sphere.
 #[derive(Clone, Copy, Debug)]
 pub struct Cap {
-    /// The coordinates of its centre.
+    /// Its centre.
     pub centre: Pair,
-    /// Its radius as an angle; not negative.
+    /// Its radius as an angle in radians; not negative.
     pub radius: f64,
 }
 
@@ -40,12 +40,12 @@ impl Cap {
         if self.radius >= PI || shape.lines().is_empty() && shape.polygons().is_empty() {
             return true;
         }
-        // Nothing of it may lie in the rest of the sphere, which is a circle around the other side.
+        // The shape must not meet the complement, which is a circle around the antipode.
         let other_side = antipode(&self.centre.to_point());
         to_shape(&other_side, shape) >= PI - self.radius
     }
 
-    /// The box of longitudes and latitudes around it.
+    /// Its bounding box in longitudes and latitudes.
     pub fn flat_bounds(&self) -> (Pair, Pair) {
         let reach = self.radius.to_degrees() + 1e-9;
         let (low, high) = (self.centre.y - reach, self.centre.y + reach);
@@ -67,7 +67,7 @@ impl Cap {
     }
 }
 
-/// What a query asks for.
+/// The search area of a query.
 #[derive(Clone, Debug)]
 pub enum Area {
     /// GeoJSON on the sphere.
@@ -79,7 +79,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// Whether all of a geometry lies within.
+    /// Whether a geometry is completely within the area.
     pub fn contains(&self, geometry: &Geometry) -> bool {
         match self {
             Area::Shape(outer) => {
@@ -90,7 +90,7 @@ impl Area {
         }
     }
 
-    /// Whether a geometry has something in common with it.
+    /// Whether a geometry intersects the area.
     pub fn meets(&self, geometry: &Geometry) -> bool {
         match self {
             Area::Shape(own) => geometry.shape().is_some_and(|other| relation::meet(own, other)),
@@ -98,7 +98,8 @@ impl Area {
         }
     }
 
-    /// Where an index of cells has all that it may have in common with anything; nothing for the plane.
+    /// Ranges of a cell index with all geometries that may intersect the area; `None` for shapes in
+    /// the plane.
     pub fn cell_ranges(&self) -> Option<Vec<CellRange>> {
         let cells = match self {
             Area::Shape(shape) => covering(&Covered::new(shape), MAX_QUERY_CELLS),
@@ -112,7 +113,7 @@ impl Area {
         Some(ranges(&cells))
     }
 
-    /// Where an index of the plane has all points in it; nothing for GeoJSON.
+    /// Ranges of a `2d` index with all points in the area; `None` for GeoJSON.
     pub fn grid_ranges(&self, grid: &Grid) -> Option<Vec<GridRange>> {
         match self {
             Area::Shape(_) => None,

@@ -1,8 +1,9 @@
-//! Cells: the squares of the sphere, each divided into four, by which an index finds shapes.
+//! Cells of the sphere, each divided into four, which an index uses to find shapes.
 //!
-//! A cell's number begins with its face of a cube and goes on with two bits for each division, so that all cells within one have numbers
-//! in one range. A shape is indexed under the few cells that cover it. A query looks, for each cell of its own covering, into
-//! the range of the cells within, and at the cells around it one by one.
+//! A cell's number begins with its face of a cube, followed by two bits for each division, so that
+//! the numbers of all cells within a cell form one range. A shape is indexed by the few cells that
+//! cover it. For each cell of its own covering, a query scans the range of the cells within it, and
+//! looks up its ancestors individually.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,28 +24,29 @@ pub(crate) const FINEST_LEVEL: u64 = 23;
 /// Most cells of one geometry in an index.
 const MAX_INDEX_CELLS: usize = 20;
 
-/// What is nearer than this to a cell counts as touching it: coverings may be larger than needed and never smaller.
+/// A shape within this distance of a cell counts as touching it: coverings may be larger than
+/// needed, but never smaller.
 const CLOSE: f64 = 1e-13;
 
-/// Something that cells cover.
+/// A region that cells can cover.
 pub(crate) trait Region {
-    /// Whether it has anything in common with a cell; may say so where it passes by closely.
+    /// Whether it intersects a cell. May return true for a near miss.
     fn may_meet(&self, cell: &Cell) -> bool;
 
-    /// Whether it certainly holds all of a cell.
+    /// Whether it contains a cell completely. May return false if unsure.
     fn holds(&self, cell: &Cell) -> bool;
 }
 
 /// A range of cell numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellRange {
-    /// The first.
+    /// The first cell number.
     pub first: i64,
-    /// The last.
+    /// The last cell number.
     pub last: i64,
 }
 
-/// At most about so many cells, none finer than [`FINEST_LEVEL`], that cover a region.
+/// A covering of a region by about `max_cells` cells at most, none finer than [`FINEST_LEVEL`].
 pub(crate) fn covering(region: &dyn Region, max_cells: usize) -> Vec<CellID> {
     let mut done = Vec::new();
     let mut open: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
@@ -73,7 +75,7 @@ pub(crate) fn covering(region: &dyn Region, max_cells: usize) -> Vec<CellID> {
     done
 }
 
-/// The cells under which an index finds a shape.
+/// The cells by which a shape is indexed.
 pub fn index_cells(shape: &Shape) -> Vec<i64> {
     let only_points = shape.lines().is_empty() && shape.polygons().is_empty();
     let mut cells: Vec<CellID> = match (only_points, shape.points()) {
@@ -87,12 +89,12 @@ pub fn index_cells(shape: &Shape) -> Vec<i64> {
     cells.into_iter().map(|id| id.0 as i64).collect()
 }
 
-/// The range of all cells within one.
+/// The numbers of all cells within a cell.
 pub(crate) fn range_of(id: CellID) -> CellRange {
     CellRange { first: id.range_min().0 as i64, last: id.range_max().0 as i64 }
 }
 
-/// Where an index has everything that a covering may have in common with a shape: ranges in ascending order, none within
+/// The ranges of an index with all shapes that may intersect a covering: ascending, none within
 /// another.
 pub(crate) fn ranges(cells: &[CellID]) -> Vec<CellRange> {
     let mut ranges: Vec<CellRange> = cells.iter().map(|id| range_of(*id)).collect();
@@ -101,7 +103,8 @@ pub(crate) fn ranges(cells: &[CellID]) -> Vec<CellRange> {
     let mut joined: Vec<CellRange> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match joined.last_mut() {
-            // Numbers of cells are odd at the finest level: the next range begins two behind the last one.
+            // Cell numbers are odd at the finest level: an adjacent range begins two after the end
+            // of the last one.
             Some(last) if range.first <= last.last.saturating_add(2) => {
                 last.last = last.last.max(range.last);
             }
@@ -111,7 +114,7 @@ pub(crate) fn ranges(cells: &[CellID]) -> Vec<CellRange> {
     joined
 }
 
-/// The cells around these, each once.
+/// The ancestors of these cells, each once.
 fn ancestors(cells: &[CellID]) -> Vec<i64> {
     let mut found: Vec<u64> =
         cells.iter().flat_map(|id| (0..id.level()).map(|level| id.parent(level).0)).collect();
@@ -120,14 +123,14 @@ fn ancestors(cells: &[CellID]) -> Vec<i64> {
     found.into_iter().map(|id| id as i64).collect()
 }
 
-/// The smallest cell that a point lies in.
+/// The smallest cell that contains a point.
 pub(crate) fn leaf_of(point: &Point) -> Cell {
     Cell::from(CellID::from(point))
 }
 
-/// Whether an arc comes into the smallest cell.
+/// Whether an arc intersects a smallest cell.
 pub(crate) fn leaf_meets_arc(leaf: &Cell, a: &Point, b: &Point) -> bool {
-    // Nearly always it is far away.
+    // A fast test for the usual case.
     let far = to_arc(&leaf.center(), a, b) > 1e-8;
     !far && cell_meets_arc(leaf, &leaf.vertices(), a, b)
 }
@@ -148,14 +151,14 @@ fn cell_meets_arc(cell: &Cell, corners: &[Point; 4], a: &Point, b: &Point) -> bo
         })
 }
 
-/// The box around a cell.
+/// The bounding box of a cell.
 fn bounds_of(cell: &Cell, corners: &[Point; 4]) -> Bounds {
     let centre = cell.center();
     let radius = corners.iter().map(|corner| angle(&centre, corner)).fold(0.0, f64::max);
     Bounds::of_ball(&centre, 2.0 * (radius / 2.0).sin() + CLOSE)
 }
 
-/// A shape with what its tests against many cells need.
+/// A shape, prepared for tests against many cells.
 pub(crate) struct Covered<'a> {
     shape: &'a Shape,
     arcs: Vec<Arc>,
@@ -197,14 +200,14 @@ impl Region for Covered<'_> {
     }
 }
 
-/// What lies between two distances from a point.
+/// The region between two distances from a point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
-    /// Where distances are measured from.
+    /// The centre.
     pub(crate) centre: Point,
-    /// The nearest, as an angle.
+    /// The smaller distance, as an angle.
     pub(crate) inner: f64,
-    /// The farthest, as an angle.
+    /// The larger distance, as an angle.
     pub(crate) outer: f64,
 }
 

@@ -13,7 +13,8 @@ pub(crate) fn to_arc(x: &Point, a: &Point, b: &Point) -> f64 {
     if length < 1e-15 {
         return ends;
     }
-    // Nearest inside of the arc when x lies between the planes through the normal and each end.
+    // The nearest point is inside the arc when x is between the planes through the normal and each
+    // end.
     let from_a = normal.cross(&a.0).dot(&x.0);
     let from_b = b.0.cross(&normal).dot(&x.0);
     if from_a <= 0.0 || from_b <= 0.0 {
@@ -23,7 +24,7 @@ pub(crate) fn to_arc(x: &Point, a: &Point, b: &Point) -> f64 {
     height.asin().min(ends)
 }
 
-/// The angle between a point and the nearest point of a shape; 0 inside of a polygon.
+/// The angle between a point and the nearest point of a shape; 0 inside a polygon.
 pub(crate) fn to_shape(x: &Point, shape: &Shape) -> f64 {
     let mut nearest = PI;
     for point in shape.points() {
@@ -45,12 +46,13 @@ pub(crate) fn to_shape(x: &Point, shape: &Shape) -> f64 {
     nearest
 }
 
-/// The angle between a point and the nearest point of a cell with these corners, when the point is not inside.
+/// The angle between a point and the nearest point of a cell with these corners, for a point
+/// outside.
 pub(crate) fn to_corners(x: &Point, corners: &[Point; 4]) -> f64 {
     (0..4).map(|k| to_arc(x, &corners[k], &corners[(k + 1) % 4])).fold(PI, f64::min)
 }
 
-/// A box with sides along the axes around an arc, in space.
+/// An axis-aligned bounding box in space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     low: [f64; 3],
@@ -58,7 +60,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Around an arc, which bulges out of the straight line between its ends.
+    /// The bounding box of an arc, which extends beyond the chord between its ends.
     pub(crate) fn of_arc(a: &Point, b: &Point) -> Bounds {
         let middle = vector((a.0.x + b.0.x) / 2.0, (a.0.y + b.0.y) / 2.0, (a.0.z + b.0.z) / 2.0);
         let bulge = (1.0 - middle.norm()).max(0.0) + 1e-15;
@@ -71,14 +73,14 @@ impl Bounds {
         bounds
     }
 
-    /// Around everything that is not farther from a point, along a straight line, than this.
+    /// The bounding box of all points within this straight-line distance of a point.
     pub(crate) fn of_ball(centre: &Point, radius: f64) -> Bounds {
         let centre = [centre.0.x, centre.0.y, centre.0.z];
         let (low, high) = (centre.map(|value| value - radius), centre.map(|value| value + radius));
         Bounds { low, high }
     }
 
-    /// Around both.
+    /// The bounding box of both.
     pub(crate) fn joined(mut self, other: &Bounds) -> Bounds {
         for axis in 0..3 {
             self.low[axis] = self.low[axis].min(other.low[axis]);
@@ -91,12 +93,12 @@ impl Bounds {
         (0..3).all(|axis| self.low[axis] <= other.high[axis] && other.low[axis] <= self.high[axis])
     }
 
-    /// Where it begins along the axis by which arcs are sorted.
+    /// Its lower bound on the axis that arcs are sorted by.
     pub(crate) fn first(&self) -> f64 {
         self.low[0]
     }
 
-    /// Where it ends along that axis.
+    /// Its upper bound on that axis.
     pub(crate) fn last(&self) -> f64 {
         self.high[0]
     }

@@ -1,4 +1,5 @@
-//! What a field of a document holds: GeoJSON, or a legacy pair, which is a point in the plane and on the sphere.
+//! The geometry in a field of a document: GeoJSON, or a legacy pair, which is a point in the plane
+//! and on the sphere.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::ShellValue;
@@ -10,45 +11,45 @@ use crate::plane::flat_distance;
 use crate::point::{Pair, Point};
 use crate::shape::Shape;
 
-/// What coordinates mean.
+/// The coordinate reference system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crs {
-    /// Numbers in a plane.
+    /// Coordinates in a plane.
     Flat,
-    /// Longitude and latitude; inside of a ring is its smaller side.
+    /// Longitude and latitude; the inside of a ring is its smaller side.
     Sphere,
-    /// Longitude and latitude; inside of a ring is what lies to its left.
+    /// Longitude and latitude; the inside of a ring is to its left.
     StrictSphere,
 }
 
-/// What a field holds.
+/// A parsed geometry.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     crs: Crs,
-    /// On the sphere; nothing for a pair outside of it.
+    /// Its shape on the sphere; `None` for a pair with out-of-range coordinates.
     shape: Option<Shape>,
-    /// In the plane; only points are in both.
+    /// Its coordinates in the plane; only points have them.
     pair: Option<Pair>,
 }
 
-/// Whether the error says something of the value, and not of the operation that reads it.
+/// Whether the error is a fault of the value, not the end of the operation that reads it.
 pub fn is_bad(error: &Error) -> bool {
     error.code() == ErrorCode::BadValue
 }
 
 impl Geometry {
-    /// Reads the value of a field.
+    /// Parses the value of a field.
     ///
     /// # Errors
-    /// 2 BadValue for what is no geometry.
+    /// 2 BadValue for an invalid geometry.
     pub fn parse(element: RawElement<'_>) -> Result<Geometry> {
         Geometry::parse_named(element.name(), element.value())
     }
 
-    /// Reads a value that stands under this name.
+    /// Parses a value of a field with this name.
     ///
     /// # Errors
-    /// 2 BadValue for what is no geometry.
+    /// 2 BadValue for an invalid geometry.
     pub fn parse_named(name: &str, value: RawValue<'_>) -> Result<Geometry> {
         match value {
             RawValue::Array(_) => parse::legacy_pair(value).map(Geometry::of_pair),
@@ -72,10 +73,10 @@ impl Geometry {
         }
     }
 
-    /// Reads a value, for those who do not want to know why it is none.
+    /// Parses a value; `None` for an invalid geometry.
     ///
     /// # Errors
-    /// Those of an operation that must end: whether it is one is not known then.
+    /// Errors that end the operation, which leave the validity unknown.
     pub fn of_value(value: RawValue<'_>) -> Result<Option<Geometry>> {
         match value {
             RawValue::Array(_) | RawValue::Document(_) => match Geometry::parse_named("", value) {
@@ -86,28 +87,29 @@ impl Geometry {
         }
     }
 
-    /// A legacy pair.
+    /// The geometry of a legacy pair.
     pub fn of_pair(pair: Pair) -> Geometry {
         let shape = pair.is_on_earth().then(|| Shape::of_pair(pair));
         Geometry { crs: Crs::Flat, shape, pair: Some(pair) }
     }
 
-    /// What its coordinates mean.
+    /// Its coordinate reference system.
     pub fn crs(&self) -> Crs {
         self.crs
     }
 
-    /// On the sphere; nothing for a pair outside of it, and for a ring that is to be taken strictly.
+    /// Its shape on the sphere; `None` for a pair with out-of-range coordinates, and for a polygon
+    /// with a strict winding.
     pub fn shape(&self) -> Option<&Shape> {
         self.shape.as_ref().filter(|_| self.crs != Crs::StrictSphere)
     }
 
-    /// In the plane, which only points are in.
+    /// Its coordinates in the plane; `None` unless it is a point.
     pub fn pair(&self) -> Option<Pair> {
         self.pair
     }
 
-    /// The angle to a point.
+    /// The angle to a point, in radians.
     pub fn angle_to(&self, point: &Point) -> Option<f64> {
         self.shape().map(|shape| distance::to_shape(point, shape))
     }

@@ -1,6 +1,7 @@
-//! The plane as a grid of squares, each divided into four: what a `2d` index keeps points by.
+//! The plane as a grid of squares, each divided into four, for the keys of `2d` indexes.
 //!
-//! A point's number has two bits for each division, x before y, so that all points of a square have numbers in one range.
+//! A point's number has two bits for each division, x before y, so that the numbers of all points
+//! of a square form one range.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +19,7 @@ const MAX_SQUARES: usize = 48;
 /// A grid over a square part of the plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
-    /// Divisions: 1 to 32.
+    /// Number of divisions: 1 to 32.
     pub bits: u32,
     /// The lower bound of both coordinates.
     pub min: f64,
@@ -29,9 +30,9 @@ pub struct Grid {
 /// A range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GridRange {
-    /// The first.
+    /// The first number.
     pub first: u64,
-    /// The last.
+    /// The last number.
     pub last: u64,
 }
 
@@ -41,7 +42,7 @@ impl Default for Grid {
     }
 }
 
-/// A square: its column and row among those of its size.
+/// A square: its level, and its column and row among those of the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Square {
     pub(crate) level: u32,
@@ -50,10 +51,10 @@ pub struct Square {
 }
 
 impl Square {
-    /// All of a grid.
+    /// The whole grid.
     pub(crate) const ALL: Square = Square { level: 0, column: 0, row: 0 };
 
-    /// Its four parts.
+    /// Its four quarters.
     pub(crate) fn parts(self) -> [Square; 4] {
         [0, 1, 2, 3].map(|at| Square {
             level: self.level + 1,
@@ -86,15 +87,15 @@ impl Grid {
         Ok(interleaved(self.place(point.x), self.place(point.y)))
     }
 
-    /// The column or row of a coordinate; coordinates outside are those of the border.
+    /// The column or row of a coordinate; coordinates outside the grid are clamped.
     fn place(&self, value: f64) -> u64 {
         let count = 1u64 << self.bits;
         let part = (value - self.min) / (self.max - self.min);
-        // A cast of what is negative or not a number gives 0.
+        // Casts of negative numbers and NaN give 0.
         ((part * count as f64) as u64).min(count - 1)
     }
 
-    /// The corners of a square, a little farther apart than they are.
+    /// The corners of a square, extended by the rounding error.
     pub(crate) fn corners(&self, square: Square) -> (Pair, Pair) {
         let width = (self.max - self.min) / (1u64 << square.level) as f64;
         let slack = (self.max - self.min + self.min.abs() + self.max.abs()) * 1e-14;
@@ -111,7 +112,7 @@ impl Grid {
         GridRange { first, last }
     }
 
-    /// Ranges that hold the numbers of all points in a shape, ascending.
+    /// Ranges with the numbers of all points in a shape, ascending.
     pub fn covering(&self, shape: &FlatShape) -> Vec<GridRange> {
         let meets = |square: &Square| {
             let (low, high) = self.corners(*square);
@@ -148,12 +149,12 @@ impl Grid {
     }
 }
 
-/// The bits of both, one of x before one of y.
+/// Interleaves the bits of both, x before y.
 fn interleaved(x: u64, y: u64) -> u64 {
     spread(x) << 1 | spread(y)
 }
 
-/// A zero before each of the lower 32 bits.
+/// Inserts a zero before each of the lower 32 bits.
 fn spread(value: u64) -> u64 {
     let mut bits = value & 0xFFFF_FFFF;
     bits = (bits | bits << 16) & 0x0000_FFFF_0000_FFFF;

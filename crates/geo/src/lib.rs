@@ -1,13 +1,14 @@
-//! Geometry on the earth and in the plane, for geospatial queries and indexes.
+//! Geometry on the sphere and in the plane, for geospatial queries and indexes.
 //!
-//! The earth is a sphere: edges are the shortest arcs between their ends, distances are angles, and the inside of a ring is
-//! its smaller side (unless a strict winding says which). Cells of the sphere come from the `s2` crate. Orientation is
-//! decided exactly ([`predicate`]), so that two shapes touch or do not touch from whichever side the question is asked. The plane is
-//! for legacy pairs of numbers.
+//! The earth is a sphere: edges are the shortest arcs between their ends, distances are angles, and
+//! the inside of a ring is its smaller side (unless a strict winding specifies it). Cells of the
+//! sphere come from the `s2` crate. Orientation is computed exactly ([`predicate`]), so that
+//! relations between shapes are symmetric. The plane is for legacy pairs of numbers.
 //!
-//! The crate reads geometry from single values and gives ranges of cells. It does no IO and knows neither collections nor index
-//! definitions nor operators of queries: `storage` turns cells into keys, `mql` reads operators, `query` plans ranges. A value that
-//! is no geometry is an error, never a panic. Cells are stored in indexes: another version of `s2` needs a new version of the index.
+//! The crate parses geometry from single values and computes ranges of cells. It does no IO and
+//! does not know collections, index definitions or query operators: `storage` converts cells to
+//! keys, `mql` parses operators, `query` plans ranges. An invalid geometry is an error, never a
+//! panic. Cells are stored in indexes: another version of `s2` needs a new version of the index.
 //!
 //! Manual: "GeoJSON Objects", "Geospatial Queries".
 
@@ -38,5 +39,5 @@ pub use point::{Pair, Point, angle};
 pub use search::{Origin, Part, PartRange};
 pub use shape::{Kind, Shape};
 
-/// The earth's radius in metres that turns angles into distances.
+/// The earth's radius in metres, which converts angles to distances.
 pub const EARTH_RADIUS_M: f64 = 6_378_100.0;

@@ -1,4 +1,4 @@
-//! From values to shapes: GeoJSON and legacy pairs, checked.
+//! Parses and validates GeoJSON and legacy pairs.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::{Shell, ShellValue};
@@ -14,7 +14,7 @@ use crate::validity::{fault_of_ring, fault_of_rings, is_hole_of};
 /// Most points of one geometry.
 const MAX_POINTS: usize = 250_000;
 
-/// The name of the system in which the order of a ring's points says which side is inside.
+/// The coordinate reference system in which the inside of a ring is to its left.
 const STRICT_WINDING: &str = "urn:x-mongodb:crs:strictwinding:EPSG:4326";
 
 fn bad<T>(text: impl Into<String>) -> Result<T> {
@@ -29,10 +29,10 @@ fn number(value: Option<RawValue<'_>>) -> Option<f64> {
     value.and_then(Number::from_value).map(Number::to_f64)
 }
 
-/// The first two numbers of an array or document.
+/// Parses a legacy pair: the first two numbers of an array or document.
 ///
 /// # Errors
-/// 2 BadValue for other things and for what is infinite.
+/// 2 BadValue for other values and for infinite numbers.
 pub fn legacy_pair(value: RawValue<'_>) -> Result<Pair> {
     let (RawValue::Array(items) | RawValue::Document(items)) = value else {
         let kind = value.type_name();
@@ -65,10 +65,10 @@ fn on_earth(pair: Pair) -> Result<Pair> {
     }
 }
 
-/// What the coordinates of a GeoJSON object mean.
+/// The coordinate reference system of a GeoJSON object.
 ///
 /// # Errors
-/// 2 BadValue for a system that is not known.
+/// 2 BadValue for an unknown system.
 pub fn crs_of(doc: RawDoc<'_>) -> Result<Crs> {
     let Some(crs) = doc.get("crs") else { return Ok(Crs::Sphere) };
     let RawValue::Document(crs) = crs else { return bad("GeoJSON CRS must be an object") };
@@ -86,10 +86,10 @@ pub fn crs_of(doc: RawDoc<'_>) -> Result<Crs> {
     }
 }
 
-/// Reads a GeoJSON object.
+/// Parses a GeoJSON object.
 ///
 /// # Errors
-/// 2 BadValue for what is none.
+/// 2 BadValue for an invalid object.
 pub(crate) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
     let kind = match doc.get("type") {
         Some(RawValue::String(name)) => Kind::of_name(name),
@@ -110,10 +110,10 @@ pub(crate) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
     Ok((shape, crs))
 }
 
-/// The operand of `$geometry`: GeoJSON, or a pair.
+/// Parses the operand of `$geometry`.
 ///
 /// # Errors
-/// 2 BadValue for what is neither.
+/// 2 BadValue for an invalid operand.
 pub fn query_geometry(doc: RawDoc<'_>) -> Result<(Shape, Crs, Kind)> {
     let (shape, crs) = geo_json(doc)?;
     let kind = doc.get("type").and_then(RawValue::as_str).and_then(Kind::of_name);
@@ -198,7 +198,7 @@ fn simple(
     })
 }
 
-/// The parts of a geometry that has several.
+/// Parses the parts of a geometry that has several.
 fn list<T>(
     kind: Kind,
     coordinates: Option<RawValue<'_>>,
@@ -261,7 +261,7 @@ fn line(value: Option<RawValue<'_>>, budget: &mut usize) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// A closed ring without its last point.
+/// Parses a closed ring and removes its last point.
 fn ring(value: Option<RawValue<'_>>, budget: &mut usize) -> Result<Vec<Point>> {
     let mut points = positions(value, budget)?;
     match (points.first(), points.last()) {
@@ -303,12 +303,13 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
         if crs != Crs::StrictSphere {
             next.normalize();
         }
-        // Each is compared with all of the first.
+        // Each loop is compared with all edges of the first.
         spend(1 + loops.first().map_or(0, |first| first.edges().count() >> 6))?;
         if let Some(first) = loops.first()
             && !is_hole_of(first, &next)
         {
-            // Unless it was broken off.
+            // The comparison may have stopped early because the operation must end; report that
+            // instead.
             spend(usize::MAX)?;
             return bad(format!(
                 "Secondary loops not contained by first exterior loop - secondary loops must be holes: {} first loop: {}",
@@ -327,7 +328,7 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
     let several = loops.len() > 1;
     let polygon = Polygon::new(loops);
     if several {
-        // It looks at each loop beside each other one, and may have broken off.
+        // The constructor compares all pairs of loops, and may have stopped early.
         spend(usize::MAX)?;
     }
     Ok(polygon)

@@ -1,4 +1,4 @@
-//! Shapes in the plane: what legacy pairs are compared with.
+//! Shapes in the plane, which legacy pairs are tested against.
 
 use robust::{Coord, orient2d};
 
@@ -17,29 +17,29 @@ pub fn flat_distance(a: Pair, b: Pair) -> f64 {
     (x * x + y * y).sqrt()
 }
 
-/// A shape in the plane, its border included.
+/// A shape in the plane, including its border.
 #[derive(Clone, Debug)]
 pub enum FlatShape {
-    /// Between two corners.
+    /// An axis-aligned rectangle.
     Box {
-        /// The lower left one.
+        /// The lower left corner.
         low: Pair,
-        /// The upper right one.
+        /// The upper right corner.
         high: Pair,
     },
     /// A circle.
     Disc {
         /// Its centre.
         centre: Pair,
-        /// Not negative; may be infinite.
+        /// The radius; not negative, may be infinite.
         radius: f64,
     },
-    /// Between at least three points.
+    /// A polygon with at least three corners.
     Polygon(Vec<Pair>),
 }
 
 impl FlatShape {
-    /// A box by two corners in any order.
+    /// The rectangle with these opposite corners.
     pub fn between(a: Pair, b: Pair) -> FlatShape {
         let low = Pair { x: a.x.min(b.x), y: a.y.min(b.y) };
         let high = Pair { x: a.x.max(b.x), y: a.y.max(b.y) };
@@ -64,12 +64,12 @@ impl FlatShape {
         }
     }
 
-    /// The smallest box around it: its corners.
+    /// Its bounding box: the lower left and the upper right corner.
     pub fn bounds(&self) -> (Pair, Pair) {
         match self {
             FlatShape::Box { low, high } => (*low, *high),
             FlatShape::Disc { centre: Pair { x, y }, radius } => {
-                // A little more, for what is lost in the sums.
+                // Extended by the rounding error.
                 let reach = radius + (x.abs() + y.abs() + radius) * 1e-15;
                 (Pair { x: x - reach, y: y - reach }, Pair { x: x + reach, y: y + reach })
             }
@@ -85,7 +85,7 @@ impl FlatShape {
         }
     }
 
-    /// Whether it has anything in common with a box; may say so of a box that it passes by closely.
+    /// Whether it intersects a rectangle. May return true for a near miss.
     pub fn may_meet(&self, low: Pair, high: Pair) -> bool {
         let (own_low, own_high) = self.bounds();
         let apart =
@@ -120,7 +120,7 @@ fn edges(corners: &[Pair]) -> impl Iterator<Item = (Pair, Pair)> {
     corners.iter().copied().zip(next.copied())
 }
 
-/// On which side of the way from a to b a point lies; exactly.
+/// The side of the line from a to b that a point is on, computed exactly.
 fn side(a: Pair, b: Pair, point: Pair) -> f64 {
     let coord = |p: Pair| Coord { x: p.x, y: p.y };
     orient2d(coord(a), coord(b), coord(point))
@@ -147,7 +147,7 @@ fn polygon_contains(corners: &[Pair], point: Pair) -> bool {
         if side == 0.0 && between(a.x, b.x, point.x) && between(a.y, b.y, point.y) {
             return true;
         }
-        // Each edge has its lower end and not its upper one.
+        // Each edge includes its lower end and excludes its upper one.
         let upward = a.y <= point.y && point.y < b.y;
         let downward = b.y <= point.y && point.y < a.y;
         if upward && side > 0.0 || downward && side < 0.0 {

@@ -5,17 +5,17 @@ use std::f64::consts::PI;
 /// A point on the sphere: a unit vector.
 pub use s2::point::Point;
 
-/// A pair of coordinates: longitude and latitude in degrees, or anything in a plane.
+/// A pair of coordinates: longitude and latitude in degrees, or coordinates in a plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Longitude.
+    /// The longitude.
     pub x: f64,
-    /// Latitude.
+    /// The latitude.
     pub y: f64,
 }
 
 impl Pair {
-    /// Whether it is a longitude and a latitude.
+    /// Whether longitude and latitude are in range.
     pub fn is_on_earth(self) -> bool {
         self.x.abs() <= 180.0 && self.y.abs() <= 90.0
     }
@@ -39,13 +39,13 @@ pub fn angle(a: &Point, b: &Point) -> f64 {
     length.atan2(a.0.dot(&b.0))
 }
 
-/// The point on the other side of the sphere.
+/// The antipode of a point.
 pub(crate) fn antipode(point: &Point) -> Point {
     Point(vector(-point.0.x, -point.0.y, -point.0.z))
 }
 
-/// The point's coordinates as bits, to find the same point again.
+/// The point's coordinates as bits, for use as a key.
 pub(crate) fn bits(point: &Point) -> [u64; 3] {
-    // Zero has two signs and is one number.
+    // Normalizes negative zero.
     [point.0.x, point.0.y, point.0.z].map(|value| (value + 0.0).to_bits())
 }

@@ -1,4 +1,4 @@
-//! Polygons on the sphere: rings of which each changes between inside and outside.
+//! Polygons on the sphere, as sets of rings with the even-odd rule.
 
 use std::f64::consts::PI;
 use std::sync::OnceLock;
@@ -7,20 +7,21 @@ use mayfly_work::current::spend;
 
 use crate::distance::Bounds;
 use crate::point::{Point, angle, vector};
-use crate::predicate::{aside, changes_side, ordered, sign};
+use crate::predicate::{changes_side, fixed_direction, ordered, sign};
 use crate::relation::Prepared;
 
-/// A closed ring; its last vertex is connected with its first one. Inside is what lies to its left.
+/// A closed ring; its last vertex is connected with its first one. The inside is to its left.
 #[derive(Clone, Debug)]
 pub struct Loop {
     vertices: Vec<Point>,
-    /// Whether the point that every test begins at is inside.
+    /// Whether the reference point of all containment tests is inside.
     reference_inside: bool,
-    /// A circle that holds all of the inside: its centre and its angle, when it is less than half of the sphere.
+    /// A circle that contains the inside: centre and angle. `None` when it would exceed half of the
+    /// sphere.
     circle: Option<(Point, f64)>,
 }
 
-/// The point at which the way to every tested point begins; on no arc that somebody would draw.
+/// The start of the arc to every tested point; unlikely to be on an edge.
 fn reference() -> Point {
     Point(vector(-0.009_999_466_435_025_02, 0.002_592_454_260_932_412, 0.999_946_643_502_502))
 }
@@ -33,15 +34,17 @@ impl Loop {
         ring
     }
 
-    /// Finds out on which side the reference is: by the wedge at one vertex, which is known to be to the left.
+    /// Determines whether the reference point is inside, from the wedge at one vertex, which is
+    /// known to be to the left.
     fn find_sides(&mut self) {
         let count = self.vertices.len();
         if count < 3 {
             return;
         }
         let (before, corner, after) = (&self.vertices[0], &self.vertices[1], &self.vertices[2]);
-        let inside =
-            before != corner && after != corner && ordered(&aside(corner), before, after, corner);
+        let inside = before != corner
+            && after != corner
+            && ordered(&fixed_direction(corner), before, after, corner);
         self.reference_inside = false;
         if inside != self.contains_slowly(corner) {
             self.reference_inside = true;
@@ -49,18 +52,18 @@ impl Loop {
         self.circle = self.bounding_circle();
     }
 
-    /// Its vertices in order.
+    /// The vertices in order.
     pub fn vertices(&self) -> &[Point] {
         &self.vertices
     }
 
-    /// Its edges in order.
+    /// The edges in order.
     pub fn edges(&self) -> impl Iterator<Item = (&Point, &Point)> {
         let next = self.vertices.iter().skip(1).chain(self.vertices.first());
         self.vertices.iter().zip(next)
     }
 
-    /// The angle by which the way along the ring turns to the left in all: 2 pi less the area inside.
+    /// The total angle by which the ring turns left: 2 pi less the area inside.
     fn turning(&self) -> f64 {
         let count = self.vertices.len();
         (0..count)
@@ -74,7 +77,7 @@ impl Loop {
             .sum()
     }
 
-    /// Makes the smaller side the inside.
+    /// Reverses the ring if its inside is the larger side.
     pub(crate) fn normalize(&mut self) {
         if self.turning() < -1e-14 {
             self.vertices.reverse();
@@ -82,8 +85,8 @@ impl Loop {
         }
     }
 
-    /// A circle around all vertices. It holds all of the inside when that is the smaller side: the rest of the sphere lies
-    /// on one side of the ring, and that is the larger one.
+    /// A circle around all vertices. If the inside is the smaller side, the circle contains it: the
+    /// complement of the circle is on one side of the ring, and that is the larger one.
     fn bounding_circle(&self) -> Option<(Point, f64)> {
         if self.turning() < 0.0 {
             return None;
@@ -125,11 +128,11 @@ impl Loop {
     }
 }
 
-/// Rings of which each changes between inside and outside.
+/// A polygon: rings with the even-odd rule.
 #[derive(Clone, Debug)]
 pub struct Polygon {
     loops: Vec<Loop>,
-    /// Whether the ring is a border with the inside to its right: a hole.
+    /// Whether each ring is a hole: its inside is to its right.
     holes: Vec<bool>,
     bounds: Option<Bounds>,
     prepared: OnceLock<Prepared>,
@@ -139,7 +142,7 @@ impl Polygon {
     pub(crate) fn new(loops: Vec<Loop>) -> Polygon {
         let around = |at: usize| {
             let others = loops.iter().enumerate().filter(|(other, _)| *other != at);
-            // When the operation has to end, whoever parses it will say so.
+            // May stop early when the operation must end; the parser then reports that.
             let others =
                 others.take_while(|(_, other)| spend(1 + other.vertices.len() / 32).is_ok());
             others.filter(|(_, other)| other.holds_ring(&loops[at])).count()
@@ -150,22 +153,23 @@ impl Polygon {
         Polygon { loops, holes, bounds, prepared: OnceLock::new() }
     }
 
-    /// Its rings, the outer one first.
+    /// The rings, the outer one first.
     pub fn loops(&self) -> &[Loop] {
         &self.loops
     }
 
-    /// A box around its border.
+    /// The bounding box of its border.
     pub(crate) fn bounds(&self) -> Option<&Bounds> {
         self.bounds.as_ref()
     }
 
-    /// What relations to it need.
+    /// Its prepared form for relations.
     pub(crate) fn prepared(&self) -> &Prepared {
         self.prepared.get_or_init(|| Prepared::new(self))
     }
 
-    /// A circle that holds all of it: its centre and its angle; nothing when it may be larger than half of the sphere.
+    /// A circle that contains it: centre and angle; `None` when it may be larger than half of the
+    /// sphere.
     pub(crate) fn circle(&self) -> Option<(Point, f64)> {
         self.loops.first().and_then(|ring| ring.circle)
     }
@@ -182,7 +186,7 @@ impl Polygon {
         })
     }
 
-    /// All corners: the one before, itself, the one after, with the inside to the left.
+    /// All corners: the previous vertex, the vertex, the next one, with the inside to the left.
     pub(crate) fn corners(&self) -> impl Iterator<Item = [&Point; 3]> {
         self.loops.iter().zip(&self.holes).flat_map(|(ring, hole)| {
             let vertices = &ring.vertices;
@@ -198,13 +202,13 @@ impl Polygon {
 }
 
 impl Loop {
-    /// Whether another ring, which does not cross this one, lies inside.
+    /// Whether another ring, which does not cross this one, is inside.
     pub(crate) fn holds_ring(&self, other: &Loop) -> bool {
         let own = |vertex: &Point| self.vertices.contains(vertex);
         let free = other.vertices.iter().find(|vertex| !own(vertex));
         match free {
             Some(vertex) => self.contains(vertex),
-            // All corners are shared: the smaller one is inside.
+            // All vertices are shared: the ring with fewer is inside.
             None => other.vertices.len() < self.vertices.len(),
         }
     }

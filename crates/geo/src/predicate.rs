@@ -1,10 +1,10 @@
-//! Exact answers to the questions that geometry on the sphere is made of: on which side of an arc a point lies, whether two
-//! arcs cross, and how wedges at a common corner lie.
+//! Exact predicates on the sphere: the side of an arc that a point is on, whether two arcs cross,
+//! and the order of wedges at a common corner.
 //!
-//! The sign of a determinant of three points is exact (adaptive precision). Three points on one great circle are told apart as if each
-//! had been moved by an infinitely small amount that only depends on its coordinates (Edelsbrunner and Mücke,
-//! "Simulation of Simplicity"), in the order that S2 uses: so no three different points are collinear, and every answer
-//! agrees with every other.
+//! The sign of a determinant of three points is exact (adaptive precision). Three points on one
+//! great circle are treated as if each had been moved by an infinitesimal amount that depends only
+//! on its coordinates (Edelsbrunner and Mücke, "Simulation of Simplicity"), in the order that S2
+//! uses. Therefore no three different points are collinear, and all results are consistent.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,8 @@ use crate::point::{Point, vector};
 /// Below this a determinant of unit vectors may have the wrong sign.
 const CERTAIN: f64 = 8e-16;
 
-/// 1 when a, b, c are in counter-clockwise order, -1 when clockwise; 0 only when two of them are the same.
+/// 1 when a, b, c are in counter-clockwise order, -1 when clockwise; 0 only when two of them are
+/// the same.
 pub(crate) fn sign(a: &Point, b: &Point, c: &Point) -> i32 {
     let determinant = a.0.cross(&b.0).dot(&c.0);
     if determinant > CERTAIN {
@@ -88,7 +89,7 @@ fn compare(a: &Point, b: &Point) -> Ordering {
     order(a.0.x, b.0.x).then(order(a.0.y, b.0.y)).then(order(a.0.z, b.0.z))
 }
 
-/// Whether a, b, c are met in this order on a turn around `o` to the left that begins at a.
+/// Whether a counter-clockwise turn around `o` that begins at a meets a, b, c in this order.
 pub(crate) fn ordered(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
     let votes = i32::from(sign(b, o, a) >= 0)
         + i32::from(sign(c, o, b) >= 0)
@@ -96,18 +97,18 @@ pub(crate) fn ordered(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
     votes >= 2
 }
 
-/// How two arcs meet.
+/// How two arcs intersect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crossing {
-    /// At a point inside of both.
+    /// At an interior point of both.
     Inside,
-    /// They have an end in common.
+    /// They share an end point.
     SharedEnd,
-    /// Not at all.
+    /// They do not intersect.
     None,
 }
 
-/// How the arcs ab and cd meet.
+/// How the arcs ab and cd intersect.
 pub(crate) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
     if a == c || a == d || b == c || b == d {
         return Crossing::SharedEnd;
@@ -119,7 +120,7 @@ pub(crate) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
     if c_side == d_side {
         return Crossing::None;
     }
-    // All four triangles around the crossing turn the same way.
+    // All four triangles around the crossing have the same orientation.
     let wanted = -c_side;
     if -sign(c, d, b) == wanted && sign(c, d, a) == wanted {
         Crossing::Inside
@@ -128,8 +129,8 @@ pub(crate) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
     }
 }
 
-/// Whether passing along ab changes sides at cd: a crossing counts, and of the touches at a corner just so many that a ring
-/// around a point is crossed once.
+/// Whether moving along ab changes sides at cd: a crossing does, and touches at a corner do so
+/// consistently, so that a ring around a point is crossed once.
 pub(crate) fn changes_side(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
     match crossing(a, b, c, d) {
         Crossing::Inside => true,
@@ -143,25 +144,25 @@ fn corner_changes_side(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
         return false;
     }
     if a == d {
-        return ordered(&aside(a), c, b, a);
+        return ordered(&fixed_direction(a), c, b, a);
     }
     if b == c {
-        return ordered(&aside(b), d, a, b);
+        return ordered(&fixed_direction(b), d, a, b);
     }
     if a == c {
-        return ordered(&aside(a), d, b, a);
+        return ordered(&fixed_direction(a), d, b, a);
     }
     if b == d {
-        return ordered(&aside(b), c, a, b);
+        return ordered(&fixed_direction(b), c, a, b);
     }
     false
 }
 
-/// Some fixed direction at a point.
-pub(crate) fn aside(point: &Point) -> Point {
+/// A fixed direction at a point.
+pub(crate) fn fixed_direction(point: &Point) -> Point {
     let v = &point.0;
     let (x, y, z) = (v.x.abs(), v.y.abs(), v.z.abs());
-    // Away from the axis before the one that the point is nearest to.
+    // Based on the axis before the one that the point is nearest to.
     let other = if x > y && x > z {
         vector(0.0053, 0.00457, 1.0)
     } else if y > z {
@@ -172,7 +173,8 @@ pub(crate) fn aside(point: &Point) -> Point {
     Point(v.cross(&other).normalize())
 }
 
-/// Two arcs that meet at a corner, with the inside to the left of the way `before`, `corner`, `after`.
+/// The wedge between two arcs that meet at a corner; the inside is to the left of `before`,
+/// `corner`, `after`.
 #[derive(Clone, Copy)]
 pub(crate) struct Wedge<'a> {
     pub(crate) before: &'a Point,
@@ -180,13 +182,13 @@ pub(crate) struct Wedge<'a> {
 }
 
 impl Wedge<'_> {
-    /// Whether the other wedge at the same corner lies within this one.
+    /// Whether it contains the other wedge at the same corner.
     pub(crate) fn contains(&self, other: &Wedge<'_>, corner: &Point) -> bool {
         ordered(self.after, other.after, other.before, corner)
             && ordered(other.before, self.before, self.after, corner)
     }
 
-    /// Whether both wedges have room in common.
+    /// Whether the interiors of both wedges intersect.
     pub(crate) fn intersects(&self, other: &Wedge<'_>, corner: &Point) -> bool {
         !(ordered(self.before, other.after, other.before, corner)
             && ordered(other.before, self.after, self.before, corner))

@@ -1,10 +1,10 @@
-//! How shapes lie to each other: one within the other, or with something in common.
+//! Relations between shapes: containment and intersection.
 //!
-//! Borders that cross inside of their edges decide at once. Where they only share corners, the wedges at those corners decide. Where
-//! they do not meet at all, one corner of each stands for all.
+//! Borders that cross at interior points of edges decide immediately. If they only share corners,
+//! the wedges at those corners decide. If they do not meet at all, one corner of each decides.
 //!
-//! Large shapes are compared part by part, which counts as work of the operation. When that has to end, the answers here mean nothing: who
-//! gives one on asks [`spend`] once more.
+//! Comparing large shapes counts as work of the operation. When the operation must end, the results
+//! here are meaningless: the caller checks [`spend`] once more before using one.
 
 use std::collections::HashMap;
 
@@ -17,16 +17,16 @@ use crate::polygon::Polygon;
 use crate::predicate::{Crossing, Wedge, crossing, ordered};
 use crate::shape::Shape;
 
-/// So many edges that are looked at are a unit of work.
+/// Edges that count as one unit of work.
 const EDGES_PER_UNIT: usize = 32;
 
-/// An arc and the box around it.
+/// An arc with its bounding box.
 #[derive(Clone, Debug)]
 pub(crate) struct Arc {
     pub(crate) a: Point,
     pub(crate) b: Point,
     pub(crate) bounds: Bounds,
-    /// Its place among the edges that it was taken from.
+    /// Its index among the edges it was taken from.
     pub(crate) at: usize,
 }
 
@@ -40,18 +40,18 @@ impl Arc {
     }
 }
 
-/// Arcs in the order in which [`any_pair`] wants them.
+/// Arcs sorted for [`any_pair`].
 pub(crate) fn sorted_arcs<'a>(edges: impl Iterator<Item = (&'a Point, &'a Point)>) -> Vec<Arc> {
     let mut arcs: Vec<Arc> = edges.enumerate().map(|(at, edge)| Arc::new(at, edge)).collect();
     arcs.sort_by(|x, y| x.bounds.first().total_cmp(&y.bounds.first()));
     arcs
 }
 
-/// What relations to a polygon need and do not want to find out again.
+/// A polygon, prepared for relations.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     arcs: Vec<Arc>,
-    /// The corners before and after each corner.
+    /// The neighbours of each corner.
     corners: HashMap<[u64; 3], Vec<(Point, Point)>>,
 }
 
@@ -64,7 +64,7 @@ impl Prepared {
         Prepared { arcs: sorted_arcs(polygon.edges()), corners }
     }
 
-    /// The wedges at a corner; none elsewhere.
+    /// The wedges at a corner; `None` at other points.
     fn wedges(&self, corner: &Point) -> Option<impl Iterator<Item = Wedge<'_>>> {
         let found = self.corners.get(&bits(corner))?;
         Some(found.iter().map(|(before, after)| Wedge { before, after }))
@@ -75,7 +75,7 @@ impl Prepared {
     }
 }
 
-/// Visits pairs of arcs whose boxes meet, both lists sorted, until a visit says that it has seen enough.
+/// Visits pairs of arcs whose boxes intersect, both lists sorted, until a visit returns true.
 pub(crate) fn any_pair<'a>(
     left: &'a [Arc],
     right: &'a [Arc],
@@ -86,7 +86,7 @@ pub(crate) fn any_pair<'a>(
     loop {
         let take_left = match (rest_left.first(), rest_right.first()) {
             (Some(l), Some(r)) => l.bounds.first() <= r.bounds.first(),
-            // Nothing open is left to meet, nor will be.
+            // One list is exhausted and has no open arc left.
             (Some(_), None) if right_open.is_empty() => return false,
             (None, Some(_)) if left_open.is_empty() => return false,
             (Some(_), None) => true,
@@ -97,8 +97,8 @@ pub(crate) fn any_pair<'a>(
             true => (&mut rest_left, &mut left_open, &mut right_open),
             false => (&mut rest_right, &mut right_open, &mut left_open),
         };
-        let Some((next, behind)) = rest.split_first() else { return false };
-        *rest = behind;
+        let Some((next, after)) = rest.split_first() else { return false };
+        *rest = after;
         if must_end(others.len()) {
             return false;
         }
@@ -115,12 +115,12 @@ pub(crate) fn any_pair<'a>(
     }
 }
 
-/// Whether the operation has to end, before so many edges are looked at.
+/// Counts the visit of this many edges. Returns whether the operation must end.
 fn must_end(edges: usize) -> bool {
     spend(1 + edges / EDGES_PER_UNIT).is_err()
 }
 
-/// Whether a point is inside of a polygon.
+/// Whether a point is inside a polygon.
 fn is_inside(polygon: &Polygon, point: &Point) -> bool {
     let edges = polygon.loops().iter().map(|ring| ring.vertices().len()).sum();
     !must_end(edges) && polygon.contains(point)
@@ -140,12 +140,12 @@ fn touch(left: &[Arc], right: &[Arc]) -> bool {
 
 /// Whether two borders cross.
 fn borders_cross(a: &Polygon, b: &Polygon) -> bool {
-    // Only the borders have boxes: two polygons may be one within the other.
+    // The boxes cover only the borders: one polygon may be inside the other.
     let near = matches!((a.bounds(), b.bounds()), (Some(a), Some(b)) if a.meets(b));
     near && cross_inside(&a.prepared().arcs, &b.prepared().arcs)
 }
 
-/// Whether circles around both show that they have nothing in common.
+/// Whether their bounding circles are disjoint.
 fn far_apart(a: &Polygon, b: &Polygon) -> bool {
     match (a.circle(), b.circle()) {
         (Some((x, r)), Some((y, s))) => angle(&x, &y) > r + s,
@@ -153,7 +153,7 @@ fn far_apart(a: &Polygon, b: &Polygon) -> bool {
     }
 }
 
-/// Whether all of b lies in a.
+/// Whether a contains b.
 pub(crate) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
     if far_apart(a, b) || borders_cross(a, b) {
         return false;
@@ -169,11 +169,11 @@ pub(crate) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
             return false;
         }
     }
-    // A hole of a must not lie in b, nor may b go around all of a.
+    // b must not contain a hole of a, nor surround a.
     a.corners().all(|[_, corner, _]| others.has_corner(corner) || !is_inside(b, corner))
 }
 
-/// Whether both have some of the sphere in common; a common border alone is nothing, as in the reference.
+/// Whether the interiors intersect; a common border alone does not count, as in the reference.
 pub(crate) fn polygons_meet(a: &Polygon, b: &Polygon) -> bool {
     if far_apart(a, b) {
         return false;
@@ -191,7 +191,7 @@ pub(crate) fn polygons_meet(a: &Polygon, b: &Polygon) -> bool {
     b.corners().any(|corner| meets(a, corner)) || a.corners().any(|corner| meets(b, corner))
 }
 
-/// Whether all of a line lies in a polygon or on its border.
+/// Whether a polygon, including its border, contains a line.
 pub(crate) fn polygon_contains_line(polygon: &Polygon, line: &[Point]) -> bool {
     let prepared = polygon.prepared();
     let into = |corner: &Point, next: &Point| match prepared.wedges(corner) {
@@ -216,7 +216,7 @@ fn lines_meet(a: &[Point], b: &[Point]) -> bool {
     touch(&arcs_of_line(a), &arcs_of_line(b))
 }
 
-/// A point is as large as the smallest cell, about a centimetre.
+/// A point counts as large as the smallest cell, about a centimetre.
 fn polygon_meets_point(polygon: &Polygon, point: &Point) -> bool {
     is_inside(polygon, point) || {
         let leaf = leaf_of(point);
@@ -229,7 +229,7 @@ fn line_meets_point(line: &[Point], point: &Point) -> bool {
     !must_end(line.len()) && line.windows(2).any(|pair| leaf_meets_arc(&leaf, &pair[0], &pair[1]))
 }
 
-/// Whether all of `inner` lies in the polygons of `outer`, each of its parts in one of them.
+/// Whether the polygons of `outer` contain all parts of `inner`, each part in one polygon.
 pub(crate) fn contains(outer: &Shape, inner: &Shape) -> bool {
     let polygons = outer.polygons();
     let any = |test: &dyn Fn(&Polygon) -> bool| polygons.iter().any(test);
@@ -238,7 +238,7 @@ pub(crate) fn contains(outer: &Shape, inner: &Shape) -> bool {
         && inner.polygons().iter().all(|other| any(&|polygon| polygon_contains(polygon, other)))
 }
 
-/// Whether both have something in common.
+/// Whether the shapes intersect.
 pub(crate) fn meet(a: &Shape, b: &Shape) -> bool {
     let points_on = |x: &Shape, y: &Shape| {
         x.points().iter().any(|point| {

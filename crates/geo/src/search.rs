@@ -1,4 +1,4 @@
-//! Parts of the sphere and of the plane in which an index is searched from a point, the nearest part first.
+//! Regions of the sphere and of the plane for a nearest-first search of an index.
 
 use std::f64::consts::PI;
 
@@ -11,10 +11,10 @@ use crate::grid::{Grid, GridRange, Square};
 use crate::plane::flat_distance;
 use crate::point::{Pair, Point};
 
-/// What is lost in the sums that tell distances: parts may count as nearer than they are, and never as farther.
+/// Rounding error of distances: a region may count as nearer than it is, but never as farther.
 const SLACK: f64 = 1e-12;
 
-/// Where distances are measured from.
+/// The point that distances are measured from.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     pair: Pair,
@@ -23,12 +23,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// A point of which distances are angles on the earth.
+    /// A point on the sphere, with angles as distances.
     pub fn on_earth(pair: Pair) -> Origin {
         Origin { pair, point: pair.to_point(), on_earth: true }
     }
 
-    /// A point of the plane.
+    /// A point in the plane.
     pub fn in_plane(pair: Pair) -> Origin {
         Origin { pair, point: pair.to_point(), on_earth: false }
     }
@@ -37,33 +37,33 @@ impl Origin {
 /// A cell of the sphere or a square of the plane.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// A cell.
+    /// A cell of the sphere.
     Cell(CellID),
-    /// A square.
+    /// A square of the grid.
     Square(Grid, Square),
 }
 
-/// Where an index has what lies in a part.
+/// The range of index keys of a region.
 #[derive(Clone, Copy, Debug)]
 pub enum PartRange {
-    /// Numbers of cells.
+    /// A range of cell numbers.
     Cells(CellRange),
-    /// Numbers of squares.
+    /// A range of grid numbers.
     Squares(GridRange),
 }
 
 impl Part {
-    /// All of the sphere.
+    /// The whole sphere.
     pub fn sphere() -> Vec<Part> {
         (0..6).map(|face| Part::Cell(CellID::from_face(face))).collect()
     }
 
-    /// All of a grid.
+    /// The whole grid.
     pub fn plane(grid: Grid) -> Vec<Part> {
         vec![Part::Square(grid, Square::ALL)]
     }
 
-    /// Where an index has what lies in it.
+    /// The index range of all keys in the region.
     pub fn range(&self) -> PartRange {
         match self {
             Part::Cell(id) => PartRange::Cells(range_of(*id)),
@@ -71,7 +71,7 @@ impl Part {
         }
     }
 
-    /// Where an index has what belongs to it and to none of its parts.
+    /// The index range of keys that belong to the region but to none of its parts.
     pub fn own(&self) -> Option<PartRange> {
         match self {
             Part::Cell(id) => {
@@ -82,7 +82,7 @@ impl Part {
         }
     }
 
-    /// Its four parts; none of the smallest ones.
+    /// Its four parts; empty for the smallest regions.
     pub fn parts(&self) -> Vec<Part> {
         match self {
             Part::Cell(id) if id.level() < FINEST_LEVEL => {
@@ -95,7 +95,7 @@ impl Part {
         }
     }
 
-    /// How near anything in it may be, and how far.
+    /// Lower and upper bound of the distance to any point in it.
     pub fn distances(&self, from: &Origin) -> (f64, f64) {
         match self {
             Part::Cell(id) => {
@@ -121,13 +121,13 @@ fn flat_distances(from: Pair, low: Pair, high: Pair) -> (f64, f64) {
     (flat_distance(from, nearest) * (1.0 - SLACK), farthest * (1.0 + SLACK))
 }
 
-/// The angle to the nearest point between two longitudes and two latitudes.
+/// The angle to the nearest point of a rectangle in longitudes and latitudes.
 fn angle_to_box(from: &Origin, low: Pair, high: Pair) -> f64 {
     let (west, east) = (low.x.clamp(-180.0, 180.0), high.x.clamp(-180.0, 180.0));
     let (south, north) = (low.y.clamp(-90.0, 90.0), high.y.clamp(-90.0, 90.0));
     let Pair { x, y } = from.pair;
     if west <= x && x <= east {
-        // Straight to the north or to the south.
+        // Directly to the north or south.
         return (y - y.clamp(south, north)).abs().to_radians();
     }
     let to_side = |x: f64| {

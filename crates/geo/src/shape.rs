@@ -1,4 +1,4 @@
-//! Shapes on the sphere: points, lines and polygons, together what a GeoJSON object describes.
+//! Shapes on the sphere: the points, lines and polygons of a GeoJSON object.
 
 use crate::point::{Pair, Point};
 use crate::polygon::Polygon;
@@ -17,7 +17,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The type of this name.
+    /// The type with this name.
     pub fn of_name(name: &str) -> Option<Kind> {
         Some(match name {
             "Point" => Kind::Point,
@@ -31,7 +31,7 @@ impl Kind {
         })
     }
 
-    /// Its name.
+    /// The name in GeoJSON.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Point => "Point",
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// What a GeoJSON object describes.
+/// The shape of a GeoJSON object.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     points: Vec<Point>,
@@ -56,7 +56,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A single point.
+    /// The shape of a single point.
     pub fn of_pair(pair: Pair) -> Shape {
         Shape { points: vec![pair.to_point()], pair: Some(pair), ..Shape::default() }
     }
@@ -69,7 +69,7 @@ impl Shape {
         Shape { points, lines, polygons, pair: None }
     }
 
-    /// Takes the parts of another one.
+    /// Adds the parts of another shape.
     pub(crate) fn add(&mut self, other: Shape) {
         self.points.extend(other.points);
         self.lines.extend(other.lines);
@@ -97,7 +97,7 @@ impl Shape {
         self.pair
     }
 
-    /// All points that it is drawn between.
+    /// All points, vertices of lines and vertices of polygons.
     pub(crate) fn vertices(&self) -> impl Iterator<Item = &Point> {
         let rings = self.polygons.iter().flat_map(Polygon::loops);
         let corners = rings.flat_map(|ring| ring.vertices());

@@ -1,4 +1,4 @@
-//! Shapes of which the answer is known, and shapes by chance: what an index finds is what the predicates say.
+//! Shapes with known results, and random shapes: index results must agree with the predicates.
 
 use mayfly_value::RawValue;
 use mayfly_value::bson::doc;
@@ -28,7 +28,7 @@ const SQUARE: &str = "{type: 'Polygon', coordinates: [[[0,0],[10,0],[10,10],[0,1
 const FRAME: &str = "{type: 'Polygon', coordinates: [[[0,0],[10,0],[10,10],[0,10],[0,0]], [[2,2],[8,2],[8,8],[2,8],[2,2]]]}";
 
 #[test]
-fn polygons_contain_what_lies_within() {
+fn polygons_contain_shapes_inside() {
     let check = |outer: &str, inner: &str, contained: bool, met: bool| {
         let (outer, inner) = (area(outer), geometry(inner));
         assert_eq!((outer.contains(&inner), outer.meets(&inner)), (contained, met), "{inner:?}");
@@ -44,13 +44,13 @@ fn polygons_contain_what_lies_within() {
     check(SQUARE, "{type: 'Polygon', coordinates: [[[1,1],[2,1],[2,2],[1,1]]]}", true, true);
     check(FRAME, "{type: 'Polygon', coordinates: [[[3,3],[4,3],[4,4],[3,3]]]}", false, false);
     check(FRAME, "{type: 'Polygon', coordinates: [[[1,1],[9,1],[9,9],[1,9],[1,1]]]}", false, true);
-    // The hole itself: a border in common and no room.
+    // The hole itself: a common border, but no common interior.
     check(FRAME, "{type: 'Polygon', coordinates: [[[2,2],[8,2],[8,8],[2,8],[2,2]]]}", false, false);
     check(SQUARE, SQUARE, true, true);
     check(FRAME, FRAME, true, true);
     check(SQUARE, FRAME, true, true);
     check(FRAME, SQUARE, false, true);
-    // Two squares side by side.
+    // Two adjacent squares.
     check(
         SQUARE,
         "{type: 'Polygon', coordinates: [[[10,0],[20,0],[20,10],[10,10],[10,0]]]}",
@@ -67,7 +67,7 @@ fn polygons_contain_what_lies_within() {
     check(SQUARE, "{type: 'MultiPoint', coordinates: [[5,5],[6,5]]}", true, true);
     let all = "{type: 'GeometryCollection', geometries: [{type: 'Point', coordinates: [5,5]}, {type: 'LineString', coordinates: [[1,1],[2,2]]}]}";
     check(SQUARE, all, true, true);
-    // Which way around a ring goes does not matter; over the date line and around a pole are ordinary places.
+    // The direction of a ring does not matter; the date line and the poles are not special.
     check(
         "{type: 'Polygon', coordinates: [[[0,0],[0,10],[10,10],[10,0],[0,0]]]}",
         "[5, 5]",
@@ -132,14 +132,14 @@ fn circles() {
     assert!(cap(5.0, 5.0, 0.2).contains(&geometry(SQUARE)));
     assert!(!cap(5.0, 5.0, 0.1).contains(&geometry(SQUARE)));
     assert!(cap(0.0, 0.0, 4.0).contains(&geometry("[180, 0]")));
-    // All corners within a large circle, and the rest of it outside.
+    // All corners are within a large circle, but not all of the polygon.
     assert!(!cap(-175.0, -5.0, 3.1).contains(&geometry(
         "{type: 'Polygon', coordinates: [[[0,0],[10,0],[10,10],[0,10],[0,0]]]}"
     )));
 }
 
 #[test]
-fn what_is_no_geometry_says_why() {
+fn invalid_geometries_have_errors() {
     let cases = [
         ("5", "geo element must be an array or object: loc: 5"),
         ("['a', 1]", "Point must only contain numeric elements, instead got type string"),
@@ -227,7 +227,7 @@ fn squares_of_the_plane() {
 }
 
 fn pairs() -> impl Strategy<Value = Pair> {
-    // Round numbers lie on borders of cells and on each other.
+    // Round numbers are on borders of cells, and coincide.
     let round = (-18i32..=18, -9i32..=9)
         .prop_map(|(x, y)| Pair { x: f64::from(x * 10), y: f64::from(y * 10) });
     let any = (-180.0..=180.0, -90.0..=90.0).prop_map(|(x, y)| Pair { x, y });
@@ -265,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn an_index_finds_what_the_predicates_say(outer in shapes(), inner in shapes()) {
+    fn an_index_agrees_with_the_predicates(outer in shapes(), inner in shapes()) {
         if let (Ok(outer), Ok(inner)) = (parsed(&outer), parsed(&inner)) {
             let (Some(shape), Some(other)) = (outer.shape(), inner.shape()) else { return Ok(()) };
             let area = Area::Shape(shape.clone());
@@ -301,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn rings_hold_what_is_as_far(centre in pairs(), shape in shapes(), inner in 0.0..3.0f64, width in 0.0..1.0f64) {
+    fn rings_contain_points_at_their_distance(centre in pairs(), shape in shapes(), inner in 0.0..3.0f64, width in 0.0..1.0f64) {
         if let Ok(geometry) = parsed(&shape) {
             let centre = centre.to_point();
             let distance = geometry.angle_to(&centre).unwrap();
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn squares_hold_what_is_in_them(corners in prop::collection::vec(pairs(), 3..6), point in pairs(), radius in 0.0..90.0f64, bits in 1u32..=32) {
+    fn squares_contain_their_points(corners in prop::collection::vec(pairs(), 3..6), point in pairs(), radius in 0.0..90.0f64, bits in 1u32..=32) {
         let grid = Grid { bits, ..Grid::default() };
         let shapes = [
             FlatShape::between(corners[0], corners[1]),
@@ -354,9 +354,10 @@ proptest! {
     }
 }
 
-/// A star, whose long edges all lie near each other: each pair is looked at, until the operation has to end.
+/// A star whose long edges are close to each other: all pairs are visited, until the operation must
+/// end.
 #[test]
-fn looking_at_edges_is_work() {
+fn visiting_edges_is_work() {
     use mayfly_base::{ErrorCode, ManualClock};
     use mayfly_work::OpCtx;
     use mayfly_work::current::{Current, enter};

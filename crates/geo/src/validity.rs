@@ -1,4 +1,4 @@
-//! What a ring and rings together must be to be a polygon. The answers mean nothing when the operation has to end.
+//! Validity of rings and polygons. The results are meaningless when the operation must end.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::polygon::{Loop, Polygon};
 use crate::predicate::Crossing;
 use crate::relation::{Arc, any_pair, polygon_contains, sorted_arcs};
 
-/// Why a ring is none: a vertex that occurs twice, or edges that cross.
+/// The fault of a ring, if any: a duplicate vertex, or edges that cross.
 ///
 /// # Errors
-/// Those of an operation that must end: all edges of a ring may lie so that each pair has to be looked at.
+/// Errors that end the operation: in the worst case all pairs of edges are compared.
 pub(crate) fn fault_of_ring(vertices: &[Point]) -> Result<Option<String>> {
     let mut known: HashMap<[u64; 3], usize> = HashMap::new();
     for (at, vertex) in vertices.iter().enumerate() {
@@ -53,23 +53,23 @@ fn edges(vertices: &[Point]) -> impl Iterator<Item = (&Point, &Point)> {
     vertices.iter().zip(next)
 }
 
-/// Latitude and longitude.
+/// Formats latitude and longitude.
 fn in_degrees(point: &Point) -> String {
     let v = &point.0;
     let latitude = v.z.atan2((v.x * v.x + v.y * v.y).sqrt()).to_degrees();
     format!("[{latitude:.7}, {:.7}]", v.y.atan2(v.x).to_degrees())
 }
 
-/// Whether a further ring lies in the first one.
+/// Whether a further ring is inside the first one.
 pub(crate) fn is_hole_of(first: &Loop, ring: &Loop) -> bool {
     let alone = |ring: &Loop| Polygon::new(vec![ring.clone()]);
     polygon_contains(&alone(first), &alone(ring))
 }
 
-/// Why rings are no polygon: an edge that two have, or edges that cross.
+/// The fault of the rings of a polygon, if any: a shared edge, or edges that cross.
 ///
 /// # Errors
-/// Those of an operation that must end.
+/// Errors that end the operation.
 pub(crate) fn fault_of_rings(loops: &[Loop]) -> Result<Option<String>> {
     if loops.len() < 2 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! A quick look at the engine's speed: commits of 1 KB puts, synced commits by eight threads, point gets.
+//! Measures the engine: commits of 1 KB puts, synced commits by eight threads, point gets.
 //!
 //! `cargo run --release -p mayfly-kv-rocksdb --example commit_rate`
 
@@ -38,7 +38,7 @@ fn main() -> KvResult<()> {
     });
     println!("1 KB commits, 8 threads, each synced: {synced}/s");
 
-    // The first ones only, so that they fit the cache.
+    // Only the first keys, so that they fit the cache.
     let known = (commits * EACH.as_secs()).clamp(1, 50_000);
     let gets = rate(|n| {
         let key = key(0, n.wrapping_mul(7_919) % known);
@@ -58,7 +58,7 @@ fn main() -> KvResult<()> {
     Ok(())
 }
 
-/// Memory of this process, on Linux.
+/// Resident memory of this process, on Linux.
 fn resident() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default().to_owned()
@@ -93,7 +93,7 @@ fn batch(engine: &dyn Engine, worker: u64, n: u64, indexes: u8) -> KvResult<()> 
     txn.commit()
 }
 
-/// How often a second the work can be done.
+/// Executions of `work` per second.
 fn rate(mut work: impl FnMut(u64) -> KvResult<()>) -> KvResult<u64> {
     let start = Instant::now();
     let mut done = 0;

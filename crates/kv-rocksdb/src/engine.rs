@@ -1,4 +1,5 @@
-//! The engine's own calls: opening, beginning, syncing, copying, figures, closing.
+//! The calls of the [`Engine`] contract: opening, transactions, sync, checkpoints, statistics,
+//! closing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,45 +21,47 @@ use crate::ingest::RocksIngest;
 use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::RocksOptions;
-use crate::record_cache::{AsOf, Look};
+use crate::record_cache::{AsOf, CacheLookup};
 use crate::room::DiskState;
 use crate::store::Store;
 use crate::sweep;
 use crate::txn::{CAPS, RocksHeld, RocksTxn};
 
-/// Deletions that are worth a file: as many as mark it for compaction, and some more.
+/// Deletions after which a flush pays: more than the number that marks a file for compaction.
 const MANY_DELETES: u64 = 4_096;
-/// Calls behind such that find few.
+/// How many calls after such a flush also flush few deletions.
 const EAGER_CALLS: u8 = 3;
 
-/// So long nobody tries to open the store again after somebody has.
+/// Minimum interval between two attempts to open the store again.
 const REOPEN_EVERY_MICROS: i64 = 1_000_000;
 
-/// A store in a folder. The files are closed when the engine is closed or dropped and the last transaction ended.
+/// A store in a folder. Its files are closed when the engine is closed or dropped and the last
+/// transaction has ended.
 pub struct RocksEngine {
-    place: RwLock<Place>,
+    state: RwLock<StoreState>,
     folder: PathBuf,
     options: RocksOptions,
-    /// When the store may be opened again, in microseconds since the engine was opened.
+    /// The earliest time of the next attempt to reopen the store, in microseconds since the engine
+    /// was opened.
     next_attempt: AtomicI64,
     clock: SystemClock,
     conflicts: Arc<ConflictTracker>,
     disk: Arc<DiskState>,
 }
 
-/// Where the store is.
-enum Place {
+/// The state of the store.
+enum StoreState {
     Open(Arc<Store>),
-    /// It was closed in order to be opened again, which failed.
-    Lost,
+    /// It was closed for reopening, and opening it failed.
+    AwaitingReopen,
     Closed,
 }
 
 impl RocksEngine {
-    /// Opens the store in a folder, or makes one.
+    /// Opens the store in a folder, or creates one.
     ///
     /// # Errors
-    /// Why it cannot be opened; the caller knows the folder's name.
+    /// The reason, without the name of the folder.
     pub fn open(
         folder: &Path,
         options: RocksOptions,
@@ -66,7 +69,7 @@ impl RocksEngine {
         let disk = Arc::<DiskState>::default();
         let store = Arc::new(Store::open(folder, &options, disk.clone())?);
         Ok(Arc::new(RocksEngine {
-            place: RwLock::new(Place::Open(store)),
+            state: RwLock::new(StoreState::Open(store)),
             folder: folder.to_owned(),
             options,
             next_attempt: AtomicI64::new(0),
@@ -77,25 +80,25 @@ impl RocksEngine {
     }
 
     fn store(&self) -> KvResult<Arc<Store>> {
-        match &*self.place.read() {
-            Place::Open(store) => return Ok(Arc::clone(store)),
-            Place::Closed => return Err(KvError::Unavailable("the store is closed".into())),
-            Place::Lost => {}
+        match &*self.state.read() {
+            StoreState::Open(store) => return Ok(Arc::clone(store)),
+            StoreState::Closed => return Err(KvError::Unavailable("the store is closed".into())),
+            StoreState::AwaitingReopen => {}
         }
         self.reopen();
-        match &*self.place.read() {
-            Place::Open(store) => Ok(Arc::clone(store)),
+        match &*self.state.read() {
+            StoreState::Open(store) => Ok(Arc::clone(store)),
             _ => {
                 let cause = if self.disk.is_short() { "the disk is full: " } else { "" };
-                Err(KvError::Unavailable(format!("{cause}the store waits to be opened again")))
+                Err(KvError::Unavailable(format!("{cause}the store is waiting to be reopened")))
             }
         }
     }
 
-    /// The store for somebody who writes.
+    /// The store, for a write: reopened first if it needs that.
     fn writable(&self) -> KvResult<Arc<Store>> {
         let store = self.store()?;
-        if !store.health.wants_reopen() {
+        if !store.health.needs_reopen() {
             return Ok(store);
         }
         drop(store);
@@ -103,8 +106,9 @@ impl RocksEngine {
         self.store()
     }
 
-    /// Opens the store again, when RocksDB has stopped and nothing is in doubt: everything that was committed stands in the log.
-    /// It waits for nobody: as long as somebody else has a transaction or a snapshot, the next writer tries.
+    /// Reopens the store when RocksDB has stopped and no commit is in doubt: every commit is in the
+    /// write-ahead log. It does not wait: while another transaction or a snapshot has the store
+    /// open, the next write tries again.
     fn reopen(&self) {
         let now = self.clock.monotonic_micros();
         let due = self.next_attempt.load(Ordering::Acquire);
@@ -114,25 +118,27 @@ impl RocksEngine {
         if due > now || take().is_err() {
             return;
         }
-        let mut place = self.place.write();
-        match std::mem::replace(&mut *place, Place::Lost) {
-            Place::Open(store) => match Arc::try_unwrap(store) {
-                Ok(store) if store.health.wants_reopen() && store.can_open_files() => drop(store),
-                Ok(store) => *place = Place::Open(Arc::new(store)),
-                Err(shared) => *place = Place::Open(shared),
+        let mut state = self.state.write();
+        match std::mem::replace(&mut *state, StoreState::AwaitingReopen) {
+            StoreState::Open(store) => match Arc::try_unwrap(store) {
+                Ok(store) if store.health.needs_reopen() && store.can_open_files() => drop(store),
+                Ok(store) => *state = StoreState::Open(Arc::new(store)),
+                Err(shared) => *state = StoreState::Open(shared),
             },
-            Place::Lost => {}
-            Place::Closed => *place = Place::Closed,
+            StoreState::AwaitingReopen => {}
+            StoreState::Closed => *state = StoreState::Closed,
         }
-        if !matches!(*place, Place::Lost) {
+        if !matches!(*state, StoreState::AwaitingReopen) {
             return;
         }
         match Store::open(&self.folder, &self.options, self.disk.clone()) {
             Ok(store) => {
-                tracing::info!("the store was opened again; writes go on");
-                *place = Place::Open(Arc::new(store));
+                tracing::info!("the store was reopened; writes are accepted again");
+                *state = StoreState::Open(Arc::new(store));
             }
-            Err(error) => tracing::error!(%error, "the store cannot be opened again yet"),
+            Err(error) => {
+                tracing::error!(%error, "the store cannot be reopened; the next write tries again")
+            }
         }
     }
 }
@@ -166,12 +172,12 @@ impl Engine for RocksEngine {
     ) -> KvResult<bool> {
         let store = self.store()?;
         let offer = match keyspace {
-            Keyspace::Record => match store.records.look(key, AsOf::Latest) {
-                Look::Found(value) => {
+            Keyspace::Record => match store.records.lookup(key, AsOf::Latest) {
+                CacheLookup::Found(value) => {
                     see(&value);
                     return Ok(true);
                 }
-                Look::Missing(offer) => offer,
+                CacheLookup::Missing(offer) => offer,
             },
             _ => None,
         };
@@ -208,7 +214,7 @@ impl Engine for RocksEngine {
         self.writable()?.sync()
     }
 
-    /// Files only: what is still in memtables counts when it is flushed.
+    /// Counts table files only, not memtables.
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
         let store = self.store()?;
         if range.is_empty() {
@@ -218,8 +224,9 @@ impl Engine for RocksEngine {
         Ok(store.db.get_approximate_sizes_cf(&store.family(keyspace), &ranges)[0])
     }
 
-    /// Tombstones do nothing while they are in a memtable, which a quiet server does not fill. Files that are dense in them
-    /// are compacted soon (see the column families' options).
+    /// Flushes tombstones, which compaction cannot process while they are in a memtable, and a
+    /// quiet server does not fill one. Files with many tombstones are compacted soon after (see the
+    /// column families' options).
     fn give_back_space(&self) -> KvResult<()> {
         let store = self.store()?;
         if store.health.check().is_err() {
@@ -227,15 +234,15 @@ impl Engine for RocksEngine {
         }
         let mut options = FlushOptions::default();
         options.set_wait(false);
-        if store.room.look(0) {
+        if store.room.refresh(0) {
             store.make_room()?;
         } else {
             store.stall_writes(true);
-            store.look_at_errors();
+            store.check_background_errors();
         }
         let families = [Keyspace::Record, Keyspace::Index].iter().zip(&store.deleted);
         for ((keyspace, deleted), eager) in families.zip(&store.eager) {
-            // Most of them may have been flushed meanwhile: then the last ones are not left alone.
+            // An earlier flush may have covered most of the deletions; this one covers the rest.
             match deleted.load(Ordering::Relaxed) {
                 MANY_DELETES.. => eager.store(EAGER_CALLS, Ordering::Relaxed),
                 _ if eager.load(Ordering::Relaxed) == 0 => continue,
@@ -258,7 +265,7 @@ impl Engine for RocksEngine {
         store.health.check()?;
         if !range.is_empty() {
             let mut options = CompactOptions::default();
-            // Others' compactions go on beside it.
+            // Automatic compactions continue meanwhile.
             options.set_exclusive_manual_compaction(false);
             let (family, range) = (store.family(keyspace), (&range.start, &range.end));
             store.db.compact_range_cf_opt(&family, Some(range.0), Some(range.1), &options);
@@ -302,9 +309,10 @@ impl Engine for RocksEngine {
     }
 
     fn close(&self) -> KvResult<()> {
-        let place = std::mem::replace(&mut *self.place.write(), Place::Closed);
-        let Place::Open(store) = place else { return Ok(()) };
-        // Flushed memtables make the next start quick; they need room that a broken disk does not have.
+        let state = std::mem::replace(&mut *self.state.write(), StoreState::Closed);
+        let StoreState::Open(store) = state else { return Ok(()) };
+        // Flushed memtables shorten the next start. The flush needs room, which a failed disk does
+        // not have.
         if store.health.check().is_err() {
             return Ok(());
         }
@@ -312,13 +320,14 @@ impl Engine for RocksEngine {
         let families: Vec<_> = families.iter().collect();
         let flushed = store.db.flush_cfs_opt(&families, &FlushOptions::default());
         if let Err(error) = flushed {
-            tracing::warn!(%error, folder = %store.folder.display(), "closing without a flush");
+            tracing::warn!(%error, folder = %store.folder.display(), "the memtables were not flushed at the close; the next start replays the log");
         }
         store.sync()
     }
 }
 
-/// RocksDB tells what flushes and compactions have written only in a line of text, in GB with two decimals.
+/// RocksDB reports the bytes written by flushes and compactions only as text, in GB with two
+/// decimals.
 fn written_by_compaction(text: &str) -> u64 {
     let gigabytes = text
         .lines()

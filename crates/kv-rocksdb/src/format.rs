@@ -1,16 +1,19 @@
-//! The folder's format marker: a file with one number, so that a build refuses a folder of another format in clear words
-//! instead of misreading it.
+//! The format marker of the data folder: a file with one number. A build refuses a folder of
+//! another format with a clear message instead of misreading it.
 //!
+//! | format | change |
 //! | format | what it changed |
 //! |---|---|
 //! | 1 | |
 //! | 2 | records have numbers as their keys, and the log refers to them |
 //! | 3 | several versions that the log refers to share a row |
 //!
-//! No build converts a folder in place: data moves by a dump and a restore, which need nothing of the old code.
+//! No build converts a folder in place: data is moved by a dump and a restore, which need no code
+//! for the old format.
 //!
-//! A new store is made in three steps, so that the files of another program are never taken for an unfinished store:
-//! the folder is claimed by the marker under another name, RocksDB makes its files, the marker gets its name.
+//! A new store is created in three steps, so that the files of another program are never taken for
+//! an unfinished store: the marker is created under another name and claims the folder, RocksDB
+//! creates its files, the marker is renamed.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -21,16 +24,16 @@ use crate::open_error::OpenError;
 /// The format that this build writes and reads.
 pub const FORMAT: u32 = 3;
 
-/// Its file in the data folder.
+/// The marker file in the data folder.
 pub const FORMAT_FILE: &str = "MAYFLYDB_FORMAT";
 
-/// The file while the store is being made.
+/// The name of the marker while the store is being created.
 pub const UNFINISHED_FORMAT_FILE: &str = "MAYFLYDB_FORMAT.new";
 
-/// In the folder of every RocksDB database.
+/// A file in the folder of every RocksDB database.
 const ROCKSDB_FILE: &str = "CURRENT";
 
-/// Whether the folder is marked; fails when this build cannot read it.
+/// Whether the folder has a marker. Fails when this build cannot read its format.
 pub(crate) fn check(folder: &Path) -> Result<bool, OpenError> {
     let file = folder.join(FORMAT_FILE);
     let text = match fs::read_to_string(&file) {
@@ -48,13 +51,13 @@ pub(crate) fn check(folder: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// Claims a folder without a marker; an unfinished store of ours is claimed already.
+/// Claims a folder without a marker. An unfinished store of ours is claimed already.
 pub(crate) fn claim(folder: &Path) -> Result<(), OpenError> {
     let claim = folder.join(UNFINISHED_FORMAT_FILE);
     if claim.exists() {
         return Ok(());
     }
-    // Asked again, because another process may have made the store meanwhile.
+    // Checked again, because another process may have created the store meanwhile.
     if folder.join(ROCKSDB_FILE).exists() && !check(folder)? {
         let text = "it holds a RocksDB database that another program made";
         return Err(OpenError::Foreign(text.to_owned()));
@@ -62,7 +65,7 @@ pub(crate) fn claim(folder: &Path) -> Result<(), OpenError> {
     File::create(&claim).map(drop).map_err(|error| OpenError::of_file(&claim, &error))
 }
 
-/// Marks the folder; the file is whole or absent, whatever happens meanwhile.
+/// Writes the marker. After a crash the file is complete or absent.
 pub(crate) fn mark(folder: &Path) -> Result<(), OpenError> {
     let unfinished = folder.join(UNFINISHED_FORMAT_FILE);
     let write = || -> std::io::Result<()> {

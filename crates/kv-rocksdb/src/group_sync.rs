@@ -1,10 +1,11 @@
 //! One fsync for many callers.
 //!
-//! Each sync has a number. A caller needs one that starts after its call, because the one under way may have begun
-//! before the caller's write. So it waits for number `started + 1`: it runs that sync itself when none is running,
-//! otherwise it sleeps, and of the sleepers one runs the next sync for all.
+//! Each sync has a number. A caller needs one that starts after its call, because the current one
+//! may have begun before the caller's write. It therefore waits for number `started + 1`: it runs
+//! that sync itself when none is running, otherwise it sleeps, and one of the sleepers runs the
+//! next sync for all.
 //!
-//! When nothing was written since a successful sync, there is nothing to do.
+//! When nothing was written since a successful sync, the call returns at once.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -15,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) struct GroupSync {
     state: Mutex<State>,
     ended: Condvar,
-    /// Writes so far.
+    /// Number of writes so far.
     written: AtomicU64,
 }
 
@@ -24,19 +25,20 @@ struct State {
     started: u64,
     finished: u64,
     running: bool,
-    /// The writes that are surely on disk.
+    /// Number of writes that are known to be durable.
     synced: u64,
-    /// The failure after which nothing is known about the log any more.
+    /// The failure after which the state of the log is unknown.
     failed: Option<KvError>,
 }
 
 impl GroupSync {
-    /// To be called after a write and before it is acknowledged.
+    /// Counts a write. Called after the write and before it is acknowledged.
     pub(crate) fn wrote(&self) {
         self.written.fetch_add(1, SeqCst);
     }
 
-    /// Returns once everything written before the call is synced by `sync`, run here or by another caller.
+    /// Returns once everything written before the call is synced by `sync`, run here or by another
+    /// caller.
     pub(crate) fn run(&self, sync: impl FnOnce() -> KvResult<()>) -> KvResult<()> {
         let mut state = self.state.lock();
         let wanted = state.started + 1;
@@ -69,7 +71,7 @@ impl GroupSync {
                 state.synced = covered;
             }
             Err(failure @ KvError::Fenced(_)) => state.failed = Some(failure.clone()),
-            // Those who wait try again themselves.
+            // The sleepers try again themselves.
             Err(_) => {}
         }
         drop(state);

@@ -1,12 +1,15 @@
-//! What a failure of RocksDB means, and whether writing may go on.
+//! Classifies failures of RocksDB, and decides whether writes may continue.
 //!
-//! * A full disk refuses the write and nothing was applied: [`KvError::Unavailable`]. RocksDB resumes by itself when
-//!   there is room again (it looks every few seconds), so the next attempt is let through to it.
-//!   Until then nothing is synced: asking a log that failed to be appended to would be fatal to RocksDB.
-//! * RocksDB stops for good although nothing is in doubt: it has no descriptor for a file, or a sync asks in the moment between a
-//!   failed append and the call of [`Health::write_failed`], or the disk is full when a sync adds to RocksDB's list of files. The
-//!   engine *stalls*: the store is opened again when that can work (`reopen`), and so it is when RocksDB does not resume.
-//! * Any other failed write or any failed sync fences the engine: nobody knows what the disk holds. Reads go on.
+//! * A full disk fails the write, and nothing was applied: [`KvError::Unavailable`]. RocksDB
+//!   resumes by itself when there is room again (it checks every few seconds), so the next write is
+//!   passed to it. Until then nothing is synced: syncing a log after a failed append is a fatal
+//!   error for RocksDB.
+//! * RocksDB can stop for good although no commit is in doubt: it has no file descriptor, or a sync
+//!   comes between a failed append and the call of [`Health::write_failed`], or the disk is full
+//!   when a sync adds to the manifest. The engine *stalls*: the store is reopened when that can
+//!   succeed (`reopen`). It is reopened too when RocksDB does not resume.
+//! * Any other failed write, and any other failed sync, fences the engine, because the state of the
+//!   disk is unknown. Reads continue.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -16,29 +19,29 @@ use mayfly_kv::{KvError, KvResult};
 use rocksdb::{Error, ErrorKind};
 use tracing::{error, info};
 
-/// What RocksDB says of a file that failed before.
+/// RocksDB's message for a file on which an earlier operation failed.
 const SEEN_ERROR: &str = "Writer has previous error";
-/// After a full disk RocksDB gets so long to resume by itself.
+/// How long RocksDB may take to resume after a full disk.
 const RESUMES_WITHIN_MICROS: i64 = 12_000_000;
 
 #[derive(Default)]
 pub(crate) struct Health {
     fenced: OnceLock<String>,
-    /// Why RocksDB does not write any more, although nothing is in doubt.
+    /// Why RocksDB does not write any more, although no commit is in doubt.
     stalled: OnceLock<String>,
-    /// Whether the last write failed for lack of room.
+    /// Whether the last write failed because the disk was full.
     disk_full: AtomicBool,
-    /// A deletion failed so, and room was made for it.
+    /// Whether a deletion failed because the disk was full, and the reserve was released for it.
     room_was_made: AtomicBool,
-    /// Compactions have failed for lack of room.
+    /// Whether compactions have failed because the disk was full.
     compactions_failed: AtomicBool,
-    /// When it first did, on a clock that only goes forward; 0 for not.
+    /// Monotonic time of the first failure because of a full disk; 0 for none.
     full_since_micros: AtomicI64,
     clock: SystemClock,
 }
 
 impl Health {
-    /// Whether writing is still allowed.
+    /// Whether writes are allowed.
     pub(crate) fn check(&self) -> KvResult<()> {
         match (self.fenced.get(), self.stalled.get()) {
             (None, None) => Ok(()),
@@ -47,8 +50,8 @@ impl Health {
         }
     }
 
-    /// Whether only opening the store again may help, and nothing is in doubt.
-    pub(crate) fn wants_reopen(&self) -> bool {
+    /// Whether only reopening the store can help, and no commit is in doubt.
+    pub(crate) fn needs_reopen(&self) -> bool {
         if self.fenced.get().is_some() {
             return false;
         }
@@ -60,23 +63,25 @@ impl Health {
             || full && (self.room_was_made.load(Relaxed) || !waits())
     }
 
-    /// Room was made for a deletion that failed for lack of it: the store need not wait for RocksDB to notice.
+    /// Records that the reserve was released for a failed deletion: the store is reopened without
+    /// waiting for RocksDB to resume.
     pub(crate) fn note_room(&self) {
         self.room_was_made.store(true, Relaxed);
     }
 
-    /// Whether the last write failed for lack of room.
+    /// Whether the last write failed because the disk was full.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.disk_full.load(Relaxed)
     }
 
-    /// Compactions have failed for lack of room. RocksDB now begins none before twice its inputs is free, even where nothing of them
-    /// would be left; a store that was opened again does.
+    /// Records that compactions have failed because the disk was full. RocksDB then starts none
+    /// unless twice the size of its inputs is free, even if its output would be empty; a reopened
+    /// store does.
     pub(crate) fn note_failed_compactions(&self) {
         self.compactions_failed.store(true, Relaxed);
     }
 
-    /// To be called after each successful write.
+    /// Clears the full-disk state. Called after each successful write.
     pub(crate) fn wrote(&self) {
         if self.disk_full.load(Relaxed) {
             self.disk_full.store(false, Relaxed);
@@ -84,14 +89,15 @@ impl Health {
         }
     }
 
-    /// What a failed write means. Anything but `Unavailable` and `Invalid` may have been applied.
+    /// Classifies a failed write. The write may have been applied unless the result is
+    /// `Unavailable` or `Invalid`.
     pub(crate) fn write_failed(&self, error: &Error) -> KvError {
         let text = error.to_string();
         if is_disk_full(&text) {
             if !self.disk_full.swap(true, Relaxed) {
                 let now = self.clock.monotonic_micros();
                 self.full_since_micros.store(now.max(1), Relaxed);
-                error!(text, "the disk is full; writes are refused until there is room");
+                error!(text, "the disk is full; writes are refused until space is freed");
             }
             return KvError::Unavailable(format!("the disk is full: {text}"));
         }
@@ -110,10 +116,11 @@ impl Health {
         }
     }
 
-    /// What a failed sync means: what the log holds is unknown, even after a full disk.
+    /// Classifies a failed sync: the state of the log is unknown, even after a full disk.
     pub(crate) fn sync_failed(&self, error: &Error) -> KvError {
         let text = error.to_string();
-        // The disk was not asked: the file has refused because of an append, whose own caller knows what failed.
+        // The sync did not reach the disk: the file refuses it because of a failed append, whose
+        // caller has classified that failure.
         if text.contains(SEEN_ERROR) || is_manifest_full(&text) {
             return self.stall(&text);
         }
@@ -127,7 +134,7 @@ impl Health {
         if self.stalled.set(reason.to_owned()).is_ok() {
             error!(
                 reason,
-                "the engine cannot write; writes are refused until the store is open again"
+                "the engine cannot write; writes are refused until the store is reopened"
             );
         }
         KvError::Unavailable(reason.to_owned())
@@ -140,7 +147,7 @@ impl Health {
     }
 }
 
-/// What a failed read means.
+/// Classifies a failed read.
 pub(crate) fn read_failed(error: &Error) -> KvError {
     match error.kind() {
         ErrorKind::Corruption => KvError::Corrupt(error.to_string()),
@@ -152,8 +159,8 @@ fn lacks_descriptors(text: &str) -> bool {
     text.contains("Too many open files")
 }
 
-/// Whether there was no room for RocksDB's list of its files, which a sync of the log may add to. No sync has failed then: what was
-/// written to the log is still there to be read and synced when the store is opened again.
+/// Whether the disk was full when RocksDB appended to its manifest, which a sync of the log may do.
+/// The log itself was not affected: its records can be read and synced after the store is reopened.
 fn is_manifest_full(text: &str) -> bool {
     is_disk_full(text) && text.contains("While appending to file") && text.contains("/MANIFEST-")
 }

@@ -1,9 +1,9 @@
-//! Entries that become table files by themselves and are moved into the database: no log, no memtable, and no compaction, because
-//! nothing else lies in their range.
+//! Bulk loading: entries are written to table files, which are moved into the database without
+//! write-ahead log, memtable or compaction, because nothing else is in their range.
 //!
-//! Entries are collected until they are worth a file. The files are made in the scratch folder, which is on the disk of the
-//! database, so that moving them there is a change of their names. What is not moved in the end is removed, by the one who
-//! gives up or, after a crash, when the database is opened.
+//! Entries are buffered until they fill a file. The files are created in the scratch folder, which
+//! is on the disk of the database, so that moving them is a rename. Files that are not moved are
+//! removed when the ingest is dropped or, after a crash, when the database is opened.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,20 @@ use crate::options;
 use crate::store::Store;
 use crate::txn::CAPS;
 
-/// In the data folder: temporary files.
+/// The folder for temporary files in the data folder.
 pub const SCRATCH_FOLDER: &str = "_tmp";
 
-/// Bytes of keys and values that make a file. Small files, because a dropped range is given back by whole files.
+/// Bytes of keys and values in a file. Small, because the space of a dropped range is reclaimed by
+/// whole files.
 const FILE_BYTES: usize = 32 << 20;
 
-/// Removes what a crash left.
+/// Removes temporary files that a crash has left.
 pub(crate) fn clear_scratch(folder: &Path) {
     let scratch = folder.join(SCRATCH_FOLDER);
     if let Err(error) = fs::remove_dir_all(&scratch)
         && error.kind() != std::io::ErrorKind::NotFound
     {
-        tracing::warn!(%error, folder = %scratch.display(), "temporary files cannot be removed");
+        tracing::warn!(%error, folder = %scratch.display(), "temporary files of an earlier run cannot be removed");
     }
 }
 
@@ -38,9 +39,9 @@ pub(crate) struct RocksIngest {
     store: Arc<Store>,
     keyspace: Keyspace,
     options: Options,
-    /// Keys and values of the next file, one behind the other.
+    /// Keys and values of the next file, concatenated.
     bytes: Vec<u8>,
-    /// Where each key and each value ends.
+    /// The offsets at which each key and each value ends.
     ends: Vec<(u32, u32)>,
     files: Vec<PathBuf>,
     last: Vec<u8>,
@@ -88,7 +89,7 @@ impl Ingest for RocksIngest {
         let begun = !self.ends.is_empty() || !self.files.is_empty();
         CAPS.check_ascending(begun.then_some(&self.last[..]), key)?;
         self.bytes.extend_from_slice(key);
-        // Far less than 4 GB: a file's worth and one entry.
+        // Far less than 4 GB: the content of a file plus one entry.
         let key_end = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
         self.ends.push((key_end, self.bytes.len() as u32));
@@ -117,14 +118,14 @@ impl Ingest for RocksIngest {
 impl Drop for RocksIngest {
     fn drop(&mut self) {
         for file in &self.files {
-            // Those that were moved are not here any more.
+            // Files that were moved do not exist any more.
             let _ = fs::remove_file(file);
         }
     }
 }
 
-/// Nothing that anybody relies on was written: what a failure leaves is an error of this ingest alone. Should it concern the
-/// database as well, the next commit says so.
+/// A failure concerns this ingest alone, because its entries are not visible yet. If it concerns
+/// the database as well, the next commit fails.
 fn failed(error: &Error) -> KvError {
     let text = error.to_string();
     KvError::Unavailable(match is_disk_full(&text) {

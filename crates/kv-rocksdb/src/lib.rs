@@ -1,18 +1,23 @@
 //! The embedded engine: the byte-store contract over RocksDB.
 //!
-//! A plain database with one column family per keyspace. RocksDB gives snapshots, atomic batches, the write-ahead log
-//! and compaction; what makes transactions of it is shared with the memory engine: the conflict tracker and the write
-//! buffer of `mayfly-kv`. RocksDB's own transaction classes are not used: they lock on every write, hide range
-//! deletes from their checks, and their handles lack file deletion, checkpoints and a shared sync.
+//! A plain database with one column family per keyspace. RocksDB provides snapshots, atomic
+//! batches, the write-ahead log and compaction. Transactions are built from parts shared with the
+//! memory engine: the conflict tracker and the write buffer of `mayfly-kv`. RocksDB's own
+//! transaction classes are not used: they lock on every write, do not check range deletes, and
+//! their handles lack file deletion, checkpoints and a shared sync. The README of the crate
+//! explains how the store survives power cuts and a full disk.
 //!
-//! * [`RocksOptions`] and how they become RocksDB's: `options`.
-//! * The open database and the lifetimes that the compiler cannot see (the only unsafe code): `store`.
+//! * [`RocksOptions`] and the RocksDB options derived from them: `options`.
+//! * The open database and the lifetimes that the compiler cannot check (the only unsafe code):
+//!   `store`.
 //! * The folder's format marker: `format`; why a folder cannot be opened: [`OpenError`].
-//! * What a power cut left of the log: `log_tail`.
-//! * Which failures stop writing: `health`. Keeping room for deletions: `room`. One fsync for many callers: `group_sync`.
-//! * Reads of many keys together: `many`; of many ranges with one iterator: `ranges`; whole records in memory: `record_cache`.
-//! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; adding
-//!   many entries at once: `ingest`.
+//! * Truncation of the write-ahead log after a power cut: `log_tail`.
+//! * Failures that stop writes: `health`. The disk reserve for deletions: `room`. One fsync for
+//!   many callers: `group_sync`.
+//! * Reads of many keys: `many`; of many ranges with one iterator: `ranges`; the cache of records:
+//!   `record_cache`.
+//! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; bulk
+//!   loading: `ingest`.
 
 mod engine;
 mod format;

@@ -1,21 +1,26 @@
-//! Cutting what a power cut left of the log behind its last sync, before RocksDB reads it.
+//! Truncates the unsynced end of the write-ahead log at its first break, before RocksDB reads it.
 //!
-//! What was not synced may survive in any order: pages of the log behind a page that is missing, and a later log file although
-//! the end of the one before is gone. RocksDB replays such a log with a hole: it steps over zeros to the next block, and begins
-//! the next file wherever the last one ends. A record that updates a document would then be applied without the one that inserted
-//! it. So the log is read here first, and ends where it first breaks.
+//! After a power cut, unsynced data may survive in any order: pages of the log after a missing
+//! page, and a later log file although the end of the previous one is lost. RocksDB would replay
+//! such a log with a hole: it skips zeros up to the next block, and continues with the next file
+//! wherever the last one ends. A record that updates a document would then be applied without the
+//! one that inserted it. Therefore this module reads the log first and cuts it where it first
+//! breaks.
 //!
-//! A break may be damage instead, to what was synced and acknowledged; then the store must not open. Two things tell them apart:
+//! A break may instead be damage to synced, acknowledged data; then the store must not open. Two
+//! facts distinguish them:
 //!
-//! * *Marks*. The first commit behind a sync says which sequence numbers it covered ([`mark`]). A break before a mark that
-//!   covers it is damage. A mark speaks of its own run of the process only, because numbers that a cut has taken are used again.
-//! * What a power cut leaves is the beginning of what was written and zeros from there on, up to the end of a page at least.
+//! * *Marks*. The first commit after a sync records which sequence numbers the sync covered
+//!   ([`mark`]). A break before a sequence number that a mark covers is damage. A mark is valid
+//!   only for its own run of the process, because sequence numbers that a cut removed are used
+//!   again.
+//! * A power cut leaves a prefix of the data followed by zeros, at least up to the end of a page.
 //!   Anything else is damage.
 //!
 //! ```text
 //! block of 32 KB:  record record ...                 a record never begins in the last 6 bytes
 //! record:          checksum 4, length 2, kind 1, payload
-//! kinds:           1 whole, 2 first part, 3 middle, 4 last part, 130 what the log file before this one held
+//! kinds:           1 whole, 2 first part, 3 middle, 4 last part, 130 properties of the previous log file
 //! payload:         sequence number 8, operations 4, the operations; a mark is the first of them
 //! kind 130:        number of the log file 8, its bytes 8, its last sequence number 8
 //! ```
@@ -32,7 +37,7 @@ use crate::open_error::OpenError;
 const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
 const PAGE_BYTES: usize = 4096;
-/// Zeros at the end of a page that cannot be part of a document.
+/// Zeros at the end of a page that are too many to be part of a document.
 const GAP_BYTES: usize = 64;
 
 const WHOLE: u8 = 1;
@@ -41,17 +46,17 @@ const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
 const PREDECESSOR: u8 = 130;
 
-/// Of a batch: its sequence number and how many operations it has.
+/// The header of a batch: its sequence number and its number of operations.
 const BATCH_HEADER_BYTES: usize = 12;
 /// The kind of an operation that writes nothing.
 const LOG_DATA: u8 = 3;
 const MARK: &[u8; 8] = b"mfSynced";
-/// How long a mark is.
+/// Length of a mark.
 pub(crate) const MARK_BYTES: usize = MARK.len() + 16;
-/// So much of a batch's beginning is looked at.
+/// The bytes read from the beginning of a batch.
 const HEAD_BYTES: usize = BATCH_HEADER_BYTES + 2 + MARK_BYTES;
 
-/// Says that everything after the first and up to the second sequence number is on the disk.
+/// A mark: everything after the first and up to the second sequence number is durable.
 pub(crate) fn mark(after: u64, upto: u64) -> [u8; MARK_BYTES] {
     let mut mark = [0; MARK_BYTES];
     mark[..8].copy_from_slice(MARK);
@@ -60,37 +65,37 @@ pub(crate) fn mark(after: u64, upto: u64) -> [u8; MARK_BYTES] {
     mark
 }
 
-/// What a log file says about the one before it.
+/// The properties of the previous log file, as recorded in a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Predecessor {
     number: u64,
     bytes: u64,
 }
 
-/// A log file as it was found.
+/// The content of a log file as far as it was read.
 #[derive(Clone, Debug, Default)]
 struct LogFile {
     path: PathBuf,
     number: u64,
     bytes: u64,
-    /// Where its last whole record ends.
+    /// The offset after its last whole record.
     end: u64,
     predecessor: Option<Predecessor>,
-    /// Of its first record.
+    /// Sequence number of its first record.
     first: Option<u64>,
-    /// Behind its last whole record.
+    /// The sequence number after its last whole record.
     next: Option<u64>,
     broken: bool,
-    /// It breaks as a power cut leaves it.
+    /// Its break has the shape that a power cut leaves.
     torn: bool,
-    /// The first sequence number behind where it breaks.
+    /// The first sequence number found after the break.
     salvaged: Option<u64>,
-    /// By where they begin, how far marks go.
+    /// Marks: the sequence number that each begins at, and the last one it covers.
     marks: BTreeMap<u64, u64>,
 }
 
 impl LogFile {
-    fn says_anything(&self) -> bool {
+    fn has_content(&self) -> bool {
         self.next.is_some() || self.broken || self.predecessor.is_some()
     }
 
@@ -99,20 +104,20 @@ impl LogFile {
     }
 }
 
-/// How many bytes the logs of a folder have, as far as they can be seen.
+/// Total size of the logs in a folder, as far as they can be read.
 pub(crate) fn bytes(folder: &Path) -> u64 {
     let files = log_files(folder).unwrap_or_default();
     files.values().filter_map(|path| fs::metadata(path).ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Cuts the logs of a folder that nobody has open. `lock` makes sure of that when there is something to cut.
+/// Cuts the logs of a folder that no process has open. `lock` ensures that before the first cut.
 pub(crate) fn cut<L>(
     folder: &Path,
     lock: impl FnOnce() -> Result<L, OpenError>,
 ) -> Result<(), OpenError> {
     if !find_cuts(&read_all(folder)?)?.is_empty() {
         let _lock = lock()?;
-        // Read again: somebody may have written to it until now.
+        // Read again, because another process may have written to the log until now.
         let files = read_all(folder)?;
         for (at, cut) in find_cuts(&files)? {
             let LogFile { path, bytes, .. } = &files[at];
@@ -123,13 +128,13 @@ pub(crate) fn cut<L>(
                         %file,
                         bytes,
                         end,
-                        "the write-ahead log cannot be read beyond this place, and is cut there; nothing in it says that a sync covered more"
+                        "the write-ahead log is unreadable from this offset on, and is cut there; no record shows that a sync covered more"
                     );
                     let open = OpenOptions::new().write(true).open(path);
                     open.and_then(|open| open.set_len(end))
                 }
-                Cut::Away => {
-                    warn!(%file, bytes, "a write-ahead log without a record that can be read is removed");
+                Cut::Remove => {
+                    warn!(%file, bytes, "a write-ahead log without a readable record is removed");
                     fs::remove_file(path)
                 }
             }
@@ -139,7 +144,8 @@ pub(crate) fn cut<L>(
     sync_all(folder)
 }
 
-/// What is read now must be there after the next power cut, too: RocksDB goes on from it.
+/// Makes the log durable: RocksDB continues from what was read here, which must still exist after
+/// the next power cut.
 fn sync_all(folder: &Path) -> Result<(), OpenError> {
     for (_, path) in log_files(folder)? {
         File::open(&path)
@@ -173,17 +179,18 @@ fn read_all(folder: &Path) -> Result<Vec<LogFile>, OpenError> {
     log_files(folder)?.into_iter().map(read).collect()
 }
 
-/// What is done with a log file.
+/// The change to a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// It keeps this many bytes.
+    /// Truncates it to this many bytes.
     To(u64),
-    /// It is removed.
-    Away,
+    /// Removes it.
+    Remove,
 }
 
-/// Whether RocksDB failed to begin this log file, and went on with the one before it. The next file that was begun says so, and
-/// RocksDB would refuse the folder with a file between the two.
+/// Whether RocksDB failed to begin this log file and continued the previous one. The next file that
+/// was begun names its predecessor, and RocksDB would refuse the folder with a file between the
+/// two.
 fn was_never_begun(file: &LogFile, later: &[LogFile]) -> bool {
     let is_empty = file.next.is_none() && file.salvaged.is_none();
     is_empty
@@ -193,30 +200,31 @@ fn was_never_begun(file: &LogFile, later: &[LogFile]) -> bool {
             .is_some_and(|said| said.number < file.number)
 }
 
-/// Which files are to be cut, and where.
+/// The files to cut, and where.
 fn find_cuts(files: &[LogFile]) -> Result<Vec<(usize, Cut)>, OpenError> {
     let mut cuts = Vec::new();
     let mut begun = Vec::new();
     for (at, file) in files.iter().enumerate() {
         match was_never_begun(file, &files[at + 1..]) {
-            true => cuts.push((at, Cut::Away)),
+            true => cuts.push((at, Cut::Remove)),
             false => begun.push((at, file)),
         }
     }
     let mut next = None;
     for (place, &(at, file)) in begun.iter().enumerate() {
-        // After all files so far.
+        // The next sequence number after all files so far.
         next = file.next.or(next);
         let later = &begun[place + 1..];
         let follower =
-            later.iter().map(|(_, it)| it).find(|file| file.bytes > 0 && file.says_anything());
+            later.iter().map(|(_, it)| it).find(|file| file.bytes > 0 && file.has_content());
         let follows = follower.map(|follower| match follower.predecessor {
-            // The first file of its run: those before were replayed, and are not needed any more.
+            // The first file of its run: earlier files were replayed and are not needed any more.
             None => true,
             Some(said) => {
                 said.number != file.number
                     || said.bytes == file.end
-                    // Its length counts an append that failed; the next one has the same sequence number.
+                    // Its recorded length includes a failed append; the next append has the same
+                    // sequence number.
                     || matches!((follower.first, next), (Some(first), Some(next)) if first <= next)
             }
         });
@@ -229,7 +237,7 @@ fn find_cuts(files: &[LogFile]) -> Result<Vec<(usize, Cut)>, OpenError> {
         };
         match (file.broken, follows) {
             (false, None | Some(true)) => continue,
-            // The end of an append that failed, or of an earlier run.
+            // The break is the end of a failed append, or of an earlier run.
             (true, Some(true)) if file.torn => cuts.push((at, Cut::To(file.end))),
             (true, _) if !file.torn => return is_damaged(),
             _ => {
@@ -270,7 +278,7 @@ fn read(number: u64, path: &Path) -> io::Result<LogFile> {
         }
         at += block.len() as u64;
     }
-    // A record without its end.
+    // The last record is incomplete.
     if broken.is_none() && reader.part.is_some() {
         broken = Some(bytes);
     }
@@ -281,8 +289,8 @@ fn read(number: u64, path: &Path) -> io::Result<LogFile> {
     Ok(reader.file)
 }
 
-/// Whether what follows is what a power cut leaves: nothing, or a page that ends with zeros. The record that breaks begins at
-/// `start`; its part that is wrong, at `place`.
+/// Whether the break has the shape that a power cut leaves: the file ends, or a page ends with
+/// zeros. The broken record begins at `start`; its wrong fragment, at `place`.
 fn is_torn(path: &Path, start: u64, place: u64, bytes: u64) -> io::Result<bool> {
     let content = fs::read(path)?;
     let (start, place) = (start as usize, place as usize);
@@ -298,7 +306,7 @@ fn is_torn(path: &Path, start: u64, place: u64, bytes: u64) -> io::Result<bool> 
     if record_end > bytes as usize {
         return Ok(true);
     }
-    // Pages that the record touches.
+    // The pages of the record.
     let first = start / PAGE_BYTES;
     let zeros = |page: usize| {
         let end = ((page + 1) * PAGE_BYTES).min(content.len());
@@ -310,12 +318,13 @@ fn is_torn(path: &Path, start: u64, place: u64, bytes: u64) -> io::Result<bool> 
 
 struct Reader {
     file: LogFile,
-    /// A record whose end was not read yet: its beginning.
+    /// The beginning of a record whose last fragment was not read yet.
     part: Option<Vec<u8>>,
 }
 
 impl Reader {
-    /// Reads a block; gives where it breaks first. Behind that only marks are taken.
+    /// Reads a block and returns the offset of its first break. After a break only marks are
+    /// collected.
     fn block(&mut self, block: &[u8], at: u64) -> Option<usize> {
         let (mut place, mut broken) = (0, None);
         while place + HEADER_BYTES <= block.len() {
@@ -336,7 +345,8 @@ impl Reader {
                 }
             }
         }
-        // Bytes that no record begins in are zeros; fewer than a header at the end of the file are a torn one.
+        // The trailer of a block, which is too short for a header, is zeros. A shorter rest at the
+        // end of the file is a torn header.
         if !self.file.broken && block.len() < BLOCK_BYTES && place < block.len() {
             self.file.broken = true;
             broken = Some(place);
@@ -344,12 +354,12 @@ impl Reader {
         broken
     }
 
-    /// Whether a record of this kind may follow.
+    /// Whether a record of this kind may come next.
     fn takes(&self, kind: u8) -> bool {
         match kind {
             MIDDLE | LAST => self.part.is_some() || self.file.broken,
             WHOLE | FIRST | PREDECESSOR => self.part.is_none() || self.file.broken,
-            // Kinds that may be ignored.
+            // Kinds with the high bit may be ignored.
             kind => kind & 0x80 != 0,
         }
     }
@@ -405,7 +415,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The record that these bytes of a block begin with, if it is sound.
+/// The record at the start of these bytes of a block, if it is valid.
 fn physical(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let length = usize::from(u16::from_le_bytes([*bytes.get(4)?, *bytes.get(5)?]));
     let kind = *bytes.get(6)?;
@@ -414,7 +424,7 @@ fn physical(bytes: &[u8]) -> Option<(u8, &[u8])> {
     }
     let checked = bytes.get(6..HEADER_BYTES + length)?;
     let stored = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
-    // RocksDB stores checksums so, because a checksum of bytes that hold checksums is weak.
+    // RocksDB masks stored checksums, because a checksum of data that contains checksums is weak.
     let sum = stored.wrapping_sub(0xA282_EAD8).rotate_left(15);
     (crc32c::crc32c(checked) == sum).then(|| (kind, &checked[1..]))
 }
@@ -423,7 +433,8 @@ fn physical(bytes: &[u8]) -> Option<(u8, &[u8])> {
 mod tests {
     use super::*;
 
-    /// A whole log file of some bytes up to a sequence number, behind one that ended so.
+    /// A valid log file that ends at a sequence number, with the recorded properties of its
+    /// predecessor.
     fn file(number: u64, next: u64, said: Option<(u64, u64)>) -> LogFile {
         let predecessor = said.map(|(number, bytes)| Predecessor { number, bytes });
         let path = format!("{number}.log").into();
@@ -465,10 +476,10 @@ mod tests {
             let again = || LogFile { number: 8, path: "8.log".into(), ..between.clone() };
             let found = |files: &[LogFile]| find_cuts(files).unwrap();
             let after = file(9, 20, Some((4, 100)));
-            assert_eq!(found(&[before(), between.clone(), after]), [(1, Cut::Away)]);
-            // The end of the first file is gone: the last one is not applied.
+            assert_eq!(found(&[before(), between.clone(), after]), [(1, Cut::Remove)]);
+            // The end of the first file is lost: the last one is not applied.
             let after = file(9, 20, Some((4, 120)));
-            let expected = [(1, Cut::Away), (2, Cut::Away), (3, Cut::To(0))];
+            let expected = [(1, Cut::Remove), (2, Cut::Remove), (3, Cut::To(0))];
             assert_eq!(found(&[before(), between.clone(), again(), after]), expected);
         }
         // One that was begun after it.
@@ -480,35 +491,35 @@ mod tests {
         cuts(&[], &[]);
         cuts(&[file(4, 10, None), file(7, 20, Some((4, 100))), file(9, 20, None)], &[]);
         cuts(&[torn(4, Some(5), None)], &[(0, 60)]);
-        // The end of the first is gone, or a page in it: the second is not applied.
+        // The end of the first file is lost, or a page in it: the second is not applied.
         cuts(&[file(4, 10, None), file(7, 20, Some((4, 120)))], &[(1, 0)]);
         cuts(&[torn(4, Some(5), None), file(7, 20, Some((4, 100)))], &[(0, 60), (1, 0)]);
-        // Nothing of the second is left but its name.
+        // Only the name of the second file is left.
         let empty = LogFile { bytes: 0, end: 0, next: None, ..file(7, 0, None) };
         cuts(&[file(4, 10, None), empty, file(9, 20, Some((7, 120)))], &[(2, 0)]);
-        // An append failed, and the next file goes on.
+        // An append failed, and the next file continues.
         cuts(&[torn(4, Some(5), None), file(7, 20, Some((4, 60)))], &[(0, 60)]);
         let goes_on = LogFile { first: Some(5), ..file(7, 20, Some((4, 140))) };
         cuts(&[torn(4, Some(5), None), goes_on], &[(0, 60)]);
-        let behind_a_gap = LogFile { first: Some(8), ..file(7, 20, Some((4, 140))) };
-        cuts(&[torn(4, Some(5), None), behind_a_gap], &[(0, 60), (1, 0)]);
-        // The next run has replayed what was whole.
+        let after_a_gap = LogFile { first: Some(8), ..file(7, 20, Some((4, 140))) };
+        cuts(&[torn(4, Some(5), None), after_a_gap], &[(0, 60), (1, 0)]);
+        // The next run has replayed the valid records.
         cuts(&[torn(4, Some(5), None), file(7, 20, None)], &[(0, 60)]);
         cuts(&[torn(4, None, None)], &[(0, 0)]);
     }
 
     #[test]
-    fn what_a_sync_covered_is_not_cut() {
+    fn synced_records_are_not_cut() {
         let marked =
             |after, upto, said| LogFile { marks: [(after, upto)].into(), ..file(7, 20, said) };
         let damaged = |files: &[LogFile]| matches!(find_cuts(files), Err(OpenError::Damaged(_)));
         assert!(damaged(&[LogFile { torn: false, ..torn(4, Some(5), None) }]));
         assert!(damaged(&[LogFile { marks: [(1, 6)].into(), ..torn(4, Some(5), None) }]));
         assert!(damaged(&[file(4, 10, None), marked(1, 12, Some((4, 120)))]));
-        // Marks of what came before the break, and of another run.
+        // Marks of records before the break, and of another run.
         cuts(&[LogFile { marks: [(1, 4)].into(), ..torn(4, Some(5), None) }], &[(0, 60)]);
         cuts(&[file(4, 10, None), marked(10, 12, Some((4, 120)))], &[(1, 0)]);
-        // The first sequence number is not known: it is the one before what is found behind the break.
+        // The first sequence number is unknown: it precedes the first one found after the break.
         let first =
             |upto| LogFile { salvaged: Some(9), marks: [(1, upto)].into(), ..torn(4, None, None) };
         assert!(damaged(&[first(8)]));

@@ -1,8 +1,8 @@
-//! Reading many keys at once, shown in the order of whoever asks.
+//! Reading many keys in one call, with the results in the order of the request.
 //!
-//! Keys that follow each other closely, as the numbers of records do that were inserted one after the other, are read with an
-//! iterator that steps from one to the next; all others in RocksDB's own batches. Measured over 300,000 values of 1,150 B in the
-//! cache, us of CPU for 100 keys:
+//! Adjacent keys, such as the numbers of records that were inserted one after the other, are read
+//! with an iterator that steps from one to the next; all others in RocksDB's own batches. Measured
+//! over 300,000 values of 1,150 B in the cache, us of CPU for 100 keys:
 //!
 //! | keys | one by one | batches | an iterator |
 //! |---|---|---|---|
@@ -12,8 +12,9 @@
 //! | all | 104 | 60 | 28 |
 //! | 10 runs of 10 | 120 | 80 | 56 |
 //!
-//! A read out of the order of keys costs the same and holds values until their turn: batches pin the blocks they are in, values
-//! from an iterator are copied. Beyond [`HELD_BYTES`] nothing is read ahead: the rest is looked up one by one.
+//! A read out of key order costs the same and buffers values until they are returned: batches pin
+//! the blocks they are in, values from an iterator are copied. Beyond [`READ_AHEAD_BYTES`] nothing
+//! is read ahead: the rest is looked up one by one.
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,38 +24,38 @@ use rocksdb::{ColumnFamily, DB, DBPinnableSlice, DBRawIteratorWithThreadMode, Re
 use crate::health::read_failed;
 use crate::store::StoreSnapshot;
 
-/// From this many keys on a batch pays.
+/// From this many keys on a batch is faster than single reads.
 pub(crate) const BATCHED_KEYS: usize = 4;
-/// RocksDB takes a larger batch apart.
+/// RocksDB splits a larger batch.
 const BATCH: usize = 32;
-/// The first batch, which may turn out to be of large values.
+/// Size of the first batch, whose values may turn out to be large.
 const FIRST_BATCH: usize = 8;
-/// From this many keys on a run is worth a seek.
+/// From this many keys on a run is worth the seek of an iterator.
 const RUN_KEYS: usize = 8;
-/// Keys of a run are so far apart at most: a step costs a third of a look-up in a batch.
+/// Largest distance between two keys of a run: a step costs a third of a look-up in a batch.
 const RUN_GAP: u64 = 2;
-/// Bytes of values that wait for their turn.
-const HELD_BYTES: usize = 1 << 20;
+/// Bytes of values that may be buffered until they are returned.
+const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// Where to read.
+/// The source of the reads.
 pub(crate) struct Many<'d> {
     pub(crate) db: &'d DB,
     pub(crate) family: &'d ColumnFamily,
     pub(crate) snapshot: &'d StoreSnapshot,
 }
 
-/// A value that waits for its turn.
-enum Held<'d> {
+/// A value that was read ahead of its turn.
+enum ReadAhead<'d> {
     Absent,
     Pinned(DBPinnableSlice<'d>),
-    /// In the buffer of copies.
+    /// A range in the buffer of copies.
     Copied(Range<usize>),
-    /// There was no room.
+    /// Not read, because the buffer was full.
     Unread,
 }
 
 impl<'d> Many<'d> {
-    /// Shows the values of stored keys in the order of `keys`, until the closure breaks off.
+    /// Passes the values of stored keys to the closure in the order of `keys`, until it breaks off.
     pub(crate) fn read(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
         if keys.len() < BATCHED_KEYS {
             return self.one_by_one(keys, 0..keys.len(), see).map(|_| ());
@@ -95,10 +96,10 @@ impl<'d> Many<'d> {
 
     fn in_order(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
         let mut walk = None;
-        for part in parts(keys) {
-            match part {
-                Part::Run(which) => {
-                    let walk = walk.get_or_insert_with(|| Walk::new(self, keys));
+        for group in key_groups(keys) {
+            match group {
+                KeyGroup::Run(which) => {
+                    let walk = walk.get_or_insert_with(|| RunReader::new(self, keys));
                     for at in which {
                         if let Some(value) = walk.find(keys[at])?
                             && see(at, value).is_break()
@@ -107,12 +108,12 @@ impl<'d> Many<'d> {
                         }
                     }
                 }
-                Part::Batch(which) if which.len() < BATCHED_KEYS => {
+                KeyGroup::Batch(which) if which.len() < BATCHED_KEYS => {
                     if self.one_by_one(keys, which, see)?.is_break() {
                         return Ok(());
                     }
                 }
-                Part::Batch(which) => {
+                KeyGroup::Batch(which) => {
                     let found = self.batch(&keys[which.clone()])?;
                     for (at, value) in which.zip(found) {
                         if let Some(value) = value
@@ -131,46 +132,46 @@ impl<'d> Many<'d> {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by_key(|at| keys[*at]);
         let sorted: Vec<&[u8]> = order.iter().map(|at| keys[*at]).collect();
-        let mut held: Vec<Held<'_>> = Vec::new();
-        held.resize_with(keys.len(), || Held::Unread);
+        let mut held: Vec<ReadAhead<'_>> = Vec::new();
+        held.resize_with(keys.len(), || ReadAhead::Unread);
         let (mut copies, mut bytes, mut walk) = (Vec::new(), 0, None);
-        for part in parts(&sorted) {
-            match part {
-                Part::Run(which) => {
-                    let walk = walk.get_or_insert_with(|| Walk::new(self, &sorted));
+        for group in key_groups(&sorted) {
+            match group {
+                KeyGroup::Run(which) => {
+                    let walk = walk.get_or_insert_with(|| RunReader::new(self, &sorted));
                     for at in which {
-                        if bytes > HELD_BYTES {
+                        if bytes > READ_AHEAD_BYTES {
                             break;
                         }
                         held[order[at]] = match walk.find(sorted[at])? {
-                            None => Held::Absent,
+                            None => ReadAhead::Absent,
                             Some(value) => {
                                 let start = copies.len();
                                 copies.extend_from_slice(value);
                                 bytes += value.len();
-                                Held::Copied(start..copies.len())
+                                ReadAhead::Copied(start..copies.len())
                             }
                         };
                     }
                 }
-                Part::Batch(which) => {
+                KeyGroup::Batch(which) => {
                     let found = self.batch(&sorted[which.clone()])?;
                     for (at, value) in which.zip(found) {
                         bytes += value.as_ref().map_or(0, |value| value.len());
-                        held[order[at]] = value.map_or(Held::Absent, Held::Pinned);
+                        held[order[at]] = value.map_or(ReadAhead::Absent, ReadAhead::Pinned);
                     }
                 }
             }
-            if bytes > HELD_BYTES {
+            if bytes > READ_AHEAD_BYTES {
                 break;
             }
         }
         for (at, held) in held.into_iter().enumerate() {
             let flow = match held {
-                Held::Absent => continue,
-                Held::Pinned(value) => see(at, &value),
-                Held::Copied(place) => see(at, &copies[place]),
-                Held::Unread => self.one_by_one(keys, at..at + 1, see)?,
+                ReadAhead::Absent => continue,
+                ReadAhead::Pinned(value) => see(at, &value),
+                ReadAhead::Copied(place) => see(at, &copies[place]),
+                ReadAhead::Unread => self.one_by_one(keys, at..at + 1, see)?,
             };
             if flow.is_break() {
                 break;
@@ -180,25 +181,25 @@ impl<'d> Many<'d> {
     }
 }
 
-/// Steps through keys that are close together; keys are asked for in ascending order.
-struct Walk<'d> {
+/// Reads adjacent keys with one iterator; keys must be requested in ascending order.
+struct RunReader<'d> {
     iterator: DBRawIteratorWithThreadMode<'d, DB>,
     begun: bool,
 }
 
-impl<'d> Walk<'d> {
-    /// For any of these keys, which are sorted.
-    fn new(many: &Many<'d>, keys: &[&[u8]]) -> Walk<'d> {
+impl<'d> RunReader<'d> {
+    /// A reader for these keys, which are sorted.
+    fn new(many: &Many<'d>, keys: &[&[u8]]) -> RunReader<'d> {
         let mut options = many.snapshot.scan_options();
         if let (Some(first), Some(last)) = (keys.first(), keys.last()) {
             options.set_iterate_lower_bound(*first);
             options.set_iterate_upper_bound([last, &[0][..]].concat());
         }
-        Walk { iterator: many.db.raw_iterator_cf_opt(many.family, options), begun: false }
+        RunReader { iterator: many.db.raw_iterator_cf_opt(many.family, options), begun: false }
     }
 
     fn find(&mut self, key: &[u8]) -> KvResult<Option<&[u8]>> {
-        let is_before = |walk: &Walk<'_>| walk.iterator.key().is_some_and(|at| at < key);
+        let is_before = |walk: &RunReader<'_>| walk.iterator.key().is_some_and(|at| at < key);
         let mut steps = 0;
         while steps < RUN_GAP && is_before(self) {
             self.iterator.next();
@@ -210,23 +211,23 @@ impl<'d> Walk<'d> {
         }
         match self.iterator.item() {
             Some((present, value)) => Ok((present == key).then_some(value)),
-            // The end of the range and a failed read look alike until asked.
+            // The end of the range and a failed read differ only in the status.
             None => self.iterator.status().map(|()| None).map_err(|error| read_failed(&error)),
         }
     }
 }
 
-/// Keys that are read in one way.
+/// A group of keys that are read in the same way.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Part {
-    /// Close together.
+pub(crate) enum KeyGroup {
+    /// Adjacent keys, for an iterator.
     Run(Range<usize>),
-    /// No more than are read together.
+    /// Other keys, at most one batch.
     Batch(Range<usize>),
 }
 
-/// Takes keys apart: ascending neighbours that are close together, and the rest.
-pub(crate) fn parts<'k>(keys: &'k [&[u8]]) -> impl Iterator<Item = Part> + use<'k> {
+/// Splits keys into runs of adjacent ascending keys and batches of the rest.
+pub(crate) fn key_groups<'k>(keys: &'k [&[u8]]) -> impl Iterator<Item = KeyGroup> + use<'k> {
     let (mut at, mut most) = (0, FIRST_BATCH);
     std::iter::from_fn(move || {
         if at == keys.len() {
@@ -238,7 +239,7 @@ pub(crate) fn parts<'k>(keys: &'k [&[u8]]) -> impl Iterator<Item = Part> + use<'
             if run.len() >= RUN_KEYS {
                 if start == at {
                     at = run.end;
-                    return Some(Part::Run(run));
+                    return Some(KeyGroup::Run(run));
                 }
                 break;
             }
@@ -248,17 +249,17 @@ pub(crate) fn parts<'k>(keys: &'k [&[u8]]) -> impl Iterator<Item = Part> + use<'
             }
         }
         most = BATCH;
-        Some(Part::Batch(start..at))
+        Some(KeyGroup::Batch(start..at))
     })
 }
 
-/// How far the keys from here on are close together.
+/// The run of adjacent keys that begins here.
 fn run_at(keys: &[&[u8]], start: usize) -> Range<usize> {
     let close = |pair: &&[&[u8]]| distance(pair[0], pair[1]).is_some_and(|it| it <= RUN_GAP);
     start..start + 1 + keys[start..].windows(2).take_while(close).count()
 }
 
-/// How far two keys are apart that end with a number of eight bytes and are the same before it.
+/// The distance of two keys that end with an eight-byte number and have the same prefix.
 fn distance(a: &[u8], b: &[u8]) -> Option<u64> {
     let ((a_prefix, a), (b_prefix, b)) = (a.split_last_chunk()?, b.split_last_chunk()?);
     let between = u64::from_be_bytes(*b).wrapping_sub(u64::from_be_bytes(*a));
@@ -269,27 +270,30 @@ fn distance(a: &[u8], b: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn taken_apart(numbers: impl IntoIterator<Item = u64>) -> Vec<Part> {
+    fn taken_apart(numbers: impl IntoIterator<Item = u64>) -> Vec<KeyGroup> {
         let keys: Vec<_> = numbers.into_iter().map(u64::to_be_bytes).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        parts(&keys).collect()
+        key_groups(&keys).collect()
     }
 
     #[test]
     fn runs_are_walked_and_the_rest_is_read_in_batches() {
         assert_eq!(taken_apart([]), []);
-        assert_eq!(taken_apart([5]), [Part::Batch(0..1)]);
-        assert_eq!(taken_apart(10..30), [Part::Run(0..20)]);
-        assert_eq!(taken_apart((10..30).step_by(2)), [Part::Run(0..10)]);
+        assert_eq!(taken_apart([5]), [KeyGroup::Batch(0..1)]);
+        assert_eq!(taken_apart(10..30), [KeyGroup::Run(0..20)]);
+        assert_eq!(taken_apart((10..30).step_by(2)), [KeyGroup::Run(0..10)]);
         let scattered = (0..70).map(|n| n * 100);
-        let batches = [Part::Batch(0..8), Part::Batch(8..40), Part::Batch(40..70)];
+        let batches = [KeyGroup::Batch(0..8), KeyGroup::Batch(8..40), KeyGroup::Batch(40..70)];
         assert_eq!(taken_apart(scattered), batches);
         let mixed = (0..3).map(|n| n * 100).chain(1000..1010).chain([2000, 2001, 3000]);
-        assert_eq!(taken_apart(mixed), [Part::Batch(0..3), Part::Run(3..13), Part::Batch(13..16)]);
+        assert_eq!(
+            taken_apart(mixed),
+            [KeyGroup::Batch(0..3), KeyGroup::Run(3..13), KeyGroup::Batch(13..16)]
+        );
     }
 
     #[test]
-    fn every_key_is_in_one_part() {
+    fn every_key_is_in_one_group() {
         for seed in 0..200_u64 {
             let mut number = 0;
             let numbers: Vec<u64> = (0..seed)
@@ -301,7 +305,7 @@ mod tests {
                 .collect();
             let mut next = 0;
             for part in taken_apart(numbers) {
-                let (Part::Run(which) | Part::Batch(which)) = part;
+                let (KeyGroup::Run(which) | KeyGroup::Batch(which)) = part;
                 assert_eq!((which.start, which.is_empty()), (next, false));
                 next = which.end;
             }

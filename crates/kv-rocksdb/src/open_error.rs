@@ -1,4 +1,5 @@
-//! Why a folder cannot be opened as a store: typed, because whoever starts a server must tell its operator what to do.
+//! Why a folder cannot be opened as a store. Typed, because the server's exit code and advice
+//! depend on the reason.
 
 use std::fmt;
 use std::io;
@@ -10,24 +11,25 @@ use rocksdb::ErrorKind;
 use crate::format::FORMAT;
 use crate::health::is_disk_full;
 
-/// Why a folder cannot be opened. Nothing in it was changed, except that an unfinished new store may be left.
+/// The reason why a folder cannot be opened. The folder is unchanged, except that an unfinished new
+/// store may be left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// Another process has it open, or this one.
+    /// This or another process has it open.
     InUse,
-    /// A newer build has written it, in this format.
+    /// A newer build wrote it, in this format.
     NewerFormat(u32),
-    /// An older build has written it, in this format.
+    /// An older build wrote it, in this format.
     OlderFormat(u32),
-    /// Another program has made its files.
+    /// Another program created its files.
     Foreign(String),
-    /// Stored bytes are damaged; names the file where it is known.
+    /// Stored bytes are damaged; names the file if known.
     Damaged(String),
-    /// The file system refuses something.
+    /// The file system reported an error.
     Unavailable {
-        /// Why; [`io::ErrorKind::Other`] where RocksDB says it in its text only.
+        /// The kind; [`io::ErrorKind::Other`] where RocksDB gives only a text.
         kind: io::ErrorKind,
-        /// With the file's name.
+        /// The message, with the name of the file.
         text: String,
     },
 }
@@ -37,7 +39,7 @@ impl OpenError {
         OpenError::Unavailable { kind: error.kind(), text: format!("{}: {error}", file.display()) }
     }
 
-    /// RocksDB's own error.
+    /// Classifies an error of RocksDB.
     pub(crate) fn of_rocksdb(folder: &Path, error: &rocksdb::Error) -> OpenError {
         let text = error.to_string();
         if text.contains("LOCK") && (text.contains("lock file") || text.contains("lock hold")) {
@@ -88,7 +90,7 @@ impl From<OpenError> for KvError {
     }
 }
 
-/// RocksDB's error leaves out which log is damaged; its own report in the file LOG names it.
+/// RocksDB's error does not name the damaged log; its own report in the file LOG does.
 fn reported_damage(folder: &Path) -> Option<String> {
     let report = std::fs::read_to_string(folder.join("LOG")).ok()?;
     let line = report.lines().rev().find(|line| line.contains(".log: dropping "))?;

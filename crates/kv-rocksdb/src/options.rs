@@ -1,20 +1,23 @@
-//! Our few options and the many of RocksDB that follow from them.
+//! The engine's own options, and the RocksDB options derived from them.
 //!
-//! **Memory** is one budget: a quarter of it for whole records ([`crate::record_cache`]); blocks, index and filter blocks live in one
-//! cache of the rest, and memtables are charged to that.
+//! **Memory** is one budget: a quarter of it for the cache of records ([`crate::record_cache`]),
+//! the rest for one block cache, which also contains index and filter blocks and is charged with
+//! the memtables.
 //!
-//! **Recovery** is prepared by [`crate::log_tail`], which cuts what a power cut left of the log behind its last sync. RocksDB
-//! then replays a log without holes: a record that fails its checksum is an error, not a silent end (point-in-time recovery would
-//! drop everything behind it, including what was synced). Logs are never recycled, which would make old bytes look like records; synced logs are noted in the
-//! manifest, so a missing or shortened one is noticed.
+//! **Recovery** is prepared by [`crate::log_tail`], which cuts the log at the first break after its
+//! last sync. RocksDB then replays a log without holes: a record with a wrong checksum is an error,
+//! not a silent end (point-in-time recovery would drop everything after it, including synced
+//! commits). Logs are never recycled, because old bytes would look like records; synced logs are
+//! noted in the manifest, so that a missing or shortened one is detected.
 //!
-//! **Idle** writes nothing: no statistics dumps, a log file for warnings only.
+//! **Idle** servers write nothing: no statistics dumps, an info log with warnings only.
 //!
-//! **Small disks**: buffers, tables and levels are scaled to the disk, as its reserve is (`room`), so that a flush or a compaction that
-//! runs when the disk becomes full still has the room that it needs.
+//! **Small disks**: buffers, tables and levels are scaled to the disk, as its reserve is (`room`),
+//! so that a flush or a compaction that runs when the disk becomes full still has the room it
+//! needs.
 //!
-//! There is no prefix extractor: with it every scan would have to say whether its range crosses a prefix, and ranges
-//! of whole objects gain nothing. Bloom filters hold whole keys.
+//! There is no prefix extractor: with one, every scan would have to specify whether its range
+//! crosses a prefix, and ranges of whole objects gain nothing. Bloom filters contain whole keys.
 
 use std::path::Path;
 
@@ -26,43 +29,48 @@ use rocksdb::{
 use mayfly_kv::Keyspace;
 
 const MB: usize = 1 << 20;
-/// RocksDB would rewrite a file on the last level only to take sequence numbers out of it; not for ten years. The
-/// Rust interface has no setter for this option.
+/// Disables rewriting files of the last level only to remove sequence numbers from them: a delay of
+/// ten years. The Rust interface has no setter for this option.
 const OPLOG_OPTIONS: &str = "bottommost_file_compaction_delay=315360000";
 
-/// Each log file says how long the one before it was, which `log_tail` reads. There is no setter for this one either.
+/// Each log file records the length of the previous one, which `log_tail` reads. The Rust interface
+/// has no setter for this option.
 const DATABASE_OPTIONS: &str = "track_and_verify_wals=true";
 
-/// Compression of level 0 and of those below it, counted from the first one in use. What is written soon again stays in
-/// LZ4, and so do stores of less than about 2 GB, whose every write zstd would cost a seventh of its time; ascending keys
-/// then go down to the last of these levels without being rewritten. Of a large store nine tenths lie below, in zstd.
+/// Compression of level 0 and of the levels below it, counted from the first one in use. Data that
+/// is soon rewritten stays in LZ4, and so do stores of less than about 2 GB, where zstd would take
+/// a seventh of the time of every write; ascending keys then move down to the last of these levels
+/// without being rewritten. Nine tenths of a large store are in zstd.
 const COMPRESSION: [DBCompressionType; 7] = {
     use DBCompressionType::{Lz4, Zstd};
     [Lz4, Lz4, Lz4, Zstd, Zstd, Zstd, Zstd]
 };
 
-/// A cache of fewer bytes needs little to be found in.
+/// Below this size a cache with a simpler index suffices.
 const SMALL_CACHE: usize = 64 * MB;
-/// Files are cut so that the compaction of one of them with what it overlaps on the next level takes about this much, which is there
-/// for it where the disk is nearly full (`room`).
+/// Files are cut so that the compaction of one of them with its overlap on the next level takes
+/// about this much, which is available where the disk is nearly full (`room`).
 const MAX_COMPACTION_BYTES: usize = 128 * MB;
 
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
 pub struct RocksOptions {
-    /// Memory for cached records, cached blocks and memtables together.
+    /// Memory for the record cache, the block cache and memtables together.
     pub cache_bytes: usize,
-    /// The log's size that makes memtables flush; bounds the replay after a crash (0.4 s for 100 MB). Small entries in random
-    /// order, as of an index on random `_id`s, are a twentieth of what is written, and each flush of theirs brings a rewrite of
-    /// their family nearer: with 64 MB a bulk load takes a tenth more. More files on level 0 would do the same for the load, and
-    /// cost every scan of an index.
+    /// The size of the log that triggers a flush of memtables; bounds the replay after a crash (0.4
+    /// s for 100 MB). Small entries in random order, as of an index on random `_id`s, are a
+    /// twentieth of the bytes written, and each flush of them leads to a rewrite of their family:
+    /// with 64 MB a bulk load takes a tenth more. More files on level 0 would have the same effect
+    /// for the load, and slow down every scan of an index.
     pub wal_max_bytes: u64,
-    /// Whether each commit is synced before it returns, instead of by [`sync`](mayfly_kv::Engine::sync).
+    /// Whether each commit is synced before it returns, instead of by
+    /// [`sync`](mayfly_kv::Engine::sync).
     pub sync_commits: bool,
-    /// Space on the disk that only deletions, and opening the store, may use; an eighth of the disk if that is less.
+    /// Disk space that only deletions and opening the store may use; at most an eighth of the disk.
     pub reserve_bytes: u64,
-    /// Threads for flushes and compactions: one flushes, the others compact. With a single one for compactions the log of
-    /// operations, whose files only need to be moved, waits for the records, and writers are slowed down for it.
+    /// Threads for flushes and compactions: one flushes, the others compact. With a single
+    /// compaction thread the operation log, whose files only need to be moved, waits for the
+    /// records, and writers are slowed down for it.
     pub background_threads: i32,
     /// Most table files held open.
     pub max_open_files: i32,
@@ -81,18 +89,18 @@ impl Default for RocksOptions {
     }
 }
 
-/// What the database and all column families share.
-pub(crate) struct Shared {
+/// Resources shared by the database and all column families.
+pub(crate) struct SharedResources {
     pub(crate) cache: Cache,
     buffers: WriteBufferManager,
-    /// All that the disk has.
+    /// Size of the disk.
     disk_bytes: u64,
 }
 
-impl Shared {
-    pub(crate) fn new(folder: &Path, options: &RocksOptions) -> Shared {
+impl SharedResources {
+    pub(crate) fn new(folder: &Path, options: &RocksOptions) -> SharedResources {
         let blocks = options.cache_bytes - record_bytes(options);
-        // The better one reserves addresses, and aborts where a limit does not allow that.
+        // The faster cache reserves address space, and aborts where a limit does not allow that.
         let cache = match blocks < SMALL_CACHE {
             true => Cache::new_lru_cache(blocks),
             false => Cache::new_hyper_clock_cache(blocks, 0),
@@ -101,43 +109,52 @@ impl Shared {
         let charged = cache.clone();
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
-        Shared { cache, buffers, disk_bytes: fs4::total_space(folder).unwrap_or(u64::MAX) }
+        SharedResources { cache, buffers, disk_bytes: fs4::total_space(folder).unwrap_or(u64::MAX) }
     }
 
-    /// So many bytes, or this part of a small disk, but no less than a megabyte.
+    /// This many bytes, at most the fraction `1/part` of the disk, but at least a megabyte.
     fn scaled(&self, bytes: usize, part: usize) -> usize {
         let disk = usize::try_from(self.disk_bytes).unwrap_or(usize::MAX);
         bytes.min((disk / part).max(MB))
     }
 }
 
-/// Memory for whole records: enough for those that are asked for most, which take a seventh of what their blocks would.
+/// Memory for cached records: enough for those read most often, which take a seventh of the memory
+/// of their blocks.
 pub(crate) fn record_bytes(options: &RocksOptions) -> usize {
     options.cache_bytes / 4
 }
 
 /// Options of the database.
-pub(crate) fn database(options: &RocksOptions, shared: &Shared, is_tight: bool) -> Options {
+pub(crate) fn database(
+    options: &RocksOptions,
+    shared: &SharedResources,
+    is_tight: bool,
+) -> Options {
     let mut db = Options::default();
     match db.get_options_from_string(DATABASE_OPTIONS) {
         Ok(options) => db = options,
-        Err(error) => tracing::warn!(%error, "log files do not name the one before them"),
+        Err(error) => {
+            tracing::warn!(%error, "RocksDB rejects the option by which log files record their predecessor; a lost log file may go unnoticed")
+        }
     }
     db.create_if_missing(true);
     db.create_missing_column_families(true);
     db.set_write_buffer_manager(&shared.buffers);
-    // Where there is little room, one compaction has it.
+    // On a nearly full disk one compaction at a time has the room.
     db.set_max_background_jobs(match is_tight {
         true => options.background_threads.min(2),
         false => options.background_threads,
     });
-    // Compactions yield to whoever waits for an answer; flushes do not, because writers wait for them.
+    // Compactions yield the processor to requests; flushes do not, because writers wait for them.
     match Env::new() {
         Ok(mut env) => {
             env.lower_thread_pool_cpu_priority();
             db.set_env(&env);
         }
-        Err(error) => tracing::warn!(%error, "compactions have the priority of everybody else"),
+        Err(error) => {
+            tracing::warn!(%error, "the CPU priority of compactions cannot be lowered; they compete with requests")
+        }
     }
     db.set_max_open_files(options.max_open_files);
     db.set_max_file_opening_threads(2);
@@ -146,7 +163,8 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared, is_tight: bool) 
     db.set_paranoid_checks(true);
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     db.set_track_and_verify_wals_in_manifest(true);
-    // Opening replays the log into tables, for which half of the reserve is kept: a sixteenth of a small disk.
+    // Opening replays the log into tables, which half of the reserve is kept for: a sixteenth of a
+    // small disk.
     let wal_max_bytes = usize::try_from(options.wal_max_bytes).unwrap_or(usize::MAX);
     db.set_max_total_wal_size(shared.scaled(wal_max_bytes, 32) as u64);
     db.set_max_manifest_file_size(16 * MB);
@@ -161,26 +179,29 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared, is_tight: bool) 
 }
 
 /// Options of one keyspace's column family.
-pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
+pub(crate) fn column_family(keyspace: Keyspace, shared: &SharedResources) -> Options {
     let mut cf = Options::default();
     if keyspace == Keyspace::Oplog {
         match cf.get_options_from_string(OPLOG_OPTIONS) {
             Ok(options) => cf = options,
-            Err(error) => tracing::warn!(%error, "the oplog will be rewritten without need"),
+            Err(error) => {
+                tracing::warn!(%error, "RocksDB rejects the option that keeps the last level of the oplog; it is rewritten once more")
+            }
         }
     }
     cf.set_block_based_table_factory(&table(keyspace, &shared.cache));
     cf.set_level_compaction_dynamic_level_bytes(true);
     match keyspace {
-        // One compression: a file then goes down a level without being rewritten, because its keys ascend.
+        // One compression for all levels, so that a file moves down a level without being
+        // rewritten, because its keys ascend.
         Keyspace::Oplog => {
             cf.set_compression_type(DBCompressionType::Lz4);
-            // LZ4 takes a negative level as its acceleration.
+            // A negative level is LZ4's acceleration.
             cf.set_compression_options(-14, -8, 0, 0);
         }
         _ => cf.set_compression_per_level(&COMPRESSION),
     }
-    // Small files, because a dropped range is given back by whole files.
+    // Small files, because the space of a dropped range is reclaimed by whole files.
     cf.set_target_file_size_base(shared.scaled(32 * MB, 128) as u64);
     cf.set_max_compaction_bytes(shared.scaled(MAX_COMPACTION_BYTES, 16) as u64);
     cf.set_max_bytes_for_level_base(shared.scaled(256 * MB, 32) as u64);
@@ -188,7 +209,8 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
     match keyspace {
         Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Kept => {
             cf.set_write_buffer_size(shared.scaled(32 * MB, 128));
-            // Files dense in tombstones are compacted soon: nothing else cleans up after a mass deletion.
+            // Files with many tombstones are compacted soon: nothing else reclaims space after a
+            // mass deletion.
             cf.add_compact_on_deletion_collector_factory(4_096, 2_048, 0.4);
         }
         Keyspace::Catalog | Keyspace::Session => {
@@ -196,8 +218,9 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
         }
     }
     if matches!(keyspace, Keyspace::Record | Keyspace::Index) {
-        // An insert asks for a key that is absent, of a record or of a unique index; this answers without a walk through
-        // the memtable: 1.2 us instead of 1.7 of random keys, and a bulk load by random ids takes a twentieth less.
+        // An insert looks up an absent key of a record or of a unique index; the filter answers
+        // that without a search of the memtable: 1.2 us instead of 1.7 for random keys, and a bulk
+        // load with random ids takes a twentieth less.
         cf.set_memtable_whole_key_filtering(true);
         cf.set_memtable_prefix_bloom_ratio(0.02);
     }

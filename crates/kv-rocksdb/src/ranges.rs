@@ -1,8 +1,9 @@
 //! Visiting several ranges with one iterator.
 //!
-//! To make an iterator costs as much as ten entries (a look at every file of the family), a seek of one that is there a third
-//! of that: an index that is asked for a thousand values would spend its time on making them. Its bounds are those of all
-//! ranges together, so it may run into what was deleted between two of them; after some of that it gives up, and the range is
+//! Creating an iterator costs as much as ten entries (it opens every file of the family), a seek of
+//! an existing one a third of that. An `$in` of a thousand values would spend its time on creating
+//! iterators. The bounds of the shared iterator are those of all ranges together, so it may run
+//! into tombstones between two ranges; after [`MAX_DELETED`] of them it gives up, and the range is
 //! visited with bounds of its own.
 
 use mayfly_kv::{Direction, KeyRange, KvResult, RangesVisitor, ScanEnd, Visitor};
@@ -11,27 +12,27 @@ use rocksdb::{ColumnFamily, DB, DBRawIteratorWithThreadMode, ErrorKind};
 use crate::health::read_failed;
 use crate::store::StoreSnapshot;
 
-/// Deleted entries that are passed over before a range gets bounds of its own.
+/// Tombstones skipped before a range gets an iterator of its own.
 const MAX_DELETED: u64 = 100;
 
-/// The iterator of several ranges.
-struct Shared<'d> {
+/// The iterator shared by several ranges.
+struct SharedIterator<'d> {
     iterator: DBRawIteratorWithThreadMode<'d, DB>,
     direction: Direction,
     begun: bool,
-    /// The last key that was seen of the present range.
+    /// The last key visited in the current range.
     last: Vec<u8>,
 }
 
-/// How a range ended.
-enum End {
-    /// Nothing is left of it.
+/// How the visit of a range ended.
+enum RangeEnd {
+    /// The range is exhausted.
     Exhausted,
-    /// Nothing is left of it, nor of those behind it.
+    /// This range and all following ones are exhausted.
     AllExhausted,
     /// The visitor broke off.
     Broken,
-    /// Too much was deleted between its entries.
+    /// Too many tombstones between its entries.
     GivenUp,
 }
 
@@ -55,13 +56,13 @@ pub(crate) fn visit_ranges(
     options.set_iterate_upper_bound(highest.end.as_slice());
     options.set_max_skippable_internal_keys(MAX_DELETED);
     let iterator = db.raw_iterator_cf_opt(family, options);
-    let mut shared = Shared { iterator, direction, begun: false, last: Vec::new() };
+    let mut shared = SharedIterator { iterator, direction, begun: false, last: Vec::new() };
     for (at, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
         match shared.visit(range, &mut |key, value| visit(at, key, value))? {
-            End::Exhausted => {}
-            End::AllExhausted => break,
-            End::Broken => return Ok((at, ScanEnd::More { last_key: shared.last })),
-            End::GivenUp => {
+            RangeEnd::Exhausted => {}
+            RangeEnd::AllExhausted => break,
+            RangeEnd::Broken => return Ok((at, ScanEnd::More { last_key: shared.last })),
+            RangeEnd::GivenUp => {
                 let rest = match shared.last.is_empty() {
                     true => range.clone(),
                     false => range.after(&shared.last, direction),
@@ -71,9 +72,9 @@ pub(crate) fn visit_ranges(
                 options.set_iterate_upper_bound(rest.end.as_slice());
                 let iterator = db.raw_iterator_cf_opt(family, options);
                 let last = Vec::new();
-                let mut alone = Shared { iterator, direction, begun: false, last };
+                let mut alone = SharedIterator { iterator, direction, begun: false, last };
                 let end = alone.visit(&rest, &mut |key, value| visit(at, key, value))?;
-                if matches!(end, End::Broken) {
+                if matches!(end, RangeEnd::Broken) {
                     return Ok((at, ScanEnd::More { last_key: alone.last }));
                 }
             }
@@ -82,19 +83,19 @@ pub(crate) fn visit_ranges(
     Ok((ranges.len() - 1, ScanEnd::Exhausted))
 }
 
-impl Shared<'_> {
-    fn visit(&mut self, range: &KeyRange, visit: &mut Visitor<'_>) -> KvResult<End> {
+impl SharedIterator<'_> {
+    fn visit(&mut self, range: &KeyRange, visit: &mut Visitor<'_>) -> KvResult<RangeEnd> {
         self.last.clear();
         self.go_to(range);
         while let Some((key, value)) = self.iterator.item() {
             if key < &range.start[..] || key >= &range.end[..] {
-                return Ok(End::Exhausted);
+                return Ok(RangeEnd::Exhausted);
             }
             let flow = visit(key, value);
             self.last.clear();
             self.last.extend_from_slice(key);
             if flow.is_break() {
-                return Ok(End::Broken);
+                return Ok(RangeEnd::Broken);
             }
             match self.direction {
                 Direction::Forward => self.iterator.next(),
@@ -102,23 +103,23 @@ impl Shared<'_> {
             }
         }
         match self.iterator.status() {
-            Ok(()) => Ok(End::AllExhausted),
+            Ok(()) => Ok(RangeEnd::AllExhausted),
             Err(error) if error.kind() == ErrorKind::Incomplete => {
                 self.begun = false;
-                Ok(End::GivenUp)
+                Ok(RangeEnd::GivenUp)
             }
             Err(error) => Err(read_failed(&error)),
         }
     }
 
-    /// Goes to the first entry of a range, or one behind it.
+    /// Moves to the first entry in or after a range.
     fn go_to(&mut self, range: &KeyRange) {
         let begun = std::mem::replace(&mut self.begun, true);
         let there = |key: &[u8]| match self.direction {
             Direction::Forward => key >= &range.start[..],
             Direction::Backward => key < &range.end[..],
         };
-        // It stands behind the range before this one, often on the first entry of this one.
+        // It is positioned after the previous range, often on the first entry of this one.
         if begun && self.iterator.key().is_none_or(there) {
             return;
         }

@@ -1,109 +1,114 @@
-//! Whole records in front of the engine: what was read of late and more than once.
+//! A cache of whole records, for those that were read recently and more than once.
 //!
-//! A look-up in the engine costs 1.6 to 2.4 us though all its blocks are in memory (a filter, an index block, restart points, a
-//! data block, for each level); here a tenth of that. And a block in the cache holds seven records beside the one that is asked
-//! for: of records that lie scattered, far more fit here.
+//! A look-up in the engine costs 1.6 to 2.4 us even if all its blocks are in memory (a filter, an
+//! index block, restart points, a data block, for each level); here a tenth of that. And a block in
+//! the cache holds seven more records than the one requested: of scattered records, far more fit
+//! here.
 //!
-//! What a reader is shown is what its snapshot holds:
+//! A read returns the version of its snapshot:
 //!
-//! 1. An entry carries the sequence number as of which it was read. It serves that snapshot and later ones.
-//! 2. A commit bars the sets of all records that it writes, before it writes them, and takes their entries out. When it is over it
-//!    leaves its sequence number there and lifts the bar.
-//! 3. Nothing is added to a set that is barred, or that a commit has left a later number in than the reader's.
+//! 1. An entry carries the sequence number as of which it was read. It serves that snapshot and
+//!    later ones.
+//! 2. Before a commit writes its records, it invalidates their sets: it blocks additions and
+//!    removes the entries of its records. After the write it stores its sequence number in the sets
+//!    and unblocks them.
+//! 3. Nothing is added to a blocked set, or to one with a later sequence number than the reader's.
 //!
-//! So while an entry is there, no commit on its record has become visible since it was read: such a commit would have taken it
-//! out first, and nobody could have put it back but who reads later.
+//! So while an entry exists, no commit of its record has become visible since it was read: such a
+//! commit would have removed it, and only a later reader could have added it again.
 //!
-//! Records that a policy hides are in here like others; who hides looks at the record. What is swept of a dropped collection
-//! may stay until it is displaced: its keys are never asked for again.
+//! Records that a policy hides are cached like others; the reader applies the policy to the record.
+//! Swept records of a dropped collection may stay until they are displaced: their keys are never
+//! requested again.
 //!
-//! What it costs a write is less than a hundredth of its instructions. It pays where records lie scattered (YCSB E over hashed ids
-//! takes half the CPU, a tenth less of a look-up by `_id`), and where a few records are asked for by turns; records that follow
-//! each other are stepped through as quickly ([`crate::many`]), so long runs of them are read past it.
+//! The cost for a write is less than a hundredth of its instructions. The cache pays off where
+//! records are scattered (YCSB E over hashed ids takes half the CPU, a tenth less for a look-up by
+//! `_id`), and where a few records are read alternately. Stepping through adjacent records is as
+//! fast ([`crate::many`]), so long runs of them bypass the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Bytes of a record's key: the collection, the number. Others are not kept.
+/// Length of a record's key: collection, number. Other keys are not cached.
 const KEY_BYTES: usize = 16;
 /// Memory for the records of one set.
 const SET_BYTES: usize = 16 << 10;
 /// Most entries of a set.
 const SET_ENTRIES: usize = 64;
-/// Memory of an entry beside its value, roughly.
+/// Approximate memory of an entry without its value.
 const ENTRY_BYTES: usize = 72;
-/// Larger values would displace too many others.
+/// Largest cached value; larger ones would displace too many others.
 const MAX_VALUE: usize = SET_BYTES / 4;
-/// Records that share a set by their numbers, a power of two.
+/// How many records with adjacent numbers share a set; a power of two.
 const GROUP: u8 = 8;
-/// Keys that were looked for in vain once, for each set.
+/// Recently missed keys remembered for each set.
 const ASKED: usize = 32;
 
-/// The cache.
+/// The cache: a table of sets with a lock each.
 pub(crate) struct RecordCache {
     sets: Box<[Mutex<Set>]>,
-    /// Part of the hash of keys that were not here: those that come a second time are kept.
+    /// Marks of the hashes of recently missed keys: a key that is missed a second time is cached.
     asked: Box<[AtomicU32]>,
     bytes: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Set {
-    /// Commits under way.
-    barred: u32,
-    /// The last commit's sequence number or a later one.
+    /// Number of commits in progress on records of this set.
+    pending_commits: u32,
+    /// The sequence number of the last commit, or a later one.
     stamp: u64,
     bytes: usize,
-    /// Where the search for somebody to displace goes on.
+    /// The position of the clock hand that finds entries to displace.
     hand: usize,
-    /// Part of each entry's hash, beside each other.
+    /// The mark of each entry's hash, contiguous for a fast search.
     marks: Vec<u32>,
     entries: Vec<Entry>,
 }
 
 struct Entry {
     key: [u8; KEY_BYTES],
-    /// As of which sequence number it was read.
+    /// The sequence number as of which it was read.
     read: u64,
     used: bool,
     value: Arc<[u8]>,
 }
 
-/// As of when a reader reads.
+/// The state that a reader reads.
 #[derive(Clone, Copy)]
 pub(crate) enum AsOf {
-    /// A snapshot: it holds everything up to the first number, and nothing beyond the second.
+    /// A snapshot: it contains all commits up to the first number, and none after the second.
     Snapshot(u64, u64),
-    /// Now.
+    /// The latest state.
     Latest,
 }
 
-/// What was found.
-pub(crate) enum Look {
+/// The result of a look-up.
+pub(crate) enum CacheLookup {
     Found(Arc<[u8]>),
-    /// Nothing; what is read instead may be offered with this.
+    /// A miss; the record that is then read from the engine may be added with this.
     Missing(Option<Offer>),
 }
 
-/// Leave to add a record.
+/// Permission to add a record after a miss.
 pub(crate) struct Offer {
     hash: u64,
     key: [u8; KEY_BYTES],
     as_of: AsOf,
-    /// The set's number at the look.
+    /// The set's sequence number at the look-up.
     stamp: u64,
 }
 
-/// Keeps sets barred while a commit is under way.
-pub(crate) struct Bar<'c> {
+/// Blocks additions to sets while a commit is in progress.
+pub(crate) struct Invalidation<'c> {
     cache: &'c RecordCache,
     sets: Vec<usize>,
 }
 
 impl RecordCache {
-    /// One that takes about so many bytes when it is full.
+    /// A cache of at most about this many bytes.
     pub(crate) fn new(bytes: usize) -> RecordCache {
         let sets = (bytes / SET_BYTES).max(1).next_power_of_two();
         let sets = if sets * SET_BYTES > bytes { (sets / 2).max(1) } else { sets };
@@ -114,19 +119,20 @@ impl RecordCache {
         }
     }
 
-    /// What the records in it take.
+    /// Memory of the cached records.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// The set of a key. Records with neighbouring numbers share one: they are often written together.
+    /// The set of a key. Records with adjacent numbers share one, because they are often written
+    /// together.
     fn set(&self, key: &[u8; KEY_BYTES]) -> usize {
         let mut group = *key;
         group[KEY_BYTES - 1] &= !(GROUP - 1);
         (hash(&group) >> 20) as usize & (self.sets.len() - 1)
     }
 
-    /// Whether a key with this hash was looked for in vain lately.
+    /// Whether a key with this hash was missed recently.
     fn was_asked(&self, hash: u64) -> bool {
         let place = &self.asked[(hash >> 12) as usize & (self.asked.len() - 1)];
         let mark = mark(hash);
@@ -136,9 +142,9 @@ impl RecordCache {
         }
     }
 
-    /// Looks for a record.
-    pub(crate) fn look(&self, key: &[u8], as_of: AsOf) -> Look {
-        let Ok(key) = <[u8; KEY_BYTES]>::try_from(key) else { return Look::Missing(None) };
+    /// Looks up a record.
+    pub(crate) fn lookup(&self, key: &[u8], as_of: AsOf) -> CacheLookup {
+        let Ok(key) = <[u8; KEY_BYTES]>::try_from(key) else { return CacheLookup::Missing(None) };
         let hash = hash(&key);
         let mut set = self.sets[self.set(&key)].lock();
         if let Some(at) = set.find(&key, hash) {
@@ -148,19 +154,19 @@ impl RecordCache {
                 AsOf::Latest => true,
             };
             if !serves {
-                return Look::Missing(None);
+                return CacheLookup::Missing(None);
             }
             entry.used = true;
-            return Look::Found(Arc::clone(&entry.value));
+            return CacheLookup::Found(Arc::clone(&entry.value));
         }
-        let (stamp, barred) = (set.stamp, set.barred > 0);
+        let (stamp, pending_commits) = (set.stamp, set.pending_commits > 0);
         drop(set);
-        let offered = !barred && self.was_asked(hash);
-        Look::Missing(offered.then_some(Offer { hash, key, as_of, stamp }))
+        let offered = !pending_commits && self.was_asked(hash);
+        CacheLookup::Missing(offered.then_some(Offer { hash, key, as_of, stamp }))
     }
 
-    /// Adds a record that was read after the look that gave the offer. `now` is the engine's sequence number, asked for after
-    /// the read.
+    /// Adds a record that was read after the look-up that returned the offer. `now` returns the
+    /// engine's sequence number, and is called after the read.
     pub(crate) fn add(&self, offer: &Offer, value: &[u8], now: impl FnOnce() -> u64) {
         if value.len() > MAX_VALUE {
             return;
@@ -174,11 +180,11 @@ impl RecordCache {
             AsOf::Snapshot(holds, _) => set.stamp > holds,
             AsOf::Latest => set.stamp != offer.stamp,
         };
-        if changed || set.barred > 0 || set.find(&offer.key, offer.hash).is_some() {
+        if changed || set.pending_commits > 0 || set.find(&offer.key, offer.hash).is_some() {
             return;
         }
         let bytes = value.len() + ENTRY_BYTES;
-        // What the cache holds is not the reader's.
+        // Cached bytes are not charged to the reader's operation.
         mayfly_work::memory::elsewhere(|| {
             let displaced = set.make_room(bytes);
             set.bytes += bytes;
@@ -189,15 +195,16 @@ impl RecordCache {
         });
     }
 
-    /// To be called before these records are written, and kept until they are.
-    pub(crate) fn bar<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Bar<'_> {
+    /// Removes these records, and blocks additions to their sets until the guard is finished.
+    /// Called before the records are written.
+    pub(crate) fn invalidate<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Invalidation<'_> {
         let mut sets = Vec::new();
         for key in keys.filter_map(|key| <[u8; KEY_BYTES]>::try_from(key).ok()) {
             let at = self.set(&key);
             let mut set = self.sets[at].lock();
             if sets.last() != Some(&at) {
                 sets.push(at);
-                set.barred += 1;
+                set.pending_commits += 1;
             }
             if !set.entries.is_empty()
                 && let Some(at) = set.find(&key, hash(&key))
@@ -205,16 +212,17 @@ impl RecordCache {
                 self.bytes.fetch_sub(set.remove(at), Relaxed);
             }
         }
-        Bar { cache: self, sets }
+        Invalidation { cache: self, sets }
     }
 }
 
-impl Bar<'_> {
-    /// The commit is over, however it ended; the engine's sequence number is this by now.
-    pub(crate) fn lift(self, now: u64) {
+impl Invalidation<'_> {
+    /// Ends the block after the commit, whether it succeeded or not. `now` is the engine's current
+    /// sequence number.
+    pub(crate) fn finish(self, now: u64) {
         for at in self.sets {
             let mut set = self.cache.sets[at].lock();
-            set.barred -= 1;
+            set.pending_commits -= 1;
             set.stamp = set.stamp.max(now);
         }
     }
@@ -227,7 +235,7 @@ impl Set {
         marks.find(|(at, one)| **one == mark && self.entries[*at].key == *key).map(|(at, _)| at)
     }
 
-    /// Takes an entry out; gives its bytes.
+    /// Removes an entry and returns its bytes.
     fn remove(&mut self, at: usize) -> usize {
         self.marks.swap_remove(at);
         let bytes = self.entries.swap_remove(at).value.len() + ENTRY_BYTES;
@@ -235,7 +243,8 @@ impl Set {
         bytes
     }
 
-    /// Displaces entries that were not used since the last search, until so many bytes fit; gives the bytes of those.
+    /// Displaces entries that were not used since the hand last passed them, until this many bytes
+    /// fit; returns the bytes displaced.
     fn make_room(&mut self, bytes: usize) -> usize {
         let mut displaced = 0;
         while self.bytes + bytes > SET_BYTES || self.entries.len() >= SET_ENTRIES {
@@ -253,7 +262,7 @@ fn hash(key: &[u8; KEY_BYTES]) -> u64 {
     mayfly_kv::key_hash::key_hash(mayfly_kv::Keyspace::Record, key)
 }
 
-/// What of a hash stands for it.
+/// The part of a hash that is stored; never 0.
 fn mark(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }
@@ -267,18 +276,18 @@ mod tests {
     }
 
     fn now(cache: &RecordCache, number: u64) -> Option<Vec<u8>> {
-        match cache.look(&key(number), AsOf::Latest) {
-            Look::Found(value) => Some(value.to_vec()),
-            Look::Missing(_) => None,
+        match cache.lookup(&key(number), AsOf::Latest) {
+            CacheLookup::Found(value) => Some(value.to_vec()),
+            CacheLookup::Missing(_) => None,
         }
     }
 
-    /// Looks twice, so that it may be added.
+    /// Misses twice, so that the record may be added.
     fn offer(cache: &RecordCache, number: u64, as_of: AsOf) -> Option<Offer> {
-        let _ = cache.look(&key(number), as_of);
-        match cache.look(&key(number), as_of) {
-            Look::Found(_) => None,
-            Look::Missing(offer) => offer,
+        let _ = cache.lookup(&key(number), as_of);
+        match cache.lookup(&key(number), as_of) {
+            CacheLookup::Found(_) => None,
+            CacheLookup::Missing(offer) => offer,
         }
     }
 
@@ -289,36 +298,36 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_twice_is_kept() {
+    fn a_record_is_cached_when_it_was_missed_twice() {
         let cache = RecordCache::new(1 << 20);
-        assert!(matches!(cache.look(&key(1), AsOf::Latest), Look::Missing(None)));
-        assert!(matches!(cache.look(&key(1), AsOf::Latest), Look::Missing(Some(_))));
-        assert!(matches!(cache.look(b"another key", AsOf::Latest), Look::Missing(None)));
+        assert!(matches!(cache.lookup(&key(1), AsOf::Latest), CacheLookup::Missing(None)));
+        assert!(matches!(cache.lookup(&key(1), AsOf::Latest), CacheLookup::Missing(Some(_))));
+        assert!(matches!(cache.lookup(b"another key", AsOf::Latest), CacheLookup::Missing(None)));
     }
 
     #[test]
-    fn a_snapshot_is_served_with_what_was_read_before_it() {
+    fn a_snapshot_is_served_by_entries_read_before_it() {
         let cache = RecordCache::new(1 << 20);
         add(&cache, 1, AsOf::Snapshot(10, 12), b"one");
         assert_eq!(now(&cache, 1).as_deref(), Some(&b"one"[..]));
-        let found = |as_of| matches!(cache.look(&key(1), as_of), Look::Found(_));
+        let found = |as_of| matches!(cache.lookup(&key(1), as_of), CacheLookup::Found(_));
         assert!(found(AsOf::Snapshot(12, 15)));
         assert!(!found(AsOf::Snapshot(11, 15)), "it may be older than what was read");
     }
 
     #[test]
-    fn nothing_is_added_beside_a_commit_or_from_before_it() {
+    fn nothing_is_added_during_a_commit_or_from_before_it() {
         let cache = RecordCache::new(1 << 20);
         let early = offer(&cache, 1, AsOf::Snapshot(10, 10));
         let latest = offer(&cache, 1, AsOf::Latest);
         add(&cache, 2, AsOf::Snapshot(10, 10), b"two");
         let (one, two) = (key(1), key(2));
-        let bar = cache.bar([&one[..], &two[..]].into_iter());
+        let invalidation = cache.invalidate([&one[..], &two[..]].into_iter());
         assert_eq!(now(&cache, 2), None, "taken out before it is written");
         assert!(offer(&cache, 2, AsOf::Latest).is_none());
         cache.add(early.as_ref().unwrap(), b"old", || 0);
         assert_eq!(now(&cache, 1), None);
-        bar.lift(20);
+        invalidation.finish(20);
         cache.add(early.as_ref().unwrap(), b"old", || 0);
         cache.add(latest.as_ref().unwrap(), b"old", || 20);
         assert_eq!(now(&cache, 1), None);
@@ -331,16 +340,16 @@ mod tests {
         let cache = RecordCache::new(1 << 20);
         for number in 0..5_000 {
             add(&cache, number, AsOf::Latest, &[1; 1000]);
-            // One that is used all the time stays.
+            // An entry in constant use stays.
             if number >= 8 {
                 assert!(now(&cache, 3).is_some(), "after {number}");
             }
         }
         assert!((700_000..=1 << 20).contains(&cache.bytes()), "{}", cache.bytes());
         let written: Vec<_> = (0..5_000).map(key).collect();
-        cache.bar(written.iter().map(Vec::as_slice)).lift(200);
+        cache.invalidate(written.iter().map(Vec::as_slice)).finish(200);
         assert_eq!(cache.bytes(), 0);
         add(&cache, 1, AsOf::Latest, &vec![1; MAX_VALUE + 1]);
-        assert_eq!(now(&cache, 1), None, "a large value displaces nobody");
+        assert_eq!(now(&cache, 1), None, "a large value displaces nothing");
     }
 }

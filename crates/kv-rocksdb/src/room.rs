@@ -1,27 +1,33 @@
-//! Keeping room on the disk for deletions, and for opening the store.
+//! A disk reserve for deletions, and for opening the store.
 //!
-//! A deletion needs room too: in the write-ahead log, and in table files until compaction has removed what was deleted. RocksDB needs
-//! room to open a store, because it writes what it replays into tables. So a part of the disk is held by a file without content
-//! (`RESERVE`, [`Reserve`]), which other programs cannot take.
+//! A deletion needs room too: in the write-ahead log, and in table files until compaction has
+//! removed the deleted entries. RocksDB needs room to open a store, because it writes the replayed
+//! log into tables. Therefore a part of the disk is allocated to a file without content (`RESERVE`,
+//! [`Reserve`]), which other programs cannot take.
 //!
 //! ```text
 //! the disk:  | used ... | free for inserts | slack | for deletions | for opening |
 //!                                                   `------- the reserve file ---'
 //! ```
 //!
-//! 1. While more than the slack is free, everything is accepted, and the reserve is whole.
-//! 2. When less is free, the disk counts as nearly full ([`DiskState::is_short`]): transactions that put records or index entries are
-//!    refused. Deletions go on. As they, flushes, compactions or another program use up the slack, the reserve shrinks so that the
-//!    slack stays free, down to the part for opening. The store above cuts its operation log meanwhile.
-//! 3. When enough is free to make the reserve whole again, and more than the slack remains, everything is accepted again.
-//! 4. Opening the store gives up the whole reserve before RocksDB starts, and makes it again afterwards.
+//! 1. While more than the slack is free, all writes are accepted, and the reserve is whole.
+//! 2. When less is free, the disk counts as nearly full ([`DiskState::is_short`]): transactions
+//!    that put records or index entries are refused. Deletions continue. As deletions, flushes,
+//!    compactions or another program use up the slack, the reserve shrinks so that the slack stays
+//!    free, down to the part for opening. Storage cuts its operation log meanwhile.
+//! 3. When enough is free to make the reserve whole again, and more than the slack remains, all
+//!    writes are accepted again.
+//! 4. Opening the store releases the whole reserve before RocksDB starts, and allocates it again
+//!    afterwards.
 //!
-//! Before the disk is nearly full, inserts wait for the compaction of level 0, which a load makes longer, when it would not fit
-//! ([`Room::fits`]): a compaction that fails for lack of room keeps RocksDB from all others.
+//! Before the disk is nearly full, inserts wait for the compaction of level 0 if it would not fit
+//! otherwise ([`Room::fits`]): a load makes that compaction larger, and if it fails because the
+//! disk is full, RocksDB starts no other one.
 //!
-//! The file system is asked every few megabytes of commits, and at each commit while the disk is nearly full. Where a file system
-//! cannot allocate a file in advance, the same amounts of free space are kept, which another program may take. Temporary files, and
-//! whatever else the server writes beside the engine, ask [`has_room`] or the engine.
+//! The free space is queried every few megabytes of commits, and at each commit while the disk is
+//! nearly full. Where a file system cannot preallocate a file, the same amount of free space is
+//! kept, which another program may take. Temporary files, and all other files of the server outside
+//! the engine, ask [`has_room`] or the engine.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -37,25 +43,26 @@ use tracing::{info, warn};
 
 use crate::options::RocksOptions;
 
-/// In the data folder: the file that holds the reserve.
+/// The file in the data folder that holds the reserve.
 pub const RESERVE_FILE: &str = "RESERVE";
 
-/// After this many bytes of commits the file system is asked again.
-const ASK_EVERY_BYTES: u64 = 4 << 20;
-/// The reserve is at most this part of its disk.
-const PART_OF_DISK: u64 = 8;
-/// Part of the reserve that only opening the store uses.
-const PART_FOR_OPENING: u64 = 2;
-/// Free space beside the reserve at which the disk counts as nearly full, as a part of the reserve.
-const PART_OF_SLACK: u64 = 2;
+/// Bytes of commits between two queries of the free space.
+const QUERY_EVERY_BYTES: u64 = 4 << 20;
+/// The reserve is at most 1/8 of its disk.
+const DISK_FRACTION: u64 = 8;
+/// The fraction of the reserve that only opening the store may use: 1/2.
+const OPENING_FRACTION: u64 = 2;
+/// The slack: free space apart from the reserve below which the disk counts as nearly full. 1/2 of
+/// the reserve.
+const SLACK_FRACTION: u64 = 2;
 
-/// How large the reserve on the disk of this folder is.
+/// The size of the reserve for the disk of this folder.
 pub(crate) fn reserve_bytes(folder: &Path, most: u64) -> u64 {
     let total = fs4::total_space(folder).unwrap_or(u64::MAX);
-    most.min(total / PART_OF_DISK)
+    most.min(total / DISK_FRACTION)
 }
 
-/// State of the disk. It outlives a store that is closed and opened again.
+/// The state of the disk. It outlives a store that is closed and reopened.
 #[derive(Default)]
 pub(crate) struct DiskState {
     short: AtomicBool,
@@ -69,15 +76,15 @@ impl DiskState {
     }
 }
 
-/// The reserve as a file.
+/// The reserve file.
 struct Reserve {
     path: PathBuf,
-    /// What it holds now, in bytes.
+    /// Its current size in bytes.
     held: u64,
 }
 
 impl Reserve {
-    /// The file in this folder, emptied.
+    /// The file in this folder, truncated to zero.
     fn emptied(folder: &Path) -> Reserve {
         let mut reserve = Reserve { path: folder.join(RESERVE_FILE), held: 0 };
         if reserve.path.exists() {
@@ -94,17 +101,18 @@ impl Reserve {
         options.open(&self.path)
     }
 
-    /// Gives up what it holds beyond this.
+    /// Releases all bytes beyond this size.
     fn shrink(&mut self, bytes: u64) {
         match self.open().and_then(|file| file.set_len(bytes)) {
             Ok(()) => self.held = self.held.min(bytes),
             Err(error) => {
-                warn!(%error, file = %self.path.display(), "the reserve cannot be given up")
+                warn!(%error, file = %self.path.display(), "the disk reserve cannot be released; deletions may fail when the disk is full")
             }
         }
     }
 
-    /// Holds this much; where the file system cannot do that, nothing.
+    /// Allocates this many bytes. Returns false when the disk is full; where the file system cannot
+    /// preallocate, returns true and allocates nothing.
     fn grow(&mut self, bytes: u64) -> bool {
         if bytes <= self.held {
             return true;
@@ -118,15 +126,15 @@ impl Reserve {
                 self.shrink(self.held);
                 return false;
             }
-            // The file system has no such call.
+            // The file system does not support preallocation.
             Err(_) => {}
         }
         true
     }
 }
 
-/// What the reserve holds while the disk is nearly full: it gives up what the slack lacks, down to its part for opening, which is made
-/// whole when there is room for that.
+/// The size of the reserve while the disk is nearly full: it shrinks by what the slack lacks, down
+/// to its part for opening, and that part is restored when there is room for it.
 fn while_short(held: u64, free: u64, slack: u64, for_opening: u64) -> u64 {
     if free < slack && held > for_opening {
         held.saturating_sub(slack - free).max(for_opening)
@@ -137,53 +145,54 @@ fn while_short(held: u64, free: u64, slack: u64, for_opening: u64) -> u64 {
     }
 }
 
-/// How a commit may go on.
+/// When an accepted commit may proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admitted {
+pub(crate) enum Admission {
     AtOnce,
-    /// It adds, and compactions may need the room that there is.
+    /// The commit adds entries, and compactions may need the free room first.
     AfterCompactions,
 }
 
 pub(crate) struct Room {
     folder: PathBuf,
     reserve_bytes: u64,
-    since_asked: AtomicU64,
+    since_query: AtomicU64,
     reserve: Mutex<Reserve>,
     state: Arc<DiskState>,
 }
 
 impl Room {
-    /// The room in a folder whose store is about to be opened: the reserve is given up.
+    /// Truncates the reserve in a folder whose store is about to be opened.
     pub(crate) fn for_opening(folder: &Path, most: u64, state: Arc<DiskState>) -> Room {
         Room {
             folder: folder.to_owned(),
             reserve_bytes: reserve_bytes(folder, most),
-            since_asked: AtomicU64::new(0),
+            since_query: AtomicU64::new(0),
             reserve: Mutex::new(Reserve::emptied(folder)),
             state,
         }
     }
 
     fn slack(&self) -> u64 {
-        self.reserve_bytes / PART_OF_SLACK
+        self.reserve_bytes / SLACK_FRACTION
     }
 
     fn free(&self) -> u64 {
-        // Where the question cannot be answered there is no reserve; a full disk is still an error of the write.
+        // Where the free space is unknown there is no reserve; a full disk is still an error of the
+        // write.
         fs4::available_space(&self.folder).unwrap_or(u64::MAX)
     }
 
-    /// Whether less is free than the reserve, which was given up, and the slack.
+    /// Whether less is free than reserve and slack together, while the reserve is released.
     pub(crate) fn is_tight(&self) -> bool {
         self.free() < self.reserve_bytes.saturating_add(self.slack())
     }
 
-    /// Asks the file system whether the disk is nearly full, with so many bytes about to be written, and adapts the reserve. To be
-    /// called after the store was opened, too.
-    pub(crate) fn look(&self, bytes: u64) -> bool {
+    /// Queries the free space, updates whether the disk is nearly full given that `bytes` are about
+    /// to be written, and adapts the reserve. Also called after the store was opened.
+    pub(crate) fn refresh(&self, bytes: u64) -> bool {
         let mut reserve = self.reserve.lock();
-        self.since_asked.store(0, Relaxed);
+        self.since_query.store(0, Relaxed);
         let was_short = self.state.is_short();
         let slack = if was_short { self.slack() / 2 * 3 } else { self.slack() };
         let wanted = self.reserve_bytes.saturating_add(slack).saturating_add(bytes);
@@ -200,7 +209,7 @@ impl Room {
 
     /// Adapts the reserve while the disk is nearly full.
     fn top_up(&self, reserve: &mut Reserve) {
-        let for_opening = self.reserve_bytes / PART_FOR_OPENING;
+        let for_opening = self.reserve_bytes / OPENING_FRACTION;
         let wanted = while_short(reserve.held, self.free(), self.slack(), for_opening);
         match wanted < reserve.held {
             true => reserve.shrink(wanted),
@@ -228,28 +237,28 @@ impl Room {
         self.state.is_short()
     }
 
-    /// Whether a compaction that writes so many bytes has room beside the reserve.
+    /// Whether a compaction that writes this many bytes has room without the reserve.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         let held = self.reserve.lock().held;
         self.free().saturating_add(held) >= self.reserve_bytes.saturating_add(bytes)
     }
 
-    /// Whether this commit may go on, and whether it should let compactions go first if they need room.
-    pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<Admitted> {
+    /// Whether this commit is accepted, and whether it should wait for compactions that need room.
+    pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<Admission> {
         let bytes = buffer.size().0 as u64;
-        let due = self.since_asked.fetch_add(bytes, Relaxed) + bytes >= ASK_EVERY_BYTES;
+        let due = self.since_query.fetch_add(bytes, Relaxed) + bytes >= QUERY_EVERY_BYTES;
         if !due && !self.state.is_short() {
-            return Ok(Admitted::AtOnce);
+            return Ok(Admission::AtOnce);
         }
         let adds = adds(buffer);
-        match self.look(bytes) {
+        match self.refresh(bytes) {
             true if adds => Err(refused(&self.folder, self.free())),
-            false if adds => Ok(Admitted::AfterCompactions),
-            true | false => Ok(Admitted::AtOnce),
+            false if adds => Ok(Admission::AfterCompactions),
+            true | false => Ok(Admission::AtOnce),
         }
     }
 
-    /// Whether there is room for files of so many bytes that leave the reserve alone.
+    /// Checks that files of this many bytes leave the reserve and the slack free.
     pub(crate) fn admit_files(&self, bytes: u64) -> KvResult<()> {
         let (free, held) = (self.free(), self.reserve.lock().held);
         let wanted = self.reserve_bytes.saturating_add(self.slack()).saturating_add(bytes);
@@ -259,7 +268,7 @@ impl Room {
         }
     }
 
-    /// Gives up everything, for the store is about to be opened again.
+    /// Releases the whole reserve, because the store is about to be reopened.
     pub(crate) fn give_up(&self) {
         self.reserve.lock().shrink(0);
     }
@@ -275,12 +284,12 @@ impl Room {
     }
 }
 
-/// Whether a file of so many bytes in this folder leaves its disk enough room for deletions.
+/// Checks that a file of this many bytes in this folder leaves its disk the room for deletions.
 ///
 /// # Errors
 /// [`KvError::Unavailable`] when it does not.
 pub fn has_room(folder: &Path, bytes: u64) -> KvResult<()> {
-    let slack = reserve_bytes(folder, RocksOptions::default().reserve_bytes) / PART_OF_SLACK;
+    let slack = reserve_bytes(folder, RocksOptions::default().reserve_bytes) / SLACK_FRACTION;
     let free = fs4::available_space(folder).unwrap_or(u64::MAX);
     match free < slack.saturating_add(bytes) {
         true => Err(refused(folder, free)),
@@ -295,7 +304,8 @@ fn refused(folder: &Path, free: u64) -> KvError {
     ))
 }
 
-/// Whether it puts what a deletion never does: records, or entries of indexes, as the build of a small one does.
+/// Whether the transaction puts records or index entries, which deletions never do. The build of a
+/// small index does.
 pub(crate) fn adds(buffer: &WriteBuffer) -> bool {
     buffer.ops().any(|(keyspace, _, write)| {
         matches!(keyspace, Keyspace::Record | Keyspace::Index) && matches!(write, OwnWrite::Put(_))
@@ -320,10 +330,10 @@ mod tests {
         delete.put(Keyspace::Oplog, b"t", b"entry");
         assert!(room.admit(&put).is_ok());
         room.reserve_bytes = u64::MAX / 2;
-        assert!(room.look(0) && room.state.is_short());
+        assert!(room.refresh(0) && room.state.is_short());
         let refused = room.admit(&put);
         assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
-        assert_eq!(room.admit(&delete), Ok(Admitted::AtOnce));
+        assert_eq!(room.admit(&delete), Ok(Admission::AtOnce));
         let mut build = WriteBuffer::new();
         build.put(Keyspace::Index, b"k", b"");
         let refused = room.admit(&build);
@@ -331,7 +341,7 @@ mod tests {
         assert!(has_room(folder.path(), u64::MAX / 2).is_err());
         room.reserve_bytes = 0;
         let admitted = room.admit(&put);
-        assert_eq!(admitted, Ok(Admitted::AfterCompactions), "there is room again");
+        assert_eq!(admitted, Ok(Admission::AfterCompactions), "there is room again");
         assert_eq!(room.stats().times_nearly_full, 1);
     }
 
@@ -351,17 +361,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let length = || std::fs::metadata(folder.path().join(RESERVE_FILE)).unwrap().len();
         let mut room = room(folder.path(), BYTES);
-        assert!(!room.look(0));
+        assert!(!room.refresh(0));
         assert_eq!((room.stats().reserve_bytes, length()), (BYTES, BYTES));
-        // As many bytes are about to be written as the disk has: while the slack is free, the reserve stays.
-        assert!(room.look(u64::MAX / 2));
+        // As many bytes are about to be written as the disk has: while the slack is free, the
+        // reserve stays.
+        assert!(room.refresh(u64::MAX / 2));
         assert_eq!(length(), BYTES);
-        assert!(!room.look(0));
+        assert!(!room.refresh(0));
         room.give_up();
         assert_eq!((room.stats().reserve_bytes, length()), (0, 0));
-        room.look(0);
+        room.refresh(0);
         drop(room);
-        // As a crash leaves it.
+        // The state after a crash.
         room = self::room(folder.path(), BYTES);
         assert_eq!((room.stats().reserve_bytes, length()), (0, 0));
     }

@@ -1,7 +1,7 @@
 //! The open database, its column families by keyspace, and snapshots that keep it open.
 //!
-//! All unsafe code of this crate is here: it stretches two lifetimes that borrow from the database, which lives in
-//! the same struct behind an [`Arc`].
+//! All unsafe code of this crate is here: it extends two lifetimes that borrow from the database,
+//! which the same struct owns in an [`Arc`] or [`Box`].
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -28,66 +28,68 @@ use crate::health::Health;
 use crate::ingest::{SCRATCH_FOLDER, clear_scratch};
 use crate::log_tail;
 use crate::open_error::OpenError;
-use crate::options::{self, RocksOptions, Shared};
+use crate::options::{self, RocksOptions, SharedResources};
 use crate::record_cache::{AsOf, RecordCache};
-use crate::room::{self, Admitted, DiskState, Room};
+use crate::room::{self, Admission, DiskState, Room};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
-    /// After `families` and never taken out: they point into it.
+    /// Declared after `families`, which points into it, and never moved out.
     pub(crate) db: Box<DB>,
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedResources,
     pub(crate) folder: PathBuf,
     pub(crate) health: Health,
     pub(crate) group_sync: GroupSync,
     marks: Marks,
     pub(crate) room: Room,
     pub(crate) records: RecordCache,
-    /// Keys of records and of indexes that were deleted since space was last given back.
+    /// Record keys and index keys deleted since their memtables were last flushed for that.
     pub(crate) deleted: [AtomicU64; 2],
-    /// For so many further calls the space of few deletions is given back, too: they are the end of many.
+    /// How many more calls flush even few deletions, because they are the end of a mass deletion.
     pub(crate) eager: [AtomicU8; 2],
-    /// How often compactions had failed at the last look, and at how many looks in a row.
+    /// The count of background errors at the last check, and the number of checks in a row that
+    /// found new ones.
     seen_errors: AtomicU64,
-    failed_looks: AtomicU8,
+    failed_checks: AtomicU8,
     stalls_writes: AtomicBool,
-    /// For reads as of now.
+    /// Options for reads of the latest state.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
-    /// The same for commits, which do not wait inside of RocksDB: one that waited for a compaction without room would keep the store
-    /// from being opened again.
+    /// Options for commits, which do not wait inside RocksDB: one that waited for a compaction
+    /// without room would keep the store from being reopened.
     pub(crate) commit_options: WriteOptions,
     _open: OpenFolder,
 }
 
-/// What is tried before the store is closed in order to be opened again.
+/// Files and bytes that must be creatable before the store is closed for reopening.
 const PROBE_FILES: usize = 16;
 const PROBE_BYTES: usize = 4 << 20;
 
-/// So often a commit looks that lets compactions go first: for two seconds.
-const MOST_STALL_LOOKS: u32 = 1000;
-/// How often a commit looks whether it need not wait any more.
-const STALL_LOOK: Duration = Duration::from_millis(2);
-/// So often compactions may fail while a commit waits for them. RocksDB tries again every second.
+/// How often a commit checks whether compactions have finished: for two seconds in total.
+const MAX_STALL_POLLS: u32 = 1000;
+/// The interval between two of these checks.
+const STALL_POLL: Duration = Duration::from_millis(2);
+/// How often compactions may fail while a commit waits for them. RocksDB tries again every second.
 const FAILED_AGAIN: u64 = 1;
-/// Memtables of fewer bytes are not flushed for their room.
+/// Smallest size of memtables that are flushed to free the log.
 const WORTH_A_FLUSH: u64 = 2 << 20;
-/// Files on level 0 at which RocksDB slows writes down, and at which it stops them: its defaults.
+/// Numbers of level-0 files at which RocksDB slows writes down, and at which it stops them: its
+/// defaults.
 const STALLING_FILES: (&str, &str) = ("20", "36");
 const NEVER_STALLING_FILES: (&str, &str) = ("100000", "100000");
 
-/// What the log says about its syncs: see `log_tail`.
+/// The state of the marks in the log: see `log_tail`.
 struct Marks {
-    /// The sequence number that this run began with.
+    /// The sequence number at which this run began.
     opened_at: u64,
-    /// The last one that is surely on the disk.
+    /// The last sequence number that is durable.
     synced: AtomicU64,
-    /// The last one that the log says so of.
+    /// The last sequence number that a mark in the log covers.
     marked: AtomicU64,
 }
 
-/// The folders that this process has open. RocksDB's lock is one between processes, which whoever opens and closes its file
-/// would take away from this one.
+/// The folders that this process has open. RocksDB's lock is a POSIX lock of the process: opening
+/// and closing its file a second time would release it.
 static OPEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 struct OpenFolder(PathBuf);
@@ -108,7 +110,7 @@ impl Drop for OpenFolder {
     }
 }
 
-/// The lock that RocksDB takes when it opens the folder.
+/// Takes the lock that RocksDB takes when it opens the folder.
 fn lock(folder: &Path) -> Result<File, OpenError> {
     let path = folder.join("LOCK");
     let file = File::options().write(true).create(true).truncate(false).open(&path);
@@ -134,11 +136,11 @@ impl Store {
         }
         let room = {
             let _ours = lock(folder)?;
-            // Temporary files of a crash, and the reserve, may be all the room that the disk has.
+            // Temporary files of a crash, and the reserve, may occupy all of the free space.
             clear_scratch(folder);
             Room::for_opening(folder, options.reserve_bytes, state)
         };
-        let shared = Shared::new(folder, options);
+        let shared = SharedResources::new(folder, options);
         let families = Keyspace::ALL.map(|keyspace| {
             let cf = options::column_family(keyspace, &shared);
             ColumnFamilyDescriptor::new(keyspace.name(), cf)
@@ -149,7 +151,7 @@ impl Store {
         if !marked {
             format::mark(folder)?;
         }
-        room.look(0);
+        room.refresh(0);
         let db = Box::new(db);
         let families = Keyspace::ALL.map(|keyspace| {
             let family = db.cf_handle(keyspace.name()).expect("opening opened every keyspace");
@@ -174,7 +176,7 @@ impl Store {
             deleted: Default::default(),
             eager: Default::default(),
             seen_errors: AtomicU64::new(0),
-            failed_looks: AtomicU8::new(0),
+            failed_checks: AtomicU8::new(0),
             stalls_writes: AtomicBool::new(true),
             records: RecordCache::new(options::record_bytes(options)),
             read_options: ReadOptions::default(),
@@ -187,13 +189,14 @@ impl Store {
         self.families[keyspace as usize]
     }
 
-    /// To be called after each successful write, before it is acknowledged.
+    /// Records a successful write. Called before the write is acknowledged.
     pub(crate) fn wrote(&self) {
         self.health.wrote();
         self.group_sync.wrote();
     }
 
-    /// What the failed write of this buffer means. A deletion gets the whole reserve for its next attempt.
+    /// Classifies the failed write of this buffer. For a deletion the whole reserve is released, so
+    /// that its next attempt succeeds.
     pub(crate) fn write_failed(&self, error: &rocksdb::Error, buffer: &WriteBuffer) -> KvError {
         let failure = self.health.write_failed(error);
         if self.health.is_disk_full() && !room::adds(buffer) {
@@ -203,28 +206,28 @@ impl Store {
         failure
     }
 
-    /// Checks before a commit whether there is room for it.
+    /// Checks before a commit that there is room for it.
     pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
         self.health.check()?;
         let admitted = self.room.admit(buffer)?;
         if !self.room.is_short() {
             self.stall_writes(true);
         }
-        if admitted == Admitted::AfterCompactions {
+        if admitted == Admission::AfterCompactions {
             self.let_compactions_go_first();
         }
         Ok(())
     }
 
-    /// Waits while the compaction of level 0 would not fit on the disk, for a limited time.
+    /// Waits, for a limited time, while the compaction of level 0 would not fit on the disk.
     fn let_compactions_go_first(&self) {
         if self.room.fits(self.compaction_bytes()) {
             return;
         }
         let errors = self.background_errors();
         current::wait(|| {
-            for _ in 0..MOST_STALL_LOOKS {
-                std::thread::sleep(STALL_LOOK);
+            for _ in 0..MAX_STALL_POLLS {
+                std::thread::sleep(STALL_POLL);
                 if self.room.fits(self.compaction_bytes()) || self.background_errors() > errors {
                     return;
                 }
@@ -232,7 +235,7 @@ impl Store {
         });
     }
 
-    /// What the compaction of level 0 would write at once, roughly.
+    /// An estimate of the bytes that the compaction of level 0 writes.
     fn compaction_bytes(&self) -> u64 {
         let of_family = |keyspace| {
             let text = self.db.property_value_cf(&self.family(keyspace), properties::LEVELSTATS);
@@ -241,26 +244,27 @@ impl Store {
         Keyspace::ALL.map(of_family).iter().sum()
     }
 
-    /// How often flushes and compactions have failed.
+    /// The number of failed flushes and compactions.
     pub(crate) fn background_errors(&self) -> u64 {
         let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS);
         errors.ok().flatten().unwrap_or(0)
     }
 
-    /// Waits a moment for compactions, which a commit has to let go first. `errors` is how often they had failed when it began to wait.
+    /// Waits briefly for compactions that a commit must wait for. `errors` is the number of failed
+    /// ones when the wait began.
     pub(crate) fn wait_for_compactions(&self, errors: u64) -> KvResult<()> {
         if self.background_errors() > errors + FAILED_AGAIN {
             self.health.note_failed_compactions();
-            let text = "the disk is full: compactions, which writes have to wait for, have no room";
+            let text = "the disk is full: writes wait for compactions, which have no room";
             return Err(KvError::Unavailable(text.to_owned()));
         }
-        // The commit begins anew, and has to say again what the last sync covered.
+        // The commit builds its batch again, and has to include the mark of the last sync again.
         self.marks.marked.store(0, Ordering::Release);
-        current::wait(|| std::thread::sleep(STALL_LOOK));
+        current::wait(|| std::thread::sleep(STALL_POLL));
         Ok(())
     }
 
-    /// The folder for temporary files, in which there is room for so many bytes.
+    /// The folder for temporary files. Fails unless there is room for this many bytes.
     pub(crate) fn scratch(&self, bytes: u64) -> KvResult<PathBuf> {
         self.room.admit_files(bytes)?;
         self.scratch_folder()
@@ -286,7 +290,7 @@ impl Store {
         })
     }
 
-    /// An empty batch; the first one behind a sync says what that covered.
+    /// An empty batch. The first one after a sync contains the mark of the sync.
     pub(crate) fn batch(&self, bytes: usize) -> WriteBatch {
         let mut batch = WriteBatch::with_capacity_bytes(bytes + log_tail::MARK_BYTES);
         let Marks { opened_at, synced, marked } = &self.marks;
@@ -297,7 +301,7 @@ impl Store {
         batch
     }
 
-    /// Whether there are room and descriptors to open the store anew, with the reserve given up.
+    /// Whether there is room, and file descriptors, to reopen the store with the reserve released.
     pub(crate) fn can_open_files(&self) -> bool {
         self.room.give_up();
         let Ok(folder) = self.scratch_folder() else { return false };
@@ -310,13 +314,14 @@ impl Store {
         probe.is_ok()
     }
 
-    /// Looks whether compactions have failed since the last look; where they go on failing, the store wants to be opened again.
-    pub(crate) fn look_at_errors(&self) -> bool {
+    /// Whether compactions have failed since the last check. If they fail repeatedly, the store is
+    /// marked for reopening.
+    pub(crate) fn check_background_errors(&self) -> bool {
         let errors = self.background_errors();
         let fails = self.seen_errors.swap(errors, Ordering::Relaxed) < errors;
         let looks = match fails {
-            true => self.failed_looks.fetch_add(1, Ordering::Relaxed),
-            false => self.failed_looks.swap(0, Ordering::Relaxed),
+            true => self.failed_checks.fetch_add(1, Ordering::Relaxed),
+            false => self.failed_checks.swap(0, Ordering::Relaxed),
         };
         if fails && looks > 0 {
             self.health.note_failed_compactions();
@@ -324,12 +329,12 @@ impl Store {
         fails
     }
 
-    /// While the disk is nearly full: begins to flush, which frees the write-ahead log, and sees to it that compactions go on and that
-    /// deletions do not wait for them.
+    /// While the disk is nearly full: starts a flush, which frees the write-ahead log, and ensures
+    /// that compactions have room and that deletions do not wait for them.
     pub(crate) fn make_room(&self) -> KvResult<()> {
         self.stall_writes(false);
-        if self.look_at_errors() {
-            // A compaction did not have the room that it needs: it gets all that there is.
+        if self.check_background_errors() {
+            // A compaction failed because the disk was full: it gets the whole reserve.
             self.room.give_up();
         }
         let buffered = Keyspace::ALL.map(|keyspace| {
@@ -348,7 +353,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether writes wait for compactions, which they must not where only deletions give compactions the room that they need.
+    /// Sets whether writes wait for compactions. They must not while only deletions give
+    /// compactions the room that they need.
     pub(crate) fn stall_writes(&self, stall: bool) {
         if self.stalls_writes.swap(stall, Ordering::Relaxed) == stall {
             return;
@@ -359,12 +365,12 @@ impl Store {
         for keyspace in Keyspace::ALL {
             if let Err(error) = self.db.set_options_cf(&self.family(keyspace), &options) {
                 self.stalls_writes.store(!stall, Ordering::Relaxed);
-                tracing::warn!(%error, "whether writes wait for compactions cannot be changed");
+                tracing::warn!(%error, "cannot change whether writes wait for compactions");
             }
         }
     }
 
-    /// Finds out whether RocksDB has resumed after a full disk, by a log entry that means nothing.
+    /// Writes an empty log entry, to find out whether RocksDB has resumed after a full disk.
     fn probe(&self) -> KvResult<()> {
         let mut batch = WriteBatch::default();
         batch.put_log_data(b"probe");
@@ -376,7 +382,8 @@ impl Store {
     }
 }
 
-/// Bytes of level 0, and of the level that it is compacted into, from lines of level, files and megabytes.
+/// Bytes of level 0, and of the level that it is compacted into, from lines of level, files and
+/// megabytes.
 fn level_0_and_base(text: &str) -> u64 {
     let mut levels = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -410,7 +417,7 @@ fn lasting(family: &ColumnFamily) -> &'static ColumnFamily {
 pub(crate) struct StoreSnapshot {
     /// Points at `snapshot`; dropped before it.
     pub(crate) read_options: ReadOptions,
-    /// What it holds, by sequence numbers.
+    /// The range of sequence numbers at which it was taken.
     pub(crate) as_of: AsOf,
     /// Borrows from `store`; dropped before it.
     snapshot: Snapshot<'static>,
@@ -433,7 +440,7 @@ impl StoreSnapshot {
         StoreSnapshot { read_options, as_of, snapshot, _store: store }
     }
 
-    /// Options for a scan, which owns its own because of the bounds.
+    /// Options for a scan, which needs its own because of the bounds.
     pub(crate) fn scan_options(&self) -> ReadOptions {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);

@@ -1,8 +1,9 @@
-//! Clearing a range that nobody reads any more.
+//! Clearing a range that is no longer read.
 //!
-//! A short range goes key by key, which leaves ordinary tombstones that compaction knows how to find. A long one goes
-//! in constant time: first one range tombstone over all of it, then whole files inside it are dropped. In this order
-//! a file that goes cannot uncover older versions of its keys.
+//! A short range is deleted key by key, which leaves ordinary tombstones that trigger compaction. A
+//! long one is deleted in constant time: first one range tombstone over all of it, then the whole
+//! files inside it are dropped. In this order a dropped file cannot uncover older versions of its
+//! keys.
 
 use mayfly_kv::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn};
 use rocksdb::WriteBatch;
@@ -14,7 +15,7 @@ use crate::store::Store;
 /// Up to this many keys are deleted one by one.
 const SHORT_RANGE_KEYS: usize = 1_000;
 
-/// Empties the range; `reader` sees the present state.
+/// Empties the range; `reader` reads the current state.
 pub(crate) fn sweep(
     store: &Store,
     reader: &dyn Txn,
@@ -25,15 +26,17 @@ pub(crate) fn sweep(
     store.health.check()?;
     let family = store.family(keyspace);
     let mut batch = WriteBatch::default();
-    // Few entries of the oplog may be much, so that it is trimmed by whole files: only whether there is any matters. A thousand
-    // of them, read through the cache, would put out hundreds of megabytes of it.
+    // Only whether the oplog has any entry matters here: its entries may be large, so it is trimmed
+    // by whole files. Reading a thousand of them through the cache would evict hundreds of
+    // megabytes of it.
     let most = if keyspace == Keyspace::Oplog { 1 } else { SHORT_RANGE_KEYS };
     let limit = ScanLimit::rows(max.clamp(1, most));
     let end = reader.scan(keyspace, range, Direction::Forward, limit, &mut |key, _| {
         batch.delete_cf(&family, key);
         ControlFlow::Continue(())
     })?;
-    // Few entries of the oplog may be much, and few kept versions: both are trimmed by whole files.
+    // Few entries of the oplog may be large, and so may few kept versions: both are trimmed by
+    // whole files.
     let by_files = matches!(keyspace, Keyspace::Oplog | Keyspace::Kept);
     let short = end == ScanEnd::Exhausted && (batch.is_empty() || !by_files);
     if short {
@@ -62,8 +65,8 @@ fn write(store: &Store, batch: WriteBatch) -> KvResult<()> {
     Ok(())
 }
 
-/// A key below this one, and hardly anything between. RocksDB drops files whose last key equals the given end, but
-/// the end of our ranges does not belong to them.
+/// A key below this one, with practically none in between. RocksDB drops files whose last key
+/// equals the given end, but the end of our ranges is exclusive.
 fn just_before(end: &[u8]) -> Vec<u8> {
     let mut before = end.to_vec();
     match before.pop() {

@@ -1,4 +1,4 @@
-//! A transaction: a snapshot, a write buffer, claims on keys; one batch at the commit.
+//! A transaction: a snapshot, a write buffer and claims on keys; the commit is one batch.
 
 use std::cell::OnceCell;
 use std::ops::{ControlFlow, Deref};
@@ -16,9 +16,9 @@ use mayfly_kv::{
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, WriteBatch};
 
 use crate::health::read_failed;
-use crate::many::{BATCHED_KEYS, Many, Part, parts};
+use crate::many::{BATCHED_KEYS, KeyGroup, Many, key_groups};
 use crate::ranges::visit_ranges;
-use crate::record_cache::{AsOf, Look};
+use crate::record_cache::{AsOf, CacheLookup};
 use crate::store::{Store, StoreSnapshot};
 
 pub(crate) const CAPS: Caps = Caps {
@@ -31,9 +31,9 @@ pub(crate) const CAPS: Caps = Caps {
     clusters_records: false,
 };
 
-/// So many records that follow each other are read past the cache.
+/// From this many adjacent records on a run bypasses the record cache.
 const LONG_RUN: usize = 32;
-/// A batch's header, and what it needs besides key and value for each operation, at most.
+/// The size of a batch's header, and an upper bound of the overhead of an operation.
 const BATCH_HEADER: usize = 12;
 const BATCH_PER_OP: usize = 12;
 
@@ -52,54 +52,55 @@ impl RocksHeld {
 
 impl HeldSnapshot for RocksHeld {
     fn begin(&self) -> KvResult<Box<dyn Txn>> {
-        let snapshot = OnceCell::from(Taken::Shared(Arc::clone(&self.snapshot)));
+        let snapshot = OnceCell::from(TxnSnapshot::Shared(Arc::clone(&self.snapshot)));
         let (store, buffer) = (Arc::clone(&self.store), WriteBuffer::new());
         Ok(Box::new(RocksTxn { store, snapshot, buffer, claims: None }))
     }
 }
 
-/// The snapshot of a transaction.
-enum Taken {
+/// The snapshot of a transaction, owned or shared.
+enum TxnSnapshot {
     Own(StoreSnapshot),
     Shared(Arc<StoreSnapshot>),
 }
 
-impl Deref for Taken {
+impl Deref for TxnSnapshot {
     type Target = StoreSnapshot;
 
     #[inline]
     fn deref(&self) -> &StoreSnapshot {
         match self {
-            Taken::Own(snapshot) => snapshot,
-            Taken::Shared(snapshot) => snapshot,
+            TxnSnapshot::Own(snapshot) => snapshot,
+            TxnSnapshot::Shared(snapshot) => snapshot,
         }
     }
 }
 
 pub(crate) struct RocksTxn {
     store: Arc<Store>,
-    /// Taken by the first read that needs it: taking one costs two turns of the database's one mutex.
-    snapshot: OnceCell<Taken>,
+    /// TxnSnapshot by the first read that needs it: taking one locks the database's mutex twice.
+    snapshot: OnceCell<TxnSnapshot>,
     buffer: WriteBuffer,
     /// None when read-only.
     claims: Option<Claims>,
 }
 
 impl RocksTxn {
-    /// One that sees what is there now.
+    /// A read-only transaction over the current state.
     pub(crate) fn reader(store: Arc<Store>) -> RocksTxn {
-        let snapshot = OnceCell::from(Taken::Own(StoreSnapshot::new(Arc::clone(&store))));
+        let snapshot = OnceCell::from(TxnSnapshot::Own(StoreSnapshot::new(Arc::clone(&store))));
         RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None }
     }
 
-    /// One that may write. The claims come before the snapshot: see the conflict tracker.
+    /// A transaction that may write. The claims are begun before the snapshot: see the conflict
+    /// tracker.
     pub(crate) fn writer(store: Arc<Store>, claims: Claims) -> RocksTxn {
         let snapshot = OnceCell::new();
         RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: Some(claims) }
     }
 
     fn snapshot(&self) -> &StoreSnapshot {
-        self.snapshot.get_or_init(|| Taken::Own(StoreSnapshot::new(Arc::clone(&self.store))))
+        self.snapshot.get_or_init(|| TxnSnapshot::Own(StoreSnapshot::new(Arc::clone(&self.store))))
     }
 
     fn read(
@@ -137,12 +138,12 @@ impl RocksTxn {
         if keyspace != Keyspace::Record || self.buffer.touches(keyspace) {
             return self.read(keyspace, key, &snapshot.read_options, see);
         }
-        let offer = match store.records.look(key, snapshot.as_of) {
-            Look::Found(value) => {
+        let offer = match store.records.lookup(key, snapshot.as_of) {
+            CacheLookup::Found(value) => {
                 see(&value);
                 return Ok(true);
             }
-            Look::Missing(offer) => offer,
+            CacheLookup::Missing(offer) => offer,
         };
         self.read(keyspace, key, &snapshot.read_options, &mut |value| {
             if let Some(offer) = &offer {
@@ -152,21 +153,22 @@ impl RocksTxn {
         })
     }
 
-    /// Reads records: from the engine what the cache does not have.
+    /// Reads records, those missing in the cache from the engine.
     fn read_records(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
         let (store, snapshot) = (&*self.store, self.snapshot());
         let (mut looks, mut missing) = (Vec::with_capacity(keys.len()), Vec::new());
-        for part in parts(keys) {
-            match part {
-                // To step through them costs no more, and leaves the cache to what is asked for again.
-                Part::Run(which) if which.len() >= LONG_RUN => {
-                    looks.extend(which.clone().map(|_| Look::Missing(None)));
+        for group in key_groups(keys) {
+            match group {
+                // Stepping through them costs no more, and leaves the cache to records that are
+                // read again.
+                KeyGroup::Run(which) if which.len() >= LONG_RUN => {
+                    looks.extend(which.clone().map(|_| CacheLookup::Missing(None)));
                     missing.extend(which);
                 }
-                Part::Run(which) | Part::Batch(which) => {
+                KeyGroup::Run(which) | KeyGroup::Batch(which) => {
                     for at in which {
-                        let look = store.records.look(keys[at], snapshot.as_of);
-                        if matches!(look, Look::Missing(_)) {
+                        let look = store.records.lookup(keys[at], snapshot.as_of);
+                        if matches!(look, CacheLookup::Missing(_)) {
                             missing.push(at);
                         }
                         looks.push(look);
@@ -178,7 +180,7 @@ impl RocksTxn {
         let mut show_found = |upto: usize, see: &mut EachValue<'_>| {
             while next < upto {
                 next += 1;
-                if let Look::Found(value) = &looks[next - 1] {
+                if let CacheLookup::Found(value) = &looks[next - 1] {
                     see(next - 1, value)?;
                 }
             }
@@ -190,7 +192,7 @@ impl RocksTxn {
             let mut flow = ControlFlow::Continue(());
             Many { db: &store.db, family, snapshot }.read(&wanted, &mut |at, value| {
                 let at = missing[at];
-                if let Look::Missing(Some(offer)) = &looks[at] {
+                if let CacheLookup::Missing(Some(offer)) = &looks[at] {
                     store.records.add(offer, value, || 0);
                 }
                 flow = show_found(at, see);
@@ -217,11 +219,12 @@ impl RocksTxn {
         }
     }
 
-    /// How a key is read that this transaction has locked.
+    /// The options for reading a key that this transaction has locked.
     fn options_under_lock(&self) -> &ReadOptions {
         match self.snapshot.get() {
             Some(snapshot) => &snapshot.read_options,
-            // Nobody else can write it now, and who did so before has ended: a later snapshot shows the same.
+            // No other transaction can write it now, and earlier writers have ended: the latest
+            // state is what a snapshot taken now would show.
             None => &self.store.read_options,
         }
     }
@@ -262,7 +265,7 @@ impl RocksTxn {
         Ok(())
     }
 
-    /// The buffer as RocksDB takes it.
+    /// The buffer as a batch of RocksDB.
     fn batch(&self) -> WriteBatch {
         let store = &self.store;
         let (bytes, ops) = self.buffer.size();
@@ -276,7 +279,8 @@ impl RocksTxn {
         batch
     }
 
-    /// Writes it. RocksDB refuses a write that has to wait for compactions; it is tried again until it need not.
+    /// Writes the batch. RocksDB refuses a write that would have to wait for compactions; it is
+    /// retried until it is accepted.
     fn write_batch(&self) -> KvResult<()> {
         let (store, mut waited) = (&self.store, None);
         loop {
@@ -308,9 +312,9 @@ impl RocksTxn {
             all.fetch_add(deleted, Ordering::Relaxed);
         }
         let records = self.buffer.ops().filter(|(keyspace, ..)| *keyspace == Keyspace::Record);
-        let bar = store.records.bar(records.map(|(_, key, _)| key));
+        let invalidation = store.records.invalidate(records.map(|(_, key, _)| key));
         let written = self.write_batch();
-        bar.lift(store.db.latest_sequence_number());
+        invalidation.finish(store.db.latest_sequence_number());
         written?;
         store.wrote();
         Ok(())
@@ -331,7 +335,7 @@ impl Txn for RocksTxn {
         self.lock(keyspace, key)?;
         if keyspace == Keyspace::Record && !self.buffer.touches(keyspace) {
             let as_of = self.snapshot.get().map_or(AsOf::Latest, |snapshot| snapshot.as_of);
-            if let Look::Found(value) = self.store.records.look(key, as_of) {
+            if let CacheLookup::Found(value) = self.store.records.lookup(key, as_of) {
                 see(&value);
                 return Ok(true);
             }
@@ -492,7 +496,7 @@ impl Cursor for RocksCursor<'_> {
     fn entry(&self) -> KvResult<Option<(&[u8], &[u8])>> {
         match self.iterator.item() {
             Some(entry) => Ok(Some(entry)),
-            // The end of the range and a failed read look alike until asked.
+            // The end of the range and a failed read differ only in the status.
             None => self.iterator.status().map(|()| None).map_err(|error| read_failed(&error)),
         }
     }

@@ -1,4 +1,4 @@
-//! The conformance suite on RocksDB, and what only an engine with files can get wrong.
+//! The conformance suite on RocksDB, and tests of an engine with files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn a_folder_in_use_or_of_another_format_is_refused() {
 fn a_database_of_another_program_is_refused_and_an_unfinished_store_is_not() {
     let folder = TempDir::new().unwrap();
     drop(open(folder.path()).unwrap());
-    // As a crash leaves it before the new store is marked.
+    // The state after a crash before the new store is marked.
     let (mark, claim) =
         (folder.path().join(FORMAT_FILE), folder.path().join(UNFINISHED_FORMAT_FILE));
     fs::rename(&mark, &claim).unwrap();
@@ -158,9 +158,9 @@ fn a_torn_tail_of_the_log_loses_only_the_tail() {
     }
 }
 
-/// Pages of what no sync covered may survive a power cut in any order. Where one is missing the log ends.
+/// Unsynced pages may survive a power cut in any order. The log ends where one is missing.
 #[test]
-fn a_hole_behind_the_last_sync_ends_the_log() {
+fn a_hole_after_the_last_sync_ends_the_log() {
     const PAGE: usize = 4096;
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path()).unwrap();
@@ -177,7 +177,7 @@ fn a_hole_behind_the_last_sync_ends_the_log() {
     for hole in (0..log.len()).step_by(PAGE) {
         let copy = copy_folder(folder.path());
         let mut torn = log.clone();
-        // Of the page in which the sync ended its beginning is there.
+        // The synced beginning of the page in which the sync ended survives.
         let from = hole.max(lengths[49]);
         torn[from.min(hole + PAGE).min(log.len())..(hole + PAGE).min(log.len())].fill(0);
         fs::write(log_file(copy.path()), &torn).unwrap();
@@ -190,7 +190,8 @@ fn a_hole_behind_the_last_sync_ends_the_log() {
         assert_eq!(kept, whole, "with a hole at {hole}");
         assert!((0..kept as u8).all(|n| has(&*engine, &[n])), "what is kept is the beginning");
     }
-    // A page before the last sync, which the log knows of: that is no power cut.
+    // A missing page before the last sync is damage, not the result of a power cut: the log
+    // contains its mark.
     let copy = copy_folder(folder.path());
     let mut damaged = log;
     damaged[..PAGE].fill(0);
@@ -268,7 +269,7 @@ fn a_long_range_is_swept_at_once_and_for_good() {
 }
 
 #[test]
-fn what_an_ingest_leaves_in_files_is_cleared() {
+fn files_of_an_abandoned_ingest_are_removed() {
     let folder = TempDir::new().unwrap();
     let scratch = folder.path().join(SCRATCH_FOLDER);
     let files = || fs::read_dir(&scratch).map_or(0, Iterator::count);
@@ -312,11 +313,11 @@ fn temporary_files_leave_the_reserve_alone() {
     assert!(matches!(refused, Err(KvError::Unavailable(text)) if text.contains("disk is full")));
 }
 
-/// Copies a folder with those in it; gives the number of files.
-/// Records that are read again and again beside writers, one by one and together, in old snapshots and new ones: every reader
-/// sees the sum that every commit keeps, and nobody sees less than what he has written.
+/// Records are read repeatedly while they are written, one by one and together, in old and new
+/// snapshots: every reader sees the sum that every commit keeps, and every writer sees its own
+/// writes.
 #[test]
-fn what_is_kept_of_records_is_what_a_snapshot_holds() {
+fn cached_records_are_those_of_the_snapshot() {
     const RECORDS: u64 = 12;
     const EACH: i64 = 1000;
     let folder = TempDir::new().unwrap();
@@ -365,7 +366,7 @@ fn what_is_kept_of_records_is_what_a_snapshot_holds() {
                         }
                         changed.push((n, value));
                     }
-                    // Most transactions that meet another one give up.
+                    // Most transactions that conflict give up.
                     if changed.len() == 2 {
                         txn.commit().unwrap();
                     }
@@ -398,7 +399,7 @@ fn what_is_kept_of_records_is_what_a_snapshot_holds() {
                 })
             })
             .collect();
-        // One record that nobody else writes: whoever has written it sees that at once.
+        // A record with a single writer, which must see its own writes at once.
         let own = scope.spawn(|| {
             let own = key(500);
             let mut written = 0_i64;
@@ -420,6 +421,7 @@ fn what_is_kept_of_records_is_what_a_snapshot_holds() {
     });
 }
 
+/// Copies a folder with its subfolders; returns the number of files in them.
 fn copy_all(from: &Path, to: &Path) -> usize {
     fs::create_dir_all(to).unwrap();
     let mut files = 0;

@@ -1,9 +1,10 @@
-//! Engines around others: what one does not say itself the engine inside does.
+//! Wrappers of engines: a method that the wrapper does not define is forwarded to the inner engine.
 //!
-//! A new method of [`Engine`] gets a line here, too; the compiler asks for it only where it has no default.
+//! A new method of [`Engine`] needs a line here too; the compiler reports a missing one only if the
+//! method has no default.
 //!
-//! The macros are written by hand: `ambassador` delegates a whole trait and does not let a wrapper override one method of it,
-//! `delegate` needs every signature at every wrapper.
+//! The macros are written by hand: `ambassador` delegates a whole trait and does not let a wrapper
+//! override one method of it, `delegate` needs every signature in every wrapper.
 //!
 //! ```
 //! use mayfly_kv::{Engine, EngineAround, KvResult, MemoryEngine};
@@ -34,7 +35,8 @@ use crate::{
 
 macro_rules! engine_around {
     ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $result:ty;)*) => {
-        /// An engine around another one. It is an [`Engine`], each of whose methods is the one of this name here.
+        /// An engine that wraps another one. It is an [`Engine`]; each method calls the one of the
+        /// same name here.
         pub trait EngineAround: Send + Sync {
             /// The engine inside.
             fn inner(&self) -> &dyn Engine;
@@ -76,10 +78,11 @@ engine_around! {
     fn close(&self) -> KvResult<()>;
 }
 
-/// Methods of [`Txn`] that a wrapper leaves to the transaction inside, by their names: `forward_txn!(inner: put, lock, commit);` in
-/// the wrapper's `impl Txn`, where `inner` is the field that has it.
+/// Forwards the named methods of [`Txn`] to an inner transaction: `forward_txn!(inner: put, lock,
+/// commit);` in the wrapper's `impl Txn`, where `inner` is the field with the transaction.
 ///
-/// Methods that are not named keep their defaults, which call the wrapper: one that counts `get` sees each key of `multi_get`.
+/// Methods that are not named keep their defaults, which call the wrapper: one that counts `get`
+/// sees each key of `multi_get`.
 #[macro_export]
 macro_rules! forward_txn {
     ($inner:ident: $($name:ident),+ $(,)?) => { $($crate::forward_txn!(@$name $inner);)+ };

@@ -1,9 +1,9 @@
-//! Checking a write against an engine's limits, in the same words for every engine.
+//! Checks a write against an engine's limits, with the same messages for every engine.
 
 use crate::{Caps, KvError, KvResult};
 
 impl Caps {
-    /// Whether a key comes behind the one that an [`Ingest`](crate::Ingest) added last.
+    /// Checks that a key is greater than the one that an [`Ingest`](crate::Ingest) added last.
     pub fn check_ascending(&self, last: Option<&[u8]>, key: &[u8]) -> KvResult<()> {
         match last {
             Some(last) if last >= key => Err(KvError::Invalid("a key out of order".into())),
@@ -11,7 +11,8 @@ impl Caps {
         }
     }
 
-    /// Whether one more write fits a transaction that has this size ([`Txn::size`](crate::Txn::size)).
+    /// Checks that one more write fits into a transaction of this size
+    /// ([`Txn::size`](crate::Txn::size)).
     pub fn check_write(&self, key: &[u8], value: &[u8], size: (usize, usize)) -> KvResult<()> {
         let checks = [
             ("a key", key.len(), self.max_key_bytes, "bytes"),

@@ -1,8 +1,9 @@
-//! An engine that misbehaves as far as the contract allows: it finds retry bugs before a network engine exists.
+//! An engine that misbehaves as far as the contract allows: it finds retry bugs before a network
+//! engine exists.
 //!
-//! It wraps any engine and adds conflicts at writes and at commits, commits whose outcome nobody learns (half of them
-//! applied), scans that pause early, and the limits of other engines. Everything random comes from the seed and the
-//! order of the calls.
+//! It wraps any engine and adds conflicts at writes and at commits, commits with an unknown outcome
+//! (half of them applied), scans that pause early, and the limits of other engines. Randomness
+//! depends only on the seed and the order of the calls.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::{
     Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
 };
 
-/// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
+/// The narrowest limits among known engines: 1 KiB keys, 1 MB values, 10 MB and five seconds a
+/// transaction.
 pub const NARROW_LIMITS: Caps = Caps {
     max_key_bytes: 1 << 10,
     max_value_bytes: 1_000_000,
@@ -28,24 +30,24 @@ pub const NARROW_LIMITS: Caps = Caps {
     clusters_records: false,
 };
 
-/// How bad it gets. By default not at all.
+/// The faults to inject. By default none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChaosOptions {
-    /// Where the random numbers start.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Of a conflict, at each checked write and at each commit that wrote; 0 to 1.
+    /// Probability (0 to 1) of a conflict, at each checked write and at each commit that wrote.
     pub conflict_probability: f64,
-    /// Of an unknown outcome at a commit that wrote; half of these are applied.
+    /// Probability of an unknown outcome at a commit that wrote; half of these are applied.
     pub unknown_commit_probability: f64,
     /// Whether scans pause after one to three entries.
     pub short_pages: bool,
-    /// Whether records are to be clustered ([`Caps::clusters_records`]).
+    /// Reported as [`Caps::clusters_records`].
     pub clusters_records: bool,
-    /// Enforced besides the engine's own: sizes as `TooLarge`, age as `TooOld`.
+    /// Limits enforced in addition to the engine's own: sizes as `TooLarge`, age as `TooOld`.
     pub limits: Option<Caps>,
 }
 
-/// The wrapper.
+/// An engine that injects faults into another one.
 pub struct ChaosEngine {
     inner: Arc<dyn Engine>,
     options: Mutex<ChaosOptions>,
@@ -54,12 +56,12 @@ pub struct ChaosEngine {
 }
 
 impl ChaosEngine {
-    /// Wraps an engine; ages are measured by the machine's clock.
+    /// Wraps an engine; transaction ages are measured by the machine's clock.
     pub fn new(inner: Arc<dyn Engine>, options: ChaosOptions) -> ChaosEngine {
         ChaosEngine::with_clock(inner, options, Arc::new(SystemClock::new()))
     }
 
-    /// Wraps an engine; ages are measured by this clock.
+    /// Wraps an engine; transaction ages are measured by this clock.
     pub fn with_clock(
         inner: Arc<dyn Engine>,
         options: ChaosOptions,
@@ -69,7 +71,7 @@ impl ChaosEngine {
         ChaosEngine { inner, options: Mutex::new(options), random, clock }
     }
 
-    /// From the next transaction on it behaves so; random numbers go on as they were.
+    /// Applies other options to transactions that begin from now on; the random sequence continues.
     pub fn change(&self, options: ChaosOptions) {
         *self.options.lock() = options;
     }
@@ -148,7 +150,7 @@ impl Ingest for ChaosIngest {
     }
 }
 
-/// Its transactions are as old as it is.
+/// Its transactions inherit its age.
 struct ChaosHeld {
     inner: Arc<dyn HeldSnapshot>,
     options: ChaosOptions,

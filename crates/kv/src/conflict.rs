@@ -1,36 +1,44 @@
-//! Who writes which key: snapshot isolation for engines that have snapshots and atomic batches but no transactions.
+//! Write-conflict detection: snapshot isolation for engines that have snapshots and atomic batches
+//! but no transactions.
 //!
-//! The tracker maps the hash of a key to its owner (the transaction that wrote it and has not ended) and to the number
-//! of the last commit that wrote it. First writer wins: a claim fails when another transaction owns the key, or when
-//! the key's last commit number is greater than the number at which the claiming transaction began. Two keys with one
-//! hash conflict falsely; the body is run again and nobody is hurt.
+//! The tracker maps the hash of a key to its owner (the transaction that wrote it and has not
+//! ended) and to the number of the last commit that wrote it. First writer wins: a claim fails when
+//! another transaction owns the key, or when the key's last commit number is greater than the
+//! number at which the claiming transaction began. Two keys with the same hash conflict falsely;
+//! the transaction body is then run again.
 //!
 //! # Why no conflict is missed
 //!
 //! The order of steps is the whole proof.
 //!
-//! * Begin: (B1) read the commit counter as `c` and register it as active, under one mutex; (B2) take the snapshot.
+//! * Begin: (B1) read the commit counter as `c` and register it as active, under one mutex; (B2)
+//!   take the snapshot.
 //! * Write: (W) claim the key under its shard's mutex.
-//! * Commit: (C1) write the batch to the engine; (C2) take the next number `n`; (C3) leave the active ones;
-//!   (C4) for each key, under its shard's mutex, give up ownership and note `n`.
+//! * Commit: (C1) write the batch to the engine; (C2) take the next number `n`; (C3) leave the
+//!   active ones; (C4) for each key, under its shard's mutex, give up ownership and note `n`.
 //!
-//! Let T commit key k, and let X claim k with a snapshot that lacks T's write, so B2 of X came before C1 of T.
+//! Let T commit key k, and let X claim k with a snapshot that lacks T's write, so B2 of X came
+//! before C1 of T.
 //!
-//! 1. X claims while T owns k: X fails. T claims while X owns k: T fails. Otherwise X claims after C4 of T.
+//! 1. X claims while T owns k: X fails. T claims while X owns k: T fails. Otherwise X claims after
+//!    C4 of T.
 //! 2. B1 of X came before B2 of X, before C1 of T, before C2 of T: so `c < n`.
-//! 3. At C3 and C4 of T, X was registered (B1 came before) and has not ended (it claims later). So the oldest active
-//!    number is at most `c < n`, C4 keeps `n` instead of forgetting the key, and X finds `n > c`: it fails.
+//! 3. At C3 and C4 of T, X was registered (B1 came before) and has not ended (it claims later). So
+//!    the oldest active number is at most `c < n`, C4 keeps `n` instead of forgetting the key, and
+//!    X finds `n > c`: it fails.
 //!
-//! Conflicts without need are possible: a transaction that begins between C1 and C2 sees T's write in its snapshot and
-//! still fails on k. That window is microseconds wide.
+//! False conflicts are possible: a transaction that begins between C1 and C2 sees T's write in its
+//! snapshot and still fails on k. That window is microseconds wide.
 //!
 //! # Why memory stays small
 //!
-//! A number `n` is needed only by active transactions with `c < n`; later ones begin at `n` or above, or take their
-//! snapshot after the check that found them missing, hence after C1. With short transactions C4 mostly forgets at
-//! once. What it keeps goes into a queue per shard, and each visit to the shard drops what nobody needs any more.
-//! A transaction that stays open under a mass of writes would still make the queues grow, so they are bounded: beyond
-//! [`REMEMBERED_MAX`] keys the oldest are forgotten, and whoever began before them is told [`KvError::TooOld`].
+//! A number `n` is needed only by active transactions with `c < n`; later ones begin at `n` or
+//! above, or take their snapshot after the check that found them missing, hence after C1. With
+//! short transactions C4 usually drops the entry at once. Entries that it keeps go into a queue per
+//! shard, and each visit to the shard prunes those that no active transaction needs. A transaction
+//! that stays open during many writes would still make the queues grow, so they are bounded: beyond
+//! [`REMEMBERED_MAX`] keys the oldest are dropped, and transactions that began before them fail
+//! with [`KvError::TooOld`].
 //!
 //! No mutex here is held over IO, and none while taking another.
 
@@ -43,16 +51,17 @@ use parking_lot::Mutex;
 use crate::key_hash::HashedKeys;
 use crate::{KvError, KvResult};
 
-/// Most keys whose last commit is remembered for the sake of old transactions; about 64 bytes each.
+/// Most keys whose last commit is remembered for old transactions; about 64 bytes each.
 pub const REMEMBERED_MAX: usize = 1 << 20;
 
 const SHARDS: usize = 64;
-/// Nobody owns the key.
-const NOBODY: u64 = 0;
-/// How many queue entries one visit to a shard drops at most, so that no single write pays for a long queue.
+/// The owner of an unowned key.
+const NO_OWNER: u64 = 0;
+/// Queue entries that one visit to a shard prunes at most, so that no single write pays for a long
+/// queue.
 const PRUNED_PER_VISIT: usize = 4;
 
-/// The state shared by an engine's transactions.
+/// The state shared by the transactions of an engine.
 pub struct ConflictTracker {
     shards: Box<[Shard]>,
     active: Mutex<Active>,
@@ -74,7 +83,7 @@ struct Keys {
     map: HashMap<u64, Key, HashedKeys>,
     /// (commit number, key) of entries that only old transactions need; nearly ascending.
     remembered: VecDeque<(u64, u64)>,
-    /// Commits up to this number may have been forgotten too early.
+    /// Entries of commits up to this number may have been dropped while still needed.
     floor: u64,
 }
 
@@ -85,7 +94,7 @@ struct Key {
 }
 
 impl ConflictTracker {
-    /// A tracker that has seen nothing.
+    /// A tracker without commits.
     pub fn new() -> Arc<ConflictTracker> {
         ConflictTracker::with_limit(REMEMBERED_MAX)
     }
@@ -96,13 +105,13 @@ impl ConflictTracker {
             active: Mutex::default(),
             oldest: AtomicU64::new(u64::MAX),
             committed: AtomicU64::new(0),
-            next_owner: AtomicU64::new(NOBODY + 1),
+            next_owner: AtomicU64::new(NO_OWNER + 1),
             remembered: AtomicUsize::new(0),
             shard_max: remembered_max / SHARDS,
         })
     }
 
-    /// Step B1. The caller takes the engine's snapshot afterwards, never before.
+    /// Step B1. The caller must take the engine's snapshot after this call.
     pub fn begin(self: &Arc<Self>) -> Claims {
         let begun_at = {
             let mut active = self.active.lock();
@@ -115,7 +124,7 @@ impl ConflictTracker {
         Claims { tracker: Arc::clone(self), owner, begun_at, held: Vec::new(), ended: false }
     }
 
-    /// Keys that are owned or remembered now; for tests and figures.
+    /// Keys that are owned or remembered now; for tests and statistics.
     pub fn tracked_keys(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().map.len()).sum()
     }
@@ -135,7 +144,7 @@ impl ConflictTracker {
         if key.owner == owner {
             return Ok(Claim::Repeated);
         }
-        if key.owner != NOBODY || key.last_commit > begun_at {
+        if key.owner != NO_OWNER || key.last_commit > begun_at {
             return Err(KvError::Conflict);
         }
         key.owner = owner;
@@ -156,7 +165,7 @@ impl ConflictTracker {
         let Some(key) = keys.map.get_mut(&hash) else {
             unreachable!("an owned key stays in the map until its owner releases it")
         };
-        key.owner = NOBODY;
+        key.owner = NO_OWNER;
         key.last_commit = number.unwrap_or(key.last_commit);
         let last_commit = key.last_commit;
         if last_commit <= self.oldest.load(SeqCst) {
@@ -194,7 +203,7 @@ impl ConflictTracker {
         }
     }
 
-    /// Visits every shard once nobody is active, so that an idle engine holds nothing.
+    /// Prunes every shard once no transaction is active, so that an idle engine retains nothing.
     fn prune_idle(&self) {
         if self.remembered.load(SeqCst) > 0 && self.oldest.load(SeqCst) == u64::MAX {
             for shard in &self.shards {
@@ -206,7 +215,8 @@ impl ConflictTracker {
 
 impl Keys {
     fn forget(&mut self, number: u64, hash: u64) {
-        if self.map.get(&hash).is_some_and(|key| key.owner == NOBODY && key.last_commit == number) {
+        if self.map.get(&hash).is_some_and(|key| key.owner == NO_OWNER && key.last_commit == number)
+        {
             self.map.remove(&hash);
         }
     }
@@ -217,7 +227,7 @@ enum Claim {
     Repeated,
 }
 
-/// One transaction's claims. Dropping them is the rollback.
+/// The claims of one transaction. Dropping them rolls back.
 pub struct Claims {
     tracker: Arc<ConflictTracker>,
     owner: u64,
@@ -235,9 +245,10 @@ impl Claims {
         Ok(())
     }
 
-    /// Steps C2 to C4. Call it after the engine has applied the batch, and also when nobody knows whether it has.
+    /// Steps C2 to C4. Call it after the engine has applied the batch, and also when the outcome is
+    /// unknown.
     pub fn publish(mut self) {
-        // Not for read-only work: without a claim there is nothing that a number would protect.
+        // A transaction without claims publishes no number, because it protects no key.
         let number =
             (!self.held.is_empty()).then(|| self.tracker.committed.fetch_add(1, SeqCst) + 1);
         self.end(number);
@@ -261,12 +272,12 @@ impl Drop for Claims {
     }
 }
 
-/// The numbers at which active transactions began, with how many began at each; ascending, because a number is read
-/// and entered under one mutex.
+/// The numbers at which active transactions began, with how many began at each; ascending, because
+/// a number is read and entered under one mutex.
 #[derive(Default)]
 struct Active {
     begun: VecDeque<(u64, u32)>,
-    /// How many of them have a count of zero; they are in the middle, behind an older one.
+    /// How many entries have a count of zero; they follow an older one that is still active.
     gone: usize,
 }
 

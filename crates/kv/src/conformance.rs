@@ -1,7 +1,7 @@
-//! What every engine must do, as cases that an engine's tests run against fresh stores.
+//! The conformance suite: cases that an engine's tests run against fresh stores.
 //!
-//! [`run`] runs all of [`CASES`]. An engine passes when nothing panics; the messages name the case. Cases use the
-//! contract only, and accept a conflict at the write or at the commit.
+//! [`run`] runs all of [`CASES`]. An engine passes when nothing panics; the messages name the case.
+//! Cases use the contract only, and accept a conflict at the write or at the commit.
 
 mod isolation;
 mod plain;
@@ -18,13 +18,13 @@ use crate::{
     TxnOptions,
 };
 
-/// Gives a fresh, empty store.
+/// Creates a fresh, empty store.
 pub type Make<'m> = dyn Fn() -> Arc<dyn Engine> + 'm;
 
-/// A case and its name.
+/// A name and a case.
 pub type Case = (&'static str, fn(&Make<'_>));
 
-/// All cases.
+/// All cases, in the order in which they run.
 pub const CASES: &[Case] = &[
     ("get put delete", plain::get_put_delete),
     ("own writes", plain::own_writes),
@@ -44,7 +44,7 @@ pub const CASES: &[Case] = &[
     ("scan continues in a later snapshot", scans::continues_later),
     ("scan merges own writes", scans::merges_own_writes),
     ("scan against a model", scans::against_a_model),
-    ("ranges between what was deleted", scans::ranges_between_what_was_deleted),
+    ("ranges between deleted entries", scans::ranges_between_deleted_entries),
     ("snapshot is stable", isolation::snapshot_is_stable),
     ("a held snapshot serves many", isolation::held_snapshot),
     ("a held snapshot on other threads", threads::held_snapshot),
@@ -84,9 +84,9 @@ fn put(txn: &mut dyn Txn, key: &[u8], value: &[u8]) -> KvResult<()> {
 fn fill(engine: &dyn Engine, entries: &[(&[u8], &[u8])]) {
     let mut txn = begin(engine);
     for (key, value) in entries {
-        put(&mut *txn, key, value).expect("nobody else writes");
+        put(&mut *txn, key, value).expect("there is no other writer");
     }
-    txn.commit().expect("nobody else writes");
+    txn.commit().expect("there is no other writer");
 }
 
 fn get(txn: &dyn Txn, key: &[u8]) -> Option<Vec<u8>> {
@@ -97,7 +97,7 @@ fn get(txn: &dyn Txn, key: &[u8]) -> Option<Vec<u8>> {
     seen
 }
 
-/// What a transaction that begins now reads.
+/// The value that a new transaction reads.
 fn now(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
     let value = get(&*begin(engine), key);
     let mut once = None;
@@ -126,7 +126,7 @@ fn page(
     (entries, end)
 }
 
-/// All entries of a range, page by page as a caller would.
+/// All entries of a range, read page by page.
 fn all(txn: &dyn Txn, range: &KeyRange, direction: Direction) -> Entries {
     let (mut entries, mut end) = page(txn, range, direction, ScanLimit::NONE);
     while let ScanEnd::More { last_key } = end {
@@ -151,7 +151,8 @@ fn conflicts(mut txn: Box<dyn Txn>, write: impl FnOnce(&mut dyn Txn) -> KvResult
     }
 }
 
-/// Runs a body until it commits. An unknown outcome is for the body to find out: it is run again as well.
+/// Runs a body until it commits. The body must handle an unknown outcome itself, because it is run
+/// again then.
 fn retry(engine: &dyn Engine, mut body: impl FnMut(&mut dyn Txn) -> KvResult<()>) {
     loop {
         let mut txn = begin(engine);

@@ -1,22 +1,25 @@
-//! The byte-store contract: what storage may rely on from any engine.
+//! The byte-store contract: the guarantees that storage requires of any engine.
 //!
-//! 1. Snapshot isolation; a transaction that may write takes its view at its first read at the latest, a read-only one
-//!    when it begins. Two overlapping transactions that both put or delete the same existing or inserted key
-//!    conflict; deleting an absent key need not. Write skew is possible.
-//! 2. The embedded engines report a conflict at the write (first writer wins), others may report it at commit.
-//! 3. A scan goes on from its last key in any later snapshot.
+//! 1. Snapshot isolation; a transaction that may write takes its view at its first read at the
+//!    latest, a read-only one when it begins. Two overlapping transactions that both put or delete
+//!    the same existing or inserted key conflict; deleting an absent key need not. Write skew is
+//!    possible.
+//! 2. The embedded engines report a conflict at the write (first writer wins), others may report it
+//!    at commit.
+//! 3. A scan continues from its last key in any later snapshot.
 //! 4. Transaction bodies can be run again; they have no side effects.
 //! 5. After a failed durable write the engine refuses further writes ([`KvError::Fenced`]).
 //!
-//! The contract is synchronous: an embedded engine answers in microseconds, and an engine behind a network is called
-//! from sections that are allowed to block.
+//! The contract is synchronous: an embedded engine answers in microseconds, and an engine behind a
+//! network is called from sections that are allowed to block.
 
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The fixed handful of keyspaces. Keys of different objects share one; each begins with an object's 8-byte id.
+/// The fixed set of keyspaces. Objects of one kind share a keyspace; each key begins with its
+/// object's 8-byte id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Keyspace {
@@ -30,7 +33,8 @@ pub enum Keyspace {
     Catalog = 3,
     /// Sessions and retryable writes.
     Session = 4,
-    /// Versions of records that the operation log refers to and that are gone from their place.
+    /// Record versions that the operation log refers to and that are deleted or overwritten in
+    /// `Record`.
     Kept = 5,
 }
 
@@ -58,24 +62,25 @@ impl Keyspace {
     }
 }
 
-/// What went wrong, as far as a caller can act on it.
+/// An error, by the reaction that it requires of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KvError {
     /// Another transaction wrote the same key; run the body again.
     Conflict,
-    /// The snapshot is gone; run the body again.
+    /// The snapshot is no longer available; run the body again.
     TooOld,
-    /// A key, value or transaction is over [`Caps`].
+    /// A key, value or transaction exceeds [`Caps`].
     TooLarge(String),
-    /// Nothing was applied; may work later (disk full, connection lost).
+    /// Nothing was applied; a retry may succeed later (disk full, connection lost).
     Unavailable(String),
     /// The commit may or may not have been applied.
     CommitUnknown(String),
     /// The deadline passed; nothing was applied.
     Timeout,
-    /// An earlier durable write failed, or another owner took over; writing is refused until a restart.
+    /// An earlier durable write failed, or another owner took over; writing is refused until a
+    /// restart.
     Fenced(String),
-    /// A call that the contract does not allow.
+    /// The call violates the contract.
     Invalid(String),
     /// The stored bytes are damaged; names the file where known.
     Corrupt(String),
@@ -102,7 +107,7 @@ impl std::error::Error for KvError {}
 /// The result of every call into an engine.
 pub type KvResult<T> = Result<T, KvError>;
 
-/// What differs between engines.
+/// The limits and properties of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     /// Largest key, in bytes.
@@ -115,40 +120,40 @@ pub struct Caps {
     pub max_txn_keys: usize,
     /// Longest life of a transaction, in milliseconds.
     pub max_txn_age_ms: u64,
-    /// Whether data outlives the process.
+    /// Whether data survives the end of the process.
     pub durable: bool,
-    /// Whether one look-up less by `_id` is worth more than records in the order of their insertion: where each costs a way
-    /// through a network.
+    /// Whether saving a look-up by `_id` is worth more than storing records in insertion order:
+    /// true where each look-up is a network round trip.
     pub clusters_records: bool,
 }
 
-/// How a transaction begins.
+/// Options of a new transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TxnOptions {
-    /// Only reads; lets an engine skip what writing needs.
+    /// Only reads; the engine may skip the preparation for writes.
     pub read_only: bool,
 }
 
-/// Whose task it is to see conflicts on a written key.
+/// Whether the engine checks a written key for conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// The engine's: the rule of the contract.
+    /// The engine checks it, as the contract says.
     Checked,
-    /// Nobody's: the transaction holds the key's lock, or only the transaction that writes a certain other, checked key
-    /// ever writes this one (an index entry that holds its record's key, an oplog entry under a fresh timestamp). An
-    /// engine may skip its own check.
+    /// No check is needed: the transaction holds the key's lock, or only the transaction that
+    /// writes a certain other, checked key ever writes this one (an index entry that contains its
+    /// record's key, an oplog entry under a fresh timestamp). An engine may skip its own check.
     Derived,
 }
 
-/// Length of what a value may leave open until shortly before the commit.
+/// Length in bytes of a gap, which is left open in a value until shortly before the commit.
 pub const GAP_BYTES: usize = 8;
 
-/// Half-open: `start <= key < end`.
+/// A half-open range: `start <= key < end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// First key that belongs.
+    /// The first key in the range.
     pub start: Vec<u8>,
-    /// First key that does not belong any more.
+    /// The first key after the range.
     pub end: Vec<u8>,
 }
 
@@ -158,12 +163,12 @@ impl KeyRange {
         KeyRange { start: prefix.to_vec(), end: prefix_end(prefix) }
     }
 
-    /// Whether no key can belong.
+    /// Whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
-    /// What is left after this key in this direction.
+    /// The rest of the range after this key in this direction.
     #[must_use]
     pub fn after(&self, last: &[u8], direction: Direction) -> KeyRange {
         match direction {
@@ -190,7 +195,7 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     vec![0xFF; 16]
 }
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -199,12 +204,12 @@ pub enum Direction {
     Backward,
 }
 
-/// When a scan pauses by itself. It visits at least one entry if there is one.
+/// The limits at which a scan pauses. It visits at least one entry if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimit {
-    /// After this many entries.
+    /// The number of entries.
     pub rows: usize,
-    /// After this many bytes of keys and values.
+    /// The number of bytes of keys and values.
     pub bytes: usize,
 }
 
@@ -212,7 +217,7 @@ impl ScanLimit {
     /// No pause.
     pub const NONE: ScanLimit = ScanLimit { rows: usize::MAX, bytes: usize::MAX };
 
-    /// After this many entries.
+    /// A limit on the number of entries.
     pub fn rows(rows: usize) -> ScanLimit {
         ScanLimit { rows, bytes: usize::MAX }
     }
@@ -223,31 +228,34 @@ impl ScanLimit {
 pub enum ScanEnd {
     /// The range has no further entry.
     Exhausted,
-    /// The limit was reached or the visitor broke off; go on with [`KeyRange::after`] this key. The range may
-    /// prove to have no further entry.
+    /// The limit was reached or the visitor stopped; continue with [`KeyRange::after`] this key.
+    /// The rest of the range may turn out to be empty.
     More {
         /// The last key that was visited.
         last_key: Vec<u8>,
     },
 }
 
-/// Sees a scan's entries: key, value. Slices live only for the call.
+/// Receives a scan's entries: key, value. The slices are valid only during the call.
 pub type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
-/// Sees entries of several ranges: the range's place, key, value. Slices live only for the call.
+/// Receives entries of several ranges: index of the range, key, value. The slices are valid only
+/// during the call.
 pub type RangesVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> + 'v;
 
-/// Sees values of several keys: the key's place, value. Slices live only for the call.
+/// Receives values of several keys: index of the key, value. The slices are valid only during the
+/// call.
 pub type EachValue<'v> = dyn FnMut(usize, &[u8]) -> ControlFlow<()> + 'v;
 
 /// A transaction over a snapshot. Dropping it rolls back.
 pub trait Txn: Send {
-    /// Reads one key, own writes included. The closure sees the value; false when the key is absent.
+    /// Reads one key, own writes included. The closure receives the value; returns false when the
+    /// key is absent.
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;
 
-    /// Reads many keys, own writes included. The closure sees (position in `keys`, value) of those present in the order of
-    /// `keys`, whatever that is, until it breaks off. An engine reads in the order that suits it, and may hold several
-    /// values meanwhile, but not many large ones.
+    /// Reads many keys, own writes included. The closure receives (index in `keys`, value) of the
+    /// present ones in the order of `keys`, which may be any order, until it breaks off. An engine
+    /// may read in another order and buffer several values meanwhile, but not many large ones.
     fn multi_get(
         &self,
         keyspace: Keyspace,
@@ -264,8 +272,9 @@ pub trait Txn: Send {
         Ok(())
     }
 
-    /// Locks a key and reads it: what a body calls that means to write the key. An engine may answer from its newest
-    /// state as long as the transaction has read nothing else, because nobody can change the key any more.
+    /// Locks a key and reads it, for a body that is going to write the key. An engine may read its
+    /// newest state if the transaction has read nothing else, because no other transaction can
+    /// change a locked key.
     fn get_locked(
         &mut self,
         keyspace: Keyspace,
@@ -276,7 +285,8 @@ pub trait Txn: Send {
         self.get(keyspace, key, see)
     }
 
-    /// [`Txn::get_locked`] for many keys; the closure sees (position in `keys`, value) of those present.
+    /// [`Txn::get_locked`] for many keys; the closure receives (index in `keys`, value) of the
+    /// present ones.
     fn multi_get_locked(
         &mut self,
         keyspace: Keyspace,
@@ -302,9 +312,10 @@ pub trait Txn: Send {
         visit: &mut Visitor<'_>,
     ) -> KvResult<ScanEnd>;
 
-    /// Visits the entries of several ranges as so many calls of [`Txn::scan`] would; the closure is told the range's place
-    /// among them. They are disjoint, and in the order of the scan. Gives the range at which it ended, and how that one did:
-    /// nothing is left of those before it.
+    /// Visits the entries of several ranges like one call of [`Txn::scan`] for each; the closure
+    /// receives the index of the range. The ranges are disjoint, and in the order of the scan.
+    /// Returns the index of the range at which it ended, and how that one ended; all ranges before
+    /// it are exhausted.
     fn scan_ranges(
         &self,
         keyspace: Keyspace,
@@ -322,7 +333,8 @@ pub trait Txn: Send {
         Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted))
     }
 
-    /// About so many bytes of keys and values will be written: lets an engine make room once.
+    /// Announces that about this many bytes of keys and values will be written, so that the engine
+    /// can allocate once.
     fn reserve(&mut self, bytes: usize) {
         let _ = bytes;
     }
@@ -330,8 +342,8 @@ pub trait Txn: Send {
     /// Writes a key.
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()>;
 
-    /// Writes a key whose value has eight bytes at `gap` that are not known yet: [`Txn::fill_gaps`] writes them before the
-    /// commit. Reads of the transaction see the value as it was given until then.
+    /// Writes a key whose value has a gap of eight bytes at offset `gap`: [`Txn::fill_gaps`] fills
+    /// it before the commit. Until then reads of the transaction return the value as passed.
     ///
     /// # Errors
     /// As [`Txn::put`]; [`KvError::Invalid`] when the gap is not within the value.
@@ -344,13 +356,14 @@ pub trait Txn: Send {
         gap: usize,
     ) -> KvResult<()>;
 
-    /// Writes these bytes into all gaps that were left so far. A commit with gaps is refused ([`KvError::Invalid`]).
+    /// Fills all gaps left so far with these bytes. A commit with open gaps fails
+    /// ([`KvError::Invalid`]).
     fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]);
 
     /// Removes a key.
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()>;
 
-    /// A read that conflicts with other writers of the key as a write would.
+    /// Makes the transaction conflict with other writers of the key as a write would.
     fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()>;
 
     /// Bytes and keys written so far.
@@ -359,48 +372,52 @@ pub trait Txn: Send {
     /// The keys of a range that this transaction has put or deleted so far, each once and in order.
     fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>>;
 
-    /// Applies everything or nothing. The write is in the log, not yet synced ([`Engine::sync`]).
+    /// Applies all writes or none. The commit is in the write-ahead log, but durable only after
+    /// [`Engine::sync`].
     fn commit(self: Box<Self>) -> KvResult<()>;
 }
 
 /// A snapshot that outlives the transaction it was taken in, for any number of readers.
 ///
-/// It keeps what it shows from being given back, and an engine's files open: whoever holds one lets go of it soon, and before
-/// the engine is closed. Ranges that are swept ([`Engine::sweep_range`]) may go from it.
+/// It prevents the engine from reclaiming the versions it can see and keeps files open: drop it
+/// soon, and before the engine is closed. Ranges that are swept ([`Engine::sweep_range`]) may
+/// disappear from it.
 pub trait HeldSnapshot: Send + Sync {
-    /// Begins a transaction that reads this snapshot and does not write.
+    /// Begins a read-only transaction over this snapshot.
     fn begin(&self) -> KvResult<Box<dyn Txn>>;
 }
 
-/// Entries on their way into a keyspace past transactions and the log: what builds an object from scratch.
+/// Bulk loading of a keyspace, without transactions and write-ahead log, for building a new object.
 ///
-/// Nobody reads or writes the range that they go into before [`Ingest::finish`] has returned. Dropping it gives up. After that,
-/// or a failure, some of the entries may be there all the same: whoever began it sweeps the range.
+/// The caller ensures that the range is neither read nor written before [`Ingest::finish`] has
+/// returned. Dropping it abandons the load. After that, or after a failure, some of the entries may
+/// exist nevertheless: the caller sweeps the range.
 pub trait Ingest: Send {
-    /// Adds an entry; its key is greater than that of the one before.
+    /// Adds an entry; its key must be greater than the previous one.
     ///
     /// # Errors
-    /// [`KvError::TooLarge`] beyond [`Caps`], [`KvError::Invalid`] for a key out of order, those of the disk.
+    /// [`KvError::TooLarge`] beyond [`Caps`], [`KvError::Invalid`] for a key out of order, IO
+    /// errors.
     fn add(&mut self, key: &[u8], value: &[u8]) -> KvResult<()>;
 
-    /// Makes all of them visible to transactions that begin from now on. They survive a crash at the latest when the next
-    /// [`Engine::sync`] has returned.
+    /// Makes all entries visible to transactions that begin from now on. They are durable at the
+    /// latest when the next [`Engine::sync`] has returned.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn finish(self: Box<Self>) -> KvResult<()>;
 }
 
-/// How far a sweep came.
+/// The result of one call of [`Engine::sweep_range`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepEnd {
     /// The range is empty now.
     Done,
-    /// Call again.
+    /// There may be more; call it again.
     More,
 }
 
-/// Figures for `serverStatus` and tests.
+/// Statistics for `serverStatus` and tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EngineStats {
     /// Memory of caches and write buffers, in bytes.
@@ -409,42 +426,42 @@ pub struct EngineStats {
     pub disk_bytes: u64,
     /// Bytes written to files since start, compaction included.
     pub written_bytes: u64,
-    /// Files of the write-ahead log, in bytes.
+    /// Size of the write-ahead log's files, in bytes.
     pub log_bytes: u64,
-    /// How its disk stands; nothing for engines without a disk of their own.
+    /// The state of the disk; `None` for engines without a disk of their own.
     pub room: Option<RoomStats>,
 }
 
-/// How the disk of an engine stands.
+/// The disk space of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomStats {
-    /// All bytes of the disk; 0 where the system does not say.
+    /// Size of the disk; 0 when unknown.
     pub total_bytes: u64,
-    /// Bytes that are free for this process, without the reserve.
+    /// Bytes that this process may use, without the reserve.
     pub free_bytes: u64,
-    /// Bytes that are held for deletions and for opening the store.
+    /// Bytes reserved for deletions and for opening the store.
     pub reserve_bytes: u64,
     /// Whether only deletions are accepted.
     pub nearly_full: bool,
-    /// How often that began since the start.
+    /// How often the disk became nearly full since the start.
     pub times_nearly_full: u64,
 }
 
-/// A byte store.
+/// A transactional, ordered store of byte keys and values.
 pub trait Engine: Send + Sync {
     /// Its name in `serverStatus().storageEngine` and logs.
     fn name(&self) -> &'static str;
 
-    /// What it can do.
+    /// Its limits and properties.
     fn caps(&self) -> Caps;
 
-    /// Begins a transaction: over a snapshot of now when it only reads.
+    /// Begins a transaction. A read-only one takes its snapshot now.
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
 
-    /// Takes a snapshot of now and keeps it until it is dropped.
+    /// Takes a snapshot of the current state, which lives until it is dropped.
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
 
-    /// Reads one key as of now, outside transactions; false when the key is absent.
+    /// Reads one key in the current state, outside transactions; false when the key is absent.
     fn get_once(
         &self,
         keyspace: Keyspace,
@@ -452,20 +469,21 @@ pub trait Engine: Send + Sync {
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool>;
 
-    /// Removes keys of a range that nobody reads or writes any more, at most about `max` keys a call; outside
-    /// transactions, survives restarts only in so far as it can be called again.
+    /// Removes keys of a range that is no longer read or written, at most about `max` keys a call.
+    /// The removal is not transactional, and a crash may undo it; the caller then calls again.
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd>;
 
-    /// Begins to add many entries at once, ascending. Nothing for engines in which transactions do it as well.
+    /// Begins a bulk load with ascending keys. `None` for engines in which transactions are as
+    /// fast.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn begin_ingest(&self, _: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
         Ok(None)
     }
 
-    /// A folder for temporary files, with room for so many bytes more; nothing for engines without a disk. What a crash leaves
-    /// in it goes when the engine is opened.
+    /// A folder for temporary files, with room for this many bytes more; `None` for engines without
+    /// a disk. Files that a crash leaves in it are removed when the engine is opened.
     ///
     /// # Errors
     /// [`KvError::Unavailable`] when the disk has no such room.
@@ -473,41 +491,43 @@ pub trait Engine: Send + Sync {
         Ok(None)
     }
 
-    /// Everything committed before this call survives a crash of the machine once it returns.
+    /// Makes all commits before this call durable: they survive a crash of the machine once it
+    /// returns.
     fn sync(&self) -> KvResult<()>;
 
-    /// Entries' bytes in a range, roughly.
+    /// Approximate size of the entries in a range, in bytes.
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
 
-    /// Called now and then, for engines in which the space of what was deleted comes back only when something else
-    /// happens. Must not take long: what is to be done is begun.
+    /// Starts reclaiming space, for engines that otherwise do so only at the next flush or write.
+    /// Called regularly; must return soon.
     ///
     /// # Errors
-    /// Those of the engine; nothing is lost then but space.
+    /// Errors of the engine; only space is lost.
     fn give_back_space(&self) -> KvResult<()> {
         Ok(())
     }
 
-    /// Rewrites a range without what was deleted in it, for engines that keep that for a while. May take long.
+    /// Rewrites a range without its tombstones and deleted entries, for engines that retain them.
+    /// May take long.
     ///
     /// # Errors
-    /// Those of the engine; nothing is lost then but space.
+    /// Errors of the engine; only space is lost.
     fn compact_range(&self, _: Keyspace, _: &KeyRange) -> KvResult<()> {
         Ok(())
     }
 
-    /// Whether the disk is nearly full: transactions that put records or index entries are refused, and what takes room without need
-    /// should give it back.
+    /// Whether the disk is nearly full: transactions that put records or index entries are refused,
+    /// and optional data should be deleted.
     fn is_nearly_full(&self) -> bool {
         false
     }
 
-    /// A consistent copy in a new folder that can be opened as a store.
+    /// Writes a consistent copy into a new folder, which can be opened as a store.
     fn checkpoint(&self, folder: &Path) -> KvResult<()>;
 
-    /// Figures for `serverStatus`.
+    /// Statistics for `serverStatus`.
     fn stats(&self) -> EngineStats;
 
-    /// Flushes and closes; later calls answer [`KvError::Unavailable`].
+    /// Flushes and closes; later calls fail with [`KvError::Unavailable`].
     fn close(&self) -> KvResult<()>;
 }

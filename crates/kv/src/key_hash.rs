@@ -1,7 +1,8 @@
 //! One 64-bit hash per key, shared by the conflict tracker and the write buffer.
 //!
-//! Collisions are harmless for both (a false conflict; one more comparison), so a fast hash will do. It starts from a
-//! number drawn once per process, so that a client cannot prepare keys that all collide.
+//! Collisions are harmless for both (a false conflict; one more comparison), so a fast hash
+//! suffices. Its seed is drawn once per process, so that a client cannot prepare keys that all
+//! collide.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -21,10 +22,10 @@ pub fn key_hash(keyspace: Keyspace, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// For maps whose keys are such hashes already.
+/// The hasher for maps whose keys are such hashes already.
 pub(crate) type HashedKeys = BuildHasherDefault<PassThrough>;
 
-/// Hands out the hash that it was given.
+/// Returns the hash that it was given.
 #[derive(Default)]
 pub(crate) struct PassThrough(u64);
 

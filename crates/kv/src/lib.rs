@@ -1,8 +1,9 @@
-//! The byte-store contract ([`contract`]), a memory engine, a chaos engine, and the conformance suite that every
-//! engine must pass.
+//! The byte-store contract ([`contract`]), a memory engine, a chaos engine, and the conformance
+//! suite that every engine must pass.
 //!
-//! The embedded engines share three parts: the conflict tracker ([`conflict`]), the buffer of a transaction's own
-//! writes ([`write_buffer`]), and the scan that merges it with what is stored ([`scan`]).
+//! The embedded engines share three parts: the conflict tracker ([`conflict`]), the buffer of a
+//! transaction's own writes ([`write_buffer`]), and the scan that merges it with what is stored
+//! ([`scan`]).
 
 pub mod around;
 mod caps;

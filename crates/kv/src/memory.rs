@@ -1,7 +1,7 @@
-//! An engine in memory: for tests, and the model that other engines are compared with.
+//! An engine in memory: for tests, and as the model that other engines are compared with.
 //!
-//! A persistent ordered map per keyspace makes a snapshot a copy of six pointers. Commits take the lock for as long
-//! as they apply their batch; conflicts are the tracker's.
+//! A persistent ordered map per keyspace makes a snapshot a copy of six pointers. Commits hold the
+//! lock while they apply their batch; the tracker detects conflicts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const CAPS: Caps = Caps {
     clusters_records: false,
 };
 
-/// The engine. Its data goes with it.
+/// The engine. Dropping it discards its data.
 pub struct MemoryEngine {
     maps: Arc<RwLock<Maps>>,
     conflicts: Arc<ConflictTracker>,
@@ -41,7 +41,7 @@ pub struct MemoryEngine {
 }
 
 impl MemoryEngine {
-    /// An empty one.
+    /// An empty store.
     pub fn new() -> MemoryEngine {
         MemoryEngine {
             maps: Arc::default(),
@@ -75,7 +75,7 @@ impl Engine for MemoryEngine {
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         self.open()?;
-        // The tracker first, the snapshot second: see its module doc.
+        // The tracker first, the snapshot second: see the module comment of the tracker.
         let claims = (!options.read_only).then(|| self.conflicts.begin());
         let snapshot = self.maps.read().clone();
         let buffer = WriteBuffer::new();

@@ -1,7 +1,8 @@
-//! Scans over what is stored and what the transaction itself has written, as one ordered sequence.
+//! Scans that merge stored entries with the transaction's own writes into one ordered sequence.
 //!
-//! An engine offers its ordered entries as a [`Cursor`] already placed on the first entry of the range in the
-//! direction of the scan; the merge with own writes, the limits and the break-off are the same for all.
+//! An engine provides its ordered entries as a [`Cursor`], positioned on the first entry of the
+//! range in the direction of the scan. Merging, limits and early termination are the same for all
+//! engines.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -9,25 +10,25 @@ use std::ops::ControlFlow;
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Visitor};
 
-/// A walk over stored entries that ends with its range.
+/// An iterator over the stored entries of one range.
 pub trait Cursor {
-    /// The entry it stands on; none at the end.
+    /// The current entry; `None` at the end.
     fn entry(&self) -> KvResult<Option<(&[u8], &[u8])>>;
 
-    /// Goes on in its direction.
+    /// Moves to the next entry in its direction.
     fn advance(&mut self);
 }
 
-/// What is asked of a scan.
+/// The parameters of a scan.
 #[derive(Clone, Copy)]
 pub struct ScanRequest<'r> {
-    /// Where.
+    /// The keyspace to scan.
     pub keyspace: Keyspace,
-    /// Which keys; not empty.
+    /// The keys to visit; not empty.
     pub range: &'r KeyRange,
-    /// Which way.
+    /// The order of the visits.
     pub direction: Direction,
-    /// When to pause.
+    /// When the scan pauses.
     pub limit: ScanLimit,
 }
 

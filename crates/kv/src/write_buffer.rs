@@ -1,4 +1,4 @@
-//! What a transaction has written and not yet committed.
+//! The uncommitted writes of a transaction.
 //!
 //! ```text
 //! arena:  key value key value key ...          one growing buffer, so a write costs no allocation of its own
@@ -7,8 +7,8 @@
 //! ordered: key -> last op, for each keyspace                          built when a scan needs it
 //! ```
 //!
-//! Most transactions put many keys and read hardly any of them back, so the two indexes are built late and only as
-//! far as the reads demand: a get catches up the hashes, a scan catches up the order of its own keyspace.
+//! Most transactions put many keys and read few of them back, so both indexes are built lazily: a
+//! get catches up the hashes, a scan catches up the order of its own keyspace.
 
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -17,18 +17,19 @@ use std::ops::Bound;
 use crate::key_hash::{HashedKeys, key_hash};
 use crate::{Direction, GAP_BYTES, KeyRange, Keyspace, KvError, KvResult};
 
-/// Up to this many operations are searched one by one instead of through an index.
+/// Up to this many operations a linear search replaces the index.
 const SEARCHED: usize = 8;
-/// What is reserved on a guess, at most.
+/// Upper bound of a reservation.
 const RESERVED_MAX: usize = 8 << 20;
 const NONE: u32 = u32::MAX;
 
-/// The operations of one transaction. Holds at most 4 GB; engines check their smaller limit before they add.
+/// The operations of one transaction. Holds at most 4 GB; engines check their smaller limit before
+/// they add.
 #[derive(Default)]
 pub struct WriteBuffer {
     arena: Vec<u8>,
     ops: Vec<Op>,
-    /// Where in the arena bytes are missing.
+    /// Offsets of open gaps in the arena.
     gaps: Vec<u32>,
     /// Operations by keyspace.
     counts: [usize; Keyspace::ALL.len()],
@@ -36,7 +37,7 @@ pub struct WriteBuffer {
     ordered: [RefCell<Ordered>; Keyspace::ALL.len()],
 }
 
-/// What the transaction did last to a key.
+/// The last operation of the transaction on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnWrite<'b> {
     /// Put this value.
@@ -56,7 +57,8 @@ struct Op {
 #[derive(Default)]
 struct Hashed {
     latest: HashMap<u64, u32, HashedKeys>,
-    /// By operation: the one before it with the same hash. Its length says how far the index has come.
+    /// By operation: the previous one with the same hash. Its length is the number of indexed
+    /// operations.
     previous: Vec<u32>,
 }
 
@@ -64,17 +66,17 @@ struct Hashed {
 #[derive(Default)]
 pub(crate) struct Ordered {
     latest: BTreeMap<Box<[u8]>, u32>,
-    /// How many of all operations have been looked at.
+    /// How many of all operations are indexed.
     upto: usize,
 }
 
 impl WriteBuffer {
-    /// An empty one; allocates nothing.
+    /// An empty buffer; allocates nothing.
     pub fn new() -> WriteBuffer {
         WriteBuffer::default()
     }
 
-    /// Makes room for keys and values of so many bytes.
+    /// Reserves room for this many bytes of keys and values.
     pub fn reserve(&mut self, bytes: usize) {
         self.arena.reserve(bytes.min(RESERVED_MAX));
     }
@@ -84,7 +86,7 @@ impl WriteBuffer {
         self.push(keyspace, key, value, false);
     }
 
-    /// Adds a put whose value has eight bytes at `gap` that will be filled in later.
+    /// Adds a put whose value has a gap of eight bytes at offset `gap`.
     ///
     /// # Errors
     /// [`KvError::Invalid`] when the gap is not within the value.
@@ -104,17 +106,17 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// Fills all gaps that were left so far.
+    /// Fills all gaps left so far.
     pub fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
         for at in self.gaps.drain(..) {
             self.arena[at as usize..][..GAP_BYTES].copy_from_slice(&bytes);
         }
     }
 
-    /// To be called before a commit.
+    /// Checks that no gap is open. Called before a commit.
     ///
     /// # Errors
-    /// [`KvError::Invalid`] when gaps are left.
+    /// [`KvError::Invalid`] when gaps are open.
     pub fn check_filled(&self) -> KvResult<()> {
         match self.gaps.is_empty() {
             true => Ok(()),
@@ -137,7 +139,7 @@ impl WriteBuffer {
         self.ops.is_empty()
     }
 
-    /// Whether something was written in this keyspace.
+    /// Whether the transaction wrote in this keyspace.
     pub fn touches(&self, keyspace: Keyspace) -> bool {
         self.counts[keyspace as usize] > 0
     }
@@ -147,20 +149,20 @@ impl WriteBuffer {
         self.ops.iter().map(|op| (op.keyspace, self.key(op), self.write(op)))
     }
 
-    /// The operations by keyspace and key, those of one key in the order of the calls: neighbours in a sorted
-    /// structure are cheap to add one after the other.
+    /// The operations by keyspace and key, those of one key in the order of the calls. Adjacent
+    /// keys are cheap to insert one after the other into a sorted structure.
     pub fn ops_by_key(&self) -> impl Iterator<Item = (Keyspace, &[u8], OwnWrite<'_>)> {
         let mut order: Vec<&Op> = Vec::with_capacity(self.ops.len());
         for keyspace in Keyspace::ALL.into_iter().filter(|keyspace| self.touches(*keyspace)) {
             let begin = order.len();
             order.extend(self.ops.iter().filter(|op| op.keyspace == keyspace));
-            // Mostly they come in order.
+            // Usually they are sorted already.
             order[begin..].sort_by(|a, b| self.key(a).cmp(self.key(b)));
         }
         order.into_iter().map(|op| (op.keyspace, self.key(op), self.write(op)))
     }
 
-    /// What was written last under this key, if anything.
+    /// The last write to this key, if any.
     pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Option<OwnWrite<'_>> {
         if !self.touches(keyspace) {
             return None;
@@ -186,10 +188,11 @@ impl WriteBuffer {
         None
     }
 
-    /// The written keys of a keyspace, caught up with all operations.
+    /// The index of the written keys of a keyspace, caught up with all operations.
     pub(crate) fn ordered(&self, keyspace: Keyspace) -> Ref<'_, Ordered> {
         let cell = &self.ordered[keyspace as usize];
-        // A visitor may scan again while an outer scan holds the borrow; then the index is complete already.
+        // A visitor may scan again while an outer scan holds the borrow; then the index is complete
+        // already.
         if cell.borrow().upto < self.ops.len() {
             let mut ordered = cell.borrow_mut();
             for at in ordered.upto..self.ops.len() {
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_are_told_apart() {
+    fn equal_hashes_are_distinguished() {
         let mut buffer = WriteBuffer::new();
         for n in 0..20_u8 {
             buffer.put(Keyspace::Record, &[n], &[n]);

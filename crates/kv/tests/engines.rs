@@ -1,4 +1,4 @@
-//! The conformance suite on the memory engine, plain and behind the chaos engine.
+//! The conformance suite on the memory engine, plain and wrapped in the chaos engine.
 
 use std::sync::Arc;
 

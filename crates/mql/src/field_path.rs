@@ -1,4 +1,4 @@
-//! A dotted path, split once when the language is parsed.
+//! A dotted path, split once when it is parsed.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl FieldPath {
         Ok(FieldPath { dotted: dotted.into(), parts })
     }
 
-    /// As it was written.
+    /// The path in dotted form.
     pub fn as_str(&self) -> &str {
         &self.dotted
     }
@@ -35,7 +35,7 @@ impl FieldPath {
         &self.parts
     }
 
-    /// The name of a field at the top of a document, when the path is no more than that.
+    /// The field name, if the path has only one part.
     pub fn as_single(&self) -> Option<&str> {
         match &self.parts[..] {
             [name] => Some(name),

@@ -1,7 +1,7 @@
 //! The query language: matcher, projection, sort patterns, update operators; pure and synchronous.
 //!
-//! Everything is parsed once into a tree that the planner can read, and then runs over borrowed
-//! bytes.
+//! Every construct is parsed once into a tree that the planner can read, and then evaluated over
+//! borrowed bytes.
 
 mod field_path;
 pub mod matcher;

@@ -1,6 +1,5 @@
-//! Properties of the whole language over random operators, operands and documents: nothing panics,
-//! what an update writes is valid, and an update such as `$set` changes nothing when it
-//! is applied again.
+//! Properties of the language over random operators, operands and documents: nothing panics,
+//! updates write valid documents, and updates such as `$set` are idempotent.
 
 use mayfly_expr::Scope;
 use mayfly_value::arbitrary::{any_document, any_value};
@@ -21,7 +20,7 @@ fn update_operators() -> impl Strategy<Value = &'static str> {
     prop::sample::select(UPDATE_ROWS.iter().map(|row| row.name).collect::<Vec<_>>())
 }
 
-/// Paths that meet the fields of random documents, arrays included.
+/// Paths to fields of random documents, including arrays.
 fn any_path() -> impl Strategy<Value = String> {
     "[a-d]{1,2}(\\.([ab]|[0-3])){0,3}"
 }
@@ -36,7 +35,7 @@ fn as_value(doc: &DocBuf) -> ValueBuf {
     RawValue::Document(doc.as_doc()).to_owned()
 }
 
-/// Operands that are often accepted: lists, small numbers, whole operator documents.
+/// Operands that are often valid: lists, small numbers, documents of operators.
 fn any_operand() -> BoxedStrategy<ValueBuf> {
     let list = prop::collection::vec(any_value(), 0..3).prop_map(|items| {
         let mut builder = DocBuilder::new_array();
@@ -113,7 +112,7 @@ proptest! {
         };
         if let Ok(Some(updated)) = update.apply(doc.as_doc(), &UpdateContext::default()) {
             prop_assert!(validate(updated.as_bytes(), 200).is_ok());
-            // Not $unset: it uncovers a second field of the same name.
+            // Not `$unset`: it uncovers a duplicate field.
             if matches!(name, "$set" | "$min" | "$max" | "$addToSet" | "$pull") {
                 let again = update.apply(updated.as_doc(), &UpdateContext::default());
                 prop_assert!(again.unwrap().is_none());

@@ -1,9 +1,9 @@
-//! Sort patterns, and the bytes by which documents sort.
+//! Sort patterns, and the sort keys of documents.
 //!
 //! A document's sort key is one byte string: the ordered key of each field, inverted where the
-//! pattern descends. Of an array the least item counts when ascending, the greatest when
-//! descending; an empty array sorts as undefined, a missing field as null. A field may also stand
-//! for what is known about the document beside its fields: `{ score: { $meta: "textScore" } }`.
+//! pattern is descending. Of an array the least item counts when ascending, the greatest when
+//! descending; an empty array sorts as undefined, a missing field as null. A field of the pattern
+//! can also be metadata of the document: `{ score: { $meta: "textScore" } }`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ const MAX_SORT_FIELDS: usize = mayfly_base::limits::MAX_INDEX_FIELDS;
 /// One field of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortField {
-    /// What to sort by; for metadata a path that no document has.
+    /// The path to sort by; for metadata a path that no document has.
     pub path: FieldPath,
-    /// From great to small.
+    /// Whether the order is descending.
     pub descending: bool,
-    /// What is asked for when it is no field of the document: the name that `$meta` uses.
+    /// The name in `$meta`, if the document is sorted by metadata.
     pub metadata: Option<&'static str>,
 }
 
@@ -40,18 +40,19 @@ pub struct SortPattern {
 }
 
 impl SortPattern {
-    /// Parses `{a: 1, b: -1}`; an empty pattern leaves every order as it is.
+    /// Parses a pattern such as `{a: 1, b: -1}`; an empty pattern keeps the order.
     ///
     /// # Errors
-    /// Those of [`SortPattern::parse_in`].
+    /// Errors of [`SortPattern::parse_in`].
     pub fn parse(pattern: RawDoc<'_>) -> Result<SortPattern> {
         SortPattern::parse_in(pattern, &Scope::default())
     }
 
-    /// The same where the scope says which metadata there is.
+    /// The same with the metadata available in a scope.
     ///
     /// # Errors
-    /// 15974, 15975 for bad orders, 7472500 for duplicates, 17312, 31138, 40218 for bad `$meta`, those of paths.
+    /// 15974, 15975 for invalid orders, 7472500 for duplicates, 17312, 31138, 40218 for an invalid
+    /// `$meta`, errors of paths.
     pub fn parse_in(pattern: RawDoc<'_>, scope: &Scope) -> Result<SortPattern> {
         let mut fields: Vec<SortField> = Vec::new();
         for element in pattern.iter() {
@@ -70,28 +71,28 @@ impl SortPattern {
         Ok(SortPattern { fields, collation: None })
     }
 
-    /// The same pattern where strings sort by a collation.
+    /// The same pattern with strings compared by a collation.
     #[must_use]
     pub fn collated(self, collation: Option<Arc<Collation>>) -> SortPattern {
         SortPattern { collation, ..self }
     }
 
-    /// Its fields, the most significant first.
+    /// The fields, the most significant first.
     pub fn fields(&self) -> &[SortField] {
         &self.fields
     }
 
-    /// Whether it has no field.
+    /// Whether it has no fields.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether it asks for metadata.
+    /// Whether it sorts by metadata.
     pub fn has_metadata(&self) -> bool {
         self.fields.iter().any(|field| field.metadata.is_some())
     }
 
-    /// Bytes whose order is the order of documents under this pattern.
+    /// The sort key of a document: bytes ordered as this pattern orders documents.
     pub fn sort_key<'a>(&self, doc: impl Into<Frame<'a>>) -> Vec<u8> {
         let mut key = Vec::with_capacity(16 * self.fields.len());
         self.append_sort_key(doc, &mut key);
@@ -101,7 +102,7 @@ impl SortPattern {
     /// Appends the sort key to a buffer.
     pub fn append_sort_key<'a>(&self, doc: impl Into<Frame<'a>>, key: &mut Vec<u8>) {
         let frame = doc.into();
-        // Equal numbers of different types sort alike, so what the key loses is not needed.
+        // Equal numbers of different types sort equally, so the type bits are not needed.
         let mut bits = TypeBits::new();
         let collation = self.collation.as_deref();
         for field in &self.fields {
@@ -143,7 +144,7 @@ fn parse_field(element: RawElement<'_>, scope: &Scope) -> Result<SortField> {
     Ok(SortField { path: FieldPath::new(name)?, descending, metadata: None })
 }
 
-/// `{ $meta: "textScore" }`: the best comes first.
+/// Parses `{ $meta: "textScore" }`: the best score comes first.
 fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
     let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
     let mut fields = meta.iter();
@@ -162,10 +163,10 @@ fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
     Ok(SortField { path, descending: *descending, metadata: Some(name) })
 }
 
-/// Metadata that documents sort by, and whether great values come first.
+/// Metadata that can be sorted by, and whether the order is descending.
 const SORTED_METADATA: &[(&str, bool)] = &[("textScore", true), ("geoNearDistance", false)];
 
-/// The value that counts for one field.
+/// The value of a field that determines the order.
 fn sort_value<'a>(
     doc: RawDoc<'a>,
     field: &SortField,
@@ -184,7 +185,7 @@ fn sort_value<'a>(
     best.unwrap_or(RawValue::Null)
 }
 
-/// Of the best value so far and another one, the one that sorts first under the field's direction.
+/// The one of two values that sorts first in the field's direction.
 fn better<'a>(
     best: Option<RawValue<'a>>,
     value: RawValue<'a>,

@@ -1,25 +1,29 @@
-//! Regular expressions. A [`Pattern`] is compiled once and asked whether texts match, or where.
+//! Regular expressions. A [`Pattern`] is compiled once, and then tests texts or finds matches.
 //!
-//! Patterns mean what they mean to the reference server, because the same library (PCRE2) compiles them. The crate knows no BSON and
-//! no operators: `$regex`, `$regexMatch` and their relatives read their arguments and word their own errors ([`PatternFault`]). It does
-//! no IO. Its unsafe code is in [`patient`] and calls PCRE2.
+//! Patterns have the meaning that they have in the reference server, because the same library
+//! (PCRE2) compiles them. The crate does not depend on BSON or operators: `$regex`, `$regexMatch`
+//! and related operators parse their arguments and phrase their own errors ([`PatternFault`]). It
+//! does no IO. Its unsafe code is in [`patient`] and calls PCRE2.
 //!
-//! PCRE2 backtracks, and for some patterns and texts no time is long enough. It gives up after a number of steps, or when the
-//! small stack of its compiled code is full. A search that was given up has no answer, and must not count as "no match". Three
-//! programs try in turn:
+//! PCRE2 backtracks, which takes exponential time for some patterns and texts. It gives up after a
+//! number of steps, or when the small stack of its compiled code is full. A search that gave up has
+//! no result, and must not count as "no match". Three programs are tried in turn:
 //!
-//! 1. The quick program is PCRE2 with few steps and its usual stack. It answers nearly every search in a short text.
-//! 2. [`Linear`] is an automaton, which reads each text in linear time. It knows the part of the language that both engines
-//!    read alike.
-//! 3. The [patient program](Patient) is PCRE2 again, with more steps and a large stack. While it runs it asks whether the
-//!    operation may go on, which the quick program cannot.
+//! 1. The quick program is PCRE2 with few steps and its default stack. It completes nearly every
+//!    search in a short text.
+//! 2. [`Linear`] is an automaton, which matches in linear time. It supports the part of the
+//!    language that both engines interpret alike.
+//! 3. The [patient program](Patient) is PCRE2 again, with more steps and a large stack. While it
+//!    runs it checks whether the operation may continue, which the quick program cannot.
 //!
-//! A search that the patient program gives up is an error, [`Unfinished`]. The second and the third program are compiled at their
-//! first use. From then on the pattern skips the quick program, so that a query pays for giving up only once.
+//! A search that the patient program gives up fails with [`Unfinished`]. The second and the third
+//! program are compiled at their first use. From then on the pattern skips the quick program, so
+//! that a query pays for giving up only once.
 //!
-//! PCRE2 counts steps anew at each place where a match may begin, and one step may read the whole text. A long text can therefore keep
-//! the quick program busy for minutes although it never gives up. It gets only short texts, for which all places and steps together take
-//! less than a second.
+//! PCRE2 counts steps separately for each starting position of a match, and one step may read the
+//! whole text. A long text can therefore occupy the quick program for minutes although it never
+//! gives up. It is used only for short texts, where all positions and steps together take less than
+//! a second.
 
 mod linear;
 mod patient;
@@ -35,23 +39,24 @@ use pcre2_sys::{PCRE2_ERROR_CALLOUT, PCRE2_ERROR_MATCHLIMIT};
 use linear::Linear;
 use patient::Patient;
 
-/// Longest pattern, in bytes; the engine's own limit in the reference.
+/// Longest pattern in bytes, as in the reference.
 const MAX_PATTERN_BYTES: usize = 32_764;
 
-/// Steps of the quick program for each place of a text that a match may begin at: about 5 us.
+/// Steps of the quick program for each starting position: about 5 us.
 const QUICK_STEPS: u32 = 2_000;
 
-/// Steps of the patient program for each such place: half a millisecond, ten times as long without compiled code.
+/// Steps of the patient program for each starting position: half a millisecond, ten times as long
+/// without JIT.
 const PATIENT_STEPS: u32 = 200_000;
 
-/// Largest stack of the patient program, in bytes. It keeps its place in an alternative that is repeated; texts of some
+/// Largest stack of the patient program, in bytes. Repeated alternatives use it; texts of about
 /// 500,000 letters fit.
 const PATIENT_STACK_BYTES: usize = 16 << 20;
 
-/// Longest text, in bytes, that the quick program is asked of.
+/// Longest text, in bytes, for the quick program.
 const SHORT_TEXT: usize = 1 << 10;
 
-/// So many bytes of a text count as one unit of work, because each of them may take all steps.
+/// Bytes of a text that count as one unit of work, because each of them may take all steps.
 const BYTES_PER_UNIT: usize = 16;
 
 /// A compiled pattern.
@@ -66,7 +71,7 @@ struct Programs {
     patient: OnceLock<Option<Patient>>,
 }
 
-/// What the options say.
+/// The parsed options.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     ignore_case: bool,
@@ -78,28 +83,28 @@ struct Options {
 /// Why a pattern cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternFault {
-    /// It holds the character 0.
+    /// It contains a NUL character.
     NullInPattern,
-    /// Its options hold the character 0.
+    /// Its options contain a NUL character.
     NullInOptions,
-    /// There is no such option.
+    /// The option does not exist.
     UnknownOption(char),
-    /// It is too long or makes no sense to the engine, in its words.
+    /// It is too long, or invalid; the text is the engine's message.
     Invalid(String),
 }
 
-/// Whether a text matches was not found out within the limits; with the code of the engine.
+/// The search reached a limit or was interrupted; contains the engine's result code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfinished(i32);
 
 impl Unfinished {
-    /// The code of its error.
+    /// The error code for clients.
     pub const CODE: ErrorCode = ErrorCode(51156);
 
-    /// Its operation has to end.
+    /// The operation must end.
     const ENDED: Unfinished = Unfinished(PCRE2_ERROR_CALLOUT);
 
-    /// As an error of the operator that evaluates the pattern.
+    /// The error for the operator that evaluates the pattern.
     pub fn in_operator(self, name: &str) -> Error {
         if self == Unfinished::ENDED
             && let Err(why) = spend(usize::MAX)
@@ -124,7 +129,7 @@ impl Pattern {
     /// Compiles a pattern; options are letters of `imxsu`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it cannot be compiled.
     pub fn compile(pattern: &str, options: &str) -> Result<Pattern, PatternFault> {
         if pattern.contains('\0') {
             return Err(PatternFault::NullInPattern);
@@ -147,7 +152,8 @@ impl Pattern {
             return Err(PatternFault::Invalid("pattern is too long".to_owned()));
         }
         let quick = read.builder().build(&limited(pattern, QUICK_STEPS)).map_err(|error| {
-            // The places that an error names are those of the pattern as it was written.
+            // Compiled again without the prefix, so that offsets in the error are those of the
+            // original pattern.
             let error = read.builder().build(pattern).err().unwrap_or(error);
             PatternFault::Invalid(error.to_string())
         })?;
@@ -160,10 +166,10 @@ impl Pattern {
         })))
     }
 
-    /// Whether the text matches anywhere.
+    /// Whether the text contains a match.
     ///
     /// # Errors
-    /// When that was not found out within the limits, or the operation has to end.
+    /// The search reached a limit, or the operation must end.
     #[inline]
     pub fn is_match(&self, text: &str) -> Result<bool, Unfinished> {
         let programs = &*self.0;
@@ -176,10 +182,11 @@ impl Pattern {
         programs.finish(text)
     }
 
-    /// Where the first match is that begins at this byte, which is one where a letter begins, or behind it.
+    /// Finds the first match that begins at or after this byte offset, which must be a character
+    /// boundary.
     ///
     /// # Errors
-    /// When that was not found out within the limits, or the operation has to end.
+    /// The search reached a limit, or the operation must end.
     pub fn find_at(
         &self,
         groups: &mut Groups,
@@ -200,7 +207,7 @@ impl Pattern {
             }
         }
         if !groups.patient {
-            // Nearly always nothing matches, and that the automaton says, too.
+            // Usually there is no match, and the automaton can report that too.
             if from == 0 && programs.by_automaton(text)? == Some(false) {
                 return Ok(None);
             }
@@ -209,31 +216,31 @@ impl Pattern {
         programs.find_patiently(text, from, groups).map(|found| groups.get(0).filter(|_| found))
     }
 
-    /// Room for the groups of a match.
+    /// A buffer for the groups of a match.
     pub fn groups(&self) -> Groups {
         Groups { found: vec![None; self.0.quick.captures_len()], patient: false }
     }
 }
 
-/// Counts what the quick program may do as work of the operation.
+/// Counts the possible work of the quick program for the operation.
 #[inline]
 fn spend_on(text: &str) -> Result<(), Unfinished> {
     spend(1 + text.len() / BYTES_PER_UNIT).map_err(|_| Unfinished::ENDED)
 }
 
-/// Where the groups of a match are, and whether the patient program found it.
+/// The offsets of the groups of a match, and whether the patient program is in use.
 pub struct Groups {
     found: Vec<Option<(usize, usize)>>,
     patient: bool,
 }
 
 impl Groups {
-    /// Where a group is; the first one is the whole match.
+    /// The byte range of a group; group 0 is the whole match.
     pub fn get(&self, at: usize) -> Option<(usize, usize)> {
         self.found.get(at).copied().flatten()
     }
 
-    /// How many the pattern has, the whole match among them.
+    /// The number of groups in the pattern, including the whole match.
     pub fn count(&self) -> usize {
         self.found.len()
     }
@@ -244,7 +251,7 @@ impl Groups {
 }
 
 impl Programs {
-    /// Whether the text matches, when the quick program gives up or would take too long.
+    /// Whether the text contains a match, when the quick program gave up or would take too long.
     #[cold]
     fn finish(&self, text: &str) -> Result<bool, Unfinished> {
         match self.by_automaton(text)? {
@@ -253,7 +260,8 @@ impl Programs {
         }
     }
 
-    /// Whether the text matches; nothing when the automaton does not read the pattern, or gives up on the text.
+    /// Whether the text contains a match; `None` when the automaton does not support the pattern,
+    /// or gives up on the text.
     fn by_automaton(&self, text: &str) -> Result<Option<bool>, Unfinished> {
         let linear = self.linear.get_or_init(|| Linear::compile(&self.pattern, self.options));
         let Some(linear) = linear else { return Ok(None) };
@@ -273,7 +281,8 @@ impl Programs {
         });
         match compiled {
             Some(patient) => patient.find(text, from, &mut groups.found),
-            // A pattern of many thousand letters outside of the shared language may be too large with a question before each.
+            // A pattern of many thousand letters outside the shared language may become too large
+            // with callouts.
             None => Err(Unfinished(PCRE2_ERROR_MATCHLIMIT)),
         }
     }
@@ -289,19 +298,20 @@ impl Options {
     }
 }
 
-/// The pattern with a limit of steps. It stands behind the limits that the pattern begins with, because the last one counts.
+/// The pattern with a limit of steps, inserted after the pattern's own leading limits, because the
+/// last one counts.
 fn limited(pattern: &str, steps: u32) -> String {
-    let (mut at, mut behind) = (0, 0);
+    let (mut at, mut after_limits) = (0, 0);
     while pattern[at..].starts_with("(*")
         && let Some(length) = pattern[at..].find(')')
     {
         let setting = &pattern[at..at + length];
         at += length + 1;
         if setting.starts_with("(*LIMIT_") {
-            behind = at;
+            after_limits = at;
         }
     }
-    format!("{}(*LIMIT_MATCH={steps}){}", &pattern[..behind], &pattern[behind..])
+    format!("{}(*LIMIT_MATCH={steps}){}", &pattern[..after_limits], &pattern[after_limits..])
 }
 
 impl fmt::Debug for Pattern {

@@ -1,17 +1,20 @@
-//! Patterns by an automaton, which reads every letter of a text once.
+//! Matching with an automaton, which reads every letter of a text once.
 //!
-//! The two engines share a large language, but not all of it means the same. The pattern is read by the parser of the
-//! automaton, and its tree is built anew from a list of what is known to mean the same in PCRE2 (UTF, without Unicode
-//! properties, lines end with a line feed). Whatever is not on the list makes the whole pattern one for PCRE2 alone:
+//! The two engines share a large language, but some constructs differ in meaning. The automaton's
+//! parser parses the pattern, and its tree is rebuilt from constructs that are known to mean the
+//! same in PCRE2 (UTF, without Unicode properties, lines end with a line feed). Any other construct
+//! makes the automaton unusable for the pattern:
 //!
-//! * the option `x`, flags other than `i`, `m` and `s`, lookaround, back references, possessive and atomic groups, `\p`, `\B`,
-//!   `\v`, `\Q` and other escapes that only one of them has;
-//! * `$` without `m` that something follows: it stands before a last line feed, too, which the automaton does not know. At the
-//!   end of a pattern `\n?\z` says the same;
-//! * `^` with `m` that nothing follows: PCRE2 does not find it behind a line feed that ends the text;
-//! * letters outside ASCII that are to match in either case;
-//! * classes with `-` where the engines may differ about ranges, with classes inside, with operators on sets;
-//! * repetitions of repetitions and of assertions, no repetition at all (`{0}`), and numbers between spaces.
+//! * the option `x`, flags other than `i`, `m` and `s`, lookaround, back references, possessive and
+//!   atomic groups, `\p`, `\B`, `\v`, `\Q` and other escapes of one engine;
+//! * `$` without `m` that is not at the end of the pattern: it also matches before a final line
+//!   feed, which the automaton cannot express. At the end of a pattern `\n?\z` is equivalent;
+//! * `^` with `m` at the end of the pattern: PCRE2 does not match it after a line feed that ends
+//!   the text;
+//! * letters outside ASCII with the option `i`;
+//! * classes with `-` where the engines may differ about ranges, nested classes, set operators;
+//! * repetitions of repetitions and of assertions, zero repetitions (`{0}`), and numbers between
+//!   spaces.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -30,49 +33,51 @@ use regex_syntax::hir::{self, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, 
 
 use crate::Options;
 
-/// How deep groups and classes may lie in one another.
+/// Deepest nesting of groups and classes.
 const MAX_DEPTH: u32 = 50;
 
-/// Largest automaton before states of texts are made from it, in bytes.
+/// Largest automaton in bytes, without the states created for texts.
 const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
-/// Bytes for states that texts have led to.
+/// Bytes for states created for texts.
 const STATES_BYTES: usize = 2 << 20;
 
-/// How often these bytes may be filled for one text. It bounds the work on a text that leads to a new state with every letter.
-const MOST_FILLINGS: usize = 4;
+/// How often the state cache may be filled for one text. It bounds the work on a text that needs a
+/// new state for every letter.
+const MAX_CACHE_FILLS: usize = 4;
 
 /// A pattern as an automaton.
 pub(crate) struct Linear {
     automaton: Arc<DFA>,
-    /// What threads know of its states.
+    /// State caches, one for each concurrent search.
     states: Pool<Cache, NewStates>,
 }
 
 type NewStates = Box<dyn Fn() -> Cache + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 impl Linear {
-    /// Compiles a pattern that PCRE2 accepts; nothing when it is outside of the shared language, or too large.
+    /// Compiles a pattern that PCRE2 accepts; `None` when it is outside the shared language, or too
+    /// large.
     pub(crate) fn compile(pattern: &str, options: Options) -> Option<Linear> {
         if options.extended {
             return None;
         }
         let tree = ParserBuilder::new().nest_limit(MAX_DEPTH).build().parse(pattern).ok()?;
-        let hir = Translator { pattern, options }.tree(&tree, Around::WHOLE)?;
+        let hir = Translator { pattern, options }.tree(&tree, NodeContext::WHOLE)?;
         let limits = thompson::Config::new()
             .nfa_size_limit(Some(MAX_AUTOMATON_BYTES))
             .which_captures(WhichCaptures::None);
         let nfa = thompson::Compiler::new().configure(limits).build_from_hir(&hir).ok()?;
         let limits = Config::new()
             .cache_capacity(STATES_BYTES)
-            .minimum_cache_clear_count(Some(MOST_FILLINGS));
+            .minimum_cache_clear_count(Some(MAX_CACHE_FILLS));
         let automaton = Arc::new(DFA::builder().configure(limits).build_from_nfa(nfa).ok()?);
         let made_for = automaton.clone();
         let new_states: NewStates = Box::new(move || made_for.create_cache());
         Some(Linear { automaton, states: Pool::new(new_states) })
     }
 
-    /// Whether the text matches anywhere; nothing when it leads to too many states.
+    /// Whether the text contains a match; `None` when it needs too many states.
     pub(crate) fn is_match(&self, text: &str) -> Option<bool> {
         let input = Input::new(text).earliest(true);
         let found = self.automaton.try_search_fwd(&mut self.states.get(), &input);
@@ -80,27 +85,27 @@ impl Linear {
     }
 }
 
-/// Where a part of a pattern stands.
+/// The context of a node in the pattern.
 #[derive(Clone, Copy)]
-struct Around {
-    /// Nothing of the pattern stands behind it.
+struct NodeContext {
+    /// It is at the end of the pattern.
     ends: bool,
-    /// A letter has to stand behind it.
-    goes_on: bool,
+    /// A letter must follow.
+    letter_follows: bool,
 }
 
-impl Around {
-    const WHOLE: Around = Around { ends: true, goes_on: false };
+impl NodeContext {
+    const WHOLE: NodeContext = NodeContext { ends: true, letter_follows: false };
 }
 
-/// Builds the tree anew. `options` are those that hold where it is.
+/// Rebuilds the tree. `options` are those in effect at the current node.
 struct Translator<'p> {
     pattern: &'p str,
     options: Options,
 }
 
 impl Translator<'_> {
-    fn tree(&mut self, ast: &Ast, around: Around) -> Option<Hir> {
+    fn tree(&mut self, ast: &Ast, context: NodeContext) -> Option<Hir> {
         Some(match ast {
             Ast::Empty(_) => Hir::empty(),
             Ast::Flags(set) => {
@@ -110,39 +115,40 @@ impl Translator<'_> {
             Ast::Literal(literal) => Hir::class(Class::Unicode(self.letter(letter(literal)?)?)),
             Ast::Dot(_) if self.options.dot_all => Hir::dot(Dot::AnyChar),
             Ast::Dot(_) => Hir::dot(Dot::AnyCharExceptLF),
-            Ast::Assertion(assertion) => self.assertion(&assertion.kind, around)?,
+            Ast::Assertion(assertion) => self.assertion(&assertion.kind, context)?,
             Ast::ClassPerl(class) => {
                 Hir::class(Class::Unicode(perl_class(&class.kind, class.negated)))
             }
             Ast::ClassBracketed(class) => Hir::class(Class::Unicode(self.bracketed(class)?)),
-            Ast::Repetition(repetition) => self.repetition(repetition, around)?,
-            Ast::Group(group) => self.group(group, around)?,
-            // Flags that a branch sets hold in those behind it, too.
+            Ast::Repetition(repetition) => self.repetition(repetition, context)?,
+            Ast::Group(group) => self.group(group, context)?,
+            // Flags set in a branch remain in effect for later branches.
             Ast::Alternation(alternation) => {
-                let branches = alternation.asts.iter().map(|branch| self.tree(branch, around));
+                let branches = alternation.asts.iter().map(|branch| self.tree(branch, context));
                 Hir::alternation(branches.collect::<Option<Vec<Hir>>>()?)
             }
-            Ast::Concat(concat) => self.concat(concat, around)?,
+            Ast::Concat(concat) => self.concat(concat, context)?,
             Ast::ClassUnicode(_) => return None,
         })
     }
 
-    fn concat(&mut self, concat: &Concat, around: Around) -> Option<Hir> {
+    fn concat(&mut self, concat: &Concat, context: NodeContext) -> Option<Hir> {
         let last = concat.asts.len().saturating_sub(1);
         let last_letter = concat.asts.iter().rposition(takes_a_letter);
         let parts = concat.asts.iter().enumerate().map(|(at, part)| {
-            let goes_on = around.goes_on || last_letter.is_some_and(|last| at < last);
-            self.tree(part, Around { ends: around.ends && at == last, goes_on })
+            let letter_follows =
+                context.letter_follows || last_letter.is_some_and(|last| at < last);
+            self.tree(part, NodeContext { ends: context.ends && at == last, letter_follows })
         });
         Some(Hir::concat(parts.collect::<Option<Vec<Hir>>>()?))
     }
 
-    fn group(&mut self, group: &Group, around: Around) -> Option<Hir> {
+    fn group(&mut self, group: &Group, context: NodeContext) -> Option<Hir> {
         let outside = self.options;
         if let GroupKind::NonCapturing(flags) = &group.kind {
             self.set_flags(flags)?;
         }
-        let inside = self.tree(&group.ast, around);
+        let inside = self.tree(&group.ast, context);
         self.options = outside;
         inside
     }
@@ -161,15 +167,15 @@ impl Translator<'_> {
         Some(())
     }
 
-    fn assertion(&self, kind: &AssertionKind, around: Around) -> Option<Hir> {
+    fn assertion(&self, kind: &AssertionKind, context: NodeContext) -> Option<Hir> {
         let line_feed = || Hir::class(Class::Unicode(single('\n')));
         Some(match kind {
             AssertionKind::StartText => Hir::look(Look::Start),
             AssertionKind::StartLine if !self.options.multi_line => Hir::look(Look::Start),
-            AssertionKind::StartLine if around.goes_on => Hir::look(Look::StartLF),
+            AssertionKind::StartLine if context.letter_follows => Hir::look(Look::StartLF),
             AssertionKind::EndText => Hir::look(Look::End),
             AssertionKind::EndLine if self.options.multi_line => Hir::look(Look::EndLF),
-            AssertionKind::EndLine if around.ends => {
+            AssertionKind::EndLine if context.ends => {
                 let last_line_feed = Hir::repetition(hir::Repetition {
                     min: 0,
                     max: Some(1),
@@ -183,7 +189,7 @@ impl Translator<'_> {
         })
     }
 
-    fn repetition(&mut self, repetition: &Repetition, around: Around) -> Option<Hir> {
+    fn repetition(&mut self, repetition: &Repetition, context: NodeContext) -> Option<Hir> {
         let repeats = match &*repetition.ast {
             Ast::Literal(_)
             | Ast::Dot(_)
@@ -207,9 +213,9 @@ impl Translator<'_> {
             RepetitionKind::Range(RepetitionRange::AtLeast(least)) => (least, None),
             RepetitionKind::Range(RepetitionRange::Bounded(least, most)) => (least, Some(most)),
         };
-        let inside = Around { ends: false, ..around };
+        let inside = NodeContext { ends: false, ..context };
         let sub = Box::new(self.tree(&repetition.ast, inside)?);
-        // PCRE2 finds `(a|\A){0}1` at the start of a text only.
+        // PCRE2 matches `(a|\A){0}1` only at the start of a text.
         if max == Some(0) {
             return None;
         }
@@ -225,7 +231,7 @@ impl Translator<'_> {
         let mut out = ClassUnicode::empty();
         for (at, item) in items.iter().enumerate() {
             let part = match item {
-                // Elsewhere it may be meant as a range.
+                // Elsewhere it might be a range.
                 ClassSetItem::Literal(it) if is_hyphen(it) && at != 0 && at + 1 != items.len() => {
                     return None;
                 }
@@ -259,7 +265,7 @@ impl Translator<'_> {
         self.range(letter, letter)
     }
 
-    /// The letters of a range, in either case where that is asked.
+    /// The letters of a range, in both cases with the option `i`.
     fn range(&self, from: char, to: char) -> Option<ClassUnicode> {
         let mut out = class(&[(from, to)]);
         if !self.options.ignore_case {
@@ -272,7 +278,7 @@ impl Translator<'_> {
             out.union(&single(letter.to_ascii_lowercase()));
             out.union(&single(letter.to_ascii_uppercase()));
             match letter {
-                // The sign of Kelvin and the long s have these as their other case.
+                // The Kelvin sign and the long s are other cases of these letters.
                 'k' | 'K' => out.union(&single('\u{212A}')),
                 's' | 'S' => out.union(&single('\u{17F}')),
                 _ => {}
@@ -305,7 +311,7 @@ impl Translator<'_> {
     }
 }
 
-/// The letter that a literal stands for; nothing for escapes that are not the same in both engines.
+/// The letter of a literal; `None` for escapes that differ between the engines.
 fn letter(literal: &Literal) -> Option<char> {
     let same = match literal.kind {
         LiteralKind::Verbatim | LiteralKind::Meta | LiteralKind::Superfluous => true,
@@ -330,7 +336,7 @@ fn is_hyphen(literal: &Literal) -> bool {
     literal.c == '-' && literal.kind == LiteralKind::Verbatim
 }
 
-/// Whether every match of a part has a letter.
+/// Whether every match of a node contains a letter.
 fn takes_a_letter(ast: &Ast) -> bool {
     match ast {
         Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => false,
@@ -357,7 +363,7 @@ fn takes_a_letter(ast: &Ast) -> bool {
     }
 }
 
-/// `\d`, `\s`, `\w`, which mean ASCII.
+/// `\d`, `\s`, `\w`, limited to ASCII.
 fn perl_class(kind: &ClassPerlKind, negated: bool) -> ClassUnicode {
     let mut out = class(match kind {
         ClassPerlKind::Digit => &[('0', '9')],

@@ -1,9 +1,11 @@
-//! PCRE2 with a question between any two steps: whether the operation may go on. Between two questions lies at most one look
-//! through the text, so that a match ends soon after its operation has to, whatever the pattern and the text.
+//! PCRE2 with callouts before every item of the pattern, which check whether the operation may
+//! continue. Between two callouts PCRE2 reads the text at most once, so that a match ends soon
+//! after its operation must end, for any pattern and text.
 //!
-//! The binding has no such questions (*callouts* in PCRE2's words), so this stands on the library's own functions. All unsafe code
-//! of this crate is here: the compiled program is shared and never changed, and the memory that a match writes to belongs to one
-//! thread while it runs ([`Room`]).
+//! The binding does not support callouts, so this module calls the library's functions directly.
+//! All unsafe code of this crate is here: the compiled program is shared and immutable, and the
+//! memory that a match writes to belongs to one thread while it runs ([`MatchMemory`]).
+//! thread while it runs ([`MatchMemory`]).
 
 #![allow(unsafe_code, reason = "the library's functions take pointers")]
 
@@ -26,14 +28,14 @@ use regex_automata::util::pool::Pool;
 
 use crate::{Options, PATIENT_STACK_BYTES, Unfinished};
 
-/// Stack of a match at its beginning, in bytes.
+/// Initial stack of a match, in bytes.
 const FIRST_STACK_BYTES: usize = 32 << 10;
 
-/// So many bytes of text count as one unit of work for each question: one step may look through them all.
+/// Bytes of text that count as one unit of work for each callout: one step may read all of them.
 const BYTES_PER_UNIT: usize = 16 << 10;
 
 unsafe extern "C" {
-    /// The binding leaves it out.
+    /// Missing in the binding.
     fn pcre2_set_callout_8(
         context: *mut pcre2_match_context_8,
         callout: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
@@ -41,41 +43,43 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A compiled program.
+/// A compiled program with callouts.
 pub(crate) struct Patient {
     code: Arc<Code>,
-    rooms: Pool<Room, NewRoom>,
+    memories: Pool<MatchMemory, NewMatchMemory>,
 }
 
-type NewRoom = Box<dyn Fn() -> Room + Send + Sync + UnwindSafe + RefUnwindSafe>;
+type NewMatchMemory = Box<dyn Fn() -> MatchMemory + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 struct Code(NonNull<pcre2_code_8>);
 
-// SAFETY: a compiled program is not written to after `Patient::compile`; PCRE2 documents that threads may share it.
+// SAFETY: a compiled program is not written to after `Patient::compile`; PCRE2 documents that
+// threads may share it.
 unsafe impl Send for Code {}
 // SAFETY: as above.
 unsafe impl Sync for Code {}
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: it came from `pcre2_compile_8`, and nobody has it any more.
+        // SAFETY: it came from `pcre2_compile_8`, and this was the last reference to it.
         unsafe { pcre2_code_free_8(self.0.as_ptr()) }
     }
 }
 
-/// What one match at a time writes to. A null pointer means that there was no memory.
-struct Room {
+/// The memory that one match writes to. A null pointer means that allocation failed.
+struct MatchMemory {
     context: *mut pcre2_match_context_8,
     data: *mut pcre2_match_data_8,
     stack: *mut pcre2_jit_stack_8,
 }
 
-// SAFETY: nothing of it is bound to a thread; who has it has it alone.
-unsafe impl Send for Room {}
+// SAFETY: no part of it is bound to a thread; the owner has exclusive access.
+unsafe impl Send for MatchMemory {}
 
-impl Room {
-    fn new(code: &Code) -> Room {
-        // SAFETY: the functions take null for "as usual" and give null where there is no memory; the program lives.
+impl MatchMemory {
+    fn new(code: &Code) -> MatchMemory {
+        // SAFETY: the functions accept null for defaults and return null when allocation fails; the
+        // program is alive.
         unsafe {
             let context = pcre2_match_context_create_8(null_mut());
             let data = pcre2_match_data_create_from_pattern_8(code.0.as_ptr(), null_mut());
@@ -84,14 +88,14 @@ impl Room {
             if !context.is_null() && !stack.is_null() {
                 pcre2_jit_stack_assign_8(context, None, stack.cast());
             }
-            Room { context, data, stack }
+            MatchMemory { context, data, stack }
         }
     }
 }
 
-impl Drop for Room {
+impl Drop for MatchMemory {
     fn drop(&mut self) {
-        // SAFETY: each came from its constructor or is null, which these functions take.
+        // SAFETY: each came from its constructor or is null, which these functions accept.
         unsafe {
             pcre2_match_context_free_8(self.context);
             pcre2_match_data_free_8(self.data);
@@ -100,15 +104,17 @@ impl Drop for Room {
     }
 }
 
-/// Called by PCRE2 before each item of the pattern; something negative ends the match with that code.
-unsafe extern "C" fn may_go_on(_: *mut c_void, units: *mut c_void) -> c_int {
-    // SAFETY: `Patient::find` gives the address of its own variable, which outlives the match.
+/// The callout, called by PCRE2 before each item of the pattern; a negative result ends the match
+/// with that code.
+unsafe extern "C" fn check_operation(_: *mut c_void, units: *mut c_void) -> c_int {
+    // SAFETY: `Patient::find` passes the address of its own variable, which outlives the match.
     let units = unsafe { *units.cast::<usize>() };
     if spend(units).is_ok() { 0 } else { PCRE2_ERROR_CALLOUT }
 }
 
 impl Patient {
-    /// Compiles a pattern that was compiled before without questions; nothing when it grows too large by them.
+    /// Compiles a pattern that has been compiled without callouts before; `None` when it becomes
+    /// too large with them.
     pub(crate) fn compile(pattern: &str, options: Options) -> Option<Patient> {
         let mut flags = PCRE2_UTF | PCRE2_AUTO_CALLOUT;
         for (is_on, flag) in [
@@ -120,50 +126,63 @@ impl Patient {
             flags |= if is_on { flag } else { 0 };
         }
         let (mut error, mut place) = (0, 0);
-        // SAFETY: pattern and length belong together, the places for errors are there, null means a usual context.
+        // SAFETY: pattern and length belong together, the output pointers are valid, null means the
+        // default context.
         let code = unsafe {
             let (start, length) = (pattern.as_ptr(), pattern.len());
             pcre2_compile_8(start, length, flags, &mut error, &mut place, null_mut())
         };
         let code = Arc::new(Code(NonNull::new(code)?));
-        // SAFETY: nobody else has the program yet. Where it cannot be translated, it is interpreted.
+        // SAFETY: no other reference to the program exists yet. If JIT compilation fails, the
+        // program is interpreted.
         let _ = unsafe { pcre2_jit_compile_8(code.0.as_ptr(), PCRE2_JIT_COMPLETE) };
         let made_for = code.clone();
-        let new_room: NewRoom = Box::new(move || Room::new(&made_for));
-        Some(Patient { code, rooms: Pool::new(new_room) })
+        let new_memory: NewMatchMemory = Box::new(move || MatchMemory::new(&made_for));
+        Some(Patient { code, memories: Pool::new(new_memory) })
     }
 
-    /// Whether the text matches at this byte, which is one where a letter begins, or behind it; fills the places of groups in, as far
-    /// as there is room for them.
+    /// Whether there is a match at or after this byte offset, which must be a character boundary.
+    /// Fills in the ranges of the groups that `groups` has memory for.
     pub(crate) fn find(
         &self,
         text: &str,
         from: usize,
         groups: &mut [Option<(usize, usize)>],
     ) -> Result<bool, Unfinished> {
-        let room = self.rooms.get();
-        if room.context.is_null() || room.data.is_null() || room.stack.is_null() {
+        let memory = self.memories.get();
+        if memory.context.is_null() || memory.data.is_null() || memory.stack.is_null() {
             return Err(Unfinished(PCRE2_ERROR_NOMEMORY));
         }
         assert!(text.is_char_boundary(from), "a match begins where a letter begins");
         let mut units = 1 + text.len() / BYTES_PER_UNIT;
-        // SAFETY: the room is this thread's until it goes, made for this program, and complete. The text is UTF-8, as the option
-        // says, and begins a letter at `from`. `units` lives until the match is over; the next match sets another.
+        // SAFETY: the memory belongs to this thread until it is returned, was made for this
+        // program, and is complete. The text is UTF-8, as the option says, and `from` is a
+        // character boundary. `units` lives until the match ends; the next match sets another
+        // pointer.
         let code = unsafe {
-            pcre2_set_callout_8(room.context, Some(may_go_on), (&raw mut units).cast());
+            pcre2_set_callout_8(memory.context, Some(check_operation), (&raw mut units).cast());
             let (start, length) = (text.as_ptr(), text.len());
             let program = self.code.0.as_ptr();
-            pcre2_match_8(program, start, length, from, PCRE2_NO_UTF_CHECK, room.data, room.context)
+            pcre2_match_8(
+                program,
+                start,
+                length,
+                from,
+                PCRE2_NO_UTF_CHECK,
+                memory.data,
+                memory.context,
+            )
         };
         match code {
             PCRE2_ERROR_NOMATCH => return Ok(false),
             ..0 => return Err(Unfinished(code)),
             _ => {}
         }
-        // SAFETY: PCRE2 keeps pairs of places in the room, as many as it says, all of them written by the match.
+        // SAFETY: PCRE2 stores as many pairs of offsets as it reports, and the match has written
+        // all of them.
         let places = unsafe {
-            let pairs = pcre2_get_ovector_count_8(room.data) as usize;
-            std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(room.data), 2 * pairs)
+            let pairs = pcre2_get_ovector_count_8(memory.data) as usize;
+            std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(memory.data), 2 * pairs)
         };
         for (group, pair) in groups.iter_mut().zip(places.chunks_exact(2)) {
             *group = (pair[0] != PCRE2_UNSET).then_some((pair[0], pair[1]));

@@ -1,4 +1,4 @@
-//! Both engines give the same answers where both read a pattern.
+//! Agreement of the engines on patterns that both support.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn linear(pattern: &str, options: &str) -> Option<Linear> {
     Linear::compile(&pattern.0.pattern, pattern.0.options)
 }
 
-/// Compares the engines; whether both took part.
+/// Compares the engines; returns whether both support the pattern.
 fn same(pattern: &str, options: &str, text: &str) -> bool {
     let Ok(compiled) = Pattern::compile(pattern, options) else { return false };
     let Some(linear) = Linear::compile(&compiled.0.pattern, compiled.0.options) else {
@@ -25,7 +25,8 @@ fn same(pattern: &str, options: &str, text: &str) -> bool {
     }
 }
 
-/// Texts with what the engines may differ about: ends of lines, ends of words, letters with several cases.
+/// Texts for constructs in which engines may differ: ends of lines, ends of words, letters with
+/// several cases.
 const TEXTS: &[&str] = &[
     "",
     "\n",
@@ -86,7 +87,8 @@ const TEXTS: &[&str] = &[
     "\u{E9}a",
 ];
 
-/// Patterns at the edges of the shared language. Some are outside: then PCRE2 answers alone.
+/// Patterns at the limits of the shared language. Some are outside it; for those only PCRE2 is
+/// used.
 const PATTERNS: &[&str] = &[
     "a$",
     "a$\\n",
@@ -268,7 +270,8 @@ fn the_shared_language() {
     }
 }
 
-/// What made the engine give up answers all the same, by the second program or by the third.
+/// Searches on which the quick program gives up are completed by the second program or by the
+/// third.
 #[test]
 fn answers_where_the_quick_program_gives_up() {
     let many = "a".repeat(40);
@@ -279,14 +282,14 @@ fn answers_where_the_quick_program_gives_up() {
         ("(a+)+$|b$", "", format!("{many}c{many}\n"), true),
         ("^(a|b)*$", "", lines.clone(), true),
         ("^(a|b)*$", "", format!("{lines}c"), false),
-        // Outside of the shared language.
+        // Outside the shared language.
         ("^(?!c)(a|b)*$", "", lines.clone(), true),
         ("^(?!c)(a|b)*$", "", format!("{lines}c"), false),
     ];
     for (pattern, options, text, expected) in cases {
         let pattern = Pattern::compile(pattern, options).unwrap();
         assert!(pattern.0.quick.is_match(text.as_bytes()).is_err(), "{pattern:?}");
-        // Once by the way to the other programs, and once straight.
+        // First after the quick program, then directly.
         assert_eq!(pattern.is_match(&text), Ok(expected), "{pattern:?}");
         assert_eq!(pattern.is_match(&text), Ok(expected), "{pattern:?}");
         assert_eq!(pattern.is_match("c"), pattern.0.quick.is_match(b"c").map_err(Unfinished::from));
@@ -294,7 +297,7 @@ fn answers_where_the_quick_program_gives_up() {
 }
 
 #[test]
-fn what_is_not_finished_is_an_error() {
+fn an_unfinished_search_is_an_error() {
     let text = format!("{}c", "a".repeat(40));
     for pattern in ["^(?!b)(a+)+$", "^(a+)+\\1$", "(*LIMIT_MATCH=4000000000)^(?=a)(a+)+$"] {
         let pattern = Pattern::compile(pattern, "").unwrap();
@@ -319,7 +322,7 @@ fn groups_where_the_quick_program_gives_up() {
     assert!(pattern.find_at(&mut pattern.groups(), &text, 0).unwrap().is_none());
 }
 
-/// A text that leads the automaton to ever new states is left to PCRE2.
+/// The automaton gives up on a text that needs ever new states.
 #[test]
 fn the_automaton_bounds_its_work() {
     let linear = linear("[ab]*a[ab]{800}c", "").unwrap();
@@ -334,7 +337,7 @@ fn the_automaton_bounds_its_work() {
 }
 
 #[test]
-fn a_limit_of_steps_stands_behind_those_of_the_pattern() {
+fn a_limit_of_steps_follows_those_of_the_pattern() {
     let cases = [
         ("a", "(*LIMIT_MATCH=7)a"),
         ("(*UCP)a", "(*LIMIT_MATCH=7)(*UCP)a"),
@@ -350,7 +353,7 @@ fn a_limit_of_steps_stands_behind_those_of_the_pattern() {
     assert!(reason.contains("at offset 7"), "{reason}");
 }
 
-/// Patterns with all that is shared, and some that is not.
+/// Patterns with all shared constructs, and some others.
 fn any_pattern() -> impl Strategy<Value = String> {
     let letters = prop::sample::select(vec![
         "a",

@@ -1,24 +1,24 @@
-//! Entries in memory.
+//! A buffer of entries in memory.
 //!
 //! ```text
-//! slots, 24 bytes each: first 16 bytes of the key | length of the key up to 255, place in the arena
-//! arena: length of the key (u32), of the value (u32), key, value; one after the other as they came
+//! slots, 24 bytes each: first 16 bytes of the key | length of the key up to 255, offset in the arena
+//! arena: length of the key (u32), of the value (u32), key, value; in the order of insertion
 //! ```
 //!
-//! Most comparisons are decided by the slots, without a look into the arena.
+//! Most comparisons need only the slots, not the arena.
 
 use std::cmp::Ordering;
 
 /// Bytes before the key of an entry in the arena.
 pub(crate) const HEADER: usize = 8;
 const SLOT_BYTES: usize = size_of::<Slot>();
-/// So many bytes of a key are in its slot.
+/// Bytes of the key in its slot.
 const PREFIX: usize = 16;
 const PLACE_BITS: u32 = 56;
-/// So much of an arena may belong to entries that are gone, whatever is left.
+/// Bytes of removed entries that the arena may keep, however many are in use.
 const FEW_BYTES: usize = 64 << 10;
 
-/// Entries that are in memory.
+/// Entries in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     slots: Vec<Slot>,
@@ -43,12 +43,12 @@ impl Slot {
 }
 
 impl Arena {
-    /// Memory that they take.
+    /// Memory of the entries in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * SLOT_BYTES
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -68,13 +68,14 @@ impl Arena {
         value.iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 
-    /// Puts them in order; equal keys stay as they came.
+    /// Sorts the entries; equal keys stay in the order of insertion.
     pub(crate) fn sort(&mut self) {
         let bytes = &self.bytes;
         self.slots.sort_unstable_by(|a, b| compare(bytes, *a, *b));
     }
 
-    /// Keeps so many of the first, in no order, and gives the last key of those. So much of what is left may be unused.
+    /// Keeps the `keep` smallest entries, unordered, and returns the last key of them. Up to this
+    /// share of the arena may stay unused.
     pub(crate) fn cut(&mut self, keep: usize, unused: usize) -> Option<&[u8]> {
         let last = keep.checked_sub(1)?;
         let enough = last < self.slots.len();
@@ -94,7 +95,8 @@ impl Arena {
         enough.then(|| entry_at(&self.bytes, self.slots[last].at()).0)
     }
 
-    /// Moves what is left together. Places keep their order, by which equal keys stay as they came; so does each slot its number.
+    /// Removes unused bytes. Entries keep the order of their offsets, which equal keys are sorted
+    /// by, and each slot keeps its number.
     fn compact(&mut self, live: usize) {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_unstable_by_key(|at| self.slots[*at].at());
@@ -109,7 +111,7 @@ impl Arena {
         self.bytes = bytes;
     }
 
-    /// The entry of this number: key and value.
+    /// Key and value of the entry with this number.
     pub(crate) fn entry(&self, number: usize) -> Option<(&[u8], &[u8])> {
         self.slots.get(number).map(|slot| entry_at(&self.bytes, slot.at()))
     }
@@ -128,14 +130,14 @@ fn compare(bytes: &[u8], a: Slot, b: Slot) -> Ordering {
     let by_prefix = a.prefix.cmp(&b.prefix);
     by_prefix
         .then_with(|| match a.is_short() && b.is_short() {
-            // One may end in zeros.
+            // Of two equal prefixes one may be a shorter key followed by zeros.
             true => (a.place >> PLACE_BITS).cmp(&(b.place >> PLACE_BITS)),
             false => entry_at(bytes, a.at()).0.cmp(entry_at(bytes, b.at()).0),
         })
         .then_with(|| a.at().cmp(&b.at()))
 }
 
-/// Key and value of an entry in an arena.
+/// Key and value at an offset in an arena.
 fn entry_at(bytes: &[u8], at: usize) -> (&[u8], &[u8]) {
     let number = |at: usize| {
         let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());

@@ -1,4 +1,4 @@
-//! A filter that says of most keys that are not there that they are not: ten bits for a key, one in a hundred passes by mistake.
+//! A Bloom filter with ten bits per key and about one percent false positives.
 
 use std::hash::BuildHasher;
 
@@ -7,7 +7,7 @@ use foldhash::quality::RandomState;
 const BITS_PER_KEY: usize = 10;
 const PROBES: u64 = 4;
 
-/// Which keys may be there.
+/// The set of keys, as bits.
 #[derive(Debug)]
 pub(crate) struct Bloom {
     words: Vec<u64>,
@@ -15,7 +15,7 @@ pub(crate) struct Bloom {
 }
 
 impl Bloom {
-    /// An empty one for so many keys.
+    /// An empty filter for this many keys.
     pub(crate) fn new(keys: u64) -> Bloom {
         let bits = usize::try_from(keys).unwrap_or(usize::MAX / 64).saturating_mul(BITS_PER_KEY);
         Bloom { words: vec![0; bits / 64 + 1], state: RandomState::default() }
@@ -37,12 +37,12 @@ impl Bloom {
         }
     }
 
-    /// False when the key is not there.
+    /// False when the key is certainly absent.
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         self.places(key).all(|(word, bit)| self.words[word] & bit != 0)
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory of the filter in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.words.len() * 8
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_is_missed_and_few_pass_by_mistake() {
+    fn no_key_is_missed_and_false_positives_are_rare() {
         let mut bloom = Bloom::new(10_000);
         (0..10_000u64).for_each(|n| bloom.add(&n.to_be_bytes()));
         assert!((0..10_000u64).all(|n| bloom.may_have(&n.to_be_bytes())));

@@ -1,4 +1,4 @@
-//! Files without names, and what goes wrong with them.
+//! Temporary files without names, and their errors.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -8,40 +8,41 @@ use std::path::Path;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_work::scratch::{Claim, FileOwner};
 
-/// Bytes that are written at once, and read where one file is read alone.
+/// Size of the write buffer, and of the read buffer of a file that is read alone.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
-/// Bytes for the buffers of all files that are read together.
+/// Total size of the buffers of files that are read together.
 const ALL_BUFFERS_BYTES: usize = 4 << 20;
-/// The least buffer.
+/// Smallest size of a buffer.
 const LEAST_BUFFER_BYTES: usize = 16 << 10;
 
-/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_work::scratch`]).
+/// A temporary file without a name. It claims its bytes from its operation before they are written
+/// ([`mayfly_work::scratch`]).
 #[derive(Debug)]
 pub struct ScratchFile {
     file: File,
     claim: Claim,
-    /// Where the next byte is written, or read.
+    /// Offset of the next byte to read or write.
     position: u64,
 }
 
 impl ScratchFile {
     fn claim(&mut self, end: u64) -> std::io::Result<()> {
-        // Carried through the layers between; see `failed`.
+        // The error passes through layers that know only IO errors; see `failed`.
         self.claim.grow(end).map_err(std::io::Error::other)
     }
 
-    /// Writes all of the bytes at this place.
+    /// Writes all of the bytes at this offset.
     pub(crate) fn write_all_at(&mut self, bytes: &[u8], start: u64) -> std::io::Result<()> {
         self.claim(start + bytes.len() as u64)?;
         self.file.write_all_at(bytes, start)
     }
 
-    /// Reads some bytes from this place.
+    /// Reads some bytes at this offset.
     pub(crate) fn read_at(&self, bytes: &mut [u8], start: u64) -> std::io::Result<usize> {
         self.file.read_at(bytes, start)
     }
 
-    /// Reads as many bytes as there is room for from this place.
+    /// Fills the buffer from this offset.
     pub(crate) fn read_exact_at(&self, bytes: &mut [u8], start: u64) -> std::io::Result<()> {
         self.file.read_exact_at(bytes, start)
     }
@@ -75,7 +76,8 @@ impl Seek for ScratchFile {
     }
 }
 
-/// The error of a failed step; that of a claim is what it was.
+/// Converts an IO error of a step, such as `write`. The error of a refused claim is returned
+/// unchanged.
 pub fn failed(what: &str, error: &std::io::Error) -> Error {
     if let Some(claimed) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         return claimed.clone();
@@ -87,7 +89,7 @@ pub fn failed(what: &str, error: &std::io::Error) -> Error {
     Error::new(code, format!("cannot {what} a temporary file: {error}"))
 }
 
-/// Opens a new file without a name in this folder, which is made when it does not exist. For readers and writers of other things
+/// Opens a new file without a name in this folder, which is created if necessary. For content other
 /// than entries.
 ///
 /// # Errors
@@ -102,15 +104,15 @@ fn open_of(owner: FileOwner, folder: &Path) -> Result<ScratchFile> {
     Ok(ScratchFile { file, claim: Claim::new(owner), position: 0 })
 }
 
-/// A file to be written from its beginning.
+/// A buffered writer for a new file.
 ///
 /// # Errors
-/// As [`open`].
+/// Errors of [`open`].
 pub(crate) fn writer(owner: FileOwner, folder: &Path) -> Result<BufWriter<ScratchFile>> {
     Ok(BufWriter::with_capacity(BUFFER_BYTES, open_of(owner, folder)?))
 }
 
-/// Ends the writing: the file stands at its beginning.
+/// Flushes the writer and rewinds the file.
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -120,13 +122,13 @@ pub(crate) fn finish(out: BufWriter<ScratchFile>) -> Result<ScratchFile> {
     Ok(file)
 }
 
-/// Reads a file beside others: so many are read together.
+/// A buffered reader for one of `together` files that are read at the same time.
 pub(crate) fn reader(file: ScratchFile, together: usize) -> BufReader<ScratchFile> {
     let share = ALL_BUFFERS_BYTES / together.max(1);
     BufReader::with_capacity(share.clamp(LEAST_BUFFER_BYTES, BUFFER_BYTES), file)
 }
 
-/// Writes an entry with the lengths of its key and its value before it.
+/// Writes an entry: lengths of key and value, key, value.
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_from_a_failed_file() {
+    fn a_full_disk_is_distinguished_from_a_failed_file() {
         let code = |kind: ErrorKind| failed("write", &kind.into()).code();
         assert_eq!(code(ErrorKind::StorageFull), ErrorCode::OutOfDiskSpace);
         assert_eq!(code(ErrorKind::QuotaExceeded), ErrorCode::OutOfDiskSpace);
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_claims_is_refused_as_such() {
+    fn a_refused_claim_keeps_its_error() {
         use std::sync::atomic::Ordering;
 
         use mayfly_base::ManualClock;
@@ -170,7 +172,7 @@ mod tests {
         let mut out = writer(FileOwner::Operation, &folder).unwrap();
         let refused = (0..100).find_map(|_| write_entry(&mut out, b"key", &[7; 50_000]).err());
         assert_eq!(refused.unwrap().code(), ErrorCode::ExceededMemoryLimit);
-        // What is in hand cannot be written any more.
+        // Without this, dropping the writer would flush its buffer.
         drop(out.into_parts());
         assert_eq!(registry.scratch().used(), 0);
     }

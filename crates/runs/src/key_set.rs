@@ -1,4 +1,5 @@
-//! Keys that were seen, more than fit into memory: the latest ones in memory, the others in a few [`Table`]s.
+//! A set of keys that can exceed memory: the latest keys are in memory, the others in a few
+//! [`Table`]s.
 
 use std::path::Path;
 
@@ -7,12 +8,13 @@ use mayfly_base::Result;
 
 use crate::{Check, Run, Sorter, Spilled, Table};
 
-/// Memory of a key beside its bytes, roughly: its place in the table and what its allocation takes more.
+/// Approximate memory of a key without its bytes: the slot in the hash table and the overhead of
+/// the allocation.
 const KEY_BYTES: usize = 32;
-/// So many tables are merged into one.
+/// From this many tables on they are merged into one.
 const MAX_TABLES: usize = 4;
 
-/// Keys that were seen.
+/// A set of keys, for detecting duplicates.
 #[derive(Debug, Default)]
 pub struct KeySet {
     keys: HashSet<Box<[u8]>>,
@@ -22,12 +24,12 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// An empty one.
+    /// An empty set.
     pub fn new() -> KeySet {
         KeySet::default()
     }
 
-    /// Takes a key; false when it is there already.
+    /// Adds a key; returns false when it is present already.
     ///
     /// # Errors
     /// 39 FileStreamFailed.
@@ -40,7 +42,7 @@ impl KeySet {
         Ok(true)
     }
 
-    /// Whether a key is there.
+    /// Whether a key is present.
     ///
     /// # Errors
     /// 39 FileStreamFailed.
@@ -56,20 +58,21 @@ impl KeySet {
         Ok(false)
     }
 
-    /// Memory that the keys take which are not in a file, in bytes. The others take a bit more than one byte each.
+    /// Memory of the keys that are not in a file, in bytes. The others take slightly more than one
+    /// byte each.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What was written into files.
+    /// The amount written to files.
     pub fn spilled(&self) -> Spilled {
         self.spilled
     }
 
-    /// Writes the keys in memory into a file in this folder.
+    /// Writes the keys in memory to a file in this folder.
     ///
     /// # Errors
-    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, errors of the check.
     pub fn spill(&mut self, folder: &Path, check: &Check<'_>) -> Result<()> {
         let mut keys: Vec<_> = std::mem::take(&mut self.keys).into_iter().collect();
         self.bytes = 0;

@@ -1,13 +1,15 @@
-//! What does not fit into memory, as bytes: sorting, merging, and keeping them in files.
+//! Data structures for spilling: sorting, merging and storing byte entries that do not fit into
+//! memory.
 //!
-//! * A [`Sorter`] takes entries of a key and a value in any order, in one arena. What is in memory goes into a sorted run when its
-//!   owner says so, and a [`Merge`] gives everything in order.
-//! * A [`Spool`] gives entries again in the order in which they came, as often as needed.
-//! * A [`Shelf`] gives an entry by its place.
-//! * A [`Table`] gives what is under a key, a [`KeySet`] says which keys were seen.
+//! * A [`Sorter`] takes entries of a key and a value in any order. Its owner decides when the
+//!   entries in memory are written to a sorted run; a [`Merge`] returns all entries in order.
+//! * A [`Spool`] returns entries in the order of insertion, any number of times.
+//! * A [`Shelf`] returns an entry by its offset.
+//! * A [`Table`] returns the values of a key, a [`KeySet`] detects duplicate keys.
 //!
-//! How much memory there is, whether files may be used, and what the bytes mean is known to the owner only: index builds sort keys,
-//! queries sort documents. Files have no names, so that nothing is left of them after a crash, and only their owner can read them.
+//! The owner decides how much memory to use, whether to use files, and what the bytes mean: index
+//! builds sort keys, queries sort documents. Files have no names, so nothing is left of them after
+//! a crash, and only their owner can read them.
 
 mod arena;
 mod bloom;
@@ -28,5 +30,5 @@ pub use sorter::{Run, Sorter};
 pub use spool::{Spool, SpoolWriter};
 pub use table::Table;
 
-/// Asked now and then while files are written and merged: an error ends the work.
+/// Called periodically while files are written and merged: an error ends the work.
 pub type Check<'c> = dyn Fn() -> mayfly_base::Result<()> + 'c;

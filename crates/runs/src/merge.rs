@@ -1,4 +1,4 @@
-//! Entries of several runs, and of what stayed in memory, in one order.
+//! Merges sorted runs and entries in memory into one ordered sequence.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use mayfly_base::Result;
 use crate::arena::{Arena, HEADER};
 use crate::file::{ScratchFile, failed, reader};
 
-/// The first entry of a run that is left; the heap gives the greatest, so the order is turned around.
+/// The next entry of a run. The order is reversed, because the heap returns the greatest.
 #[derive(Debug)]
 struct Head {
     key: Vec<u8>,
@@ -20,7 +20,7 @@ struct Head {
 }
 
 impl Head {
-    /// Goes on to the next entry; false at the end.
+    /// Moves to the next entry; returns false at the end.
     fn advance(&mut self) -> Result<bool> {
         let mut lengths = [0; HEADER];
         match self.rest.read_exact(&mut lengths) {
@@ -57,19 +57,19 @@ impl PartialEq for Head {
 
 impl Eq for Head {}
 
-/// Entries in order.
+/// Returns entries in order.
 #[derive(Debug, Default)]
 pub struct Merge {
     heads: BinaryHeap<Head>,
-    /// The one of them that was shown last, in the heap's place for it.
-    shown: Option<(Vec<u8>, Vec<u8>)>,
+    /// The entry returned last, whose buffers are swapped with those of the next one.
+    returned: Option<(Vec<u8>, Vec<u8>)>,
     memory: Arena,
-    /// How many entries of the memory were shown.
-    taken: usize,
+    /// Number of entries in memory that were returned.
+    consumed: usize,
 }
 
 impl Merge {
-    /// Of runs, the older ones first, and of what came after them.
+    /// A merge of runs, oldest first, and of the entries in memory, which are the newest.
     pub(crate) fn of(runs: Vec<ScratchFile>, mut memory: Arena) -> Result<Merge> {
         memory.sort();
         let together = runs.len();
@@ -81,15 +81,15 @@ impl Merge {
                 heads.push(head);
             }
         }
-        Ok(Merge { heads, shown: None, memory, taken: 0 })
+        Ok(Merge { heads, returned: None, memory, consumed: 0 })
     }
 
-    /// Whether nothing is left.
+    /// Whether all entries were returned.
     pub fn is_over(&self) -> bool {
-        self.heads.is_empty() && self.taken >= self.memory.len()
+        self.heads.is_empty() && self.consumed >= self.memory.len()
     }
 
-    /// Memory that its entries take, in bytes.
+    /// Memory of its entries in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.memory.memory_bytes()
     }
@@ -104,20 +104,20 @@ impl Merge {
     )]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let in_memory = self.memory.entry(self.taken);
+        let in_memory = self.memory.entry(self.consumed);
         if let Some(mut head) = self.heads.peek_mut() {
-            // What is in memory came last.
+            // Of equal keys, those in memory are the newest.
             if in_memory.is_none_or(|(key, _)| *head.key <= *key) {
-                let (key, value) = self.shown.get_or_insert_default();
+                let (key, value) = self.returned.get_or_insert_default();
                 std::mem::swap(key, &mut head.key);
                 std::mem::swap(value, &mut head.value);
                 if !head.advance()? {
                     PeekMut::pop(head);
                 }
-                return Ok(self.shown.as_ref().map(|(key, value)| (&key[..], &value[..])));
+                return Ok(self.returned.as_ref().map(|(key, value)| (&key[..], &value[..])));
             }
         }
-        self.taken += usize::from(in_memory.is_some());
+        self.consumed += usize::from(in_memory.is_some());
         Ok(in_memory)
     }
 }

@@ -1,4 +1,4 @@
-//! Entries in a file, each to be read by its place, or to be taken out once.
+//! Entries in a file, read by their offsets, or removed once.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use mayfly_base::Result;
 use crate::Spilled;
 use crate::file::{ScratchFile, failed, open};
 
-/// Keeps entries.
+/// A file of entries.
 #[derive(Debug)]
 pub struct Shelf {
     file: ScratchFile,
     end: u64,
-    /// So many have not been taken out.
+    /// Number of entries not removed yet.
     left: usize,
     spilled: Spilled,
 }
 
-/// Where an entry stands.
+/// The location of an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed {
     start: u64,
@@ -25,7 +25,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The place as bytes whose order is that in which entries were put there.
+    /// The location as bytes, whose order is the order of insertion.
     pub fn to_bytes(self) -> [u8; 12] {
         let mut bytes = [0; 12];
         bytes[..8].copy_from_slice(&self.start.to_be_bytes());
@@ -33,7 +33,7 @@ impl Placed {
         bytes
     }
 
-    /// The place from its bytes.
+    /// Decodes a location.
     pub fn from_bytes(bytes: [u8; 12]) -> Placed {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
         let start = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
@@ -42,7 +42,7 @@ impl Placed {
 }
 
 impl Shelf {
-    /// An empty one, in a file without a name in this folder.
+    /// An empty shelf, in a file without a name in this folder.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -51,7 +51,7 @@ impl Shelf {
         Ok(Shelf { file: open(folder)?, end: 0, left: 0, spilled })
     }
 
-    /// Puts an entry there.
+    /// Appends an entry.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -67,7 +67,7 @@ impl Shelf {
         Ok(placed)
     }
 
-    /// An entry, which stays there.
+    /// Reads an entry.
     ///
     /// # Errors
     /// 39 FileStreamFailed.
@@ -78,7 +78,8 @@ impl Shelf {
         Ok(bytes)
     }
 
-    /// Takes an entry out. An empty file begins anew.
+    /// Removes and returns an entry. When the last one is removed, the file is reused from its
+    /// beginning.
     ///
     /// # Errors
     /// 39 FileStreamFailed.
@@ -91,7 +92,7 @@ impl Shelf {
         Ok(bytes)
     }
 
-    /// What was written so far.
+    /// The amount written so far.
     pub fn spilled(&self) -> Spilled {
         self.spilled
     }
@@ -105,8 +106,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_entry_is_taken_out_as_it_was_put_there(
-            // The length of an entry to put there, or which of those that are there to take out.
+        fn each_entry_is_removed_unchanged(
+            // Either the length of an entry to append, or the index of the one to remove.
             steps in prop::collection::vec((any::<bool>(), 0..2000usize), 0..200),
         ) {
             let mut shelf = Shelf::new(&std::env::temp_dir()).unwrap();

@@ -1,14 +1,17 @@
-//! Sorting more entries than fit into memory.
+//! External merge sort.
 //!
 //! 1. Entries are collected in an arena.
-//! 2. When the owner says so, what is in memory is sorted and becomes a run, a file.
-//! 3. So many runs of one level are merged into one of the next level, that never more are open than a process may have.
-//! 4. In the end all runs and the rest in memory are merged.
+//! 2. When the owner calls [`Sorter::spill`], the entries in memory are sorted and written to a
+//!    run, which is a file.
+//! 3. When a level has [`MAX_RUNS`] runs, they are merged into one of the next level, so that the
+//!    number of open files stays small.
+//! 4. At the end all runs and the entries in memory are merged.
 //!
-//! Equal keys stay in the order in which they came: runs of a higher level are older than those of a lower one.
+//! Equal keys stay in the order of insertion: runs of a higher level are older than those of a
+//! lower one.
 //!
-//! A sorter may be told that only the first entries are wanted. It forgets the others now and then, and from then on does not
-//! take what comes after all of those.
+//! A sorter can be limited to the first `keep` entries (top-k). It then drops the others
+//! periodically, and from then on ignores new entries that come after all of the kept ones.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -20,66 +23,67 @@ use crate::arena::{Arena, HEADER};
 use crate::file::{ScratchFile, finish, write_entry, writer};
 use crate::{Check, Merge, Spilled};
 
-/// Runs of one level, and of the last merge: each is an open file.
+/// Most runs of one level, and of the last merge: each is an open file.
 const MAX_RUNS: usize = if cfg!(test) { 4 } else { 64 };
-/// Entries between two questions whether to go on.
+/// Entries between two calls of the check.
 const CHECK_EVERY: u64 = 4096;
-/// Beyond twice what is kept, so many entries are taken before the others are forgotten.
-const MOST_BEYOND: usize = 1024;
+/// A top-k sorter drops entries when it has this many more than twice `keep`.
+const EXTRA_ENTRIES: usize = 1024;
 
-/// Takes entries in any order.
+/// Collects entries in any order.
 #[derive(Debug, Default)]
 pub struct Sorter {
     memory: Arena,
-    /// Runs by level, in each the older ones first.
+    /// Runs by level, the oldest first within each.
     levels: Vec<Vec<ScratchFile>>,
     folder: Option<PathBuf>,
     owner: FileOwner,
-    /// Only so many of the first are wanted.
+    /// Top-k: the number of entries to keep.
     keep: Option<usize>,
-    /// There are as many as are wanted that do not come after this key.
+    /// Top-k: `keep` entries are known that do not come after this key.
     worst: Option<Vec<u8>>,
     len: u64,
     spilled: Spilled,
 }
 
 impl Sorter {
-    /// An empty one.
+    /// An empty sorter.
     pub fn new() -> Sorter {
         Sorter::default()
     }
 
-    /// An empty one; only so many of the first entries are wanted. The merge may give a few more.
+    /// An empty top-k sorter for the first `keep` entries. The merge may return slightly more.
     pub fn first(keep: usize) -> Sorter {
         Sorter { keep: Some(keep), ..Sorter::default() }
     }
 
-    /// An empty one whose files are the server's: the limit of an operation does not hold for them.
+    /// An empty sorter whose files belong to the server, so that the limit of an operation does not
+    /// apply to them.
     pub fn of_server() -> Sorter {
         Sorter { owner: FileOwner::Server, ..Sorter::default() }
     }
 
-    /// Entries so far, forgotten ones as well.
+    /// Number of entries pushed, including dropped ones.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there was no entry.
+    /// Whether no entry was pushed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory of the sorter in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.memory.memory_bytes()
     }
 
-    /// Whether there are entries in files.
+    /// Whether entries were spilled to files.
     pub fn is_in_files(&self) -> bool {
         self.folder.is_some()
     }
 
-    /// What was written into files.
+    /// The amount written to files.
     pub fn spilled(&self) -> Spilled {
         self.spilled
     }
@@ -90,7 +94,7 @@ impl Sorter {
         self.push_parts(key, &[value]);
     }
 
-    /// Adds an entry whose value is in parts.
+    /// Adds an entry whose value is the concatenation of parts.
     pub fn push_parts(&mut self, key: &[u8], value: &[&[u8]]) {
         self.len += 1;
         if self.worst.as_ref().is_some_and(|worst| key >= worst.as_slice()) {
@@ -98,18 +102,18 @@ impl Sorter {
         }
         self.memory.push(key, value);
         if let Some(keep) = self.keep
-            && self.memory.len() >= keep.saturating_mul(2).saturating_add(MOST_BEYOND)
+            && self.memory.len() >= keep.saturating_mul(2).saturating_add(EXTRA_ENTRIES)
         {
             self.cut_to(keep, usize::MAX);
         }
     }
 
-    /// Whether an entry with this key may be one of those that are wanted. Others need not be pushed.
+    /// Whether an entry with this key can be among the first `keep`. Others need not be pushed.
     pub fn wants(&self, key: &[u8]) -> bool {
         self.worst.as_ref().is_none_or(|worst| key < worst.as_slice())
     }
 
-    /// Forgets what is not among the first that are wanted, as far as that is known.
+    /// Drops entries in memory that are not among the first `keep`.
     pub fn cut(&mut self) {
         if let Some(keep) = self.keep {
             self.cut_to(keep, 0);
@@ -124,10 +128,10 @@ impl Sorter {
         }
     }
 
-    /// Writes what is in memory into a run in this folder.
+    /// Writes the entries in memory to a run in this folder.
     ///
     /// # Errors
-    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, errors of the check.
     pub fn spill(&mut self, folder: &Path, check: &Check<'_>) -> Result<()> {
         self.cut();
         if self.memory.len() == 0 {
@@ -143,10 +147,10 @@ impl Sorter {
         self.put(run, folder, check)
     }
 
-    /// Takes a run that came after everything else.
+    /// Adds a run whose entries count as newer than all others.
     ///
     /// # Errors
-    /// As [`Sorter::spill`].
+    /// Errors of [`Sorter::spill`].
     pub fn push_run(&mut self, run: Run, folder: &Path, check: &Check<'_>) -> Result<()> {
         self.spill(folder, check)?;
         self.len += run.spilled.records;
@@ -171,10 +175,10 @@ impl Sorter {
         Ok(())
     }
 
-    /// All entries in order.
+    /// Returns all entries in order.
     ///
     /// # Errors
-    /// As [`Sorter::spill`].
+    /// Errors of [`Sorter::spill`].
     pub fn merge(mut self, check: &Check<'_>) -> Result<Merge> {
         self.cut();
         let levels = std::mem::take(&mut self.levels);
@@ -182,7 +186,7 @@ impl Sorter {
         while let Some(folder) = self.folder.as_deref()
             && runs.len() > MAX_RUNS
         {
-            // The younger ones are the smaller ones.
+            // Newer runs are smaller.
             let count = (runs.len() - MAX_RUNS + 1).clamp(2, MAX_RUNS);
             let last = runs.split_off(runs.len() - count);
             runs.push(self.merged(last, folder, check)?);
@@ -190,7 +194,7 @@ impl Sorter {
         Merge::of(runs, self.memory)
     }
 
-    /// These runs as one, or as many of their first entries as are wanted.
+    /// Merges these runs into one, limited to `keep` entries if set.
     fn merged(
         &self,
         runs: Vec<ScratchFile>,
@@ -213,7 +217,7 @@ impl Sorter {
     }
 }
 
-/// A run in the making, for an owner whose entries are in order already.
+/// A run being written, for an owner whose entries are sorted already.
 #[derive(Debug)]
 pub struct Run {
     out: BufWriter<ScratchFile>,
@@ -221,7 +225,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// An empty one in this folder.
+    /// An empty run in this folder.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -234,10 +238,10 @@ impl Run {
         Ok(Run { out: writer(owner, folder)?, spilled })
     }
 
-    /// Takes an entry, whose key is not less than the one before.
+    /// Appends an entry, whose key must not be less than the previous one.
     ///
     /// # Errors
-    /// As [`Sorter::spill`].
+    /// Errors of [`Sorter::spill`].
     pub fn push(&mut self, key: &[u8], value: &[u8], check: &Check<'_>) -> Result<()> {
         self.spilled.records += 1;
         if self.spilled.records.is_multiple_of(CHECK_EVERY) {
@@ -262,7 +266,7 @@ mod tests {
         std::env::temp_dir()
     }
 
-    /// Through a sorter that goes into a file whenever it holds so many bytes.
+    /// Sorts with a sorter that spills whenever it has more than `budget` bytes.
     fn sorted(
         budget: usize,
         keep: Option<usize>,
@@ -293,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_in_order_and_equal_ones_as_they_came(
+        fn entries_are_sorted_and_equal_ones_keep_their_order(
             keys in prop::collection::vec(prop::collection::vec(0..3u8, 0..20), 0..300),
             budget in 1..20_000usize,
         ) {
@@ -323,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_whole_however_large() {
+    fn large_values_are_returned_unchanged() {
         let mut sorter = Sorter::new();
         for n in 0..50u8 {
             sorter.push(&[50 - n], &vec![n; usize::from(n) * 10_000]);
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_in_order_come_after_what_was_before() {
+    fn pushed_runs_come_after_earlier_entries() {
         let mut sorter = Sorter::new();
         sorter.push(b"b", b"first");
         let mut run = Run::new(&folder()).unwrap();
@@ -361,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_takes_no_memory() {
+    fn dropped_entries_take_no_memory() {
         let mut sorter = Sorter::first(10);
         for n in (0..100_000u32).rev() {
             sorter.push(&n.to_be_bytes(), &[7; 100]);
@@ -376,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_stopped_ends_within_a_merge() {
+    fn an_error_of_the_check_ends_a_merge() {
         let asked = Cell::new(0);
         let check = || {
             asked.set(asked.get() + 1);

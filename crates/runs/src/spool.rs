@@ -1,4 +1,4 @@
-//! Entries in a file, one after the other, to be read in that order as often as needed.
+//! A sequence of entries in a file, read in the order of insertion any number of times.
 
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use mayfly_work::scratch::FileOwner;
 use crate::Spilled;
 use crate::file::{BUFFER_BYTES, ScratchFile, failed, finish, writer};
 
-/// Takes entries.
+/// Writes the entries of a spool.
 #[derive(Debug)]
 pub struct SpoolWriter {
     out: BufWriter<ScratchFile>,
@@ -18,7 +18,7 @@ pub struct SpoolWriter {
 }
 
 impl SpoolWriter {
-    /// A file without a name in this folder.
+    /// A writer for a file without a name in this folder.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -27,7 +27,7 @@ impl SpoolWriter {
         Ok(SpoolWriter { out: writer(FileOwner::Operation, folder)?, spilled })
     }
 
-    /// Takes one more.
+    /// Appends an entry.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -41,12 +41,12 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// What was written so far.
+    /// The amount written so far.
     pub fn spilled(&self) -> Spilled {
         self.spilled
     }
 
-    /// All are there.
+    /// Ends the writing and returns a reader.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -55,10 +55,10 @@ impl SpoolWriter {
     }
 }
 
-/// Bytes that one of several readers of a file reads at once.
+/// Buffer size of one of several readers of a file.
 const READER_BYTES: usize = 32 << 10;
 
-/// A file with a position of its own, whatever others read from the same file.
+/// A file with a read position of its own.
 #[derive(Debug)]
 struct Position {
     file: Arc<ScratchFile>,
@@ -73,7 +73,7 @@ impl Read for Position {
     }
 }
 
-/// Gives them again.
+/// Reads the entries.
 #[derive(Debug)]
 pub struct Spool {
     file: BufReader<Position>,
@@ -88,18 +88,18 @@ impl Spool {
         Spool { file, entry: Vec::new(), count, left: count }
     }
 
-    /// Another reader of the same entries, which begins with the first one.
+    /// Another reader of the same entries, starting with the first one.
     #[must_use]
     pub fn reader(&self) -> Spool {
         Spool::at_start(self.file.get_ref().file.clone(), self.count, READER_BYTES)
     }
 
-    /// Whether nothing is left.
+    /// Whether all entries were read.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }
 
-    /// The next one.
+    /// The next entry.
     ///
     /// # Errors
     /// 39 FileStreamFailed.
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back_as_often_as_asked() {
+    fn entries_can_be_read_repeatedly() {
         let mut writer = SpoolWriter::new(&std::env::temp_dir()).unwrap();
         let entries: Vec<Vec<u8>> = (0..1000usize).map(|n| vec![n as u8; n]).collect();
         entries.iter().for_each(|entry| writer.push(entry).unwrap());

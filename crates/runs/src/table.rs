@@ -1,7 +1,7 @@
-//! Sorted entries in a file, to be found by their keys.
+//! Sorted entries in a file, with look-up by key.
 //!
-//! The file is a run. In memory is the first key of each block of about 4 KiB, so that a look-up reads one block, and the next ones
-//! only where equal keys go on there. Most look-ups of keys that are not there end at a filter.
+//! The file is a run. The first key of each block of about 4 KiB is in memory, so that a look-up
+//! reads one block, and further ones only for equal keys. A Bloom filter rejects most absent keys.
 
 use std::path::Path;
 
@@ -14,28 +14,28 @@ use crate::file::{ScratchFile, failed, finish, write_entry, writer};
 use crate::{Check, Merge, Spilled};
 
 const BLOCK_BYTES: u64 = 4 << 10;
-/// Entries between two questions whether to go on.
+/// Entries between two calls of the check.
 const CHECK_EVERY: u64 = 4096;
 
 /// Sorted entries in a file.
 #[derive(Debug)]
 pub struct Table {
     file: ScratchFile,
-    /// The first key of each block, and where it begins.
+    /// The first key of each block, and the block's offset.
     blocks: Vec<(Vec<u8>, u64)>,
     end: u64,
     filter: Bloom,
-    /// The block that was read last.
+    /// The block in `bytes`.
     block: Option<usize>,
     bytes: Vec<u8>,
     spilled: Spilled,
 }
 
 impl Table {
-    /// Writes all entries of a merge, about so many, into a file in this folder.
+    /// Writes all entries of a merge, about `count`, to a file in this folder.
     ///
     /// # Errors
-    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, errors of the check.
     pub fn of(mut merge: Merge, count: u64, folder: &Path, check: &Check<'_>) -> Result<Table> {
         let mut filter = Bloom::new(count);
         let (mut out, mut blocks, mut end) =
@@ -61,48 +61,48 @@ impl Table {
         Ok(Table { file, blocks, end, filter, block: None, bytes, spilled })
     }
 
-    /// What was written.
+    /// The amount written.
     pub fn spilled(&self) -> Spilled {
         self.spilled
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory of the table in bytes.
     pub fn memory_bytes(&self) -> usize {
         let block = |(key, _): &(Vec<u8>, u64)| key.len() + size_of::<(Vec<u8>, u64)>();
         let blocks: usize = self.blocks.iter().map(block).sum();
         blocks + self.bytes.capacity() + self.filter.memory_bytes()
     }
 
-    /// Shows the values under a key in their order.
+    /// Passes the values of a key to the visitor in their order.
     ///
     /// # Errors
-    /// 39 FileStreamFailed, those of the visitor.
+    /// 39 FileStreamFailed, errors of the visitor.
     pub fn find(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if !self.filter.may_have(key) {
             return Ok(());
         }
         // Equal keys may begin in the block before the first one that begins with the key.
-        let behind = self.blocks.partition_point(|(first, _)| first.as_slice() < key);
-        for block in behind.saturating_sub(1)..self.blocks.len() {
+        let after = self.blocks.partition_point(|(first, _)| first.as_slice() < key);
+        for block in after.saturating_sub(1)..self.blocks.len() {
             if self.blocks[block].0.as_slice() > key {
                 break;
             }
             self.read(block)?;
             let mut rest = self.bytes.as_slice();
             while !rest.is_empty() {
-                let (found, value, behind) = split(rest)?;
+                let (found, value, after) = split(rest)?;
                 match found.cmp(key) {
                     std::cmp::Ordering::Less => {}
                     std::cmp::Ordering::Equal => see(value)?,
                     std::cmp::Ordering::Greater => return Ok(()),
                 }
-                rest = behind;
+                rest = after;
             }
         }
         Ok(())
     }
 
-    /// Whether there is such a key.
+    /// Whether the key is present.
     ///
     /// # Errors
     /// 39 FileStreamFailed.
@@ -129,10 +129,10 @@ impl Table {
         Ok(())
     }
 
-    /// Several as one.
+    /// Merges several tables.
     ///
     /// # Errors
-    /// As [`Table::of`].
+    /// Errors of [`Table::of`].
     pub(crate) fn merged(tables: Vec<Table>, folder: &Path, check: &Check<'_>) -> Result<Table> {
         let count = tables.iter().map(|table| table.spilled.records).sum();
         let files = tables.into_iter().map(|table| table.file).collect();
@@ -140,9 +140,9 @@ impl Table {
     }
 }
 
-/// The first entry, and what follows it.
+/// Splits off the first entry: key, value, rest.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8], &[u8])> {
-    let damaged = || Error::internal("a temporary file holds what is no entry");
+    let damaged = || Error::internal("a temporary file holds data that is not an entry");
     let number = |at: usize| {
         let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         bytes.map(|bytes| u32::from_le_bytes(bytes) as usize).ok_or_else(damaged)

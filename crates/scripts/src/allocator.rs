@@ -1,10 +1,11 @@
-//! The memory of scripts, and its limit. The interpreter has a limit of its own, but does not say that it was reached where there is no
-//! memory for an error.
+//! The allocator of scripts, which enforces their memory limit. The interpreter's own limit does
+//! not report that it was reached when there is no memory for an error object.
 //!
-//! A script that has to end gets no more memory either, so that built-in functions that allocate end with the script: the interpreter
-//! asks whether it may go on only once in ten thousand calls and turns of loops, and each of them may take long.
-//! What runs out of memory that way is caught like any error. The next turn of a loop runs out of memory at once, so that the
-//! interpreter asks soon.
+//! A script that must end gets no more memory, so that built-in functions that allocate end with
+//! the script: the interpreter checks for interruption only once in ten thousand calls and loop
+//! iterations, and each of them may take long. A script can catch the resulting error like any
+//! other. The next loop iteration runs out of memory immediately, so that the interpreter soon
+//! checks again.
 #![allow(unsafe_code, reason = "the interpreter's allocator takes and gives pointers")]
 
 use std::ptr::null_mut;
@@ -13,34 +14,34 @@ use rquickjs::allocator::{Allocator, RustAllocator};
 
 use crate::watch;
 
-/// Bytes between two questions whether the script may go on.
-const ASKED_EVERY: usize = 1 << 20;
-/// What an allocation counts beside its bytes in the work of a script.
-const EACH: usize = 64;
-/// What it takes beside its bytes.
+/// Bytes allocated between two checks whether the script must end.
+const CHECK_EVERY_BYTES: usize = 1 << 20;
+/// Bytes added to each allocation for the check interval.
+const COST_PER_ALLOCATION: usize = 64;
+/// Overhead of an allocation in bytes.
 const OVERHEAD: usize = 16;
 
 /// The allocator of one interpreter.
 pub(crate) struct WatchedAllocator {
-    /// Bytes that the interpreter may have at a time.
+    /// Limit of the interpreter in bytes.
     limit: usize,
-    /// Bytes that it has, each with [`OVERHEAD`].
+    /// Bytes allocated, including [`OVERHEAD`].
     held: usize,
-    /// Bytes since the last question.
+    /// Bytes allocated since the last check.
     spent: usize,
     has_ended: bool,
 }
 
 impl WatchedAllocator {
-    /// For an interpreter that may have so many bytes.
+    /// An allocator with this limit in bytes.
     pub(crate) fn new(limit: usize) -> WatchedAllocator {
         WatchedAllocator { limit, held: 0, spent: 0, has_ended: false }
     }
 
-    /// Whether there is no room for so many bytes in place of those that are given back.
+    /// Whether an allocation of `bytes` that frees `freed` bytes must fail.
     fn refuses(&mut self, bytes: usize, freed: usize) -> bool {
-        self.spent = self.spent.saturating_add(bytes).saturating_add(EACH);
-        if self.spent > ASKED_EVERY {
+        self.spent = self.spent.saturating_add(bytes).saturating_add(COST_PER_ALLOCATION);
+        if self.spent > CHECK_EVERY_BYTES {
             self.spent = 0;
             self.has_ended |= watch::must_end();
         }
@@ -51,10 +52,10 @@ impl WatchedAllocator {
         self.has_ended || bytes > room
     }
 
-    /// Counts what was allocated, if it was, in place of what was given back then.
+    /// Counts an allocation, if it succeeded, that freed `freed` bytes.
     fn count(&mut self, ptr: *mut u8, freed: usize) -> *mut u8 {
         if !ptr.is_null() {
-            // SAFETY: the pointer was made by `RustAllocator` a moment ago.
+            // SAFETY: `RustAllocator` has just returned the pointer.
             let bytes = unsafe { RustAllocator::usable_size(ptr) };
             self.held = self.held.saturating_sub(freed).saturating_add(bytes + OVERHEAD);
         }
@@ -62,19 +63,19 @@ impl WatchedAllocator {
     }
 }
 
-/// What an allocation takes.
+/// The size of an allocation, including its overhead.
 ///
 /// # Safety
-/// The pointer comes from `RustAllocator` and has not gone back, or is null.
+/// The pointer comes from `RustAllocator` and has not been freed, or is null.
 unsafe fn counted(ptr: *mut u8) -> usize {
     if ptr.is_null() {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { RustAllocator::usable_size(ptr) + OVERHEAD }
 }
 
-// SAFETY: every pointer comes from `RustAllocator` and goes back to it; beside them there are null pointers only.
+// SAFETY: every non-null pointer comes from `RustAllocator` and is returned to it.
 unsafe impl Allocator for WatchedAllocator {
     fn alloc(&mut self, size: usize) -> *mut u8 {
         if self.refuses(size, 0) {
@@ -94,7 +95,7 @@ unsafe impl Allocator for WatchedAllocator {
     }
 
     unsafe fn dealloc(&mut self, ptr: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.held = self.held.saturating_sub(counted(ptr));
             RustAllocator.dealloc(ptr);
@@ -102,18 +103,18 @@ unsafe impl Allocator for WatchedAllocator {
     }
 
     unsafe fn realloc(&mut self, ptr: *mut u8, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let freed = unsafe { counted(ptr) };
         if self.refuses(new_size, freed) {
             return null_mut();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let ptr = unsafe { RustAllocator.realloc(ptr, new_size) };
         self.count(ptr, freed)
     }
 
     unsafe fn usable_size(ptr: *mut u8) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { RustAllocator::usable_size(ptr) }
     }
 }

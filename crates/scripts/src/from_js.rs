@@ -1,4 +1,4 @@
-//! Results of scripts as values of documents.
+//! Converts results of scripts to BSON values.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -9,24 +9,24 @@ use rquickjs::{Array, Coerced, Object, String as Text, Value};
 
 use crate::sandbox::{Prelude, thrown};
 
-/// The result of a call. Numbers are doubles; no result is null.
+/// Converts the result of a call. Numbers become doubles; `undefined` becomes null.
 pub(crate) fn value_of<'js>(prelude: &Prelude<'js>, value: Value<'js>) -> Result<ValueBuf> {
     if value.is_undefined() {
         return Ok(RawValue::Null.to_owned());
     }
     let mut out = DocBuilder::new();
     let mut writer = Writer { prelude, out: &mut out };
-    writer.append("", &value, Written::default())?;
+    writer.append("", &value, ValueContext::default())?;
     let document = out.finish();
     let first = document.as_doc().get("").unwrap_or(RawValue::Null);
     Ok(first.to_owned())
 }
 
-/// Where a value stands.
+/// The context of a value being context.
 #[derive(Clone, Copy, Default)]
-struct Written {
+struct ValueContext {
     depth: usize,
-    /// The field held a 32-bit integer.
+    /// The field was a 32-bit integer in the input document.
     was_integer: bool,
 }
 
@@ -36,10 +36,10 @@ struct Writer<'p, 'js, 'o> {
 }
 
 impl<'js> Writer<'_, 'js, '_> {
-    fn append(&mut self, name: &str, value: &Value<'js>, written: Written) -> Result<()> {
+    fn append(&mut self, name: &str, value: &Value<'js>, context: ValueContext) -> Result<()> {
         check_size(self.out.len())?;
         if let Some(number) = value.as_number() {
-            self.append_number(name, number, written.was_integer);
+            self.append_number(name, number, context.was_integer);
         } else if let Some(text) = value.as_string() {
             let text = self.text(text)?;
             check_size(self.out.len() + text.len())?;
@@ -51,9 +51,9 @@ impl<'js> Writer<'_, 'js, '_> {
         } else if value.is_undefined() {
             self.out.append(name, RawValue::Undefined);
         } else if let Some(array) = value.as_array() {
-            self.append_array(name, array, written.depth)?;
+            self.append_array(name, array, context.depth)?;
         } else if let Some(object) = value.as_object() {
-            self.append_object(name, object, written.depth)?;
+            self.append_object(name, object, context.depth)?;
         } else {
             // Symbols and big integers.
             let text = format!("unable to convert JavaScript property to mongo element {name}");
@@ -76,7 +76,11 @@ impl<'js> Writer<'_, 'js, '_> {
         self.out.start_array(name);
         for at in 0..array.len() {
             let item: Value<'js> = self.done(array.get(at))?;
-            self.append(&at.to_string(), &item, Written { depth: depth + 1, was_integer: false })?;
+            self.append(
+                &at.to_string(),
+                &item,
+                ValueContext { depth: depth + 1, was_integer: false },
+            )?;
         }
         self.out.end();
         Ok(())
@@ -104,17 +108,18 @@ impl<'js> Writer<'_, 'js, '_> {
                 return Err(Error::new(ErrorCode::JSInterpreterFailure, text));
             }
             let was_integer = integers.contains(&field.as_str());
-            self.append(&field, &value, Written { depth: depth + 1, was_integer })?;
+            self.append(&field, &value, ValueContext { depth: depth + 1, was_integer })?;
         }
         self.out.end();
         Ok(())
     }
 
-    /// An object that stands for something else: its type byte and parts, as the prelude tells them.
+    /// Appends an object of a BSON type: `kind` is its type byte and its parts, as classified by
+    /// the prelude.
     fn append_kind(&mut self, name: &str, kind: &Array<'js>, depth: usize) -> Result<()> {
         let first: Value<'js> = self.done(kind.get(1))?;
         let Some(type_byte) = self.done(kind.get::<Value<'js>>(0))?.as_number() else {
-            return self.append(name, &first, Written { depth, was_integer: false });
+            return self.append(name, &first, ValueContext { depth, was_integer: false });
         };
         let number = |value: &Value<'js>| value.as_number().unwrap_or_default();
         let text = self.done(first.get::<Coerced<String>>())?.0;
@@ -128,7 +133,7 @@ impl<'js> Writer<'_, 'js, '_> {
                 return Ok(());
             }
             ty::OBJECT_ID => RawValue::ObjectId(id_of(&text)),
-            // Casting takes the date that is none to a date long before all others, as the reference does.
+            // The cast converts an invalid date to the earliest date, as the reference does.
             ty::DATE if number(&first).is_nan() => RawValue::Date(i64::MIN),
             ty::DATE => RawValue::Date(number(&first) as i64),
             ty::REGEX => {
@@ -166,7 +171,7 @@ impl<'js> Writer<'_, 'js, '_> {
         Ok(())
     }
 
-    /// A text; halves of characters become replacement characters.
+    /// Converts a string; unpaired surrogates become replacement characters.
     fn text(&self, text: &Text<'js>) -> Result<String> {
         match text.to_string() {
             Ok(text) => Ok(text),

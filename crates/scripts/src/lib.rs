@@ -1,20 +1,24 @@
-//! Server-side JavaScript: what `$function`, `$accumulator` and `$where` run.
+//! Server-side JavaScript, for `$function`, `$accumulator` and `$where`.
 //!
-//! A [`Script`] is the source of a function, or of several that work together. Each thread that runs it makes a sandbox for it:
-//! an interpreter with an empty heap of its own, in which each function is compiled once. The sandbox is dropped with the script.
-//! A script therefore sees what it did to its globals for earlier documents, as long as the same thread continues the same statement.
-//! No other statement sees that, and no other script of the same statement.
+//! A [`Script`] is the source of one function, or of several that share their globals. Each thread
+//! that runs it creates a sandbox for it: an interpreter with an empty heap, in which each function
+//! is compiled once. The sandbox is dropped with the script. A script therefore sees its changes of
+//! globals for earlier documents, while the same thread continues the same statement. Other
+//! statements, and other scripts of the same statement, do not see them.
 //!
-//! [`ScriptLimits`] bound the memory and the time of a call, and say whether there are scripts at all. A script keeps the limits of the
-//! moment when it was parsed; the stack is bounded here. The interpreter asks the thread's current operation whether it may go on, so
-//! `maxTimeMS` and `killOp` end a loop without an end. It asks once in ten thousand calls and turns; meanwhile a script that has to
-//! end gets no more memory (`allocator`), and built-in functions that need none are counted (`prelude.js`). What neither reaches:
-//! operators on texts of tens of megabytes (`===`, unary `+`), and turning a `BigInt` of a million bits into a text (four seconds).
-//! There is no file, no network, no module and no clock but `Date`. The crate knows no operators: they read their arguments and call
-//! [`Script`]. Its unsafe code is in [`allocator`] and [`prelude`].
+//! [`ScriptLimits`] limit the memory and the time of a call, and can disable scripts. A script
+//! keeps the limits in effect when it was parsed; the stack size is fixed here. The interpreter
+//! checks the thread's current operation, so that `maxTimeMS` and `killOp` end an endless loop. It
+//! checks once in ten thousand calls and loop iterations; in between, a script that must end gets
+//! no more memory (`allocator`), and built-in functions that need none are counted (`prelude.js`).
+//! Not interruptible are operators on strings of tens of megabytes (`===`, unary `+`), and
+//! converting a `BigInt` of a million bits to a string (four seconds). Scripts have no files,
+//! network, modules, or clock except `Date`. The crate does not know operators: they parse their
+//! arguments and call [`Script`]. Its unsafe code is in [`allocator`] and [`prelude`].
 //!
-//! Values: 32-bit integers and doubles are numbers, and numbers come back as doubles; a field of a document keeps its
-//! integer type as long as its value is one. Other types are objects (`NumberLong`, `ObjectId`, ...) made in `prelude.js`.
+//! Values: 32-bit integers and doubles are numbers, and numbers are returned as doubles; a field of
+//! a document keeps its integer type while its value is an integer. Other types are objects
+//! (`NumberLong`, `ObjectId`, ...) created in `prelude.js`.
 
 mod allocator;
 mod from_js;
@@ -33,13 +37,13 @@ use mayfly_value::{RawDoc, RawValue, ValueBuf};
 
 pub use limits::ScriptLimits;
 
-use sandbox::{Called, Sandbox, Source};
+use sandbox::{CallInputs, Sandbox, Source};
 
-/// Sandboxes that a thread keeps: more scripts than that in one statement take turns.
+/// Sandboxes kept per thread. A statement with more scripts recreates them.
 const MAX_SANDBOXES: usize = 16;
 
 thread_local! {
-    /// The most recently used last.
+    /// Ordered by last use, the most recent last.
     static SANDBOXES: RefCell<Vec<(Sources, u64, Sandbox)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -56,64 +60,67 @@ pub struct Script {
 }
 
 impl Script {
-    /// A function, as its own source, as an expression, or as the statements of its body. Nothing is compiled yet.
+    /// A function, given as its source, as an expression, or as the statements of its body.
+    /// Compilation is deferred.
     pub fn new(source: &str, limits: ScriptLimits) -> Script {
         Script::of(vec![source.to_owned()], limits)
     }
 
-    /// Functions that work together; each is compiled when it is first called.
+    /// Functions that share their globals; each is compiled at its first call.
     pub fn of(sources: Vec<String>, limits: ScriptLimits) -> Script {
         Script { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), sources: sources.into(), limits }
     }
 
-    /// Compiles it now.
+    /// Compiles the function.
     ///
     /// # Errors
-    /// 139 JSInterpreterFailure for what is no JavaScript.
+    /// 139 JSInterpreterFailure for invalid source.
     pub fn check(&self) -> Result<()> {
         self.with_sandbox(|sandbox| sandbox.compile(self.source(0)))
     }
 
-    /// Calls it with these arguments.
+    /// Calls the function with these arguments.
     ///
     /// # Errors
-    /// 139 JSInterpreterFailure for what it throws, 50 and 11601 when it has to end, 17279 for a result without an end,
-    /// 10334 for one that is too large.
+    /// 139 JSInterpreterFailure for an exception, 50 and 11601 when it must end, 17279 for a result
+    /// that is nested too deeply, 10334 for one that is too large.
     pub fn call(&self, arguments: RawDoc<'_>) -> Result<ValueBuf> {
         self.call_at(0, arguments)
     }
 
-    /// Calls the function at this place.
+    /// Calls the function with this index.
     ///
     /// # Errors
-    /// As [`Script::call`].
+    /// Errors of [`Script::call`].
     pub fn call_at(&self, place: usize, arguments: RawDoc<'_>) -> Result<ValueBuf> {
-        let call = Called { this: None, arguments };
+        let call = CallInputs { this: None, arguments };
         self.with_sandbox(|sandbox| sandbox.call(self.source(place), &call))
     }
 
-    /// Calls the function at this place once for each of `calls`, which are arrays of arguments. Each call gets the result of the
-    /// previous one in front of its arguments, the first call `state`. Only the last result is converted to a value.
+    /// Calls the function with this index once for each of `calls`, which are arrays of arguments.
+    /// The first argument is the result of the previous call, for the first call `state`. Only the
+    /// last result is converted to BSON.
     ///
     /// # Errors
-    /// As [`Script::call`].
+    /// Errors of [`Script::call`].
     pub fn fold(&self, place: usize, state: RawValue<'_>, calls: RawDoc<'_>) -> Result<ValueBuf> {
         self.with_sandbox(|sandbox| sandbox.fold(self.source(place), state, calls))
     }
 
-    /// Calls it on a document, as `this` and `obj`, and asks whether the result counts as true.
+    /// Calls the function with a document as `this` and `obj`; returns whether the result is
+    /// truthy.
     ///
     /// # Errors
-    /// As [`Script::call`].
+    /// Errors of [`Script::call`].
     pub fn holds(&self, document: RawDoc<'_>) -> Result<bool> {
-        let call = Called { this: Some(document), arguments: RawDoc::EMPTY };
+        let call = CallInputs { this: Some(document), arguments: RawDoc::EMPTY };
         self.with_sandbox(|sandbox| sandbox.holds(self.source(0), &call))
     }
 
-    /// The error of a statement with `$function` where there are no scripts.
+    /// Checks that scripts are enabled, for a statement with `$function`.
     ///
     /// # Errors
-    /// 31264.
+    /// 31264 when they are disabled.
     pub fn check_enabled(&self) -> Result<()> {
         if self.limits.enabled {
             return Ok(());
@@ -127,7 +134,8 @@ impl Script {
     }
 
     fn with_sandbox<T>(&self, run: impl FnOnce(&Sandbox) -> Result<T>) -> Result<T> {
-        // The sandbox is out of the list while it runs: a panic or an interruption does not leave it there half-done.
+        // The sandbox is not in the list while it runs, so that a panic does not leave an
+        // inconsistent one there.
         let kept = SANDBOXES.with_borrow_mut(|sandboxes| {
             let at = sandboxes.iter().position(|(_, id, _)| *id == self.id)?;
             Some(sandboxes.remove(at))
@@ -138,7 +146,8 @@ impl Script {
         };
         let result = run(&sandbox)?;
         SANDBOXES.with_borrow_mut(|sandboxes| {
-            // A sandbox that holds the last reference to its sources belongs to a script that another thread has dropped.
+            // A sandbox that holds the last reference to its sources belongs to a script that
+            // another thread has dropped.
             sandboxes.retain(|(sources, _, _)| Arc::strong_count(sources) > 1);
             if sandboxes.len() >= MAX_SANDBOXES {
                 sandboxes.remove(0);
@@ -151,7 +160,7 @@ impl Script {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // A thread that ends has dropped its sandboxes, or does so now.
+        // A thread that is terminating has dropped its sandboxes, or does so now.
         let _ = SANDBOXES.try_with(|sandboxes| {
             if let Ok(mut sandboxes) = sandboxes.try_borrow_mut() {
                 sandboxes.retain(|(_, id, _)| *id != self.id);
@@ -160,7 +169,7 @@ impl Drop for Script {
     }
 }
 
-/// Whether the value can be the source of a function: a string, or code without a scope.
+/// The source of a function in a string, or in code without a scope; `None` for other values.
 pub fn source_of(value: RawValue<'_>) -> Option<&str> {
     match value {
         RawValue::String(source) | RawValue::Code(source) => Some(source),

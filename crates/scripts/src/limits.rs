@@ -1,9 +1,10 @@
-//! Limits of scripts. Parsing a statement reads them from the server's parameters once; a change applies to later statements.
+//! Limits of scripts. A statement reads them from the server's parameters when it is parsed; a
+//! change applies to later statements.
 
 /// Limits of the scripts of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptLimits {
-    /// Whether there are scripts at all.
+    /// Whether scripts are enabled.
     pub enabled: bool,
     /// Longest time of one call.
     pub timeout_ms: i64,
@@ -12,7 +13,7 @@ pub struct ScriptLimits {
 }
 
 impl ScriptLimits {
-    /// There are no scripts.
+    /// Scripts are disabled.
     pub const NONE: ScriptLimits = ScriptLimits { enabled: false, timeout_ms: 0, heap_bytes: 0 };
 }
 

@@ -1,6 +1,7 @@
-// What scripts find beside the language: the types of documents that JavaScript does not have, under the names that the
-// manual lists for server-side scripts. A function of what asks whether the script has to end; it gives what the server itself
-// calls. Nothing of both is reachable from a script, and a script that bends the built-in objects harms only its own sandbox.
+// Extensions of the language for scripts: the BSON types that JavaScript lacks, under the names in
+// the manual's list for server-side scripts. The module exports a function that takes the
+// interruption check, and returns the functions that the server calls. Scripts cannot reach either
+// of them, and a script that modifies built-in objects affects only its own sandbox.
 export default (function (mustEnd) {
   'use strict';
   const { defineProperty, getPrototypeOf, keys } = Object;
@@ -16,10 +17,10 @@ export default (function (mustEnd) {
   const sliceText = String.prototype.slice;
   const replaceText = String.prototype.replace;
   const flagOf = Boolean.prototype.valueOf;
-  // The names of fields that held 32-bit integers, on objects that were documents.
+  // The key of the list of fields that were 32-bit integers, on objects made from documents.
   const integers = Symbol('integers');
 
-  // Type bytes of documents.
+  // BSON type bytes.
   const T = { binary: 5, objectId: 7, date: 9, regex: 11, pointer: 12, code: 13, int: 16, timestamp: 17, long: 18,
     decimal: 19, max: 127, min: 255 };
 
@@ -83,7 +84,8 @@ export default (function (mustEnd) {
   };
   const part = (value, at) => Typed.kind(value)[at];
 
-  // Counters of ids; what makes them different from those of others is random.
+  // The counter of new ids, and the random bytes that distinguish them from those of other
+  // sandboxes.
   let count = Math.floor(Math.random() * 0x1000000);
   const process = hexOf(Array.from({ length: 5 }, () => Math.floor(Math.random() * 256)));
   const newObjectId = () => {
@@ -186,7 +188,7 @@ export default (function (mustEnd) {
   }, { code() { return part(this, 1); } });
   const minKey = define('MinKey', () => minKey(T.min), { toString() { return 'MinKey'; } });
   const maxKey = define('MaxKey', () => maxKey(T.max), { toString() { return 'MaxKey'; } });
-  // Patterns of documents that JavaScript cannot compile, or with letters it does not know.
+  // Regular expressions of documents that JavaScript cannot compile, or with unknown options.
   const foreignRegex = define('BSONRegExp', (source, options = '') => foreignRegex(T.regex, source, options), {
     toString() { return '/' + part(this, 1) + '/' + part(this, 2); },
   }, { source() { return part(this, 1); }, flags() { return part(this, 2); } });
@@ -206,7 +208,8 @@ export default (function (mustEnd) {
     }
   };
 
-  // What an object is in a document: [type, parts], ['value', primitive], or nothing for plain objects.
+  // The BSON form of an object: [type, parts], ['value', primitive], or undefined for plain
+  // objects.
   const classify = (object) => {
     if (typeof object === 'function') return [T.code, apply(functionText, object, [])];
     const kind = Typed.kind(object);
@@ -224,7 +227,7 @@ export default (function (mustEnd) {
     return undefined;
   };
 
-  // A function's source, an expression, or the statements of a body: each becomes a function.
+  // Compiles a function's source, an expression, or the statements of a body to a function.
   const compile = (source) => {
     const text = source.trim().replace(/;+\s*$/, '');
     const evaluate = (0, eval);
@@ -289,7 +292,7 @@ export default (function (mustEnd) {
     tojson: (value, indent = '', oneLine = false) => show(value, indent, oneLine ? ' ' : '\n', 0),
     tojsononeline: (value) => show(value, '', ' ', 0),
     tojsonObject: (value, indent = '', oneLine = false) => show(value, indent, oneLine ? ' ' : '\n', 0),
-    // The server's log is no place for what scripts print.
+    // Output of scripts is discarded, not written to the server's log.
     print() {}, printjson() {}, printjsononeline() {}, gc() {},
     doassert(text) { throw new Error(isString(text) ? text : globals.tojson(text)); },
     version: () => '8.0.0',
@@ -310,18 +313,21 @@ export default (function (mustEnd) {
   for (const name of keys(statics)) {
     defineProperty(Array, name, { value: statics[name], writable: true, configurable: true });
   }
-  // The interpreter asks whether the script may go on once in ten thousand calls and turns of loops. Built-in functions that
-  // allocate get no memory any more when it may not; those that go through many items or characters without that are counted here.
+  // The interpreter checks for interruption once in ten thousand calls and loop iterations.
+  // Built-in functions that allocate get no memory after an interruption; those that process many
+  // items or characters without allocating are counted here.
   const mostWork = 1 << 18;
   let work = 0;
   const ask = () => {
     work = 0;
-    // The interpreter asks in this loop, too, and ends the script in a way that no `catch` sees.
+    // The interpreter checks in this loop too, and ends the script in a way that `catch` cannot
+    // intercept.
     if (mustEnd()) for (;;);
   };
   const charge = (more) => { if ((work += more) > mostWork) ask(); };
-  // Replaces methods by what `make` makes of each: a method `it` of an object whose prototype has the built-in method as `it`,
-  // which is the fastest way to call it. It takes so many arguments that one not given is the same as `undefined`.
+  // Replaces methods by the result of `make` for each: a method `it` of an object whose prototype
+  // has the built-in method as `it`, which is the fastest way to call it. Its number of parameters
+  // is such that an omitted argument is the same as `undefined`.
   const wrap = (owner, names, make) => {
     for (const name of names) {
       const native = owner[name];
@@ -332,8 +338,9 @@ export default (function (mustEnd) {
     }
   };
 
-  // Some built-in loops over array-likes have no end. They take no more items than a document can
-  // have. What could tell one length now and another one later is refused: accessors here, proxies altogether.
+  // Some built-in loops over array-likes are endless. They are limited to the number of items that
+  // a document can have. Objects whose length may change between reads are refused: accessors here,
+  // proxies everywhere.
   const mostItems = 1 << 24;
   const ownLength = (value) => {
     const property = Object.getOwnPropertyDescriptor(value, 'length');
@@ -357,7 +364,8 @@ export default (function (mustEnd) {
     checkLength(this);
     return apply(native, this, args);
   } }));
-  // A native sort of more items than that takes seconds; with a function it takes longer, and the interpreter asks.
+  // A native sort of more items takes seconds. With a comparison function it takes longer, but the
+  // interpreter checks.
   const mostSorted = 1 << 20;
   const byText = (a, b) => {
     const first = String(a), second = String(b);
@@ -367,7 +375,7 @@ export default (function (mustEnd) {
     checkLength(this);
     return super.it(compare === undefined && this.length > mostSorted ? byText : compare);
   } }));
-  // Searches compare a text with one item after the other, and long ones take their time.
+  // Searches compare a string with one item after the other, which takes long for long strings.
   const longText = 1 << 12;
   const isLong = (value) => typeof value === 'string' && value.length > longText;
   const seekItem = (items, wanted, from, step) => {
@@ -377,7 +385,7 @@ export default (function (mustEnd) {
     }
     return -1;
   };
-  // Where a search begins that is told to begin at `from`, which counts from the end when it is negative.
+  // The start of a search at `from`, which counts from the end when it is negative.
   const startIn = (items, from) => {
     const start = Math.trunc(Number(from)) || 0;
     return start < 0 ? items.length + start : start;
@@ -407,13 +415,13 @@ export default (function (mustEnd) {
       return done;
     } }));
 
-  // Searches for a text take time for each place and each character of what is searched for. Where that may be seconds, the text
-  // is gone through once instead, as Knuth, Morris and Pratt do.
+  // A substring search takes time for each position and each character of the pattern. Where that
+  // may take seconds, the Knuth-Morris-Pratt algorithm is used instead, which reads the text once.
   const mostCompared = 1 << 26;
   const seekText = (text, wanted, from, step) => {
     const { length } = wanted;
     const letter = step > 0 ? (at) => wanted.charCodeAt(at) : (at) => wanted.charCodeAt(length - 1 - at);
-    // Of each beginning, how long the longest one is that it ends with.
+    // For each prefix, the length of its longest proper prefix that is also its suffix.
     const ends = new Int32Array(length);
     for (let at = 1, same = 0; at < length; at += 1) {
       while (same > 0 && letter(at) !== letter(same)) same = ends[same - 1];
@@ -467,7 +475,8 @@ export default (function (mustEnd) {
       return parts;
     },
   };
-  // What such a search works on, and what it looks for; who refuses something does so, and patterns stay.
+  // The receiver and the argument of a search as strings. Values that the built-in method rejects,
+  // and regular expressions, are passed to it unchanged.
   const asText = (value) => value === null || value === undefined || typeof value === 'symbol' ? value : String(value);
   const asWanted = (value) => typeof value !== 'object' || value === null
     || value[Symbol.match] || value[Symbol.replace] || value[Symbol.split] ? value : String(value);
@@ -506,7 +515,8 @@ export default (function (mustEnd) {
   };
   replace('flat', function flat(depth = 1) { return flatten([], Object(this), Math.trunc(Number(depth)) || 0); });
   delete globalThis.Proxy;
-  // Calls a function on a state and the items of one array after the other; each result is the state of the next call.
+  // Calls a function on a state and the items of each array in turn; each result is the state of
+  // the next call.
   const fold = (called, state, calls) => {
     for (let at = 0; at < calls.length; at++) state = apply(called, undefined, [state, ...calls[at]]);
     return state;

@@ -1,4 +1,5 @@
-//! The prelude. A process compiles it once, because reading its bytecode takes a small part of the time that compiling it takes.
+//! The prelude. It is compiled once per process, because loading its bytecode is much faster than
+//! compiling it.
 #![allow(unsafe_code, reason = "nothing checks bytecode when it is read")]
 
 use std::sync::OnceLock;
@@ -8,13 +9,14 @@ use rquickjs::{Ctx, Function, Object, Result};
 
 use crate::watch;
 
-/// A module whose `default` makes what the server calls of what asks whether a script has to end.
+/// A module whose `default` takes the interruption check, and returns the functions that the server
+/// calls.
 const SOURCE: &str = include_str!("prelude.js");
 
 /// Runs the prelude in a new interpreter.
 ///
 /// # Errors
-/// There is no memory for it.
+/// Out of memory.
 pub(crate) fn run<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     static BYTECODE: OnceLock<Vec<u8>> = OnceLock::new();
     let bytecode = match BYTECODE.get() {
@@ -27,7 +29,7 @@ pub(crate) fn run<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
             BYTECODE.get_or_init(|| bytecode)
         }
     };
-    // SAFETY: the same library has written the bytes in this process, and they stay as they are for as long as it runs.
+    // SAFETY: the same library has written the bytes in this process, and they are immutable.
     let module = unsafe { Module::load(ctx.clone(), bytecode) }?;
     let (module, _) = module.eval()?;
     let make: Function<'js> = module.get("default")?;

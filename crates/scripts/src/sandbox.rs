@@ -1,4 +1,4 @@
-//! One interpreter with the functions of one script, each compiled when it is first called.
+//! An interpreter with the functions of one script, each compiled at its first call.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ use rquickjs::{Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Sym
 use crate::allocator::WatchedAllocator;
 use crate::{ScriptLimits, from_js, prelude, to_js, watch};
 
-/// Native stack of a script, in bytes: the server's threads have two megabytes.
+/// Native stack of a script, in bytes. The server's threads have two megabytes.
 const MAX_STACK_BYTES: usize = 512 << 10;
 
 /// The functions of the prelude that the server calls.
@@ -23,32 +23,33 @@ pub(crate) struct Prelude<'js> {
     compile: Function<'js>,
     pub(crate) classify: Function<'js>,
     pub(crate) well_formed: Function<'js>,
-    /// The key of the names of integer fields.
+    /// The key of the list of integer fields of an object.
     pub(crate) integers: Symbol<'js>,
     /// The prototype of plain objects.
     pub(crate) plain: Object<'js>,
 }
 
-/// One call.
-pub(crate) struct Called<'d> {
-    /// Bound to `this` and `obj`.
+/// The inputs of one call.
+pub(crate) struct CallInputs<'d> {
+    /// The value of `this` and `obj`.
     pub(crate) this: Option<RawDoc<'d>>,
-    /// An array.
+    /// The array of arguments.
     pub(crate) arguments: RawDoc<'d>,
 }
 
 /// One of a script's functions.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'s> {
-    /// Which.
+    /// The index in the script.
     pub(crate) place: usize,
-    /// What it is compiled from.
+    /// The source text.
     pub(crate) text: &'s str,
 }
 
-/// An interpreter. The fields go in this order: what the interpreter holds before the interpreter.
+/// An interpreter. The order of the fields matters: values of the interpreter are dropped before
+/// it.
 pub(crate) struct Sandbox {
-    /// Those that are compiled, by their place in the script.
+    /// The compiled functions, by their index in the script.
     functions: RefCell<Vec<Option<Persistent<Function<'static>>>>>,
     prelude: Persistent<Object<'static>>,
     context: Context,
@@ -57,7 +58,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes an interpreter in which nothing is compiled.
+    /// Creates an interpreter without compiled functions.
     pub(crate) fn new(limits: ScriptLimits) -> Result<Sandbox> {
         let allocator = WatchedAllocator::new(limits.heap_bytes);
         let runtime = Runtime::new_with_alloc(allocator).map_err(|_| out_of_memory())?;
@@ -79,16 +80,16 @@ impl Sandbox {
         self.run(from, |_, _, _| Ok(()))
     }
 
-    /// Calls a function and takes its result over.
-    pub(crate) fn call(&self, from: Source<'_>, call: &Called<'_>) -> Result<ValueBuf> {
+    /// Calls a function and converts its result.
+    pub(crate) fn call(&self, from: Source<'_>, call: &CallInputs<'_>) -> Result<ValueBuf> {
         self.run(from, |ctx, prelude, function| {
             let value = called(ctx, prelude, function, call);
             from_js::value_of(prelude, value.map_err(|error| thrown(ctx, &error))?)
         })
     }
 
-    /// Calls a function and asks whether its result counts as true.
-    pub(crate) fn holds(&self, from: Source<'_>, call: &Called<'_>) -> Result<bool> {
+    /// Calls a function; returns whether its result is truthy.
+    pub(crate) fn holds(&self, from: Source<'_>, call: &CallInputs<'_>) -> Result<bool> {
         self.run(from, |ctx, prelude, function| {
             let flag = called(ctx, prelude, function, call)
                 .and_then(|value| value.get::<Coerced<bool>>())
@@ -160,7 +161,8 @@ impl Sandbox {
     }
 }
 
-/// Does something within so much time, and that of the thread's operation. Why it had to end comes before what the script made of it.
+/// Runs code with a time limit and the thread's operation. The reason for an interruption takes
+/// precedence over the script's own error.
 fn watched<T>(timeout_ms: i64, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let op = current().op;
     watch::begin(op.clone(), timeout_ms);
@@ -168,7 +170,7 @@ fn watched<T>(timeout_ms: i64, run: impl FnOnce() -> Result<T>) -> Result<T> {
     if let Some(ended) = watch::end() {
         return Err(ended);
     }
-    // The interpreter may fail before it asks its interrupt handler again.
+    // The interpreter may fail before it checks for interruption again.
     result.map_err(|thrown| op.and_then(|op| op.check().err()).unwrap_or(thrown))
 }
 
@@ -176,7 +178,7 @@ fn called<'js>(
     ctx: &Ctx<'js>,
     prelude: &Prelude<'js>,
     function: &Function<'js>,
-    call: &Called<'_>,
+    call: &CallInputs<'_>,
 ) -> rquickjs::Result<Value<'js>> {
     let mut args = Args::new(ctx.clone(), call.arguments.iter().count());
     if let Some(document) = call.this {
@@ -190,7 +192,7 @@ fn called<'js>(
     function.call_arg(args)
 }
 
-/// What the interpreter ended with, as an error.
+/// Converts an error of the interpreter.
 pub(crate) fn thrown(ctx: &Ctx<'_>, error: &rquickjs::Error) -> Error {
     match error {
         rquickjs::Error::Exception => failure(&description(&ctx.catch())),
@@ -199,12 +201,13 @@ pub(crate) fn thrown(ctx: &Ctx<'_>, error: &rquickjs::Error) -> Error {
     }
 }
 
-/// `ReferenceError: x is not defined`; for what is no error, how the reference calls it.
+/// The text of an exception, such as `ReferenceError: x is not defined`; for a value that is not an
+/// error, the reference's text.
 fn description(thrown: &Value<'_>) -> String {
     let text = |value: &Value<'_>| value.get::<Coerced<String>>().map(|text| text.0).ok();
     let Some(object) = thrown.as_object().filter(|_| thrown.is_error()) else {
         return match text(thrown) {
-            // The interpreter throws it, too, when there is no memory left for an error.
+            // The interpreter also throws null when there is no memory for an error object.
             Some(_) if thrown.is_null() && watch::has_run_out_of_memory() => {
                 "Out of memory".to_owned()
             }

@@ -1,4 +1,4 @@
-//! Scripts: values there and back, sources, limits, and what one leaves for the next.
+//! Scripts: conversion of values, sources, limits, and isolation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -148,7 +148,7 @@ fn results_have_limits() {
 }
 
 #[test]
-fn what_is_thrown_becomes_an_error() {
+fn exceptions_become_errors() {
     check_fails("throw new Error('boom')", "139: Error: boom");
     check_fails("missing.field", "139: ReferenceError: missing is not defined");
     check_fails("throw 'text'", "139: uncaught exception: text");
@@ -175,7 +175,7 @@ fn recursion_and_memory_end() {
     check("return 1", &[], RawValue::Double(1.0));
 }
 
-/// A clock that goes on by a millisecond whenever it is read.
+/// A clock that advances by a millisecond at each reading.
 struct Ticking(AtomicI64);
 
 impl Clock for Ticking {
@@ -201,7 +201,7 @@ fn loops_end_with_the_operation() {
     op.kill(ErrorCode::Interrupted);
     let _entered = enter(Current { op: Some(op) });
     check_fails("/(a+)+$/.test('a'.repeat(40) + 'b')", "11601: ");
-    // What the interpreter makes of its end.
+    // An error caused by the interruption.
     check_fails("throw null", "11601: ");
 }
 
@@ -220,7 +220,7 @@ fn nothing_stays_for_another_script() {
     check("return typeof kept + typeof ({}).evil", &[], RawValue::String("undefinedundefined"));
     check("var a = []; a.push(1); return a.length", &[], RawValue::Double(1.0));
 
-    // The same script goes on where it was.
+    // The same script keeps its globals.
     let script = Script::new("this.n = (this.n || 0) + 1; return this.n;", ScriptLimits::default());
     let none = arguments(&[]);
     for expected in [1.0, 2.0] {
@@ -230,7 +230,7 @@ fn nothing_stays_for_another_script() {
 }
 
 #[test]
-fn bent_built_ins_do_not_reach_the_server() {
+fn modified_built_ins_do_not_affect_the_server() {
     let id = RawValue::ObjectId([9; 12]);
     let source = "function (id) { Object.getPrototypeOf = Object.keys = null; Date.prototype.getTime = null; \
                   Object.defineProperty(Object.prototype, 'x', {set: function () { throw 1; }, configurable: true}); \
@@ -265,7 +265,7 @@ fn scripts_see_the_document_as_this_and_obj() {
 }
 
 #[test]
-fn what_the_manual_lists_is_there() {
+fn functions_in_the_manual_exist() {
     for source in [
         "tojson({a: 1, b: [NumberLong(2)]}) === '{\\n\\t\"a\" : 1,\\n\\t\"b\" : [\\n\\t\\tNumberLong(2)\\n\\t]\\n}'",
         "tojsononeline({a: 'x'}) === '{ \"a\" : \"x\" }'",
@@ -372,7 +372,7 @@ fn built_in_functions_ask_whether_to_go_on() {
     let mut went_on = Vec::new();
     for (before, each) in [
         (array, "a.slice().sort()"),
-        // What an inner `catch` would hide.
+        // An inner `catch` must not hide the interruption.
         (array, "try { a.slice().sort(); } catch (e) {}"),
         (array, "a.indexOf('y')"),
         (array, "a.lastIndexOf('y')"),
@@ -414,7 +414,8 @@ fn built_in_functions_ask_whether_to_go_on() {
         ("s = 'x'.repeat(1e7), a = new Array(1e5).fill(s + 1);", "a.indexOf(s + 2)"),
         ("s = 'x'.repeat(1e7), a = [1, 2, 3, 4, 5].map(x => s + x);", "a.slice().sort()"),
     ] {
-        // The first call makes what the second works on. The interpreter itself asks after ten thousand turns.
+        // The first call creates the operands of the second. The interpreter itself checks after
+        // ten thousand iterations.
         let source = format!(
             "if (!globalThis.made) {{ made = 1; {before} return; }} \
              for (var turn = 0; turn < 50; turn++) {{ {each} }} return 'went on';"
@@ -467,7 +468,8 @@ fn counted_functions_look_like_built_in_ones() {
 
 #[test]
 fn long_operands_give_the_same_results() {
-    // What is too long for one call of a built-in function, compared with what comes out for a part that is not.
+    // Operands that are too long for one call of a built-in function, compared with results for
+    // shorter ones.
     for source in [
         "var s = 'ab'.repeat(3000) + 'c', t = 'x'.repeat(9000) + s + 'y' + s; \
          return t.indexOf(s) === 9000 && t.indexOf(s, 9001) === 15002 && t.lastIndexOf(s) === 15002 && \

@@ -1,4 +1,4 @@
-//! Values of documents as values of scripts.
+//! Converts BSON values to values of scripts.
 
 use mayfly_value::decimal::Decimal;
 use mayfly_value::{RawDoc, RawValue, ty};
@@ -7,8 +7,8 @@ use rquickjs::{Array, Ctx, IntoJs, Object, Result, String as Text, Value};
 
 use crate::sandbox::Prelude;
 
-/// A document as a plain object. The names of its integer fields go with it. Documents are nested as deep as the wire
-/// allows, which bounds this recursion.
+/// Converts a document to a plain object with a list of its integer fields. The nesting of
+/// documents is limited, which bounds the recursion.
 pub(crate) fn document<'js>(
     ctx: &Ctx<'js>,
     prelude: &Prelude<'js>,
@@ -23,7 +23,8 @@ pub(crate) fn document<'js>(
             integers.push('\0');
         }
         let value = value(ctx, prelude, element.value())?;
-        // Defined, not assigned: `__proto__` is a name like others, and no setter of the script's runs.
+        // Defined, not assigned, so that `__proto__` is an ordinary name, and no setter of the
+        // script runs.
         object.prop(name, Property::from(value).writable().enumerable().configurable())?;
     }
     if !integers.is_empty() {
@@ -32,7 +33,7 @@ pub(crate) fn document<'js>(
     Ok(object)
 }
 
-/// A value.
+/// Converts a value.
 pub(crate) fn value<'js>(
     ctx: &Ctx<'js>,
     prelude: &Prelude<'js>,

@@ -1,7 +1,8 @@
-//! Ends scripts that run too long: the interpreter asks every ten thousand steps or so.
+//! Interrupts scripts that run too long. The interpreter calls [`must_end`] about every ten
+//! thousand steps.
 //!
-//! The deadline of a single call is real time even where a test moves the clock by hand: nothing but the script goes on while
-//! it runs, so it would never come.
+//! The deadline of a call is measured in real time even if a test uses a manual clock: only the
+//! script runs during the call, so a manual clock would never reach it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,35 +10,35 @@ use std::sync::Arc;
 use mayfly_base::{Clock, Error, ErrorCode, SystemClock};
 use mayfly_work::OpCtx;
 
-/// What a running call is held to.
-struct Watch {
+/// The limits of a running call.
+struct CallLimits {
     op: Option<Arc<OpCtx>>,
     clock: SystemClock,
     most_micros: i64,
-    /// Why it had to end.
+    /// Why it was interrupted.
     ended: Option<Error>,
-    /// It has asked for more memory than it may have.
+    /// Whether an allocation was refused.
     has_run_out: bool,
 }
 
 thread_local! {
-    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
+    static WATCH: RefCell<Option<CallLimits>> = const { RefCell::new(None) };
 }
 
-/// A call begins now.
+/// Begins a call.
 pub(crate) fn begin(op: Option<Arc<OpCtx>>, timeout_ms: i64) {
     let most_micros = timeout_ms.saturating_mul(1000);
     let watch =
-        Watch { op, clock: SystemClock::new(), most_micros, ended: None, has_run_out: false };
+        CallLimits { op, clock: SystemClock::new(), most_micros, ended: None, has_run_out: false };
     WATCH.set(Some(watch));
 }
 
-/// The call is over; tells why it had to be ended, when it had to.
+/// Ends the call; returns the reason if it was interrupted.
 pub(crate) fn end() -> Option<Error> {
     WATCH.take().and_then(|watch| watch.ended)
 }
 
-/// Whether the call has to end now.
+/// Whether the call must end now.
 pub(crate) fn must_end() -> bool {
     WATCH.with_borrow_mut(|watch| {
         let Some(watch) = watch else { return false };
@@ -55,7 +56,7 @@ pub(crate) fn must_end() -> bool {
     })
 }
 
-/// The call was refused memory.
+/// Records that an allocation was refused.
 pub(crate) fn ran_out_of_memory() {
     WATCH.with_borrow_mut(|watch| {
         if let Some(watch) = watch {
@@ -64,7 +65,7 @@ pub(crate) fn ran_out_of_memory() {
     });
 }
 
-/// Whether the call was ever refused memory.
+/// Whether an allocation of the call was refused.
 pub(crate) fn has_run_out_of_memory() -> bool {
     WATCH.with_borrow(|watch| watch.as_ref().is_some_and(|watch| watch.has_run_out))
 }

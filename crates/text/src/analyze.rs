@@ -1,4 +1,4 @@
-//! Words to terms.
+//! Converts words to terms.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use crate::fold::{without_case, without_diacritics};
 use crate::stop_words::stop_words;
 use crate::{Language, Sensitivity, words};
 
-/// Longer words stay as they are: they are no words of a language.
+/// Longer words are not stemmed: they are not words of a language.
 const MAX_STEMMED_BYTES: usize = 256;
 
-/// Makes terms out of the words of one language.
+/// Converts the words of one language to terms.
 pub struct Analyzer {
     language: Language,
     stemmer: Option<Stemmer>,
@@ -20,14 +20,14 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// As an index does it: nothing is told apart, stop words are left out.
+    /// The analyzer of indexes: case and diacritics are ignored, stop words are omitted.
     pub fn new(language: Language) -> Analyzer {
         let stemmer = language.stemmer().map(Stemmer::create);
         let sensitivity = Sensitivity::default();
         Analyzer { language, stemmer, sensitivity, keeps_stop_words: false }
     }
 
-    /// The same with terms that tell things apart.
+    /// The same with case-sensitive or diacritic-sensitive terms.
     #[must_use]
     pub fn sensitive(self, sensitivity: Sensitivity) -> Analyzer {
         Analyzer { sensitivity, ..self }
@@ -39,17 +39,17 @@ impl Analyzer {
         Analyzer { keeps_stop_words: true, ..self }
     }
 
-    /// The language.
+    /// The language of the words.
     pub fn language(&self) -> Language {
         self.language
     }
 
-    /// The terms of a text, in its order, as often as they occur.
+    /// The terms of a text in their order, including repetitions.
     pub fn terms<'a>(&'a self, text: &'a str) -> impl Iterator<Item = String> + 'a {
         words(text, self.language).filter_map(|word| self.term(word))
     }
 
-    /// The term that a word stands for.
+    /// The term of a word; `None` for a stop word.
     pub(crate) fn term(&self, word: &str) -> Option<String> {
         let lower = without_case(word, self.language.is_turkish());
         if !self.keeps_stop_words && stop_words(self.language).contains(&*lower) {

@@ -1,7 +1,7 @@
-//! The strings of a document that count, with their languages and weights.
+//! Finds the indexed strings of a document, with their languages and weights.
 //!
-//! Arrays on a path are gone through, their items stand at the path of the array. A document inside the document may name
-//! another language for itself and everything in it.
+//! Arrays on a path are traversed; their items have the path of the array. An embedded document may
+//! specify another language for itself and everything in it.
 
 use std::ops::Bound;
 
@@ -10,17 +10,17 @@ use mayfly_value::{RawDoc, RawValue};
 
 use crate::{Language, TextSpec};
 
-/// What a field weighs for which nothing is said.
+/// The weight of a field without a specified weight.
 const DEFAULT_WEIGHT: f64 = 1.0;
 
-/// A string that counts.
+/// An indexed string.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TextField<'d> {
-    /// The string.
+    /// The text of the string.
     pub text: &'d str,
-    /// Its language.
+    /// The language to analyze it with.
     pub language: Language,
-    /// How much it counts.
+    /// The weight of its terms.
     pub weight: f64,
 }
 
@@ -74,7 +74,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// As deep as documents are nested, which is limited.
+    /// The recursion is bounded by the nesting of documents.
     fn value<'d>(
         &mut self,
         value: RawValue<'d>,
@@ -83,7 +83,7 @@ impl Walk<'_> {
     ) -> Result<()> {
         match value {
             RawValue::Array(items) => items.iter().try_for_each(|item| match item.value() {
-                // An array directly inside another is not entered where a path leads to it.
+                // A path does not enter an array directly inside another one.
                 RawValue::Array(_) if !self.spec.wildcard => Ok(()),
                 item => self.value(item, language, see),
             }),
@@ -96,19 +96,19 @@ impl Walk<'_> {
         }
     }
 
-    /// What a string at the path weighs; nothing when it does not count.
+    /// The weight of a string at the current path; `None` when it is not indexed.
     fn weight(&self) -> Option<f64> {
         let weight = self.spec.weights.get(&self.path).copied();
         weight.or(self.spec.wildcard.then_some(DEFAULT_WEIGHT))
     }
 
-    /// Whether something at or below the path counts.
+    /// Whether anything at or below the current path is indexed.
     fn leads_somewhere(&self) -> bool {
         if self.spec.wildcard || self.spec.weights.contains_key(&self.path) {
             return true;
         }
         let below = (Bound::Excluded(self.path.as_str()), Bound::Unbounded);
-        // Paths below it may stand behind others that only begin alike.
+        // Paths below it may follow others that only share its prefix.
         let alike = self.spec.weights.range::<str, _>(below);
         let mut alike = alike.map(|(path, _)| path).take_while(|path| path.starts_with(&self.path));
         alike.any(|path| path.as_bytes().get(self.path.len()) == Some(&b'.'))

@@ -1,4 +1,4 @@
-//! Letters that count as the same: upper and lower case, with and without diacritics.
+//! Folding of letters: case, and diacritics.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed}
 use icu_properties::props::Diacritic;
 use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
 
-/// What a search tells apart.
+/// The differences between letters that a search respects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sensitivity {
-    /// Upper and lower case.
+    /// Upper and lower case are different.
     pub case: bool,
-    /// Letters with and without diacritics.
+    /// Letters with and without diacritics are different.
     pub diacritics: bool,
 }
 
@@ -21,7 +21,7 @@ const DIACRITICS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<Di
 const DECOMPOSED: DecomposingNormalizerBorrowed<'static> = DecomposingNormalizerBorrowed::new_nfd();
 const COMPOSED: ComposingNormalizerBorrowed<'static> = ComposingNormalizerBorrowed::new_nfc();
 
-/// In one case; Turkish tells the i with and without a dot apart.
+/// Folds the case. Turkish distinguishes the i with and without a dot.
 pub(crate) fn without_case(text: &str, turkish: bool) -> Cow<'_, str> {
     if text.is_ascii() && !turkish {
         return match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -31,14 +31,14 @@ pub(crate) fn without_case(text: &str, turkish: bool) -> Cow<'_, str> {
     }
     let fold = |letter| match turkish {
         true => CASES.simple_fold_turkic(letter),
-        // Without its dot it would stay a capital letter.
+        // The simple folding would leave it a capital letter.
         false if letter == '\u{130}' => 'i',
         false => CASES.simple_fold(letter),
     };
     Cow::Owned(text.chars().map(fold).collect())
 }
 
-/// Letters without their diacritics.
+/// Removes diacritics.
 pub(crate) fn without_diacritics(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -56,7 +56,7 @@ pub(crate) fn without_diacritics(text: &str) -> Cow<'_, str> {
 }
 
 impl Sensitivity {
-    /// A text in which everything that is not told apart is the same.
+    /// Folds a text, so that texts compare as equal unless they differ in a respected way.
     pub(crate) fn folded(self, text: &str, turkish: bool) -> Cow<'_, str> {
         let text = match self.case {
             true => Cow::Borrowed(text),

@@ -39,17 +39,17 @@ const ROWS: &[Row] = &[
     row("turkish", "tr", Algorithm::Turkish),
 ];
 
-/// How many there are.
+/// Number of languages.
 pub(crate) const COUNT: usize = ROWS.len();
 
 impl Language {
-    /// No language: words as they are.
+    /// The language `none`: no stemming, no stop words.
     pub const NONE: Language = Language { place: 0 };
 
-    /// Used where nothing else is said.
+    /// The default language.
     pub const ENGLISH: Language = Language { place: 3 };
 
-    /// The language of a name, however its letters are written.
+    /// The language with this name or code, in any case.
     pub fn find(name: &str) -> Option<Language> {
         let named =
             |row: &Row| row.name.eq_ignore_ascii_case(name) || row.code.eq_ignore_ascii_case(name);
@@ -57,7 +57,7 @@ impl Language {
         Some(Language { place: place as u8 })
     }
 
-    /// All of them.
+    /// All languages.
     pub fn all() -> impl Iterator<Item = Language> {
         (0..COUNT as u8).map(|place| Language { place })
     }
@@ -66,7 +66,7 @@ impl Language {
         &ROWS[usize::from(self.place)]
     }
 
-    /// Its long name.
+    /// The long name.
     pub fn name(self) -> &'static str {
         self.row().name
     }
@@ -83,7 +83,7 @@ impl Language {
         self.row().stemmer
     }
 
-    /// English words have apostrophes inside.
+    /// Whether apostrophes are part of words, as in English.
     pub(crate) fn keeps_apostrophes(self) -> bool {
         self == Language::ENGLISH
     }

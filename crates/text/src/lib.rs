@@ -1,17 +1,19 @@
-//! Text search without an index: the terms of a string, the scores of a document's terms, and parsed searches.
+//! Text search without an index: the terms of a string, the scores of a document's terms, and
+//! parsed searches.
 //!
-//! 1. [`words()`] cuts a string at delimiters: white space, dashes, quotation marks, punctuation.
-//! 2. [`Analyzer`] makes terms out of words: case folded, stop words left out, stemmed, without diacritics.
-//! 3. [`TextSpec`] says which strings of a document count, in which language and with which weight, and adds up the scores
-//!    of its terms.
-//! 4. [`TextSearch`] is a parsed search: terms to look for, terms and phrases to have or not to have; it looks at
-//!    documents.
+//! 1. [`words()`] splits a string at delimiters: white space, dashes, quotation marks, punctuation.
+//! 2. [`Analyzer`] converts words to terms: case folded, stop words omitted, stemmed, without
+//!    diacritics.
+//! 3. [`TextSpec`] determines the indexed strings of a document, their languages and weights, and
+//!    computes the scores of its terms.
+//! 4. [`TextSearch`] is a parsed search: alternative terms, required and excluded terms and
+//!    phrases; it matches documents.
 //!
-//! Index entries and searches go through the same analysis. Terms are stored: a change of the analysis needs a new version of
-//! the index.
+//! Index entries and searches use the same analysis. Terms are stored: a change of the analysis
+//! needs a new version of the index.
 //!
-//! The crate is pure. It does no IO and knows neither index keys nor plans: `storage` makes entries out of terms, `query` looks
-//! them up, and `mql` reads `$text`.
+//! The crate is pure. It does no IO and does not know index keys or plans: `storage` makes entries
+//! of terms, `query` looks them up, and `mql` parses `$text`.
 
 mod analyze;
 mod fields;

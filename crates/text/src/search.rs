@@ -1,7 +1,8 @@
-//! A parsed search.
+//! A parsed text search.
 //!
-//! Words in the search are alternatives; a word or a phrase with a `-` in front must not be there, a phrase in quotation
-//! marks must, letter for letter. The words of phrases are terms, too, so that an index finds what may have them.
+//! Words are alternatives. A word or a phrase after `-` must not occur; a phrase in quotation marks
+//! must occur literally. The words of phrases are terms too, so that an index finds candidates for
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -11,47 +12,47 @@ use mayfly_value::RawDoc;
 use crate::spec::language;
 use crate::{Analyzer, Language, Sensitivity, TextSpec};
 
-/// Most terms that one search looks for, and most that it excludes.
+/// Most terms of a search, and most excluded terms.
 const MAX_TERMS: usize = 10_000;
 /// Most phrases of one search.
 const MAX_PHRASES: usize = 100;
 
-/// What a search says.
+/// The operands of `$text`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchOptions {
-    /// Words and phrases.
+    /// The words and phrases to search for.
     pub search: String,
-    /// The name of their language; nothing for that of the index.
+    /// The name of their language; `None` for the default of the index.
     pub language: Option<String>,
-    /// What it tells apart.
+    /// Case and diacritic sensitivity.
     pub sensitivity: Sensitivity,
 }
 
-/// A parsed search, for one index.
+/// A parsed search for one index.
 #[derive(Clone, Debug)]
 pub struct TextSearch {
     language: Language,
     sensitivity: Sensitivity,
-    /// As an index has them.
+    /// The terms as stored in the index.
     terms: BTreeSet<String>,
-    /// The same as documents must have them, where letters are told apart.
+    /// The terms as documents must contain them, with the sensitivity of the search.
     sensitive_terms: BTreeSet<String>,
     negated_terms: BTreeSet<String>,
     phrases: Vec<Phrase>,
     negated_phrases: Vec<Phrase>,
 }
 
-/// A phrase.
+/// A phrase of the search.
 #[derive(Clone, Debug)]
 struct Phrase {
     written: String,
-    /// Without what is not told apart.
+    /// The text folded by the search's sensitivity.
     folded: String,
 }
 
-/// What a search is cut into.
+/// The words and phrases of a search.
 #[derive(Default)]
-struct Cut {
+struct SplitSearch {
     words: String,
     negated_words: String,
     phrases: Vec<String>,
@@ -59,16 +60,16 @@ struct Cut {
 }
 
 impl TextSearch {
-    /// Reads a search for an index.
+    /// Parses a search for an index.
     ///
     /// # Errors
-    /// 2 BadValue for a language that there is not, and for too many terms or phrases.
+    /// 2 BadValue for an unknown language, and for too many terms or phrases.
     pub fn parse(options: &SearchOptions, spec: &TextSpec) -> Result<TextSearch> {
         let language = match options.language.as_deref() {
             None | Some("") => spec.default_language(),
             Some(name) => language(name)?,
         };
-        let cut = cut(&options.search);
+        let split = split_search(&options.search);
         let plain = Analyzer::new(language);
         let phrase = |written: String| {
             let folded = options.sensitivity.folded(&written, language.is_turkish()).into_owned();
@@ -78,11 +79,11 @@ impl TextSearch {
         let search = TextSearch {
             language,
             sensitivity: options.sensitivity,
-            terms: plain.terms(&cut.words).collect(),
-            sensitive_terms: sensitive.terms(&cut.words).collect(),
-            negated_terms: sensitive.terms(&cut.negated_words).collect(),
-            phrases: cut.phrases.into_iter().map(phrase).collect(),
-            negated_phrases: cut.negated_phrases.into_iter().map(phrase).collect(),
+            terms: plain.terms(&split.words).collect(),
+            sensitive_terms: sensitive.terms(&split.words).collect(),
+            negated_terms: sensitive.terms(&split.negated_words).collect(),
+            phrases: split.phrases.into_iter().map(phrase).collect(),
+            negated_phrases: split.negated_phrases.into_iter().map(phrase).collect(),
         };
         search.check_size().map(|()| search)
     }
@@ -100,32 +101,32 @@ impl TextSearch {
         Ok(())
     }
 
-    /// The terms that an index is asked for; whoever has none of them does not match.
+    /// The terms to look up in the index; a document without any of them does not match.
     pub fn terms(&self) -> &BTreeSet<String> {
         &self.terms
     }
 
-    /// The terms as they are shown.
+    /// The terms for explain output.
     pub fn shown_terms(&self) -> &BTreeSet<String> {
         &self.sensitive_terms
     }
 
-    /// Terms that must not be there.
+    /// The excluded terms.
     pub fn negated_terms(&self) -> &BTreeSet<String> {
         &self.negated_terms
     }
 
-    /// Phrases that must be there.
+    /// The required phrases.
     pub fn phrases(&self) -> impl Iterator<Item = &str> {
         self.phrases.iter().map(|phrase| phrase.written.as_str())
     }
 
-    /// Phrases that must not be there.
+    /// The excluded phrases.
     pub fn negated_phrases(&self) -> impl Iterator<Item = &str> {
         self.negated_phrases.iter().map(|phrase| phrase.written.as_str())
     }
 
-    /// Whether the index alone says which documents match.
+    /// Whether the index alone determines the matching documents.
     pub fn is_exact(&self) -> bool {
         self.sensitivity == Sensitivity::default()
             && self.negated_terms.is_empty()
@@ -133,15 +134,15 @@ impl TextSearch {
             && self.negated_phrases.is_empty()
     }
 
-    /// Whether a document matches; what an index of this specification found has one of the terms already.
+    /// Whether a document matches. One found by an index contains one of the terms already.
     ///
     /// # Errors
-    /// Those of a document's languages.
+    /// Errors of the document's languages.
     pub fn matches(&self, document: RawDoc<'_>, spec: &TextSpec, found: Found) -> Result<bool> {
         if found == Found::ByIndex && self.is_exact() {
             return Ok(true);
         }
-        let mut seen = Seen {
+        let mut seen = MatchState {
             indexed: found == Found::ByIndex,
             written: self.sensitivity == Sensitivity::default(),
             refused: false,
@@ -153,14 +154,19 @@ impl TextSearch {
                 if analyzers.0.language() != field.language {
                     analyzers = self.analyzers(field.language);
                 }
-                self.look_at(field.text, &analyzers, &mut seen);
+                self.match_string(field.text, &analyzers, &mut seen);
             }
             Ok(())
         })?;
         Ok(seen.indexed && seen.written && !seen.refused && seen.missing.is_empty())
     }
 
-    fn look_at(&self, text: &str, analyzers: &(Analyzer, Analyzer), seen: &mut Seen<'_>) {
+    fn match_string(
+        &self,
+        text: &str,
+        analyzers: &(Analyzer, Analyzer),
+        seen: &mut MatchState<'_>,
+    ) {
         if !seen.indexed {
             seen.indexed = analyzers.0.terms(text).any(|term| self.terms.contains(&term));
         }
@@ -178,75 +184,76 @@ impl TextSearch {
         }
     }
 
-    /// As the index saw a document's words, and as the search looks at them: a stop word of the document's language may be
-    /// a word of the search.
+    /// Two analyzers: that of the index, and that of the search, which keeps stop words: a stop
+    /// word of the document's language may be a word of the search.
     fn analyzers(&self, language: Language) -> (Analyzer, Analyzer) {
         let own = Analyzer::new(language).sensitive(self.sensitivity).keeping_stop_words();
         (Analyzer::new(language), own)
     }
 }
 
-/// How somebody came upon a document.
+/// How a document was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Under one of the search's terms.
+    /// By an index entry of one of the search's terms.
     ByIndex,
-    /// Otherwise.
+    /// By any other plan.
     Otherwise,
 }
 
-/// What the strings of a document showed so far.
-struct Seen<'s> {
-    /// One of the terms as an index has it.
+/// The state of matching the strings of a document.
+struct MatchState<'s> {
+    /// A term in its indexed form occurred.
     indexed: bool,
-    /// One of the terms as it is written.
+    /// A term in its sensitive form occurred.
     written: bool,
-    /// Something that must not be there.
+    /// An excluded term or phrase occurred.
     refused: bool,
     missing: Vec<&'s Phrase>,
 }
 
-/// Cuts a search into words and phrases.
-fn cut(search: &str) -> Cut {
-    let mut cut = Cut::default();
-    let (mut negated, mut behind_space) = (false, true);
+/// Splits a search into words and phrases.
+fn split_search(search: &str) -> SplitSearch {
+    let mut split = SplitSearch::default();
+    let (mut negated, mut after_space) = (false, true);
     let mut phrase: Option<usize> = None;
     for (at, letter) in search.char_indices() {
         match letter {
             '"' => match phrase.take() {
-                // What is negated is so up to the next white space.
+                // A negation extends to the next white space.
                 Some(start) => {
                     let found = search[start..at].to_owned();
-                    let list = if negated { &mut cut.negated_phrases } else { &mut cut.phrases };
+                    let list =
+                        if negated { &mut split.negated_phrases } else { &mut split.phrases };
                     if !found.is_empty() {
                         list.push(found);
                     }
                 }
                 None => {
-                    negated &= !behind_space;
+                    negated &= !after_space;
                     phrase = Some(at + 1);
                 }
             },
-            '-' if phrase.is_none() && behind_space => negated = true,
+            '-' if phrase.is_none() && after_space => negated = true,
             letter if letter.is_whitespace() => {}
             letter => {
-                negated &= phrase.is_some() || !behind_space;
+                negated &= phrase.is_some() || !after_space;
                 match (negated, phrase) {
                     (true, Some(_)) => {}
-                    (true, None) => cut.negated_words.push(letter),
-                    (false, _) => cut.words.push(letter),
+                    (true, None) => split.negated_words.push(letter),
+                    (false, _) => split.words.push(letter),
                 }
-                behind_space = false;
+                after_space = false;
                 continue;
             }
         }
-        // A delimiter: the word is over.
-        behind_space = letter.is_whitespace();
-        for words in [&mut cut.words, &mut cut.negated_words] {
+        // A delimiter ends the word.
+        after_space = letter.is_whitespace();
+        for words in [&mut split.words, &mut split.negated_words] {
             if !words.is_empty() && !words.ends_with(' ') {
                 words.push(' ');
             }
         }
     }
-    cut
+    split
 }

@@ -1,4 +1,4 @@
-//! What an index searches: fields with weights, languages.
+//! The specification of a text index: fields with weights, languages.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,31 @@ use mayfly_value::{Number, RawDoc, RawValue};
 use crate::fields::visit_fields;
 use crate::{Analyzer, Language, TermScores, TextField};
 
-/// The weights' name for all fields.
+/// The name for all fields in the weights.
 pub(crate) const WILDCARD: &str = "$**";
 
-/// What an index searches, in its specification as it is stored.
+/// The parsed specification of a text index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextSpec {
-    /// By path.
+    /// Weights by path.
     pub(crate) weights: BTreeMap<String, f64>,
-    /// Every string counts.
+    /// Whether all strings are indexed.
     pub(crate) wildcard: bool,
     pub(crate) default_language: Language,
-    /// The field of a document that names its language.
+    /// The field of a document with the name of its language.
     pub(crate) language_override: String,
-    /// Fields of the key before the terms.
+    /// Key fields before the terms.
     before: Vec<String>,
-    /// Fields of the key behind them.
+    /// Key fields after the terms.
     after: Vec<String>,
 }
 
 impl TextSpec {
-    /// Reads a stored specification: `{ key: { a: 1, _fts: "text", _ftsx: 1 }, weights: { ... }, ... }`.
+    /// Parses a stored specification: `{ key: { a: 1, _fts: "text", _ftsx: 1 }, weights: { ... },
+    /// ... }`.
     ///
     /// # Errors
-    /// 2 BadValue for a language that there is not.
+    /// 2 BadValue for an unknown language.
     pub fn parse(index: RawDoc<'_>) -> Result<TextSpec> {
         let document = |name: &str| index.get(name).and_then(RawValue::as_document);
         let text = |name: &str| match index.get(name) {
@@ -48,11 +49,11 @@ impl TextSpec {
                 }
             }
         }
-        let (mut before, mut after, mut behind) = (Vec::new(), Vec::new(), false);
+        let (mut before, mut after, mut after_terms) = (Vec::new(), Vec::new(), false);
         for field in document("key").unwrap_or(RawDoc::EMPTY) {
             match field.name() {
-                "_fts" | "_ftsx" => behind = true,
-                path if behind => after.push(path.to_owned()),
+                "_fts" | "_ftsx" => after_terms = true,
+                path if after_terms => after.push(path.to_owned()),
                 path => before.push(path.to_owned()),
             }
         }
@@ -66,25 +67,25 @@ impl TextSpec {
         })
     }
 
-    /// The language of searches and documents that name none.
+    /// The language of searches and documents that specify none.
     pub fn default_language(&self) -> Language {
         self.default_language
     }
 
-    /// Fields of the key before the terms: a search says what they are equal to.
+    /// The key fields before the terms, which a search must restrict by equality.
     pub fn before(&self) -> &[String] {
         &self.before
     }
 
-    /// Fields of the key behind the terms.
+    /// The key fields after the terms.
     pub fn after(&self) -> &[String] {
         &self.after
     }
 
-    /// Shows the strings of a document that count.
+    /// Passes the indexed strings of a document to `see`.
     ///
     /// # Errors
-    /// 17261, 17262 for a language that is no string or that there is not, those of `see`.
+    /// 17261, 17262 for a language that is not a string or unknown, errors of `see`.
     pub fn visit<'d>(
         &self,
         document: RawDoc<'d>,
@@ -93,10 +94,10 @@ impl TextSpec {
         visit_fields(self, document, see)
     }
 
-    /// The scores of a document's terms.
+    /// Computes the scores of a document's terms.
     ///
     /// # Errors
-    /// As [`TextSpec::visit`].
+    /// Errors of [`TextSpec::visit`].
     pub fn score(&self, document: RawDoc<'_>) -> Result<TermScores> {
         let mut scores = TermScores::default();
         let mut analyzer = Analyzer::new(self.default_language);
@@ -111,10 +112,10 @@ impl TextSpec {
     }
 }
 
-/// The language of a name.
+/// The language with this name.
 ///
 /// # Errors
-/// 2 BadValue when there is none.
+/// 2 BadValue for an unknown name.
 pub(crate) fn language(name: &str) -> Result<Language> {
     Language::find(name).ok_or_else(|| {
         Error::bad_value(format!("unsupported language: \"{name}\" for text index version 3"))

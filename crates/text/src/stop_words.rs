@@ -1,21 +1,21 @@
-//! Words that are too frequent to be searched for.
+//! Stop words: words that are too frequent to be searched for.
 //!
-//! The English list was made for words that are cut at apostrophes. Here they are not, so the pieces are taken out and the
-//! contractions that the list lacks are put in.
+//! The English list was made for words that are split at apostrophes. Here they are not, so the
+//! fragments are removed and missing contractions are added.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use crate::language::{COUNT, Language};
 
-/// In the English list, but pieces of contractions, or words that a search may well mean.
+/// Entries of the English list that are fragments of contractions, or useful in searches.
 const NO_ENGLISH_STOP_WORDS: &[&str] = &[
     "ain", "aren", "can", "couldn", "d", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn",
     "just", "ll", "m", "ma", "mightn", "mustn", "needn", "now", "o", "re", "s", "shan", "shouldn",
     "t", "ve", "wasn", "weren", "will", "won", "wouldn", "y",
 ];
 
-/// Not in the English list.
+/// Contractions and words missing in the English list.
 const MORE_ENGLISH_STOP_WORDS: &[&str] = &[
     "can't", "cannot", "could", "here's", "how's", "i'd", "i'll", "i'm", "i've", "let's", "ought",
     "that's", "there's", "what's", "when's", "where's", "who's", "why's", "would",

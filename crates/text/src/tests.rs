@@ -1,4 +1,4 @@
-//! What text search finds, a row per rule.
+//! Rules of text search, one row for each.
 
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{DocBuilder, RawDoc};
@@ -23,7 +23,8 @@ fn check_terms(name: &str, text: &str, expected: &[&str]) {
     assert_eq!(terms, expected, "{name}: {text}");
 }
 
-/// Manual: "Text Index Properties", "Tokenization Delimiters"; "$text", "Stop Words", "Stemmed Words".
+/// Manual: "Text Index Properties", "Tokenization Delimiters"; "$text", "Stop Words", "Stemmed
+/// Words".
 #[test]
 fn words_become_terms() {
     check_terms("none", "Hello, world!", &["hello", "world"]);
@@ -87,7 +88,8 @@ fn check_scores(index: &str, document: &str, expected: &[(&str, f64)]) {
     }
 }
 
-/// Known scores: 1.1 for a field that is the word, 0.75 for one word of two, 0.625 for one of four.
+/// Known scores: 1.1 for a field that equals the word, 0.75 for one word of two, 0.625 for one of
+/// four.
 #[test]
 fn terms_have_scores() {
     let index = "{weights: {a: 1, 'b.c': 10}, default_language: 'none', language_override: 'lang'}";
@@ -211,7 +213,7 @@ fn long_terms_are_cut() {
 }
 
 proptest! {
-    /// Whatever the text, terms come out, no more of them than there are letters.
+    /// Every text can be analyzed, with at most as many terms as letters.
     #[test]
     fn every_text_has_terms(text in any::<String>(), word in "[a-zäöüßéèáşığåøçñőűа-я']{0,20}", place in 0..16usize) {
         let language = Language::all().nth(place).unwrap();
@@ -226,7 +228,7 @@ proptest! {
         }
     }
 
-    /// A text is found by its own words, in every language.
+    /// A search for the words of a text finds it, in every language.
     #[test]
     fn a_text_is_found_by_its_words(text in "[a-zA-Zäöéñşıİà ]{1,40}", place in 0..16usize) {
         let name = Language::all().nth(place).unwrap().name();

@@ -1,5 +1,5 @@
-//! Strings to words: cut at white space, dashes, hyphens, quotation marks, and punctuation, as Unicode's list of properties
-//! names them.
+//! Splits strings into words at white space, dashes, hyphens, quotation marks, and punctuation, as
+//! defined by Unicode properties.
 
 use icu_properties::props::{
     Dash, Hyphen, PatternSyntax, QuotationMark, TerminalPunctuation, WhiteSpace,
@@ -17,7 +17,7 @@ const DELIMITERS: [CodePointSetDataBorrowed<'static>; 6] = [
     CodePointSetData::new::<TerminalPunctuation>(),
 ];
 
-/// A letter to Unicode, and syntax.
+/// The only character that Unicode classifies both as a letter and as a delimiter.
 pub(crate) const VERTICAL_TILDE: char = '\u{2e2f}';
 
 pub(crate) fn has_delimiting_property(letter: char) -> bool {
@@ -31,13 +31,13 @@ fn is_delimiter(letter: char, language: Language) -> bool {
         letter if letter.is_ascii() => {
             letter.is_ascii_punctuation() || letter == '\x0b' || letter.is_ascii_whitespace()
         }
-        // Most are letters, and of those this tilde alone is a delimiter.
+        // A fast test: letters are not delimiters, with one exception.
         letter if letter.is_alphabetic() && letter != VERTICAL_TILDE => false,
         letter => has_delimiting_property(letter),
     }
 }
 
-/// The words of a text, as they are written.
+/// The words of a text, unchanged.
 pub fn words(text: &str, language: Language) -> impl Iterator<Item = &str> {
     text.split(move |letter| is_delimiter(letter, language)).filter(|word| !word.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Random values of every type for property tests, with many that compare as equal or lie close
+//! Random values of every type for property tests. Many of them compare as equal or are close
 //! together.
 
 use proptest::prelude::*;

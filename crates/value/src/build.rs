@@ -1,8 +1,9 @@
 //! Writes a document front to back into one buffer.
 //!
-//! What comes out is a document, whatever the names are: a name ends at its first NUL byte, so an element whose name holds one is
-//! left out, with all that it holds, and [`DocBuilder::refused`] says that this happened. A regular expression is refused for the same
-//! reason. Whoever takes a name from a string of a request or of a document checks it first and answers with an error of its own.
+//! The result is a valid document for any names: a name ends at its first NUL byte, so an element
+//! whose name contains one is omitted with its content, and [`DocBuilder::refused`] reports it. A
+//! regular expression with a NUL byte is omitted for the same reason. Code that takes a name from a
+//! request or a document checks it first and returns an error of its own.
 
 use crate::raw::{DocBuf, RawDoc, RawElement, RawValue, find_zero, ty, zero_in};
 
@@ -19,7 +20,7 @@ use crate::raw::{DocBuf, RawDoc, RawElement, RawValue, find_zero, ty, zero_in};
 /// ```
 pub struct DocBuilder {
     buf: Vec<u8>,
-    /// Where each open document begins, and its next array index (nothing for a document).
+    /// The open documents and arrays, outermost first.
     open: Vec<Frame>,
     refused: bool,
 }
@@ -27,7 +28,7 @@ pub struct DocBuilder {
 struct Frame {
     start: usize,
     next_index: Option<u32>,
-    /// It stands under a name that was refused: it goes when it is closed.
+    /// Its name was refused: its content is removed when it is closed.
     refused: bool,
 }
 
@@ -44,8 +45,8 @@ impl DocBuilder {
         DocBuilder::in_buffer(Vec::with_capacity(256))
     }
 
-    /// An empty document that goes on at the end of this buffer; [`DocBuilder::finish_buffer`]
-    /// gives it back.
+    /// An empty document that is appended to this buffer; [`DocBuilder::finish_buffer`] returns the
+    /// buffer.
     #[inline]
     pub fn in_buffer(buf: Vec<u8>) -> DocBuilder {
         let mut builder = DocBuilder { buf, open: Vec::with_capacity(8), refused: false };
@@ -66,10 +67,10 @@ impl DocBuilder {
         self.buf.extend_from_slice(&[0; 4]);
     }
 
-    /// Begins an element; false, and nothing is written, when the name holds a NUL byte.
+    /// Begins an element. When the name contains a NUL byte, writes nothing and returns false.
     #[inline]
     fn header(&mut self, type_byte: u8, name: &[u8]) -> bool {
-        if holds_zero(name) {
+        if contains_zero(name) {
             self.refused = true;
             return false;
         }
@@ -107,7 +108,8 @@ impl DocBuilder {
         self
     }
 
-    /// Whether the value can be written: the texts of a regular expression end at a NUL byte, as names do.
+    /// Whether the value can be written: pattern and options of a regular expression must not
+    /// contain a NUL byte.
     #[inline]
     fn accepts(&mut self, value: RawValue<'_>) -> bool {
         match value {
@@ -120,7 +122,7 @@ impl DocBuilder {
         }
     }
 
-    /// Appends an element as it is.
+    /// Appends an element unchanged.
     #[inline]
     pub fn append_element(&mut self, element: RawElement<'_>) -> &mut DocBuilder {
         self.header_checked(element.type_byte(), element.name_bytes());
@@ -144,7 +146,7 @@ impl DocBuilder {
         self
     }
 
-    /// Writes over eight bytes of what was appended last, so many bytes before the end.
+    /// Overwrites eight bytes of what was appended last, starting this many bytes before the end.
     #[inline]
     pub fn overwrite(&mut self, before_end: usize, bytes: [u8; 8]) {
         let at = self.buf.len().checked_sub(before_end);
@@ -209,31 +211,32 @@ impl DocBuilder {
         self
     }
 
-    /// Whether something was left out because its name, or a regular expression, holds a NUL byte.
+    /// Whether an element was omitted because its name, or a regular expression, contains a NUL
+    /// byte.
     #[inline]
     pub fn refused(&self) -> bool {
         self.refused
     }
 
-    /// Bytes written so far.
+    /// Bytes written so far, including earlier content of the buffer.
     #[inline]
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// Bytes that the buffer takes.
+    /// Capacity of the buffer in bytes.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.buf.capacity()
     }
 
-    /// Whether nothing was appended to the outermost document yet.
+    /// Whether nothing was appended to the outermost document.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.open.len() == 1 && self.buf.len() == self.open[0].start + 4
     }
 
-    /// A copy of what was written so far, closed.
+    /// A copy of the content written so far, with all open documents closed.
     pub fn closed_copy(&self) -> DocBuf {
         let base = self.open.first().map_or(0, |frame| frame.start);
         let frame = |frame: &Frame| Frame { start: frame.start - base, ..*frame };
@@ -241,7 +244,7 @@ impl DocBuilder {
         DocBuilder { buf: self.buf[base..].to_vec(), open, refused: self.refused }.finish()
     }
 
-    /// Closes everything that is open and gives the document.
+    /// Closes all open documents and returns the outermost one.
     #[inline]
     pub fn finish(self) -> DocBuf {
         match DocBuf::from_bytes(self.finish_buffer()) {
@@ -250,7 +253,7 @@ impl DocBuilder {
         }
     }
 
-    /// Closes everything that is open and gives the buffer, with what stood in it before.
+    /// Closes all open documents and returns the buffer, including its earlier content.
     #[inline]
     pub fn finish_buffer(mut self) -> Vec<u8> {
         while !self.open.is_empty() {
@@ -260,9 +263,9 @@ impl DocBuilder {
     }
 }
 
-/// Whether one of the bytes is zero. Names are short, and two words that overlap hold most of them.
+/// Whether one of the bytes is zero. Most names fit into two overlapping words.
 #[inline]
-fn holds_zero(name: &[u8]) -> bool {
+fn contains_zero(name: &[u8]) -> bool {
     match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
         (Some(first), Some(last)) if name.len() <= 16 => {
             zero_in(*first).is_some() || zero_in(*last).is_some()
@@ -299,7 +302,7 @@ mod tests {
     use crate::validate;
 
     #[test]
-    fn what_would_end_a_name_early_is_left_out() {
+    fn names_with_zeros_are_omitted() {
         let mut doc = DocBuilder::new();
         doc.append("a", 1).append("b\0c", 2);
         doc.start_document("\0").append("inner", 3).start_array("deep").push(4).end().end();
@@ -314,20 +317,20 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_is_found_wherever_it_stands() {
+    fn a_zero_is_found_at_every_offset() {
         for len in 0..40 {
             let mut name = vec![b'a'; len];
-            assert!(!holds_zero(&name), "{len}");
+            assert!(!contains_zero(&name), "{len}");
             for at in 0..len {
                 name[at] = 0;
-                assert!(holds_zero(&name), "{at} of {len}");
+                assert!(contains_zero(&name), "{at} of {len}");
                 name[at] = b'a';
             }
         }
     }
 
     #[test]
-    fn strings_may_hold_what_names_may_not() {
+    fn strings_may_contain_zeros() {
         let mut doc = DocBuilder::new();
         doc.append("a", "b\0c").append("twelve chars", "\0");
         assert!(!doc.refused());

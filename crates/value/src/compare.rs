@@ -1,5 +1,5 @@
 //! The order of values: canonical type first, then within the type. Sorting, comparison operators
-//! and index keys all mean this order; [`crate::keys`] is the same order as bytes.
+//! and index keys use this order; [`crate::keys`] encodes it in bytes.
 //!
 //! Numbers compare by exact value whatever their type. NaN equals NaN and is below every other
 //! number.
@@ -12,7 +12,7 @@ use crate::collation::Collation;
 use crate::decimal::{Decimal, compare_with_f64, widened};
 use crate::raw::{RawDoc, RawValue, ty};
 
-/// The place of a type in the order of types; types that compare as one share it.
+/// The rank of a type in the order of types; types that compare with each other share a rank.
 #[inline]
 pub fn canonical_type(type_byte: u8) -> i8 {
     match type_byte {
@@ -42,7 +42,7 @@ pub fn compare_values(left: RawValue<'_>, right: RawValue<'_>) -> Ordering {
     compare_at(left, right, None, 0)
 }
 
-/// The same where strings, also those inside of documents and arrays, compare by a collation.
+/// The same with strings, including those inside documents and arrays, compared by a collation.
 #[inline]
 pub fn compare_values_in(
     left: RawValue<'_>,
@@ -52,7 +52,8 @@ pub fn compare_values_in(
     compare_at(left, right, collation, 0)
 }
 
-/// Compares two documents element by element: type, name, value; where one ends first, it is less.
+/// Compares two documents element by element: type, name, value. A prefix of a document is less
+/// than the document.
 pub fn compare_docs(left: RawDoc<'_>, right: RawDoc<'_>) -> Ordering {
     compare_elements(left, right, Names::Matter, None, 0)
 }
@@ -213,7 +214,7 @@ fn compare_decimals(left: Decimal, right: Decimal) -> Ordering {
     decimal_rank(left).cmp(&decimal_rank(right))
 }
 
-/// Sign, then size: a tuple whose order is the order of decimals.
+/// Sign and magnitude, as a tuple whose order is the order of decimals.
 fn decimal_rank(decimal: Decimal) -> (i8, i32, i128) {
     match decimal {
         Decimal::Nan => (-3, 0, 0),

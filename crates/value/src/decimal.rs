@@ -1,5 +1,5 @@
-//! Decimal128 as BSON stores it (binary integer decimal), taken apart and put together, and exact
-//! comparison with doubles.
+//! Decimal128 as BSON stores it (binary integer decimal): decoding, encoding, and exact comparison
+//! with doubles.
 //!
 //! ```text
 //!  bit 127  126 .......... 113  112 ......................... 0
@@ -24,7 +24,7 @@ const SIGN: u128 = 1 << 127;
 const INFINITY: u128 = 0b11110 << 122;
 const NAN: u128 = 0b11111 << 122;
 
-/// A decimal128 taken apart. A finite one is `coefficient * 10^exponent`.
+/// A decoded decimal128. A finite one is `coefficient * 10^exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the words of the standard")]
 pub enum Decimal {
@@ -34,7 +34,7 @@ pub enum Decimal {
 }
 
 impl Decimal {
-    /// Takes BSON's bytes apart.
+    /// Decodes the 16 bytes of BSON.
     pub fn from_bytes(bytes: [u8; 16]) -> Decimal {
         let bits = u128::from_le_bytes(bytes);
         let negative = bits & SIGN != 0;
@@ -52,8 +52,8 @@ impl Decimal {
         Decimal::Finite { negative, coefficient, exponent: exponent as i32 + MIN_EXPONENT }
     }
 
-    /// BSON's bytes. A finite value outside the limits becomes an infinity (too large) or is cut to
-    /// them.
+    /// Encodes to the bytes of BSON. A finite value outside the limits becomes an infinity (too
+    /// large) or is clamped.
     pub fn to_bytes(self) -> [u8; 16] {
         let bits = match self {
             Decimal::Nan => NAN,
@@ -67,7 +67,7 @@ impl Decimal {
         bits.to_le_bytes()
     }
 
-    /// An integer, exactly.
+    /// An integer, without rounding.
     pub fn from_i64(value: i64) -> Decimal {
         Decimal::Finite {
             negative: value < 0,
@@ -83,7 +83,7 @@ impl Decimal {
         (!context.status().invalid_operation()).then(|| Decimal::from_dec(parsed))
     }
 
-    /// As the arithmetic library has it.
+    /// Converts to the arithmetic library's type.
     pub fn to_dec(self) -> dec::Decimal128 {
         match self {
             Decimal::Nan => dec::Decimal128::NAN,
@@ -96,7 +96,7 @@ impl Decimal {
                 let bits = bits | if negative { SIGN } else { 0 };
                 dec::Decimal128::from_le_bytes(bits.to_le_bytes())
             }
-            // Beyond the limits: the library rounds.
+            // Beyond the limits the library rounds.
             Decimal::Finite { negative, coefficient, exponent } => {
                 let text = format!("{}{coefficient}E{exponent}", if negative { "-" } else { "" });
                 text.parse().unwrap_or(dec::Decimal128::NAN)
@@ -104,7 +104,7 @@ impl Decimal {
         }
     }
 
-    /// From the arithmetic library.
+    /// Converts from the arithmetic library's type.
     pub fn from_dec(value: dec::Decimal128) -> Decimal {
         if value.is_nan() {
             return Decimal::Nan;
@@ -120,13 +120,13 @@ impl Decimal {
         }
     }
 
-    /// The quotient.
+    /// The quotient, rounded half to even at 34 digits.
     pub fn divided_by(self, divisor: Decimal) -> Decimal {
         let mut context = dec::Context::<dec::Decimal128>::default();
         Decimal::from_dec(context.div(self.to_dec(), divisor.to_dec()))
     }
 
-    /// What a division to a whole number leaves, with the sign of the dividend.
+    /// The remainder of the truncated division, with the sign of the dividend.
     pub fn remainder_of(self, divisor: Decimal) -> Decimal {
         let mut context = dec::Context::<dec::Decimal128>::default();
         Decimal::from_dec(context.rem(self.to_dec(), divisor.to_dec()))
@@ -146,7 +146,8 @@ impl Decimal {
     }
 }
 
-/// The library's encoding, IEEE 754's decimal one, without a sign: BSON's has the same fields, but a binary coefficient.
+/// The library's encoding, IEEE 754's densely packed decimal, without the sign. BSON's encoding has
+/// the same fields, but a binary coefficient.
 ///
 /// ```text
 /// sign 1 | first digit and upper exponent 5 | lower exponent 12 | 11 groups of three digits, 10 each
@@ -162,13 +163,14 @@ fn densely_packed(coefficient: u128, exponent: u128) -> u128 {
     combined << 122 | lower << 110 | bits
 }
 
-/// Three digits in ten bits, as IEEE 754 packs them: three bits for a digit below eight, one for others.
+/// Three digits in ten bits, as IEEE 754 packs them: three bits for a digit below eight, one for
+/// others.
 const THREE_DIGITS: [u16; 1000] = {
     let mut packed = [0; 1000];
     let mut number = 0;
     while number < 1000 {
         let (a, b, c) = (number as u16 / 100, number as u16 / 10 % 10, number as u16 % 10);
-        // What of a digit always stays, and the two bits that only small digits have.
+        // The lowest bit of each digit, and the two upper bits of digits below eight.
         let (last_a, last_b, last_c) = ((a & 1) << 7, (b & 1) << 4, c & 1);
         let (two_a, two_b, two_c) = (a >> 1 & 3, b >> 1 & 3, c >> 1 & 3);
         let middle = match (a > 7, b > 7, c > 7) {
@@ -210,7 +212,7 @@ pub fn nearest_f64(coefficient: u128, exponent: i32) -> f64 {
     }
 }
 
-/// The largest double that is not above a magnitude, and whether it is the magnitude itself.
+/// The largest double that is not above a magnitude, and whether it equals the magnitude.
 pub fn truncated_f64(coefficient: u128, exponent: i32) -> (f64, bool) {
     let nearest = nearest_f64(coefficient, exponent);
     if nearest.is_infinite() {
@@ -225,7 +227,8 @@ pub fn truncated_f64(coefficient: u128, exponent: i32) -> (f64, bool) {
 
 /// Compares a magnitude with a double that is neither negative nor NaN, exactly.
 pub fn compare_with_f64(coefficient: u128, exponent: i32, double: f64) -> Ordering {
-    // Rounding keeps order, so only a magnitude that rounds to this very double needs the long way.
+    // Rounding preserves order, so only a magnitude that rounds to this double needs exact
+    // arithmetic.
     let nearest = nearest_f64(coefficient, exponent);
     if double.is_infinite() {
         return Ordering::Less;
@@ -241,8 +244,8 @@ pub fn compare_with_f64(coefficient: u128, exponent: i32, double: f64) -> Orderi
         0 => (bits & ((1 << 52) - 1), -1074),
         biased => (bits & ((1 << 52) - 1) | 1 << 52, biased - 1075),
     };
-    // coefficient * 10^exponent against mantissa * 2^power, negative powers moved to the other
-    // side.
+    // Compares coefficient * 10^exponent with mantissa * 2^power, with negative powers moved to the
+    // other side.
     let mut left = Big::new(coefficient);
     let mut right = Big::new(u128::from(mantissa));
     left.times_ten_to(exponent.max(0) as u32);
@@ -252,7 +255,7 @@ pub fn compare_with_f64(coefficient: u128, exponent: i32, double: f64) -> Orderi
     left.cmp(&right)
 }
 
-/// A whole number of any size, least significant limb first, without leading zero limbs.
+/// An unsigned integer of any size, least significant limb first, without leading zero limbs.
 struct Big(Vec<u32>);
 
 impl Big {

@@ -1,15 +1,15 @@
-//! How deep documents made here may be: as deep as those that come from outside ([`crate::validate()`]). What reads values goes down
-//! their levels by calls, so that nothing deeper may exist.
+//! The nesting limit of documents that the server builds: the same as for external ones
+//! ([`crate::validate()`]). Readers of values recurse into them, so that nothing deeper may exist.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::raw::{RawDoc, RawIter, ty};
 
-/// A level takes no less: its type, an empty name's end, a length, an end.
+/// The smallest size of a level: type, terminator of an empty name, length, terminator.
 const LEVEL_BYTES: usize = 7;
 
-/// Checks that a document or array has no more levels than BSON may have. Small ones cannot.
+/// Checks that a document or array is not nested deeper than BSON allows. Small ones cannot be.
 ///
 /// # Errors
 /// 15 Overflow.
@@ -28,7 +28,8 @@ fn check(made: RawDoc<'_>) -> Result<()> {
     Err(Error::new(ErrorCode::Overflow, text))
 }
 
-/// Whether there are more levels, the document's own among them. No recursion, and no look into what is too short for more.
+/// Whether the document has more than `most` levels, its own included. Without recursion; documents
+/// too short for more levels are not read.
 fn is_deeper(document: RawDoc<'_>, most: usize) -> bool {
     let mut open: Vec<RawIter<'_>> = vec![document.iter()];
     while let Some(elements) = open.last_mut() {
@@ -55,16 +56,17 @@ mod tests {
     use super::*;
     use crate::{DocBuf, DocBuilder, RawValue};
 
-    /// So many levels, an array in turn with a document, with something beside each.
-    fn nested(levels: usize, name: &str, beside: &str) -> DocBuf {
+    /// A document of this many levels, arrays and documents alternating, with other fields on each
+    /// level.
+    fn nested(levels: usize, name: &str, other: &str) -> DocBuf {
         let mut document = DocBuf::empty();
         for level in 1..levels {
             let mut out = DocBuilder::new();
-            out.append("before", beside);
+            out.append("before", other);
             if level % 2 == 0 {
                 out.append(name, document.as_doc());
             } else {
-                out.start_array(name).push(beside).end();
+                out.start_array(name).push(other).end();
                 out.append(name, RawValue::Array(document.as_doc()));
             }
             document = out.finish();
@@ -74,10 +76,10 @@ mod tests {
 
     #[test]
     fn levels_are_counted() {
-        for (name, beside) in [("", ""), ("a", ""), ("a", "much more than that"), ("", "x")] {
-            let allowed = nested(MAX_BSON_DEPTH, name, beside);
+        for (name, other) in [("", ""), ("a", ""), ("a", "much more than that"), ("", "x")] {
+            let allowed = nested(MAX_BSON_DEPTH, name, other);
             assert!(check_depth(allowed.as_doc()).is_ok());
-            let error = check_depth(nested(MAX_BSON_DEPTH + 1, name, beside).as_doc()).unwrap_err();
+            let error = check_depth(nested(MAX_BSON_DEPTH + 1, name, other).as_doc()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::Overflow);
         }
         let mut plain = DocBuf::empty();

@@ -1,11 +1,11 @@
-//! The key of a value in a hashed index.
+//! The keys of hashed indexes.
 
 use md5::{Digest, Md5};
 
 use crate::{Number, RawDoc, RawElement, RawValue, canonical_type};
 
-/// The first eight bytes of an MD5 over the value, as hashed indexes have it: numbers by their integer part, so that equal
-/// numbers of different types have one key.
+/// The first eight bytes of an MD5 of the value, as hashed indexes store it. Numbers are hashed by
+/// their integer part, so that equal numbers of different types have the same key.
 pub fn hashed_key(value: RawValue<'_>) -> i64 {
     let mut digest = Md5::new();
     // The seed.
@@ -41,7 +41,7 @@ fn put(digest: &mut Md5, value: RawValue<'_>, name: Option<&str>) {
     }
 }
 
-/// Documents have 200 levels at most, so has this.
+/// The recursion is bounded by the 200 levels of a document.
 fn put_fields(digest: &mut Md5, inner: RawDoc<'_>) {
     for element in inner {
         let element: RawElement<'_> = element;
@@ -52,7 +52,7 @@ fn put_fields(digest: &mut Md5, inner: RawDoc<'_>) {
     digest.update([0]);
 }
 
-/// NaN is zero; what a long cannot hold is its end.
+/// Truncates a number; NaN is zero, and values beyond a long are clamped to its range.
 fn integer_part(number: Number) -> i64 {
     match number.to_i64_truncated() {
         Some(value) => value,

@@ -1,8 +1,8 @@
-//! BSON as bytes and as values: borrowed access, building, comparison order and collations, numbers, dotted paths and
-//! order-preserving keys.
+//! BSON as bytes and as values: borrowed access, building, comparison order and collations,
+//! numbers, dotted paths and order-preserving keys.
 //!
-//! Pure and synchronous: no IO, no clock. Geometry and the analysis of text are crates of their own (`geo`, `text`): they read values,
-//! and nothing of BSON depends on them.
+//! Pure and synchronous: no IO, no clock. Geometry and text analysis are crates of their own
+//! (`geo`, `text`): they read values, and BSON does not depend on them.
 
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary;

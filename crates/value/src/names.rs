@@ -1,15 +1,15 @@
-//! What is said of fields, by the names of the fields in their order.
+//! An ordered map with field names as its keys.
 
 use std::collections::HashMap;
 
-/// So many names are looked through; more get an index.
+/// Up to this many names are searched linearly; more are indexed.
 const FEW: usize = 16;
 
-/// A list of names, each with something, in which names are found.
+/// A list of names, each with a value, that keeps their order and finds them fast.
 #[derive(Clone, Debug)]
 pub struct Names<T> {
     fields: Vec<(Box<str>, T)>,
-    /// Where the names stand, when there are many.
+    /// The index of each name, when there are many.
     places: HashMap<Box<str>, usize>,
 }
 
@@ -20,7 +20,7 @@ impl<T> Default for Names<T> {
 }
 
 impl<T> Names<T> {
-    /// Where a name stands first.
+    /// The index of the first entry with this name.
     pub fn position(&self, name: &str) -> Option<usize> {
         match self.fields.len() {
             ..=FEW => self.fields.iter().position(|(have, _)| &**have == name),
@@ -28,7 +28,7 @@ impl<T> Names<T> {
         }
     }
 
-    /// What is said of a name, by its bytes.
+    /// The value of a name, given as bytes.
     pub fn find(&self, name: &[u8]) -> Option<&T> {
         if self.fields.len() > FEW {
             let at = self.places.get(std::str::from_utf8(name).ok()?)?;
@@ -37,7 +37,7 @@ impl<T> Names<T> {
         self.fields.iter().find(|(have, _)| have.as_bytes() == name).map(|(_, said)| said)
     }
 
-    /// Adds a name behind the others; gives its place.
+    /// Appends a name and returns its index.
     pub fn push(&mut self, name: &str, said: T) -> usize {
         let at = self.fields.len();
         self.fields.push((name.into(), said));
@@ -51,17 +51,17 @@ impl<T> Names<T> {
         at
     }
 
-    /// What is said at a place that [`position`](Names::position) or [`push`](Names::push) gave.
+    /// The value at an index returned by [`position`](Names::position) or [`push`](Names::push).
     pub fn said_at(&mut self, at: usize) -> &mut T {
         &mut self.fields[at].1
     }
 
-    /// The same for each, in order.
+    /// All values in order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.fields.iter_mut().map(|(_, said)| said)
     }
 
-    /// All of it, in order.
+    /// All names and values in order.
     pub fn as_slice(&self) -> &[(Box<str>, T)] {
         &self.fields
     }

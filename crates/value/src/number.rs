@@ -1,8 +1,8 @@
 //! Numbers of the four types: promotion, checked arithmetic and conversions.
 //!
-//! The wider type of the two operands wins: int, long, double, decimal. Integer results that leave
-//! int become long; results that leave long are the caller's decision: [`Number::checked_add`] and
-//! its kin say nothing, the plain ones go on as double.
+//! The wider type of the two operands wins: int, long, double, decimal. Integer results that
+//! overflow int become long. For results that overflow long, [`Number::checked_add`] and its
+//! siblings return `None`, and the plain operations continue with double.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::compare::compare_numbers;
 use crate::decimal::Decimal;
 use crate::raw::RawValue;
 
-/// A number with its type.
+/// A number of one of the four numeric types.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names of the types")]
 pub enum Number {
@@ -28,7 +28,7 @@ enum Pair {
 }
 
 impl Number {
-    /// The number in a value; nothing for other types.
+    /// The number in a value; `None` for other types.
     pub fn from_value(value: RawValue<'_>) -> Option<Number> {
         match value {
             RawValue::Double(v) => Some(Number::Double(v)),
@@ -39,7 +39,7 @@ impl Number {
         }
     }
 
-    /// As a value.
+    /// The value of the same type.
     pub fn to_value(self) -> RawValue<'static> {
         match self {
             Number::Int32(v) => RawValue::Int32(v),
@@ -68,8 +68,8 @@ impl Number {
         }
     }
 
-    /// The integer that this number is; nothing for fractions, infinities, NaN and what a long
-    /// cannot hold.
+    /// The integer equal to this number; `None` for fractions, infinities, NaN and values beyond a
+    /// long.
     pub fn to_i64_exact(self) -> Option<i64> {
         match self {
             Number::Int32(v) => Some(i64::from(v)),
@@ -83,7 +83,7 @@ impl Number {
         }
     }
 
-    /// The integer part; nothing for infinities, NaN and what a long cannot hold.
+    /// The integer part; `None` for infinities, NaN and values beyond a long.
     pub fn to_i64_truncated(self) -> Option<i64> {
         match self {
             Number::Int32(v) => Some(i64::from(v)),
@@ -93,7 +93,7 @@ impl Number {
         }
     }
 
-    /// The nearest integer, halves to the even one; nothing where a long cannot hold it.
+    /// The nearest integer, halves to the even one; `None` beyond a long.
     pub fn to_i64_half_even(self) -> Option<i64> {
         match self {
             Number::Int32(v) => Some(i64::from(v)),
@@ -106,7 +106,8 @@ impl Number {
         }
     }
 
-    /// As a decimal. Doubles take 15 significant digits, as the reference converts them.
+    /// The equal decimal. Doubles are rounded to 15 significant digits, as the reference converts
+    /// them.
     pub fn to_decimal(self) -> Decimal {
         match self {
             Number::Int32(v) => Decimal::from_i64(i64::from(v)),
@@ -116,7 +117,7 @@ impl Number {
         }
     }
 
-    /// By exact value across the types.
+    /// Compares exact values across the types.
     pub fn compare(self, other: Number) -> Ordering {
         compare_numbers(self.to_value(), other.to_value())
     }
@@ -164,32 +165,32 @@ impl Number {
             .unwrap_or_else(|| Number::Double((operation.doubles)(self.to_f64(), other.to_f64())))
     }
 
-    /// The sum; nothing when two integers leave long.
+    /// The sum; `None` when two integers overflow long.
     pub fn checked_add(self, other: Number) -> Option<Number> {
         self.operate(other, &ADD)
     }
 
-    /// The difference; nothing when two integers leave long.
+    /// The difference; `None` when two integers overflow long.
     pub fn checked_sub(self, other: Number) -> Option<Number> {
         self.operate(other, &SUBTRACT)
     }
 
-    /// The product; nothing when two integers leave long.
+    /// The product; `None` when two integers overflow long.
     pub fn checked_mul(self, other: Number) -> Option<Number> {
         self.operate(other, &MULTIPLY)
     }
 
-    /// The sum, as a double when two integers leave long.
+    /// The sum, as a double when two integers overflow long.
     pub fn plus(self, other: Number) -> Number {
         self.operate_or_double(other, &ADD)
     }
 
-    /// The difference, as a double when two integers leave long.
+    /// The difference, as a double when two integers overflow long.
     pub fn minus(self, other: Number) -> Number {
         self.operate_or_double(other, &SUBTRACT)
     }
 
-    /// The product, as a double when two integers leave long.
+    /// The product, as a double when two integers overflow long.
     pub fn times(self, other: Number) -> Number {
         self.operate_or_double(other, &MULTIPLY)
     }
@@ -198,7 +199,7 @@ impl Number {
 type DecimalOperation =
     fn(&mut dec::Context<dec::Decimal128>, dec::Decimal128, dec::Decimal128) -> dec::Decimal128;
 
-/// One operation in each common type.
+/// An operation, for each common type.
 struct Operation {
     integers: fn(i64, i64) -> Option<i64>,
     doubles: fn(f64, f64) -> f64,
@@ -258,7 +259,8 @@ mod tests {
         Number::Decimal(Decimal::parse(text).unwrap())
     }
 
-    /// Manual: "$add", "$inc": the result has the wider type, and integers grow.
+    /// Manual: "$add", "$inc": the result has the wider type, and an int result that overflows
+    /// becomes long.
     #[test]
     fn arithmetic_promotes() {
         use Number::{Double, Int32, Int64};

@@ -1,11 +1,12 @@
-//! New ObjectIds: seconds, five random bytes of this process, a counter. BSON specification, "ObjectId".
+//! New ObjectIds: seconds, five random bytes of this process, a counter. BSON specification,
+//! "ObjectId".
 //!
-//! Not `ObjectId::new()` of `bson`, which reads the system clock: the time comes from the caller's clock.
+//! Not `ObjectId::new()` of `bson`, which reads the system clock: here the caller passes the time.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A new ObjectId at this wall time.
+/// A new ObjectId for this wall time.
 pub fn new_object_id(now_ms: i64) -> [u8; 12] {
     static PROCESS: LazyLock<([u8; 5], AtomicU32)> =
         LazyLock::new(|| (rand::random(), AtomicU32::new(rand::random())));

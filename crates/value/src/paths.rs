@@ -3,9 +3,9 @@
 //! A path such as `a.b` goes through embedded documents, and **into the documents of an array** on
 //! its way: in `{a: [{b: 1}, {b: 2}]}` it reaches 1 and 2. A numeric part addresses an array's
 //! position, and also a field of that name in the array's documents. An array directly inside an
-//! array is not entered without such a part. Where a document on the way lacks the field, or a
-//! scalar stands in the way, the path is [`Hit::Missing`] there; array items that are not documents
-//! are passed over in silence.
+//! array is entered only through such a part. Where a document on the way lacks the field, or the
+//! path meets a scalar, it is [`Hit::Missing`] there; array items that are not documents are
+//! skipped.
 
 use std::ops::ControlFlow;
 
@@ -16,17 +16,18 @@ use crate::raw::{Finder, RawDoc, RawElement, RawValue};
 /// Most parts of a path; the reference's limit on nesting is the same number.
 pub const MAX_PATH_PARTS: usize = mayfly_base::limits::MAX_BSON_DEPTH;
 
-/// The fields of a link to a document (a DBRef): the only names that may begin with `$` wherever paths are checked.
+/// The fields of a reference to a document (DBRef): the only names that may begin with `$` wherever
+/// paths are checked.
 pub const LINK_FIELDS: [&str; 3] = ["$ref", "$id", "$db"];
 
-/// Whether a name begins with `$` and is none of a link's: paths of pipelines, sort patterns, projections and indexes
-/// refuse it.
+/// Whether a name begins with `$` and is not a DBRef field. Paths of pipelines, sort patterns,
+/// projections and indexes must not contain such names.
 pub fn is_dollar_name(name: &str) -> bool {
     name.starts_with('$') && !LINK_FIELDS.contains(&name)
 }
 
-/// Checks a dotted path by the rules of pipelines, sort patterns and projections: no empty part, none that begins with `$`, and
-/// no NUL byte, which would end a name early.
+/// Checks a dotted path by the rules of pipelines, sort patterns and projections: no empty part,
+/// none that begins with `$`, and no NUL byte, which would terminate the name.
 ///
 /// # Errors
 /// 15 Overflow, 40352, 40353, 15998, 16410, 16411.
@@ -58,25 +59,25 @@ pub fn check_field_path(dotted: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a path reaches in one place.
+/// One result of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hit<'a> {
     /// A value, and whether it was reached as an item of the array that the path ends in.
     Value(RawValue<'a>, bool),
-    /// The path ends too early here.
+    /// The path ends early at this document or scalar.
     Missing,
 }
 
-/// What to do with an array at the very end of the path.
+/// The treatment of an array at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafArrays {
-    /// Visit its items, then the array itself: what comparisons in queries mean.
+    /// Visit its items, then the array itself, as comparisons in queries require.
     Expand,
     /// Visit only the array itself.
     Keep,
 }
 
-/// Told of each hit; `Break` ends the visit.
+/// Receives each hit; `Break` ends the visit.
 pub type Visit<'v, 'a> = &'v mut dyn FnMut(Hit<'a>) -> ControlFlow<()>;
 
 /// All hits of a path.
@@ -113,7 +114,7 @@ pub fn visit_path_with<'a, S: AsRef<str>>(
     visit_document(doc, path_parts, leaf_arrays, |doc: RawDoc<'a>, name: &str| doc.get(name), visit)
 }
 
-/// The same where something finds the fields.
+/// The same with fields found by a [`Finder`].
 pub fn visit_path_by<'a, S: AsRef<str>>(
     doc: RawDoc<'a>,
     path_parts: &[S],
@@ -125,7 +126,7 @@ pub fn visit_path_by<'a, S: AsRef<str>>(
     visit_document(doc, path_parts, leaf_arrays, get, visit)
 }
 
-/// Gives a field of a document.
+/// Returns a field of a document.
 trait Get<'a>: Fn(RawDoc<'a>, &str) -> Option<RawValue<'a>> + Copy {}
 
 impl<'a, F: Fn(RawDoc<'a>, &str) -> Option<RawValue<'a>> + Copy> Get<'a> for F {}
@@ -146,7 +147,7 @@ fn visit_document<'a, S: AsRef<str>>(
     }
 }
 
-/// Goes on from a value that the path so far has reached.
+/// Continues from a value that the path has reached.
 fn visit_value<'a, S: AsRef<str>>(
     value: RawValue<'a>,
     rest: &[S],
@@ -168,7 +169,7 @@ fn visit_value<'a, S: AsRef<str>>(
     }
 }
 
-/// Goes on through an array in the middle of a path.
+/// Continues through an array in the middle of a path.
 fn visit_items<'a, S: AsRef<str>>(
     items: RawDoc<'a>,
     rest: &[S],
@@ -188,8 +189,8 @@ fn visit_items<'a, S: AsRef<str>>(
         let RawValue::Document(inner) = item.value() else {
             continue;
         };
-        // The position answered for this part: a document without a field of that name says
-        // nothing.
+        // The position has matched this part: a document without a field of that name is not a
+        // miss.
         if position_found && get(inner, rest[0].as_ref()).is_none() {
             continue;
         }
@@ -198,9 +199,10 @@ fn visit_items<'a, S: AsRef<str>>(
     ControlFlow::Continue(())
 }
 
-/// Visits the values that an index on the path has for a document, and sorting by it uses; says whether
-/// it met an array. The items of an array at the end count one by one, an empty array as undefined;
-/// whatever lacks the field counts as null, so there is always at least one value.
+/// Visits the values that an index on the path has for a document, which sorting by the path uses
+/// too. Returns whether it met an array. The items of an array at the end are visited one by one,
+/// an empty array as undefined. A missing field is visited as null, so there is always at least one
+/// value.
 pub fn visit_index_values<'a, S: AsRef<str>>(
     doc: RawDoc<'a>,
     path_parts: &[S],
@@ -238,7 +240,7 @@ pub fn visit_index_values_of<'a, S: AsRef<str>>(
             };
             let at = array_index(part.as_ref()).and_then(|index| items.iter().nth(index));
             if let Some(item) = at.filter(|_| !items.iter().any(named)) {
-                // A position, and no array as far as an index is concerned.
+                // A position; the index does not count this array as multikey.
                 return visit_index_values_of(item.value(), rest, visit);
             }
             if items.is_empty() {
@@ -265,7 +267,7 @@ pub fn visit_index_values_of<'a, S: AsRef<str>>(
     }
 }
 
-/// The array position that a path part names: digits without a leading zero.
+/// The array position in a path part: digits without a leading zero.
 pub fn array_index(part: &str) -> Option<usize> {
     let digits = part.as_bytes();
     let plain = !digits.is_empty()

@@ -1,4 +1,4 @@
-//! Sets of values by comparison, for work that asks for many values whether they are among many others.
+//! Sets of values in comparison order, for repeated membership tests.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use crate::collation::Collation;
 use crate::compare::compare_values_in;
 use crate::raw::RawValue;
 
-/// A value whose place among others is that of the comparison order.
+/// A value ordered by the comparison order.
 struct Ordered<'v> {
     value: RawValue<'v>,
     collation: Option<&'v Collation>,
@@ -33,7 +33,7 @@ impl PartialEq for Ordered<'_> {
 
 impl Eq for Ordered<'_> {}
 
-/// Values of which no two compare as equal.
+/// A set in which no two values compare as equal.
 pub struct ValueSet<'v> {
     values: BTreeSet<Ordered<'v>>,
     collation: Option<&'v Collation>,
@@ -45,12 +45,12 @@ impl<'v> ValueSet<'v> {
         ValueSet { values: BTreeSet::new(), collation }
     }
 
-    /// Adds a value; false when an equal one is there.
+    /// Adds a value; returns false when an equal one is present.
     pub fn insert(&mut self, value: RawValue<'v>) -> bool {
         self.values.insert(Ordered { value, collation: self.collation })
     }
 
-    /// Whether an equal value is there.
+    /// Whether an equal value is present.
     pub fn contains(&self, value: RawValue<'v>) -> bool {
         self.values.contains(&Ordered { value, collation: self.collation })
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::raw::{RawDoc, RawValue};
 
-/// Writes one value.
+/// Writes one value in shell syntax.
 pub fn write_value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>) -> fmt::Result {
     match value {
         RawValue::MinKey => f.write_str("MinKey"),
@@ -63,7 +63,7 @@ fn write_document(f: &mut fmt::Formatter<'_>, document: RawDoc<'_>) -> fmt::Resu
     f.write_str(" }")
 }
 
-/// Shows a document on one line.
+/// Displays a document on one line.
 pub struct Shell<'a>(pub RawDoc<'a>);
 
 impl fmt::Display for Shell<'_> {
@@ -72,7 +72,7 @@ impl fmt::Display for Shell<'_> {
     }
 }
 
-/// Shows a value on one line.
+/// Displays a value on one line.
 pub struct ShellValue<'a>(pub RawValue<'a>);
 
 impl fmt::Display for ShellValue<'_> {

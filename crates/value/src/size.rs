@@ -1,9 +1,10 @@
-//! How large documents made here may be: as large as those that come from outside. Expressions could double their values without end.
+//! The size limit of documents that the server builds: the same as for external ones. Without it,
+//! expressions could double their values endlessly.
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, Result};
 
-/// Checks that a document or value has no more bytes than BSON may have.
+/// Checks that a document or value is not larger than BSON allows.
 ///
 /// # Errors
 /// 10334 BSONObjectTooLarge.

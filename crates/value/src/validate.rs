@@ -1,9 +1,9 @@
-//! The one full check of BSON bytes, made where they enter; everything behind it slices without
+//! The validation of BSON bytes, done once where they enter; all other code slices without
 //! checking.
 //!
-//! One pass without recursion: a small stack holds where each open document ends. It checks
+//! One pass without recursion: a small stack records where each open document ends. It checks
 //! lengths, terminators, names and strings (UTF-8), booleans, known types, regexes, code with
-//! scope, and nesting. It does not ask that array names count up, nor that names differ: the
+//! scope, and nesting. It does not check that array names count up, or that names are unique: the
 //! reference accepts both.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
@@ -11,8 +11,8 @@ use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::raw::{RawDoc, find_zero, ty, zero_in};
 
-/// Checks bytes that should hold exactly one document, nested at most `max_depth` levels (never
-/// more than [`MAX_BSON_DEPTH`]).
+/// Checks that the bytes are exactly one document, nested at most `max_depth` levels (never more
+/// than [`MAX_BSON_DEPTH`]).
 pub fn validate(bytes: &[u8], max_depth: usize) -> Result<RawDoc<'_>> {
     let mut walk = Walk {
         bytes,
@@ -35,10 +35,10 @@ fn invalid(what: &str, at: usize) -> Error {
     Error::new(ErrorCode::InvalidBSON, format!("invalid BSON: {what} at offset {at}"))
 }
 
-/// Those of eight bytes: none of them is set in ASCII.
+/// The highest bits of eight bytes: none of them is set in ASCII.
 const HIGHEST_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// Whether the bytes are UTF-8. Most texts are ASCII, which is found out faster: no byte has its highest bit.
+/// Whether the bytes are UTF-8. Most texts are ASCII, which a faster test detects.
 #[inline]
 fn is_text(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<32>();
@@ -62,7 +62,7 @@ fn is_text(bytes: &[u8]) -> bool {
 
 type Checked<T> = std::result::Result<T, Fault>;
 
-/// Why the bytes are refused; the offset is the walk's own.
+/// Why the bytes are invalid; the walk has the offset.
 enum Fault {
     Malformed(&'static str),
     TooDeep,
@@ -71,7 +71,8 @@ enum Fault {
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the final zero byte of each open document stands; index 0 is the outermost. Lengths in BSON have 31 bits.
+    /// The offset of the final zero byte of each open document; index 0 is the outermost. Lengths
+    /// in BSON have 31 bits.
     ends: [u32; MAX_BSON_DEPTH + 1],
     depth: usize,
     max_depth: usize,
@@ -104,7 +105,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The place of the final zero byte of the document that begins here and must end before
+    /// The offset of the final zero byte of the document that begins here and must end before
     /// `limit`.
     fn framed_end(&self, limit: usize) -> Checked<usize> {
         let len = self.length(self.at, limit)?;
@@ -186,7 +187,7 @@ impl<'a> Walk<'a> {
     #[inline]
     fn cstring(&mut self, limit: usize, what: &'static str) -> Checked<()> {
         let rest = &self.bytes[self.at.min(limit)..limit];
-        // Most names are short and ASCII: one word says where they end and that they are.
+        // Most names are short and ASCII: one word shows where they end and that they are ASCII.
         if let Some(word) = rest.first_chunk::<8>()
             && let Some(len) = zero_in(*word)
         {

@@ -1,7 +1,7 @@
-//! The codec: frames off a buffer, messages out of frames.
+//! The codec: cuts frames off a buffer and decodes messages from them.
 //!
-//! Partial input keeps its place in the caller's buffer; the codec itself has no state between calls beyond what
-//! it negotiated. The read buffer grows with what has arrived, not with what a header promises.
+//! Partial input stays in the caller's buffer; the codec has no state between calls. The read
+//! buffer grows with the bytes received, not with the length announced in a header.
 
 use bytes::{Bytes, BytesMut};
 use tokio_util::codec::{Decoder, Encoder};
@@ -10,32 +10,33 @@ use crate::header::{Flags, HEADER_BYTES, Header, opcode};
 use crate::message::ReplyTo;
 use crate::{Compressor, Message, WireError, WireResult, compress, legacy, msg};
 
-/// Room asked for at a time while a long message arrives.
+/// Buffer space reserved at a time while a long message arrives.
 const GROW_BYTES: usize = 64 * 1024;
 
-/// Decodes what either side sends; encodes [`Outgoing`].
+/// Decodes messages of clients and servers; encodes [`Outgoing`].
 #[derive(Debug, Default)]
 pub struct Codec;
 
-/// A message to be sent by a client: tests, the load generator.
+/// A message sent by a client: tests, the load generator.
 #[derive(Clone, Debug)]
 pub struct Outgoing<'a> {
-    /// The sender's number for it.
+    /// `requestID`, chosen by the sender.
     pub request_id: i32,
-    /// The message that this answers, 0 for requests.
+    /// `responseTo`: the id of the request that this answers, 0 for requests.
     pub response_to: i32,
-    /// Flags; the checksum bit makes the codec compute it.
+    /// Flags; with the checksum bit the codec appends the checksum.
     pub flags: Flags,
     /// The body document.
     pub body: &'a [u8],
-    /// Document sequences: name, documents one after the other.
+    /// Document sequences: name, concatenated documents.
     pub sequences: &'a [(&'a str, &'a [u8])],
-    /// Compress it.
+    /// Compresses the message.
     pub compressor: Option<Compressor>,
 }
 
 impl Codec {
-    /// The length of the message whose beginning this is, header included, as far as it is known and right.
+    /// The length of the message with this beginning, including the header; `None` while it is
+    /// unknown or invalid.
     pub fn announced(bytes: &[u8]) -> Option<usize> {
         Header::peek(bytes).ok().flatten().map(|header| header.length)
     }
@@ -108,7 +109,8 @@ fn decode_plain(
     match parsed {
         Ok(()) => Ok(message),
         Err(error) => {
-            // A checksum on an error would sign bytes that the client may have had damaged; it is optional.
+            // An error has no checksum, which is optional: it would sign bytes that may have been
+            // damaged before.
             let reply_to = ReplyTo { checksum: false, ..message.reply_to() };
             Err(WireError::Recoverable { reply_to, error })
         }
@@ -148,7 +150,7 @@ impl Encoder<Outgoing<'_>> for Codec {
     }
 }
 
-/// Patches the length of the frame that begins at `start`, and signs it.
+/// Sets the length of the frame that begins at `start`, and appends the checksum.
 pub(crate) fn seal(out: &mut Vec<u8>, start: usize, checksum: bool) {
     let tail = if checksum { 4 } else { 0 };
     let length = (out.len() - start + tail) as u32;

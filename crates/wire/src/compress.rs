@@ -1,11 +1,11 @@
-//! OP_COMPRESSED: a frame around a frame.
+//! OP_COMPRESSED: a frame that contains another one.
 //!
 //! ```text
 //! | header | originalOpcode i32 | uncompressedSize i32 | compressorId u8 | bytes... |
 //! ```
 //!
-//! Inflating is bounded twice: the announced size is checked before memory is taken, and no algorithm may write
-//! past the room for exactly that size.
+//! Decompression is bounded twice: the announced size is checked before memory is allocated, and no
+//! algorithm may write beyond exactly that size.
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
@@ -16,10 +16,10 @@ use crate::{WireError, WireResult};
 
 /// Bytes between the header of an OP_COMPRESSED and the compressed bytes.
 const PREFIX_BYTES: usize = 9;
-/// Level that costs little time per reply.
+/// A level with a low cost per reply.
 const ZSTD_LEVEL: i32 = 1;
 
-/// A compression that client and server can agree on.
+/// A compression that client and server can negotiate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Compressor {
@@ -30,7 +30,7 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// All that can be negotiated.
+    /// The compressors that a handshake may choose.
     pub const NEGOTIABLE: &'static [Compressor] =
         &[Compressor::Snappy, Compressor::Zstd, Compressor::Zlib];
 
@@ -60,7 +60,7 @@ impl Compressor {
     }
 }
 
-/// Inflates an OP_COMPRESSED frame into a plain frame with a header of its own.
+/// Decompresses an OP_COMPRESSED frame into a plain frame with a header of its own.
 pub(crate) fn inflate(header: Header, frame: &[u8]) -> WireResult<(Bytes, Compressor)> {
     let (Some(inner), Some(size), Some(&id)) =
         (int32_at(frame, 16), int32_at(frame, 20), frame.get(24))
@@ -90,7 +90,8 @@ pub(crate) fn inflate(header: Header, frame: &[u8]) -> WireResult<(Bytes, Compre
     Ok((plain.into(), compressor))
 }
 
-/// Fills the output; gives the bytes written, nothing when the input is malformed or does not fit.
+/// Decompresses into the output. Returns the number of bytes written; `None` when the input is
+/// malformed or does not fit.
 fn unpack(compressor: Compressor, packed: &[u8], out: &mut [u8]) -> Option<usize> {
     match compressor {
         Compressor::Noop => {
@@ -109,7 +110,7 @@ fn unpack(compressor: Compressor, packed: &[u8], out: &mut [u8]) -> Option<usize
     }
 }
 
-/// Replaces the plain frame that begins at `start` by a compressed one.
+/// Replaces the plain frame that begins at `start` with a compressed one.
 pub(crate) fn deflate(compressor: Compressor, out: &mut Vec<u8>, start: usize) -> Result<()> {
     let inner = int32_at(out, start + 12).unwrap_or(opcode::MSG);
     let plain = &out[start + HEADER_BYTES..];

@@ -1,4 +1,4 @@
-//! What can go wrong with bytes from a client, by what the connection does next.
+//! Errors of the codec, by the reaction of the connection.
 
 use std::fmt;
 
@@ -9,14 +9,15 @@ use crate::ReplyTo;
 /// An error of the codec.
 #[derive(Debug)]
 pub enum WireError {
-    /// The frame was sound but its content was not: answer with the error and go on.
+    /// The frame is valid but its content is not: the connection replies with the error and
+    /// continues.
     Recoverable {
-        /// Whom to answer, and how.
+        /// How to send the reply.
         reply_to: ReplyTo,
-        /// What to answer.
+        /// The error to send.
         error: Error,
     },
-    /// The stream cannot be trusted any more: close it. The text is for the log.
+    /// The position in the stream is lost: the connection closes. The text is for the log.
     Fatal(String),
     /// Reading or writing failed.
     Io(std::io::Error),
@@ -26,7 +27,7 @@ pub enum WireError {
 pub type WireResult<T> = std::result::Result<T, WireError>;
 
 impl WireError {
-    /// The stream cannot be trusted any more.
+    /// An error that closes the connection.
     pub(crate) fn fatal(why: impl Into<String>) -> WireError {
         WireError::Fatal(why.into())
     }

@@ -1,4 +1,4 @@
-//! The sixteen bytes in front of every message, the opcodes and the flag bits of OP_MSG.
+//! The sixteen-byte header of a message, the opcodes, and the flag bits of OP_MSG.
 //!
 //! ```text
 //! | messageLength i32 | requestID i32 | responseTo i32 | opCode i32 |   little-endian
@@ -11,38 +11,38 @@ use crate::{WireError, WireResult};
 /// Bytes of a message header.
 pub const HEADER_BYTES: usize = 16;
 
-/// Numbers of the message kinds.
+/// Opcodes.
 pub mod opcode {
-    /// Legacy reply, answers OP_QUERY.
+    /// OP_REPLY: legacy, the answer to OP_QUERY.
     pub const REPLY: i32 = 1;
-    /// Legacy query, only for the hello family.
+    /// OP_QUERY: legacy, only for handshake and login.
     pub const QUERY: i32 = 2004;
-    /// A message of another kind, compressed.
+    /// OP_COMPRESSED: contains a message with another opcode.
     pub const COMPRESSED: i32 = 2012;
-    /// The message of today.
+    /// OP_MSG: all other requests and replies.
     pub const MSG: i32 = 2013;
 }
 
 /// A message header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whole message, header included.
+    /// Length of the whole message, including the header.
     pub length: usize,
-    /// Chosen by the sender.
+    /// The sender's number for the message.
     pub request_id: i32,
     /// The request that this answers, 0 in requests.
     pub response_to: i32,
-    /// See [`opcode`].
+    /// The opcode, see [`opcode`].
     pub opcode: i32,
 }
 
 impl Header {
-    /// Reads a header when enough bytes are there.
+    /// Reads a header; `None` while bytes are missing.
     ///
     /// # Errors
     /// Fatal when the length is below 16 or above the limit.
     pub fn peek(bytes: &[u8]) -> WireResult<Option<Header>> {
-        // The length alone decides about garbage, so it is checked as soon as it is there.
+        // The length is checked as soon as it has arrived, because garbage is detected by it.
         let Some(length) = int32_at(bytes, 0) else { return Ok(None) };
         let length = usize::try_from(length).unwrap_or(0);
         if !(HEADER_BYTES..=limits::MAX_MESSAGE_BYTES).contains(&length) {
@@ -59,7 +59,7 @@ impl Header {
         Ok(Some(Header { length, request_id, response_to, opcode }))
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&(self.length as u32).to_le_bytes());
@@ -71,14 +71,14 @@ impl Header {
 }
 
 bitflags::bitflags! {
-    /// The flag bits of OP_MSG. Bits 0 to 15 must be understood, bits 16 to 31 may be ignored.
+    /// The flag bits of OP_MSG. Unknown bits 0 to 15 are errors, unknown bits 16 to 31 are ignored.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
-        /// The last four bytes are a CRC-32C of all before them.
+        /// The last four bytes are a CRC-32C of all bytes before them.
         const CHECKSUM_PRESENT = 1;
-        /// Another message follows without this one being answered.
+        /// Another message follows, and this one gets no reply.
         const MORE_TO_COME = 1 << 1;
-        /// The client can take several replies to this request.
+        /// The client accepts several replies to this request.
         const EXHAUST_ALLOWED = 1 << 16;
         /// All other bits.
         const _ = !0;
@@ -86,7 +86,7 @@ bitflags::bitflags! {
 }
 
 impl Flags {
-    /// Whether a bit is set that must be understood and is not.
+    /// Whether an unknown bit among bits 0 to 15 is set.
     pub(crate) fn unknown_required(self) -> bool {
         const REQUIRED: u32 = 0xFFFF;
         let known = Flags::CHECKSUM_PRESENT | Flags::MORE_TO_COME;
@@ -94,7 +94,7 @@ impl Flags {
     }
 }
 
-/// The little-endian int32 at this place.
+/// The little-endian int32 at this offset.
 pub(crate) fn int32_at(bytes: &[u8], at: usize) -> Option<i32> {
     bytes.get(at..)?.first_chunk().map(|chunk| i32::from_le_bytes(*chunk))
 }

@@ -1,6 +1,8 @@
-//! OP_QUERY, which drivers send before they know the server's version, and OP_REPLY, which answers it.
+//! OP_QUERY, which drivers send before they know the server's version, and OP_REPLY, which answers
+//! it.
 //!
-//! Drivers up to 2021 send their whole login by OP_QUERY, and Java 3.x `buildInfo` before it. Everything else has to come by OP_MSG.
+//! Drivers up to 2021 use OP_QUERY for the whole login, and Java 3.x for `buildInfo` before it. All
+//! other commands must use OP_MSG.
 //!
 //! ```text
 //! OP_QUERY: | header | flags i32 | collection cstring | skip i32 | return i32 | document | projection? |
@@ -16,7 +18,7 @@ use crate::msg::document_at;
 
 /// Bytes between the header of an OP_REPLY and its first document.
 pub(crate) const REPLY_PREFIX_BYTES: usize = 20;
-/// The commands that OP_QUERY may carry, as in the reference.
+/// The commands that the reference accepts in OP_QUERY.
 const ALLOWED: [&str; 9] = [
     "isMaster",
     "ismaster",
@@ -29,7 +31,7 @@ const ALLOWED: [&str; 9] = [
     "authenticate",
 ];
 
-/// Takes an OP_QUERY apart: the database and the command.
+/// Decodes an OP_QUERY: the database and the command.
 pub(crate) fn query(frame: &Bytes) -> Result<(String, Bytes)> {
     let malformed = || Error::new(ErrorCode::InvalidBSON, "malformed OP_QUERY");
     let name_at = HEADER_BYTES + 4;
@@ -56,7 +58,7 @@ pub(crate) fn query(frame: &Bytes) -> Result<(String, Bytes)> {
     Ok((db.to_owned(), body))
 }
 
-/// Some drivers put the command into `$query`, to send a read preference beside it.
+/// Unwraps a command in `$query`, which some drivers send together with a read preference.
 fn unwrap_query(whole: &Bytes) -> Bytes {
     let inner = RawDoc::new(whole).and_then(|document| {
         let first = document.iter().next()?;

@@ -1,11 +1,15 @@
-//! Bytes to messages and back: OP_MSG, OP_COMPRESSED, the legacy handshake and login; a tokio-util codec without commands.
+//! Bytes to messages and back: OP_MSG, OP_COMPRESSED, the legacy handshake and login; a tokio-util
+//! codec without commands.
 //!
-//! The way in: [`Codec`] cuts one frame off the read buffer, inflates it when it is compressed, checks its
-//! sections and every document in them once, and gives a [`Message`] whose documents are slices of that frame.
-//! The way out: [`ReplyBuilder`] reserves a header in the output buffer, the handler writes its document right
-//! behind it, and finishing patches lengths, compresses and signs.
+//! Input: [`Codec`] cuts one frame off the read buffer, decompresses it if necessary, validates its
+//! sections and every document in them once, and returns a [`Message`] whose documents are slices
+//! of that frame. Output: [`ReplyBuilder`] reserves a header in the output buffer, the handler
+//! writes its document directly after it, and finishing sets lengths, compresses and adds the
+//! checksum.
 //!
-//! Nothing here knows a command beyond the names that OP_QUERY may still carry, and nothing does IO.
+//! Nothing here depends on commands, except the names that OP_QUERY may carry, and nothing does IO.
+//! Nothing here knows a command beyond the names that OP_QUERY may still carry, and nothing does
+//! IO.
 
 mod codec;
 mod compress;

@@ -1,26 +1,27 @@
-//! A decoded message: one body document and any number of document sequences, all slices of one frame.
+//! A decoded message: one body document and any number of document sequences, all slices of one
+//! frame.
 
 use bytes::Bytes;
 use mayfly_value::{RawDoc, raw};
 
 use crate::{Compressor, Flags, Header};
 
-/// A message as it came in, its documents checked.
+/// A received message with validated documents.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// The header; for a compressed message that of the message inside it.
+    /// The header; of a compressed message the one inside.
     pub header: Header,
-    /// OP_MSG's flags, 0 for the legacy kinds.
+    /// The flags of OP_MSG, 0 for legacy messages.
     pub flags: Flags,
     /// The command, or the reply.
     pub body: Bytes,
     /// Document sequences in their order (section kind 1).
     pub sequences: Vec<Sequence>,
-    /// How it was compressed; the reply is compressed likewise.
+    /// The compression of the message, which the reply uses too.
     pub compressor: Option<Compressor>,
     /// The database of an OP_QUERY, which OP_MSG carries as `$db`.
     pub legacy_db: Option<String>,
-    /// Bytes it took on the wire.
+    /// Size of the message on the wire.
     pub wire_bytes: usize,
 }
 
@@ -30,7 +31,7 @@ impl Message {
         RawDoc::new(&self.body).unwrap_or(RawDoc::EMPTY)
     }
 
-    /// Whom to answer, and how.
+    /// How to reply to this message.
     pub fn reply_to(&self) -> ReplyTo {
         ReplyTo {
             request_id: self.header.request_id,
@@ -42,14 +43,14 @@ impl Message {
     }
 }
 
-/// Documents that belong to one field of the command, sent behind it.
+/// Documents of one field of the command, sent outside the body.
 #[derive(Clone, Debug)]
 pub struct Sequence {
     /// The field, for example `documents`.
     pub name: String,
-    /// The documents one after the other.
+    /// The concatenated documents.
     pub documents: Bytes,
-    /// How many they are.
+    /// Number of documents.
     pub count: usize,
 }
 
@@ -65,18 +66,18 @@ impl Sequence {
     }
 }
 
-/// Whom to answer, and how.
+/// How to reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     /// The request's id.
     pub request_id: i32,
-    /// Answer with OP_REPLY.
+    /// Whether to use OP_REPLY.
     pub legacy: bool,
-    /// Compress the answer like this.
+    /// The compression of the reply.
     pub compressor: Option<Compressor>,
-    /// Sign the answer with a checksum.
+    /// Whether to add a checksum.
     pub checksum: bool,
-    /// Whether the client wants an answer at all.
+    /// Whether the client expects a reply.
     pub wanted: bool,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! | header | flags u32 | section... | CRC-32C u32, when flag 0 is set |
 //! section kind 0: | 0 | document |                                  exactly one
-//! section kind 1: | 1 | size i32 | name cstring | document... |     size counts itself
+//! section kind 1: | 1 | size i32 | name cstring | document... |     size includes itself
 //! ```
 
 use bytes::Bytes;
@@ -36,7 +36,7 @@ pub(crate) fn flags(frame: &[u8]) -> WireResult<Flags> {
     Ok(flags)
 }
 
-/// Takes the sections of an OP_MSG frame apart and checks every document.
+/// Decodes the sections of an OP_MSG frame and validates every document.
 pub(crate) fn sections(frame: &Bytes, flags: Flags) -> Result<Sections> {
     let mut end = frame.len();
     if flags.contains(Flags::CHECKSUM_PRESENT) {
@@ -76,11 +76,11 @@ pub(crate) fn sections(frame: &Bytes, flags: Flags) -> Result<Sections> {
     Ok(Sections { body, sequences })
 }
 
-/// Compares the checksum; gives where the sections end.
+/// Verifies the checksum; returns the end of the sections.
 fn check_checksum(frame: &[u8]) -> Result<usize> {
     let end = frame.len() - CHECKSUM_BYTES;
-    let told = int32_at(frame, end).map(|bits| bits as u32);
-    if end < HEADER_BYTES + 4 || told != Some(crc32c::crc32c(&frame[..end])) {
+    let stated = int32_at(frame, end).map(|bits| bits as u32);
+    if end < HEADER_BYTES + 4 || stated != Some(crc32c::crc32c(&frame[..end])) {
         let text = "OP_MSG checksum does not match contents";
         return Err(Error::new(ErrorCode::ChecksumMismatch, text));
     }
@@ -105,7 +105,7 @@ fn sequence_at(frame: &Bytes, at: usize, end: usize) -> Result<(Sequence, usize)
     Ok((Sequence { name, documents: frame.slice(first..next), count }, next))
 }
 
-/// The checked document at this place.
+/// The document at this offset, validated.
 pub(crate) fn document_at(frame: &Bytes, at: usize, end: usize) -> Result<Bytes> {
     let size = int32_at(&frame[..end], at).unwrap_or(0);
     let size = usize::try_from(size).unwrap_or(0);

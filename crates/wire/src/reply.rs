@@ -1,5 +1,6 @@
-//! Replies, written in place: header and prefix are reserved in the output buffer, the document goes right
-//! behind them, and [`ReplyBuilder::finish`] patches lengths, compresses and signs.
+//! Replies, written in place: header and prefix are reserved in the output buffer, the document is
+//! written directly after them, and [`ReplyBuilder::finish`] sets lengths, compresses and adds the
+//! checksum.
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::DocBuilder;
@@ -9,10 +10,10 @@ use crate::header::{Flags, HEADER_BYTES, Header, opcode};
 use crate::legacy::REPLY_PREFIX_BYTES;
 use crate::{ReplyTo, compress};
 
-/// How the reply is to be sent.
+/// Flags of a reply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplyFlags {
-    /// Another reply follows this one unasked.
+    /// Another reply follows without a request.
     pub more_to_come: bool,
 }
 
@@ -24,7 +25,8 @@ pub struct ReplyBuilder {
 }
 
 impl ReplyBuilder {
-    /// Begins a reply at the end of `out`. The document is to be written into the given builder.
+    /// Begins a reply at the end of `out`. The caller writes the document into the returned
+    /// builder.
     pub fn begin(mut out: Vec<u8>, to: ReplyTo, request_id: i32) -> (ReplyBuilder, DocBuilder) {
         let start = out.len();
         let opcode = if to.legacy { opcode::REPLY } else { opcode::MSG };
@@ -32,7 +34,7 @@ impl ReplyBuilder {
         out.extend_from_slice(&header.encode());
         if to.legacy {
             let mut prefix = [0; REPLY_PREFIX_BYTES];
-            // Flag 3, AwaitCapable, as every server of the last decade; one document.
+            // Flag 3, AwaitCapable, which the reference always sets; one document.
             prefix[0] = 8;
             prefix[16] = 1;
             out.extend_from_slice(&prefix);
@@ -43,10 +45,10 @@ impl ReplyBuilder {
         (ReplyBuilder { start, to }, DocBuilder::in_buffer(out))
     }
 
-    /// Ends the reply and gives the buffer back.
+    /// Ends the reply and returns the buffer.
     ///
     /// # Errors
-    /// The reply is larger than a message may be; the buffer is lost.
+    /// The reply is larger than a message may be. The buffer is dropped.
     pub fn finish(self, document: DocBuilder, flags: ReplyFlags) -> Result<Vec<u8>> {
         let mut out = document.finish_buffer();
         let size = out.len() - self.start;

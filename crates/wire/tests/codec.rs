@@ -1,4 +1,4 @@
-//! The codec as a client sees it: round trips, slow feeding, damage.
+//! The codec from a client's view: round trips, slow input, damage.
 
 use bytes::{Bytes, BytesMut};
 use mayfly_base::{ErrorCode, limits};
@@ -113,7 +113,7 @@ fn unknown_flags_and_opcodes_close() {
     assert!(matches!(Codec.decode(&mut bytes), Err(WireError::Fatal(_))));
 }
 
-/// The code of the recoverable error; the message behind it must still be readable.
+/// The code of the recoverable error; the message after it must still be readable.
 fn recoverable(mut bytes: BytesMut) -> ErrorCode {
     bytes.extend_from_slice(&encode(Flags::empty(), None));
     let code = match Codec.decode(&mut bytes) {
@@ -223,7 +223,7 @@ fn compression_bombs_and_nests_are_refused() {
     let bad = [
         compressed(opcode::MSG, i32::MAX, 3, &packed),
         compressed(opcode::MSG, -1, 3, &packed),
-        // Announces less than it holds, and more.
+        // The announced size is less than the content, and more.
         compressed(opcode::MSG, 1000, 3, &packed),
         compressed(opcode::MSG, 40_000_000, 3, &packed),
         compressed(opcode::COMPRESSED, 100, 0, &[0; 100]),
@@ -255,7 +255,7 @@ fn damage_never_panics() {
         let keep = random.random_range(0..=bytes.len());
         if round % 3 == 0 {
             bytes.truncate(keep);
-            // A frame that claims to be complete although it was cut.
+            // A truncated frame with the matching length.
             if let Some(length) = bytes.first_chunk_mut::<4>() {
                 *length = (keep as u32).to_le_bytes();
             }

@@ -1,9 +1,11 @@
-//! What a thread works on: for code that may run long and is handed no [`OpCtx`], because it stands deep inside an expression.
-//! Scripts are such code, and expressions that go over arrays ([`spend`]). Filters have expressions inside, and filters are asked by
-//! index keys, validators and lifetimes, far below whoever knows the operation. What expressions need to know beside that is handed
-//! in when they are parsed.
+//! The operation of the current thread, for code that may run long and receives no [`OpCtx`]
+//! because it is nested deep inside an expression: scripts, and expressions that iterate over
+//! arrays ([`spend`]). Filters contain expressions, and filters are evaluated for index keys,
+//! validators and expiry policies, far below the code that has the operation. All other context of
+//! an expression is passed in when it is parsed.
 //!
-//! The dispatcher enters an operation for as long as its handler runs; [`enter`] gives a guard that restores what was before.
+//! The dispatcher enters an operation while its handler runs; [`enter`] returns a guard that
+//! restores the previous operation.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -14,52 +16,52 @@ use mayfly_base::Result;
 
 use crate::OpCtx;
 
-/// Runs a wait and tells whoever owns this thread that it is gone meanwhile.
+/// Runs a wait, and informs the runtime that owns this thread that the thread is blocked meanwhile.
 pub type AnnounceWait = fn(&mut dyn FnMut());
 
-/// Told of waits, when threads have other work that must not wait with them.
+/// Set when threads have other tasks that must not be blocked by a wait.
 static ANNOUNCE_WAIT: OnceLock<AnnounceWait> = OnceLock::new();
 
-/// From here on this is told of every wait; the first one stays.
+/// Installs the function that [`wait`] runs every wait with. Only the first call has an effect.
 pub fn announce_waits_by(announce: AnnounceWait) {
     let _ = ANNOUNCE_WAIT.set(announce);
 }
 
-/// What this thread works on.
+/// The work of a thread.
 #[derive(Clone, Default)]
 pub struct Current {
-    /// The operation; nothing outside of any.
+    /// The operation; `None` outside of any operation.
     pub op: Option<Arc<OpCtx>>,
 }
 
-/// Work between two looks at the operation, in units of [`spend`].
-const UNITS_PER_LOOK: usize = 128;
+/// Work between two checks of the operation, in units of [`spend`].
+const UNITS_PER_CHECK: usize = 128;
 
 thread_local! {
     static CURRENT: RefCell<Current> = RefCell::new(Current::default());
     static SPENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Restores what was before; bound to its thread.
+/// Restores the previous operation when dropped; bound to its thread.
 pub struct Entered {
     before: Current,
     _thread: PhantomData<*const ()>,
 }
 
-/// From now until the guard goes this thread works on this.
+/// Makes this the work of the thread until the guard is dropped.
 #[must_use]
 pub fn enter(current: Current) -> Entered {
     let before = CURRENT.with(|place| place.replace(current));
     Entered { before, _thread: PhantomData }
 }
 
-/// What this thread works on.
+/// The work of the calling thread.
 pub fn current() -> Current {
     CURRENT.with(|place| place.borrow().clone())
 }
 
-/// Waits for somebody else's work. Whatever else this thread is meant to do goes on elsewhere, so that the one who is waited for
-/// is never behind the one who waits.
+/// Blocks until another thread has done its work. The runtime's other tasks on this thread move to
+/// other threads, so that the task that is waited for is never queued after the waiting one.
 pub fn wait<T>(waiting: impl FnOnce() -> T) -> T {
     let Some(announce) = ANNOUNCE_WAIT.get() else { return waiting() };
     let (mut waiting, mut result) = (Some(waiting), None);
@@ -79,11 +81,11 @@ thread_local! {
     static LOCKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A lock that other operations may wait for, held by this thread.
+/// Records that this thread holds a lock that other operations may wait for.
 pub struct HoldsLock(PhantomData<*const ()>);
 
 impl HoldsLock {
-    /// To be called after the lock was taken.
+    /// Call it after the lock was taken.
     #[inline]
     #[must_use]
     #[expect(clippy::new_without_default, reason = "a default that counts would surprise")]
@@ -104,10 +106,11 @@ pub(crate) fn holds_lock() -> bool {
     LOCKS.get() > 0
 }
 
-/// How long a wait for a lock goes on until the operation is asked whether it may.
-const LOCK_LOOK: Duration = Duration::from_millis(100);
+/// The interval between two checks of the operation while it waits for a lock.
+const LOCK_POLL: Duration = Duration::from_millis(100);
 
-/// Takes a lock that somebody may hold for long, for as long as this thread's operation may wait. `try_for` waits that long for it.
+/// Takes a lock that may be held for long. Gives up when this thread's operation is killed or out
+/// of time. `try_for` waits for the lock for the given duration.
 ///
 /// # Errors
 /// Those of [`OpCtx::check`].
@@ -123,22 +126,22 @@ pub fn acquire<L>(mut try_for: impl FnMut(Duration) -> Option<L>) -> Result<L> {
 fn acquire_slowly<L>(mut try_for: impl FnMut(Duration) -> Option<L>) -> Result<L> {
     wait(|| {
         loop {
-            if let Some(lock) = try_for(LOCK_LOOK) {
+            if let Some(lock) = try_for(LOCK_POLL) {
                 return Ok(lock);
             }
-            spend(UNITS_PER_LOOK)?;
+            spend(UNITS_PER_CHECK)?;
         }
     })
 }
 
-/// Counts work: one step over an item, or the making of a kilobyte. After some of it asks the thread's operation whether it may
-/// go on.
+/// Counts work: one unit for one item of a loop, or for a kilobyte produced. Checks the thread's
+/// operation after every 128 units.
 ///
 /// # Errors
 /// Those of [`OpCtx::check`].
 pub fn spend(units: usize) -> Result<()> {
     let spent = SPENT.get().saturating_add(units);
-    if spent < UNITS_PER_LOOK {
+    if spent < UNITS_PER_CHECK {
         SPENT.set(spent);
         return Ok(());
     }
@@ -149,7 +152,7 @@ pub fn spend(units: usize) -> Result<()> {
 impl Drop for Entered {
     fn drop(&mut self) {
         let before = std::mem::take(&mut self.before);
-        // A thread that ends has nothing to restore.
+        // A thread that is terminating has nothing to restore.
         let _ = CURRENT.try_with(|place| place.replace(before));
     }
 }
@@ -160,7 +163,7 @@ mod tests {
     use mayfly_base::{ErrorCode, ManualClock};
 
     #[test]
-    fn a_guard_restores_what_was_before() {
+    fn a_guard_restores_the_previous_operation() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let outer = enter(Current { op: Some(op) });
         drop(enter(Current::default()));
@@ -191,7 +194,7 @@ mod tests {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let _entered = enter(Current { op: Some(op.clone()) });
         op.kill(ErrorCode::ClientDisconnect);
-        // What is free needs no wait.
+        // A free lock is taken without a check.
         assert!(take().is_ok());
         let _held = lock.lock();
         assert_eq!(take().unwrap_err().code(), ErrorCode::ClientDisconnect);
@@ -204,9 +207,9 @@ mod tests {
         op.set_max_time_ms(10);
         let _entered = enter(Current { op: Some(op) });
         let steps = |most: usize| (0..most).try_for_each(|_| spend(1));
-        assert!(steps(10 * UNITS_PER_LOOK).is_ok());
+        assert!(steps(10 * UNITS_PER_CHECK).is_ok());
         clock.advance_ms(10);
-        assert_eq!(steps(UNITS_PER_LOOK).unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
-        assert!(spend(UNITS_PER_LOOK).is_err());
+        assert_eq!(steps(UNITS_PER_CHECK).unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
+        assert!(spend(UNITS_PER_CHECK).is_err());
     }
 }

@@ -1,12 +1,14 @@
-//! The memory that Rust allocates, counted where it is allocated: what an operation holds, and what the process holds.
+//! Memory accounting: how many bytes allocated by Rust an operation holds, and how many the process
+//! holds.
 //!
-//! The allocator of the binary calls [`allocated`] and [`freed`], which count for their thread and tell the process of changes of
-//! [`GRAIN`]. An operation runs on one thread: what that has allocated since the operation's beginning and not freed is what the
-//! operation holds, whoever in it asked for memory. [`check`], which every long loop comes by, ends an operation that holds more than it may,
-//! or much when the process has come to its limit. So nobody who builds a large value has to know of limits; those who can go on in files ask
-//! [`is_short`], and do that before it comes so far.
+//! The allocator of the binary calls [`allocated`] and [`freed`], which count per thread and report
+//! to the process after each change of [`GRAIN`]. An operation runs on one thread, so it holds what
+//! that thread has allocated and not freed since the operation began. [`check`], which every long
+//! loop calls, fails an operation that exceeds its own limit, or that holds a large share when the
+//! process has reached its limit. Code that builds a large value therefore does not have to know
+//! any limit; operators that can spill ask [`is_short`] and do so earlier.
 //!
-//! In a process with another allocator nothing is counted, and nothing is refused.
+//! In a process with another allocator nothing is counted and nothing is refused.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,20 +17,21 @@ use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize};
 
 use mayfly_base::{Error, ErrorCode, Result};
 
-/// Changes that a thread keeps to itself.
+/// Changes of up to this many bytes stay with the thread.
 const GRAIN: isize = 64 << 10;
-/// What is left for the process's values however much its engine was promised.
+/// The least that remains for Rust's allocations, however large the engine's share is.
 const LEAST_LIMIT: usize = 64 << 20;
-/// At the limit of the process, operations go on that hold less than this and less than a thousandth of the limit.
-const LITTLE: isize = 1 << 20;
+/// When the process is over its limit, an operation that holds less than this, or less than 1/1024
+/// of the limit, continues.
+const SMALL_OPERATION: isize = 1 << 20;
 
 const ENOUGH: u8 = 0;
 const SHORT: u8 = 1;
 const OVER: u8 = 2;
 
-/// What all threads have told.
+/// The sum of what all threads have reported.
 static TOTAL: AtomicIsize = AtomicIsize::new(0);
-/// Read by everybody all the time and hardly ever changed.
+/// Read often by all threads and rarely changed.
 static PROCESS: Process = Process {
     limit: AtomicIsize::new(isize::MAX),
     whole: AtomicUsize::new(usize::MAX),
@@ -39,7 +42,7 @@ static PROCESS: Process = Process {
 
 #[repr(align(128))]
 struct Process {
-    /// For what is counted here.
+    /// The limit for the bytes that are counted here.
     limit: AtomicIsize,
     whole: AtomicUsize,
     others: AtomicUsize,
@@ -48,19 +51,19 @@ struct Process {
 }
 
 struct Thread {
-    /// Allocated and not freed.
+    /// Bytes allocated and not freed.
     net: Cell<isize>,
-    /// How much of that the process knows of.
-    told: Cell<isize>,
-    /// What it was when the operation began that runs now.
+    /// The value of `net` that was last reported to the process.
+    reported: Cell<isize>,
+    /// The value of `net` when the current operation began.
     base: Cell<isize>,
-    /// Where the operation ends.
+    /// The value of `net` at which the operation fails.
     ceiling: Cell<isize>,
 }
 
 thread_local! {
     static THREAD: Thread = const {
-        Thread { net: Cell::new(0), told: Cell::new(0), base: Cell::new(0), ceiling: Cell::new(isize::MAX) }
+        Thread { net: Cell::new(0), reported: Cell::new(0), base: Cell::new(0), ceiling: Cell::new(isize::MAX) }
     };
 }
 
@@ -69,22 +72,22 @@ impl Thread {
     fn count(&self, more: isize) {
         let net = self.net.get().wrapping_add(more);
         self.net.set(net);
-        let untold = net.wrapping_sub(self.told.get());
-        if !(-GRAIN..=GRAIN).contains(&untold) {
-            self.tell();
+        let unreported = net.wrapping_sub(self.reported.get());
+        if !(-GRAIN..=GRAIN).contains(&unreported) {
+            self.report();
         }
     }
 
     #[cold]
-    fn tell(&self) {
+    fn report(&self) {
         let net = self.net.get();
-        let more = net.wrapping_sub(self.told.replace(net));
-        judge(TOTAL.fetch_add(more, Relaxed).wrapping_add(more));
+        let more = net.wrapping_sub(self.reported.replace(net));
+        update_state(TOTAL.fetch_add(more, Relaxed).wrapping_add(more));
     }
 }
 
-/// Says how the process stands that holds so many bytes.
-fn judge(total: isize) {
+/// Derives the state of the process from the bytes it holds.
+fn update_state(total: isize) {
     let limit = PROCESS.limit.load(Relaxed);
     let state = match total {
         total if total > limit => OVER,
@@ -96,37 +99,37 @@ fn judge(total: isize) {
     }
 }
 
-/// Counts an allocation.
+/// Counts an allocation on this thread.
 #[inline]
 pub fn allocated(bytes: usize) {
     THREAD.with(|thread| thread.count(bytes.cast_signed()));
 }
 
-/// Counts what was given back.
+/// Counts a deallocation on this thread.
 #[inline]
 pub fn freed(bytes: usize) {
     THREAD.with(|thread| thread.count(bytes.cast_signed().wrapping_neg()));
 }
 
-/// Counts that an allocation has another size now.
+/// Counts a reallocation on this thread.
 #[inline]
 pub fn resized(before: usize, now: usize) {
     THREAD.with(|thread| thread.count(now.wrapping_sub(before).cast_signed()));
 }
 
-/// To be called by a thread that ends, so that what it counted is not lost.
+/// Reports the thread's count to the process. A thread calls it before it ends.
 pub fn tell() {
-    THREAD.with(Thread::tell);
+    THREAD.with(Thread::report);
 }
 
-/// An operation that this thread runs; bound to it.
+/// The accounting of one operation on this thread; dropping it ends the operation.
 pub struct Counted {
     base: isize,
     ceiling: isize,
     _thread: PhantomData<*const ()>,
 }
 
-/// From now until the guard goes this thread runs an operation that may hold so many bytes.
+/// Starts an operation on this thread that may hold `limit` bytes, until the guard is dropped.
 #[must_use]
 pub fn begin(limit: usize) -> Counted {
     THREAD.with(|thread| {
@@ -148,7 +151,8 @@ impl Drop for Counted {
     }
 }
 
-/// The thread's operation goes on with what it, or one before it, allocated earlier: a cursor, a transaction.
+/// Charges the operation with bytes that an earlier command allocated: those of its cursor or
+/// transaction.
 pub fn carry(bytes: usize) {
     THREAD.with(|thread| {
         thread.base.set(thread.base.get().saturating_sub_unsigned(bytes));
@@ -158,28 +162,30 @@ pub fn carry(bytes: usize) {
     });
 }
 
-/// The thread's operation may hold so many bytes more, because somebody said so for a part of it.
+/// Raises the limit of the current operation, for an operator that has a limit of its own.
 pub fn allow(bytes: usize) {
     THREAD.with(|thread| thread.ceiling.set(thread.ceiling.get().saturating_add_unsigned(bytes)));
 }
 
-/// What this thread has allocated so far and not freed, for who asks again and wants to know how much it has grown meanwhile.
+/// Bytes allocated and not freed by this thread. The difference of two marks is the growth between
+/// them.
 pub fn mark() -> isize {
     THREAD.with(|thread| thread.net.get())
 }
 
-/// Bytes that are held over from one command to a later one: by a cursor, by a transaction.
+/// Bytes that a cursor or transaction retains from one command to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept(usize);
 
 impl Kept {
-    /// What is known of them.
+    /// The number of bytes retained.
     pub fn bytes(self) -> usize {
         self.0
     }
 
-    /// A command has come to its end that was given these bytes at its beginning, which was this mark; its reply takes so many bytes.
-    /// Little changes are not counted: they are the command's own, and would add up.
+    /// Updates the count at the end of a command that began at `mark` and whose reply has
+    /// `reply_bytes`. Changes below [`GRAIN`] are not counted: they belong to the command itself,
+    /// and would add up.
     pub fn grown_since(&mut self, mark: isize, reply_bytes: usize) {
         let grown = self::mark().wrapping_sub(mark).saturating_sub_unsigned(reply_bytes);
         if grown.unsigned_abs() > GRAIN.unsigned_abs() {
@@ -188,7 +194,7 @@ impl Kept {
     }
 }
 
-/// What the thread's operation holds.
+/// Bytes that the thread's operation holds.
 pub fn held() -> usize {
     THREAD.with(|thread| {
         let held = thread.net.get().wrapping_sub(thread.base.get());
@@ -196,36 +202,37 @@ pub fn held() -> usize {
     })
 }
 
-/// Does what is kept when the operation is over, and has a limit of its own: a cache.
+/// Runs `work` without charging its allocations to the operation. For caches, which outlive the
+/// operation and have limits of their own.
 pub fn elsewhere<T>(work: impl FnOnce() -> T) -> T {
     THREAD.with(|thread| {
         let before = thread.net.get();
         let result = work();
         let more = thread.net.get().wrapping_sub(before);
-        // The operation has it no more, and the process still is told of it.
+        // The operation is not charged; the process still is.
         thread.net.set(before);
-        thread.told.set(thread.told.get().wrapping_sub(more));
+        thread.reported.set(thread.reported.get().wrapping_sub(more));
         result
     })
 }
 
-/// Whether the thread's operation may go on.
+/// Whether the thread's operation may continue.
 ///
 /// # Errors
 /// 146 ExceededMemoryLimit.
 #[inline]
 pub fn check() -> Result<()> {
     let within = THREAD.with(|thread| thread.net.get() <= thread.ceiling.get());
-    if within && PROCESS.state.load(Relaxed) != OVER { Ok(()) } else { look() }
+    if within && PROCESS.state.load(Relaxed) != OVER { Ok(()) } else { check_slowly() }
 }
 
 #[cold]
-fn look() -> Result<()> {
+fn check_slowly() -> Result<()> {
     let (held, ceiling) = THREAD.with(|thread| {
         let base = thread.base.get();
         (thread.net.get().wrapping_sub(base), thread.ceiling.get().wrapping_sub(base))
     });
-    // Nobody's operation: the monitor, the sweeper, a test.
+    // Not a client's operation: the TTL monitor, the sweeper, a test.
     if THREAD.with(|thread| thread.ceiling.get() == isize::MAX) {
         return Ok(());
     }
@@ -235,7 +242,7 @@ fn look() -> Result<()> {
         ));
     }
     let limit = PROCESS.limit.load(Relaxed);
-    if is_over() && held > LITTLE.max(limit / 1024) {
+    if is_over() && held > SMALL_OPERATION.max(limit / 1024) {
         return refused(format!(
             "the server has no memory left for an operation that holds {held} bytes; see the parameter memoryLimitMB"
         ));
@@ -248,13 +255,13 @@ fn refused(text: String) -> Result<()> {
     Err(Error::new(ErrorCode::ExceededMemoryLimit, text))
 }
 
-/// The process may hold so many bytes; `usize::MAX` for as many as there are.
+/// Sets the limit of the process in bytes; `usize::MAX` for none.
 pub fn set_process_limit(bytes: usize) {
     PROCESS.whole.store(bytes, Relaxed);
     divide();
 }
 
-/// So many bytes of what the process may hold are others': an engine that does not allocate here.
+/// Sets the share of the limit that belongs to an engine with its own allocator.
 pub fn set_others(bytes: usize) {
     PROCESS.others.store(bytes, Relaxed);
     divide();
@@ -266,36 +273,36 @@ fn divide() {
         whole => whole.saturating_sub(PROCESS.others.load(Relaxed)).max(LEAST_LIMIT),
     };
     PROCESS.limit.store(isize::try_from(own).unwrap_or(isize::MAX), Relaxed);
-    judge(TOTAL.load(Relaxed));
+    update_state(TOTAL.load(Relaxed));
 }
 
-/// What the process may hold; `usize::MAX` where nobody says.
+/// The limit of the process in bytes; `usize::MAX` when there is none.
 pub fn process_limit() -> usize {
     PROCESS.whole.load(Relaxed)
 }
 
-/// How much of that is there for what is counted here.
+/// The part of the limit that Rust's allocations may use.
 pub fn limit() -> usize {
     PROCESS.limit.load(Relaxed).unsigned_abs()
 }
 
-/// What the process holds.
+/// Bytes that the process holds, as far as the threads have reported.
 pub fn total() -> usize {
     usize::try_from(TOTAL.load(Relaxed)).unwrap_or(0)
 }
 
-/// How many operations were ended because of what they held.
+/// How many operations failed because of a memory limit.
 pub fn refusals() -> u64 {
     PROCESS.refused.load(Relaxed)
 }
 
-/// Whether whoever can do with less memory should.
+/// Whether operators that can spill should do so: the process is above seven eighths of its limit.
 #[inline]
 pub fn is_short() -> bool {
     PROCESS.state.load(Relaxed) != ENOUGH
 }
 
-/// Whether the process holds more than it may.
+/// Whether the process is above its limit.
 #[inline]
 pub fn is_over() -> bool {
     PROCESS.state.load(Relaxed) == OVER
@@ -307,9 +314,9 @@ mod tests {
 
     const MB: usize = 1 << 20;
 
-    // One test: the process is one for all.
+    // One test, because the counters are global to the process.
     #[test]
-    fn what_is_held_is_bounded() {
+    fn allocations_are_limited() {
         assert!(check().is_ok() && held() == 0);
         allocated(10 * MB);
         let operation = begin(8 * MB);
@@ -323,7 +330,7 @@ mod tests {
         allow(1);
         assert!(check().is_ok());
         freed(1);
-        // A part of an operation, with what was there before.
+        // A nested operation that is charged with bytes allocated before it.
         let inner = begin(4 * MB);
         carry(4 * MB);
         assert!(held() == 4 * MB && check().is_ok());
@@ -341,7 +348,7 @@ mod tests {
         freed(3 * MB);
         kept.grown_since(here, 0);
         assert_eq!(kept.bytes(), 0);
-        // What others free here.
+        // Freeing memory that another thread allocated.
         freed(9 * MB);
         assert!(held() == 0 && check().is_ok());
         allocated(9 * MB);
@@ -362,7 +369,7 @@ mod tests {
         allocated(13 * MB);
         assert!(is_over());
         assert_eq!(check().unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
-        // Whoever holds little goes on.
+        // An operation that holds little continues.
         let little = begin(8 * MB);
         allocated(MB / 2);
         assert!(check().is_ok());

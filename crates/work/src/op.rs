@@ -1,8 +1,9 @@
-//! What accompanies an operation from its first byte to its reply: identity, deadline, kill flag, counters.
+//! The context of an operation from its first byte to its reply: identity, deadline, kill flag,
+//! counters.
 //!
-//! Every operation, a client's command as well as a visit of the TTL monitor, is an [`OpCtx`] in the one
-//! [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long loops call
-//! [`OpCtx::check`].
+//! Every operation, a client's command as well as a visit of the TTL monitor, is an [`OpCtx`] in
+//! the one [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long
+//! loops call [`OpCtx::check`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,23 +16,25 @@ use crate::PlanSummary;
 use crate::memory;
 use crate::scratch::{OperationScratch, ScratchPool};
 use crate::spill::SpillCounters;
-use crate::threads::{Keeps, Sleeper};
+use crate::threads::{Sleeper, ThreadOccupancy};
 
 /// No deadline.
 const NEVER: i64 = i64::MAX;
 
-/// What `currentOp` shows of an operation beside its counters. BSON members are raw documents.
+/// The fields that `currentOp` reports for an operation, apart from its counters. BSON members are
+/// raw documents.
 #[derive(Clone, Debug, Default)]
 pub struct OpInfo {
-    /// Who runs it: `conn12`, `TTLMonitor`.
+    /// The connection or background task: `conn12`, `TTLMonitor`.
     pub desc: Arc<str>,
-    /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`, `command`, `none`.
+    /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`,
+    /// `command`, `none`.
     pub op: &'static str,
     /// The namespace, empty when there is none.
     pub ns: String,
     /// The command as a BSON document, empty when there is none.
     pub command: Vec<u8>,
-    /// For example `IXSCAN { a: 1 }`.
+    /// The plan in short, for example `IXSCAN { a: 1 }`.
     pub plan_summary: PlanSummary,
     /// The connection it came in on, 0 for the server's own.
     pub connection_id: i64,
@@ -39,24 +42,24 @@ pub struct OpInfo {
     pub client: Arc<str>,
     /// The logical session (`lsid` document), empty when there is none.
     pub lsid: Vec<u8>,
-    /// How far it has come.
+    /// The progress of a long operation.
     pub progress: Option<OpProgress>,
     /// Further fields as a BSON document (for example `ttl: {...}`), empty when there are none.
     pub extra: Vec<u8>,
 }
 
-/// How far a long operation has come.
+/// The progress of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpProgress {
-    /// What it does now.
+    /// The current phase.
     pub message: &'static str,
-    /// Items that are done, of the sort that the message is about.
+    /// Items completed; the message says of which sort.
     pub done: u64,
-    /// All of them, as far as is known.
+    /// The expected number of items.
     pub total: u64,
 }
 
-/// One operation. Shared between the one who runs it and those who look at it.
+/// One operation. The thread that runs it shares it with the registry's readers.
 pub struct OpCtx {
     id: i32,
     clock: Arc<dyn Clock>,
@@ -70,47 +73,48 @@ pub struct OpCtx {
     pub docs_examined: AtomicU64,
     /// Index entries read.
     pub keys_examined: AtomicU64,
-    /// How often it let others go first.
+    /// How often it released its scheduler slot or lock to other operations.
     pub yields: AtomicU64,
-    /// Microseconds that it waited for something to happen, because its client asked it to.
+    /// Microseconds spent waiting at the client's request, such as for new data of a tailable
+    /// cursor.
     pub waited_micros: AtomicI64,
-    /// Whether it sorted documents that did not come in their order.
+    /// Whether it sorted documents because no index gave their order.
     pub has_sort_stage: AtomicBool,
     /// How its plan was chosen.
     pub planning: Planning,
     /// Documents that it sorted.
     pub keys_sorted: AtomicU64,
-    /// Their bytes.
+    /// Bytes of the documents that it sorted.
     pub bytes_sorted: AtomicU64,
-    /// What it wrote into files.
+    /// What it spilled to files.
     pub spills: SpillCounters,
-    /// Whether only a primary may do it.
+    /// Whether it requires a primary.
     writes: AtomicBool,
-    /// The thread that it runs on.
-    pub thread: Keeps,
+    /// Its use of the runtime's thread and its scheduler slot.
+    pub thread: ThreadOccupancy,
     scratch_pool: Arc<ScratchPool>,
-    /// Made by the first temporary file; few operations have one.
+    /// Created with the first temporary file; few operations have one.
     scratch: Mutex<Option<Arc<OperationScratch>>>,
     info: Mutex<OpInfo>,
 }
 
-/// How an operation's plan was chosen, where there was a choice.
+/// How an operation's plan was chosen, where there were several candidates.
 #[derive(Debug, Default)]
 pub struct Planning {
-    /// By a trial of several.
+    /// By a trial of several plans.
     pub by_trial: AtomicBool,
-    /// Because others of its shape had been served by it.
+    /// By the plan cache.
     pub from_cache: AtomicBool,
-    /// Works that a cached plan was expected to need, and what it had needed when it was left for another trial; 0 when it was
-    /// not.
+    /// Works that a cached plan was expected to need, and the works it had used when the operation
+    /// discarded it for another trial; 0 when it was not replanned.
     pub replanned: (AtomicU64, AtomicU64),
-    /// The first digits of the shape that plans are chosen by, and of the key under which they are cached; 0 where there was
-    /// nothing to choose.
+    /// Leading digits of the query shape hash and of the plan cache key; 0 where there was only one
+    /// plan.
     pub keys: (AtomicU32, AtomicU32),
 }
 
 impl Planning {
-    /// Why a cached plan was left, as the reference says it; nothing when none was.
+    /// The reason for replanning, in the reference's words; `None` without replanning.
     pub fn replan_reason(&self) -> Option<String> {
         let (expected, needed) =
             (self.replanned.0.load(Ordering::Relaxed), self.replanned.1.load(Ordering::Relaxed));
@@ -147,7 +151,7 @@ impl OpCtx {
             bytes_sorted: AtomicU64::new(0),
             spills: SpillCounters::default(),
             writes: AtomicBool::new(false),
-            thread: Keeps::default(),
+            thread: ThreadOccupancy::default(),
             scratch_pool: pool,
             scratch: Mutex::new(None),
             info: Mutex::new(info),
@@ -159,7 +163,7 @@ impl OpCtx {
         self.id
     }
 
-    /// The clock of the server that runs it.
+    /// The clock of the server.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
@@ -169,7 +173,7 @@ impl OpCtx {
         self.clock.now_ms()
     }
 
-    /// Microseconds of the clock that nobody sets.
+    /// Monotonic microseconds; see [`Clock::monotonic_micros`].
     pub fn monotonic_micros(&self) -> i64 {
         self.clock.monotonic_micros()
     }
@@ -179,7 +183,8 @@ impl OpCtx {
         self.clock.monotonic_micros() - self.started_micros
     }
 
-    /// Microseconds since it began, without those that it waited as its client asked: what makes it slow.
+    /// Microseconds since it began, without those spent waiting at the client's request. The
+    /// threshold for slow operations applies to this.
     pub fn worked_micros(&self) -> i64 {
         (self.elapsed_micros() - self.waited_micros.load(Ordering::Relaxed)).max(0)
     }
@@ -189,14 +194,14 @@ impl OpCtx {
         self.started_wall_ms
     }
 
-    /// From now on it may run this long. `maxTimeMS: 0` means no limit and does not come here.
+    /// Sets the deadline relative to now. `maxTimeMS: 0` means no limit and must not be passed.
     pub fn set_max_time_ms(&self, max_time_ms: i64) {
         let micros = max_time_ms.saturating_mul(1000);
         self.deadline_micros
             .store(self.clock.monotonic_micros().saturating_add(micros), Ordering::Relaxed);
     }
 
-    /// How much longer it may run; nothing without a limit.
+    /// Time until the deadline; `None` without one.
     pub fn time_left_micros(&self) -> Option<i64> {
         match self.deadline_micros.load(Ordering::Relaxed) {
             NEVER => None,
@@ -204,12 +209,13 @@ impl OpCtx {
         }
     }
 
-    /// Takes the deadline away.
+    /// Removes the deadline.
     pub fn clear_deadline(&self) {
         self.deadline_micros.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Says whether it writes: it ends when its server stops being the primary.
+    /// Sets whether it writes. A writing operation is killed when its server stops being the
+    /// primary.
     pub fn set_writes(&self, writes: bool) {
         self.writes.store(writes, Ordering::SeqCst);
     }
@@ -219,26 +225,27 @@ impl OpCtx {
         self.writes.load(Ordering::SeqCst)
     }
 
-    /// Asks it to end with this code at its next check. The first killer wins.
+    /// Sets the code that its next check fails with. The first call wins.
     pub fn kill(&self, code: ErrorCode) {
         let _ = self.kill_code.compare_exchange(0, code.0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Whether neither its time is over nor somebody asked it to end.
-    pub(crate) fn goes_on(&self) -> bool {
+    /// Whether it is neither killed nor past its deadline.
+    pub(crate) fn may_continue(&self) -> bool {
         let deadline = self.deadline_micros.load(Ordering::Relaxed);
         !self.is_killed() && (deadline == NEVER || self.clock.monotonic_micros() < deadline)
     }
 
-    /// Whether somebody asked it to end.
+    /// Whether it was killed.
     pub fn is_killed(&self) -> bool {
         self.kill_code.load(Ordering::Relaxed) != 0
     }
 
-    /// To be called in every long loop, about every hundred items.
+    /// Checks deadline, kill flag and memory. Every long loop calls it, about every hundred items.
     ///
     /// # Errors
-    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see [`memory::check`].
+    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see
+    /// [`memory::check`].
     pub fn check(&self) -> Result<()> {
         let code = self.kill_code.load(Ordering::Relaxed);
         if code != 0 {
@@ -252,23 +259,23 @@ impl OpCtx {
         memory::check()
     }
 
-    /// Its temporary files.
+    /// The account of its temporary files.
     pub fn scratch(&self) -> Arc<OperationScratch> {
         let make = || Arc::new(OperationScratch::new(self.scratch_pool.clone()));
         self.scratch.lock().get_or_insert_with(make).clone()
     }
 
-    /// From now on its temporary files count together with these, of an earlier operation with the same cursor.
+    /// Continues the account of an earlier operation with the same cursor.
     pub fn go_on_with_scratch(&self, scratch: Arc<OperationScratch>) {
         *self.scratch.lock() = Some(scratch);
     }
 
-    /// Changes what `currentOp` shows.
+    /// Changes the fields that `currentOp` reports.
     pub fn update_info(&self, change: impl FnOnce(&mut OpInfo)) {
         change(&mut self.info.lock());
     }
 
-    /// What `currentOp` shows.
+    /// The fields that `currentOp` reports.
     pub fn info(&self) -> OpInfo {
         self.info.lock().clone()
     }
@@ -279,14 +286,14 @@ pub struct OpRegistry {
     clock: Arc<dyn Clock>,
     next_id: AtomicI32,
     running: Mutex<BTreeMap<i32, Arc<OpCtx>>>,
-    /// Whoever watches them, while nothing runs.
+    /// Wakes the watcher thread, which sleeps while nothing runs.
     pub(crate) sleeper: Sleeper,
-    /// Whether anybody watches them.
+    /// Whether a watcher thread runs.
     pub(crate) watched: AtomicBool,
     scratch: Arc<ScratchPool>,
 }
 
-/// Keeps an operation registered until dropped.
+/// ThreadOccupancy an operation registered until dropped.
 pub struct OpGuard {
     registry: Arc<OpRegistry>,
     op: Arc<OpCtx>,
@@ -305,7 +312,7 @@ impl OpRegistry {
         })
     }
 
-    /// Registers an operation that begins now; it leaves when the guard goes.
+    /// Registers an operation that begins now. Dropping the guard removes it.
     pub fn begin(self: &Arc<OpRegistry>, info: OpInfo) -> OpGuard {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
         let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info, self.scratch.clone()));
@@ -314,7 +321,7 @@ impl OpRegistry {
         OpGuard { registry: self.clone(), op }
     }
 
-    /// The temporary files of all of them.
+    /// The account of the temporary files of all operations.
     pub fn scratch(&self) -> &Arc<ScratchPool> {
         &self.scratch
     }
@@ -324,12 +331,12 @@ impl OpRegistry {
         self.running.lock().values().cloned().collect()
     }
 
-    /// Shows all that runs.
+    /// Calls `see` for each running operation.
     pub(crate) fn each(&self, see: &mut dyn FnMut(&OpCtx)) {
         self.running.lock().values().for_each(|op| see(op));
     }
 
-    /// Asks the operation to end. False when there is no such operation.
+    /// Kills the operation with this id. False when there is no such operation.
     pub fn kill(&self, id: i32, code: ErrorCode) -> bool {
         match self.running.lock().get(&id) {
             Some(op) => {
@@ -342,7 +349,8 @@ impl OpRegistry {
 }
 
 impl OpGuard {
-    /// The operation is a client's: when it takes long it takes turns with others, where somebody asks operations to do so.
+    /// Marks a client's operation, which takes turns with others when it takes long. Without a
+    /// watcher thread nothing asks it to.
     pub fn take_turns(&self) {
         if self.registry.watched.load(Ordering::Relaxed) {
             self.op.thread.set_queues();

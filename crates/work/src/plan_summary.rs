@@ -1,11 +1,11 @@
-//! How an operation reaches documents, in a few words.
+//! The access path of an operation in one line.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-/// `planSummary` as `currentOp`, the profiler and the log show it, and whether it is a scan of a whole collection: `top` counts
-/// those, and must not read the text for it.
+/// `planSummary` as `currentOp`, the profiler and the log report it, and whether it is a collection
+/// scan: `top` counts those without parsing the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanSummary {
     text: Cow<'static, str>,

@@ -1,12 +1,15 @@
-//! Temporary files: how many bytes they have, for each operation with its cursor, and for the whole server.
+//! Accounting of the bytes of temporary files, for each operation with its cursor and for the whole
+//! server.
 //!
-//! A file claims bytes before it is written ([`Claim::grow`]), and gives them back when it goes. A claim is refused beyond the limit of
-//! its operation, beyond that of the server, and where the disk has no room beside what is kept for deletions. Each claim is a look at the
-//! operation, too, so that one that only writes files ends soon after its deadline.
+//! A file claims bytes before it is written ([`Claim::grow`]), and releases them when it is
+//! dropped. A claim fails beyond the limit of its operation, beyond that of the server, and where
+//! the disk has no room apart from the reserve for deletions. Each claim also checks the operation,
+//! so that one that only writes files ends soon after its deadline.
 //!
-//! An operation finds its account by its thread ([`current`]); what a cursor keeps in files counts for all of its batches
-//! ([`OperationScratch::of_current`], [`OpCtx::scratch`](crate::OpCtx::scratch)). Files of the server itself, such as those of index
-//! builds, count for the server only ([`FileOwner::Server`]).
+//! An operation finds its account by its thread ([`current`]); the files of a cursor count for all
+//! of its batches ([`OperationScratch::of_current`], [`OpCtx::scratch`](crate::OpCtx::scratch)).
+//! Files of the server itself, such as those of index builds, count for the server only
+//! ([`FileOwner::Server`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,26 +20,26 @@ use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::current;
 
-/// A claim asks for the room of so many bytes at once.
-const ASK_EVERY_BYTES: u64 = 4 << 20;
-/// An operation may use this part of the disk where no parameter says otherwise, and all of them together the other.
-const PART_OF_OPERATION: u64 = 4;
-const PART_OF_ALL: u64 = 2;
-/// The most that an operation may use where no parameter says otherwise.
-const MOST_OF_OPERATION: u64 = 16 << 30;
+/// A claim reserves at most this many bytes ahead.
+const CLAIM_AHEAD_BYTES: u64 = 4 << 20;
+/// Without parameters an operation may use 1/4 of the disk, and all operations together 1/2.
+const OPERATION_FRACTION: u64 = 4;
+const SERVER_FRACTION: u64 = 2;
+/// Upper bound of an operation's default limit.
+const MAX_OPERATION_BYTES: u64 = 16 << 30;
 
-/// Says whether the disk has room for so many bytes more.
+/// Checks whether the disk has room for this many bytes more.
 pub type AskRoom = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
 
-/// The temporary files of a server.
+/// The account of all temporary files of a server.
 #[derive(Default)]
 pub struct ScratchPool {
     used: AtomicU64,
-    /// `maxScratchBytes`; 0 for a part of the disk.
+    /// `maxScratchBytes`; 0 for a fraction of the disk.
     pub limit: AtomicI64,
-    /// `maxOperationScratchBytes`; 0 for a part of the disk.
+    /// `maxOperationScratchBytes`; 0 for a fraction of the disk.
     pub operation_limit: AtomicI64,
-    /// Bytes of the disk; 0 where they are not known.
+    /// Size of the disk in bytes; 0 when unknown.
     disk_bytes: AtomicU64,
     room: OnceLock<AskRoom>,
     refused: AtomicU64,
@@ -49,7 +52,7 @@ impl fmt::Debug for ScratchPool {
 }
 
 impl ScratchPool {
-    /// The disk has so many bytes, and this says whether there is room for more; the first one stays.
+    /// Sets the size of the disk and the check for free room. Only the first call has an effect.
     pub fn set_disk(&self, disk_bytes: u64, room: AskRoom) {
         if self.room.set(room).is_ok() {
             self.disk_bytes.store(disk_bytes, Ordering::Relaxed);
@@ -61,31 +64,31 @@ impl ScratchPool {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How often a file was refused more bytes.
+    /// How many claims were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn part(&self, part: u64) -> u64 {
+    fn disk_fraction(&self, fraction: u64) -> u64 {
         match self.disk_bytes.load(Ordering::Relaxed) {
             0 => u64::MAX,
-            bytes => bytes / part,
+            bytes => bytes / fraction,
         }
     }
 
-    /// What all files may have.
+    /// The limit for all files together.
     pub fn limit_bytes(&self) -> u64 {
         match u64::try_from(self.limit.load(Ordering::Relaxed)) {
             Ok(limit @ 1..) => limit,
-            Ok(0) | Err(_) => self.part(PART_OF_ALL),
+            Ok(0) | Err(_) => self.disk_fraction(SERVER_FRACTION),
         }
     }
 
-    /// What those of an operation may have.
+    /// The limit for the files of one operation.
     pub fn operation_limit_bytes(&self) -> u64 {
         match u64::try_from(self.operation_limit.load(Ordering::Relaxed)) {
             Ok(limit @ 1..) => limit,
-            Ok(0) | Err(_) => self.part(PART_OF_OPERATION).min(MOST_OF_OPERATION),
+            Ok(0) | Err(_) => self.disk_fraction(OPERATION_FRACTION).min(MAX_OPERATION_BYTES),
         }
     }
 
@@ -117,7 +120,7 @@ impl ScratchPool {
     }
 }
 
-/// The temporary files of an operation with its cursor.
+/// The account of the temporary files of an operation with its cursor.
 #[derive(Debug, Default)]
 pub struct OperationScratch {
     pool: Arc<ScratchPool>,
@@ -125,12 +128,12 @@ pub struct OperationScratch {
 }
 
 impl OperationScratch {
-    /// That of an operation of this server.
+    /// An empty account of an operation of this server.
     pub fn new(pool: Arc<ScratchPool>) -> OperationScratch {
         OperationScratch { pool, used: AtomicU64::new(0) }
     }
 
-    /// That of the operation that this thread runs.
+    /// The account of the operation that this thread runs.
     pub fn of_current() -> Option<Arc<OperationScratch>> {
         current::current().op.map(|op| op.scratch())
     }
@@ -159,17 +162,17 @@ impl OperationScratch {
     }
 }
 
-/// Which limits hold for a temporary file.
+/// Which limits apply to a temporary file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileOwner {
-    /// Those of the operation and those of the server.
+    /// The limits of the operation and of the server.
     #[default]
     Operation,
-    /// Those of the server only: a file of an index build.
+    /// The limit of the server only: a file of an index build.
     Server,
 }
 
-/// What one file has claimed.
+/// The bytes that one file has claimed.
 #[derive(Debug)]
 pub struct Claim {
     account: Option<Arc<OperationScratch>>,
@@ -178,17 +181,18 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The claim of a new file of this thread's operation. A file outside of any operation has no limits.
+    /// The claim of a new file of this thread's operation. A file outside of any operation has no
+    /// limits.
     pub fn new(owner: FileOwner) -> Claim {
         let account = OperationScratch::of_current();
         Claim { account, is_limited: owner == FileOwner::Operation, claimed: 0 }
     }
 
-    /// The file is about to have so many bytes.
+    /// Claims bytes up to a total file size of `bytes`.
     ///
     /// # Errors
-    /// 146 ExceededMemoryLimit beyond the limit of the operation, 14031 OutOfDiskSpace beyond that of the server or of the disk; those
-    /// of the operation that runs on this thread.
+    /// 146 ExceededMemoryLimit beyond the limit of the operation, 14031 OutOfDiskSpace beyond that
+    /// of the server or of the disk; errors of [`OpCtx::check`](crate::OpCtx::check).
     pub fn grow(&mut self, bytes: u64) -> Result<()> {
         if bytes <= self.claimed {
             return Ok(());
@@ -197,8 +201,9 @@ impl Claim {
             op.check()?;
         }
         if let Some(account) = &self.account {
-            // Small files do not claim much more than they have.
-            let ahead = bytes.saturating_add((bytes / 2).min(ASK_EVERY_BYTES));
+            // Claims half of the size ahead, so that small files do not claim much more than they
+            // have.
+            let ahead = bytes.saturating_add((bytes / 2).min(CLAIM_AHEAD_BYTES));
             account.take(ahead - self.claimed, self.is_limited)?;
             self.claimed = ahead;
         }
@@ -247,7 +252,7 @@ mod tests {
             code(Claim::new(FileOwner::Operation).grow(500)),
             Err(ErrorCode::OutOfDiskSpace)
         );
-        // A batch of a cursor that an earlier command has begun.
+        // A later batch of a cursor that an earlier command opened.
         other.op().go_on_with_scratch(one.op().scratch());
         assert_eq!(
             code(Claim::new(FileOwner::Operation).grow(100)),
@@ -255,7 +260,7 @@ mod tests {
         );
         drop(first);
         assert_eq!((one.op().scratch().used(), pool.used(), pool.refused()), (0, 0, 3));
-        // Writing is a look at the operation.
+        // A claim checks the operation.
         other.op().set_max_time_ms(5);
         clock.advance_ms(5);
         assert_eq!(
@@ -271,7 +276,7 @@ mod tests {
         let pool = ScratchPool::default();
         assert_eq!(
             (pool.limit_bytes(), pool.operation_limit_bytes()),
-            (u64::MAX, MOST_OF_OPERATION)
+            (u64::MAX, MAX_OPERATION_BYTES)
         );
         let full = || Error::new(ErrorCode::OutOfDiskSpace, "full");
         pool.set_disk(

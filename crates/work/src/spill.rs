@@ -1,9 +1,9 @@
-//! What operators write into files because their memory is used up: counted for an operation, and for the whole server.
+//! Counters of the data that operators spill to files, for an operation and for the whole server.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was written into files because memory did not suffice. What merging rewrites does not count again.
+/// Amounts of spilled data. Merging passes, which rewrite it, are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spilled {
     /// How often memory was emptied into a file.
@@ -17,7 +17,7 @@ pub struct Spilled {
 }
 
 impl Spilled {
-    /// Adds what was written elsewhere.
+    /// Adds other amounts.
     pub fn add(&mut self, other: Spilled) {
         self.spills += other.spills;
         self.records += other.records;
@@ -25,7 +25,7 @@ impl Spilled {
         self.file_bytes += other.file_bytes;
     }
 
-    /// What was written since.
+    /// The difference to an earlier state.
     #[must_use]
     pub fn since(self, before: Spilled) -> Spilled {
         Spilled {
@@ -37,12 +37,12 @@ impl Spilled {
     }
 }
 
-/// An operator that keeps documents, keys or groups, and has a limit of its own for them.
+/// An operator that buffers documents, keys or groups, with a memory limit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// A sort, and `$sample`.
     Sort,
-    /// `$group` and what is made of it.
+    /// `$group` and stages that are rewritten to it.
     Group,
     /// `$bucketAuto`.
     BucketAuto,
@@ -50,9 +50,9 @@ pub enum Operator {
     WindowFields,
     /// `$densify`.
     Densify,
-    /// The table of a join that no index serves.
+    /// The hash table of a join without an index.
     HashLookup,
-    /// What a `$lookup` keeps of stages that give the same for each document.
+    /// The cached results of the uncorrelated stages of a `$lookup`.
     LookupCache,
     /// `$graphLookup`.
     GraphLookup,
@@ -60,9 +60,9 @@ pub enum Operator {
     Facet,
     /// The scores of a text search.
     TextOr,
-    /// What a search by distance has found and not shown.
+    /// Results of a distance search that are found and not yet returned.
     Near,
-    /// Records that an index has shown.
+    /// Record ids that an index scan has returned, for deduplication.
     IndexScan,
 }
 
@@ -83,7 +83,7 @@ impl Operator {
         Operator::IndexScan,
     ];
 
-    /// Its name in `serverStatus` and before the counters of the profiler.
+    /// Its name in `serverStatus`, and the prefix of the profiler's counters.
     pub fn name(self) -> &'static str {
         match self {
             Operator::Sort => "sort",
@@ -102,7 +102,7 @@ impl Operator {
     }
 }
 
-/// Counts by operator; takes memory only when something is counted.
+/// Amounts by operator; allocates with the first non-zero amount.
 #[derive(Debug, Default)]
 pub struct SpillCounters(OnceLock<Box<[Counters; Operator::ALL.len()]>>);
 
@@ -115,12 +115,12 @@ struct Counters {
 }
 
 impl SpillCounters {
-    /// Whether nothing was written.
+    /// Whether nothing was spilled.
     pub fn is_empty(&self) -> bool {
         self.0.get().is_none()
     }
 
-    /// Counts what an operator wrote.
+    /// Adds amounts of one operator.
     pub fn add(&self, operator: Operator, more: Spilled) {
         if more != Spilled::default() {
             let counters = &self.0.get_or_init(Box::default)[operator as usize];
@@ -131,7 +131,7 @@ impl SpillCounters {
         }
     }
 
-    /// What an operator wrote.
+    /// The amounts of one operator.
     pub fn of(&self, operator: Operator) -> Spilled {
         let Some(all) = self.0.get() else { return Spilled::default() };
         let counters = &all[operator as usize];
@@ -143,7 +143,7 @@ impl SpillCounters {
         }
     }
 
-    /// Counts what others counted.
+    /// Adds all amounts of other counters.
     pub fn add_all(&self, others: &SpillCounters) {
         if !others.is_empty() {
             Operator::ALL.into_iter().for_each(|operator| self.add(operator, others.of(operator)));

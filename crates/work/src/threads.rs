@@ -1,10 +1,12 @@
-//! Operations that keep a thread which has other work.
+//! The watcher thread, which finds operations that occupy a thread with other tasks.
 //!
-//! A command that is expected to be short runs on the thread that read its message, because handing it over costs more than it
-//! does itself. When it takes long after all (a script that does not end, a slow disk), whatever else that thread should do waits,
-//! and nobody looks for messages: the runtime wakes no further thread for them. So somebody watches: an operation that has kept
-//! its thread for some milliseconds is asked to leave it, which it does when it next asks whether it may go on, and one of the
-//! runtime's idle threads is woken in any case. Whoever else has to look at operations that take long is called by the same watch.
+//! A command that is expected to be short runs on the runtime thread that read its message, because
+//! handing it over costs more than the command itself. If it takes long after all (a script in an
+//! endless loop, a slow disk), the thread's other tasks wait, and no thread polls the sockets: the
+//! runtime wakes no further thread. A watcher thread therefore inspects the running operations
+//! every 4 ms. It asks an operation that has occupied its thread for longer to hand the thread
+//! over, which the operation does at its next check, and wakes an idle thread of the runtime in any
+//! case. The same thread periodically runs the checks for long operations.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -15,69 +17,72 @@ use std::time::Duration;
 use crate::turns::{self, FIRST_TURNS, FirstTurn, TURNS, Turns};
 use crate::{OpCtx, OpRegistry, current};
 
-/// So long an operation may keep its thread.
+/// How long an operation may occupy its thread.
 const SHORT: Duration = Duration::from_millis(4);
-/// Between two looks while operations run.
+/// The interval of the watcher while operations run.
 const TICK: Duration = Duration::from_millis(4);
-/// Looks without an operation until the watch sleeps.
+/// Intervals without an operation after which the watcher sleeps.
 const IDLE_AFTER: u32 = 50;
-/// So long it sleeps at most; then it looks whether there still is something to be watched.
+/// The longest sleep; the watcher then checks whether the registry still exists.
 const SLEEP: Duration = Duration::from_secs(10);
-/// An operation that has run for so long is one that others look at.
+/// The age from which the periodic check for long operations applies to one.
 pub const LONG: Duration = Duration::from_millis(500);
-/// Bytes that take long to copy: work on more leaves the runtime's thread to other tasks.
+/// A copy of more bytes than this takes long: such work releases the runtime's thread to other
+/// tasks.
 pub const LONG_BYTES: usize = 1 << 20;
-/// Ticks between two such looks.
-const TICKS_PER_LOOK: u32 = 125;
-/// What another thread needs to take over the work of this one, as a rule; else the next time it is asked.
+/// Watcher intervals between two checks for long operations.
+const TICKS_PER_CHECK: u32 = 125;
+/// Usually enough for another thread to take over this thread's tasks; if not, the operation is
+/// asked again.
 const TAKEN_OVER: Duration = Duration::from_millis(1);
 
-/// Whether an operation keeps a thread that has other work, and whether it has a turn.
+/// How an operation uses its thread: whether the thread has other tasks, and whether the operation
+/// has a turn.
 #[derive(Debug, Default)]
-pub struct Keeps {
-    kept: AtomicBool,
+pub struct ThreadOccupancy {
+    occupied: AtomicBool,
     asked: AtomicBool,
-    /// It is a client's, which takes turns with others when it takes long.
+    /// It is a client's operation, which takes turns when it takes long.
     queues: AtomicBool,
     has_turn: AtomicBool,
     has_first_turn: AtomicBool,
-    /// Microseconds of the operation when it got its turn, or waited in vain.
+    /// Elapsed microseconds of the operation when it got its turn, or gave up waiting for one.
     turn_at: AtomicI64,
-    /// Microseconds of the operation after which it is asked again; 0 before the first time.
+    /// Elapsed microseconds after which the operation is asked again; 0 before the first time.
     patience: AtomicI64,
 }
 
-impl Keeps {
-    /// From now on it keeps its thread, or does no more.
-    pub fn set(&self, kept: bool) {
-        self.kept.store(kept, Relaxed);
+impl ThreadOccupancy {
+    /// Sets whether it occupies a thread with other tasks.
+    pub fn set(&self, occupied: bool) {
+        self.occupied.store(occupied, Relaxed);
     }
 
-    /// It is a client's: when it takes long it takes turns with others.
+    /// Marks a client's operation, which takes turns when it takes long.
     pub(crate) fn set_queues(&self) {
         self.queues.store(true, Relaxed);
     }
 
-    /// Takes over the turn that was waited for before the operation began.
+    /// Takes over the turn that was acquired before the operation began.
     pub fn begin_with(&self, turn: &FirstTurn) {
         if turn.take_over() {
             self.has_first_turn.store(true, Relaxed);
         }
     }
 
-    /// Waits while many other operations that are expected to take long have started and not run for long yet.
+    /// Waits while too many operations that are expected to take long have just started.
     pub fn begin_long(&self, op: &OpCtx) {
         self.begin_long_by(&FIRST_TURNS, op);
     }
 
     fn begin_long_by(&self, turns: &Turns, op: &OpCtx) {
         if self.queues.load(Relaxed) && !self.has_first_turn.load(Relaxed) {
-            let has_turn = turns.try_take() || current::wait(|| turns.take(|| op.goes_on()));
+            let has_turn = turns.try_take() || current::wait(|| turns.take(|| op.may_continue()));
             self.has_first_turn.store(has_turn, Relaxed);
         }
     }
 
-    /// Gives its turn back: it waits for something, or is over.
+    /// Releases its turn, because it waits for something or is finished.
     pub fn end_turn(&self) {
         for (has_turn, turns) in [(&self.has_turn, &TURNS), (&self.has_first_turn, &FIRST_TURNS)] {
             if has_turn.load(Relaxed) && has_turn.swap(false, Relaxed) {
@@ -86,14 +91,14 @@ impl Keeps {
         }
     }
 
-    /// From now on it does not keep its thread; whether it did.
+    /// Marks its thread as free of other tasks. Returns whether it had some.
     pub fn release(&self) -> bool {
-        self.kept.swap(false, Relaxed)
+        self.occupied.swap(false, Relaxed)
     }
 
-    /// Whether it keeps its thread.
+    /// Whether it occupies a thread with other tasks.
     pub fn is_set(&self) -> bool {
-        self.kept.load(Relaxed)
+        self.occupied.load(Relaxed)
     }
 
     #[inline]
@@ -113,22 +118,23 @@ impl Keeps {
     }
 
     fn take_turn_by(&self, turns: &Turns, op: &OpCtx) {
-        if self.wants_turn_by(turns, op.elapsed_micros()) && !current::holds_lock() {
+        if self.needs_turn_by(turns, op.elapsed_micros()) && !current::holds_lock() {
             self.end_turn();
-            let has_turn = turns.try_take() || current::wait(|| turns.take(|| op.goes_on()));
+            let has_turn = turns.try_take() || current::wait(|| turns.take(|| op.may_continue()));
             self.has_turn.store(has_turn, Relaxed);
             self.turn_at.store(op.elapsed_micros(), Relaxed);
         }
     }
 
-    /// Whether it should have a turn and has none, or should give another one its own.
-    fn wants_turn_by(&self, turns: &Turns, elapsed_micros: i64) -> bool {
+    /// Whether it needs a turn and has none, or should pass its turn on.
+    fn needs_turn_by(&self, turns: &Turns, elapsed_micros: i64) -> bool {
         self.queues.load(Relaxed)
             && elapsed_micros - self.turn_at.load(Relaxed) > micros(turns::SHORT)
             && (!self.has_turn.load(Relaxed) || turns.waiting() > 0)
     }
 
-    /// Asks it to leave its thread, once in a while; nobody can tell whether another thread took over in time.
+    /// Asks it to hand over its thread, at intervals that double, because the watcher cannot see
+    /// whether another thread took over in time.
     fn ask(&self, elapsed_micros: i64) {
         if elapsed_micros > self.patience.load(Relaxed) {
             self.patience.store(elapsed_micros.saturating_mul(2), Relaxed);
@@ -141,12 +147,12 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// How many operations wait for their turn.
+/// How many operations wait for a turn.
 pub fn queued_operations() -> usize {
     TURNS.waiting() + FIRST_TURNS.waiting()
 }
 
-/// The thread of the watch while it sleeps.
+/// The watcher thread while it sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeper {
     asleep: AtomicBool,
@@ -154,7 +160,7 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// To be called behind the registration of an operation.
+    /// Wakes the watcher. Call it after an operation is registered.
     #[inline]
     pub(crate) fn wake(&self) {
         if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
@@ -163,9 +169,10 @@ impl Sleeper {
     }
 }
 
-/// Watches operations until the registry is gone. Whenever one keeps its thread for long, `wake` is called, which lets an idle
-/// thread look for work. As long as one runs that is older than [`LONG`], `look` is called twice a second.
-pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
+/// Runs the watcher until the registry is dropped. Calls `wake`, which lets an idle thread poll for
+/// work, whenever an operation occupies its thread for long. While an operation older than [`LONG`]
+/// runs, calls `check_long` twice a second.
+pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), check_long: &dyn Fn()) {
     let (short, old) = (micros(SHORT), micros(LONG));
     let (mut idle, mut sleeps, mut ticks) = (0, false, 0);
     loop {
@@ -177,7 +184,7 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
         registry.watched.store(true, Relaxed);
         let sleeper = &registry.sleeper;
         if !sleeper.asleep.load(Relaxed) && sleeps {
-            // Who woke it is over in a moment, and others will follow.
+            // The operation that woke the watcher ends soon, and others will follow.
             idle = 0;
         }
         let (mut running, mut long, mut oldest, mut busy) = (false, false, 0, 0);
@@ -190,9 +197,9 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
                     op.thread.ask(elapsed);
                     long = true;
                 }
-                kept => busy += usize::from(kept),
+                occupied => busy += usize::from(occupied),
             }
-            if op.thread.wants_turn_by(&TURNS, elapsed) {
+            if op.thread.needs_turn_by(&TURNS, elapsed) {
                 op.thread.asked.store(true, Relaxed);
             }
         });
@@ -200,8 +207,8 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
             turns.note_short(busy);
         }
         idle = if running { 0 } else { (idle + 1).min(IDLE_AFTER) };
-        // An operation that registers from now on sees it asleep, and one that has registered meanwhile is seen here: both look
-        // under the registry's lock.
+        // An operation that registers from now on sees `asleep`; one that registered before is
+        // found by the scan below. Both happen under the registry's lock.
         sleeps = idle >= IDLE_AFTER && {
             sleeper.thread.get_or_init(std::thread::current);
             sleeper.asleep.store(true, Relaxed);
@@ -216,8 +223,8 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
             wake();
         }
         ticks += 1;
-        if oldest > old && ticks >= TICKS_PER_LOOK {
-            look();
+        if oldest > old && ticks >= TICKS_PER_CHECK {
+            check_long();
             ticks = 0;
         }
     }
@@ -234,7 +241,7 @@ mod tests {
     use mayfly_base::testing::wait_until;
 
     #[test]
-    fn who_holds_a_lock_does_not_wait_for_a_turn() {
+    fn a_lock_holder_does_not_wait_for_a_turn() {
         let clock = Arc::new(mayfly_base::ManualClock::at_ms(0));
         let registry = OpRegistry::new(clock.clone());
         let long = registry.begin(OpInfo::default());
@@ -259,7 +266,7 @@ mod tests {
             let next = registry.begin(OpInfo::default());
             next.op().thread.set_queues();
             next.op().thread.begin_long_by(&turns, next.op());
-            // The turn is not one of the process, to which the operation would give it back.
+            // The turn is not one of the process, to which the operation would return it.
             next.op().thread.has_first_turn.swap(false, Relaxed)
         };
         assert!(begins(&registry) && begins(&registry));
@@ -272,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_keeps_its_thread_is_asked_to_leave_it_and_a_sleeping_watch_wakes() {
+    fn only_an_operation_that_occupies_its_thread_is_asked_to_leave_and_a_sleeping_watcher_wakes() {
         let registry = OpRegistry::new(Arc::new(SystemClock::new()));
         let woken = Arc::new(AtomicUsize::new(0));
         let (weak, count) = (Arc::downgrade(&registry), woken.clone());

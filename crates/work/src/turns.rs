@@ -1,15 +1,19 @@
-//! Turns of long operations, so that short ones find a processor.
+//! Turns: scheduler slots for long operations, so that short ones find a processor.
 //!
-//! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
-//! short operations keep half a thread busy or more; then each of them rests for [`PAUSE`] before it is passed on. An operation that has
-//! had its turn for a while passes it to the one that has waited longest. An operation that waits for something else, or ends, gives its turn back.
+//! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has
+//! processors, and half as many while short operations occupy half a processor or more; in that
+//! case each turn rests for [`PAUSE`] before it is passed on. An operation that has had its turn
+//! for [`SHORT`] passes it to the one that has waited longest. An operation that blocks, or ends,
+//! returns its turn.
 //!
-//! Not `tokio::sync::Semaphore`: most of those that wait are threads in the midst of a command, which ask meanwhile whether they have
-//! to end, and give up after a patience that grows with the queue; the number of turns shrinks below what is out, and turns rest before
-//! they are passed on. A semaphore has neither, and an executor in `base` would be needed to wait for one.
+//! This is not `tokio::sync::Semaphore`: most waiters are threads in the middle of a command, which
+//! check meanwhile whether they must end, and give up after a timeout that grows with the queue;
+//! the number of turns can shrink below the number handed out; and turns rest before they are
+//! passed on. A semaphore has none of these, and waiting for one needs an executor.
 //!
-//! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
-//! a lock (documents that a transaction has written) may keep an operation waiting that has a turn: so the wait for a turn is bounded.
+//! An operation that holds a lock does not wait for a turn, so that waiters for the lock do not
+//! wait for the whole queue. Documents that it has claimed without a lock (writes of an open
+//! transaction) may block an operation that has a turn; therefore the wait for a turn is bounded.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -24,31 +28,32 @@ use parking_lot::{Condvar, Mutex};
 
 /// How long an operation runs without a turn, and with one while others wait.
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
-/// How long the only operation in the queue waits for a turn.
+/// The timeout of the only operation in the queue.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long a turn stays unused between two operations while short ones are busy, so that long ones leave them half of the processors
-/// even where there are few.
+/// How long a turn rests between two operations while short ones are busy. Long operations thereby
+/// leave them half of the processors even on a machine with few.
 const PAUSE: Duration = Duration::from_millis(25);
-/// The longest wait for a turn.
-const MOST_PATIENCE: Duration = Duration::from_secs(30);
-/// Samples that the average of running short operations goes over, about.
+/// The longest timeout of a wait for a turn.
+const MAX_PATIENCE: Duration = Duration::from_secs(30);
+/// The approximate number of samples in the running average of short operations.
 const REMEMBERED: f64 = 32.0;
 /// When more short operations than this run at once on average, they get half of the processors.
 const BUSY: f64 = 0.5;
-/// How often a waiting operation checks whether it has to end; each operation before it adds [`LONGER_LOOK`], up to [`LONGEST_LOOK`].
-const LOOK: Duration = Duration::from_millis(50);
-const LONGER_LOOK: Duration = Duration::from_millis(1);
-const LONGEST_LOOK: Duration = Duration::from_millis(500);
+/// How often a waiting operation checks whether it has to end; each operation before it adds
+/// [`POLL_PER_WAITER`], up to [`MAX_POLL`].
+const POLL: Duration = Duration::from_millis(50);
+const POLL_PER_WAITER: Duration = Duration::from_millis(1);
+const MAX_POLL: Duration = Duration::from_millis(500);
 
 /// How many long operations may be in their first [`SHORT`] at the same time, for each processor.
 const FIRST_FOR_EACH_PROCESSOR: usize = 2;
 
-/// Those of this process.
+/// The turns of this process.
 pub(crate) static TURNS: LazyLock<Turns> =
     LazyLock::new(|| Turns::new(processors(), (processors() / 2).max(1)));
 
-/// Turns of long operations that start. Hundreds of them that start at once would take the processors before anybody can ask them to
-/// queue.
+/// Turns for the start of long operations. Hundreds that start at once would occupy the processors
+/// before the watcher could queue them.
 pub(crate) static FIRST_TURNS: LazyLock<Turns> = LazyLock::new(|| {
     Turns::new(processors() * FIRST_FOR_EACH_PROCESSOR, (processors() / 2).max(1))
 });
@@ -57,24 +62,24 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Turns, and the operations that wait for one.
+/// A set of turns, and the queue of operations that wait for one.
 pub(crate) struct Turns {
-    /// How many there are.
+    /// The number of turns.
     all: usize,
-    /// How many there are while short operations are busy.
-    divided: usize,
+    /// The number of turns while short operations are busy.
+    reduced: usize,
     state: Mutex<State>,
     waiting: AtomicUsize,
 }
 
 struct State {
     most: usize,
-    /// Turns that no operation has; below zero when more are out than there should be.
+    /// Unassigned turns; negative while more are assigned than there should be.
     free: isize,
-    /// When further ones may be given again.
+    /// When each resting turn becomes available.
     resting: VecDeque<Instant>,
     queue: VecDeque<Arc<Waiter>>,
-    /// Short operations that run at once, on average.
+    /// The running average of concurrent short operations.
     short: f64,
 }
 
@@ -82,11 +87,12 @@ struct State {
 struct Waiter {
     has_turn: AtomicBool,
     given: Condvar,
-    /// Of a task that waits, in place of a thread.
+    /// Set when a task waits instead of a thread.
     waker: Mutex<Option<Waker>>,
 }
 
-/// A turn to begin. It is given back when this is dropped, unless an operation has taken it over.
+/// A turn for the start of an operation. Dropping it returns the turn, unless an operation has
+/// taken it over.
 #[must_use]
 pub struct FirstTurn {
     turns: &'static Turns,
@@ -98,12 +104,12 @@ impl FirstTurn {
         FirstTurn { turns, taken_over: AtomicBool::new(false) }
     }
 
-    /// Whether the caller has the turn from now on, and gives it back; only once.
+    /// Whether the caller owns the turn from now on and must return it; true at most once.
     pub(crate) fn take_over(&self) -> bool {
         !self.taken_over.swap(true, Relaxed)
     }
 
-    /// Gives it back, unless it was taken over.
+    /// Returns the turn, unless it was taken over.
     pub fn give_back(&self) {
         if self.take_over() {
             self.turns.give_back();
@@ -117,7 +123,7 @@ impl Drop for FirstTurn {
     }
 }
 
-/// Waits, without a thread, until an operation that is expected to take long may begin.
+/// Waits asynchronously until an operation that is expected to take long may start.
 pub fn first_turn() -> impl Future<Output = FirstTurn> {
     WaitsForTurn { turns: &FIRST_TURNS, waiter: None }
 }
@@ -161,7 +167,7 @@ impl Drop for WaitsForTurn {
         turns.waiting.fetch_sub(1, Relaxed);
         let mut state = turns.state.lock();
         match waiter.has_turn.load(Relaxed) {
-            // It came when nobody wanted it any more.
+            // The turn was assigned after the waiter had given up.
             true => {
                 drop(state);
                 turns.give_back();
@@ -172,34 +178,34 @@ impl Drop for WaitsForTurn {
 }
 
 impl Turns {
-    pub(crate) fn new(all: usize, divided: usize) -> Turns {
+    pub(crate) fn new(all: usize, reduced: usize) -> Turns {
         let (free, resting, queue) = (all.cast_signed(), VecDeque::new(), VecDeque::new());
         let state = Mutex::new(State { most: all, free, resting, queue, short: 0.0 });
-        Turns { all, divided, state, waiting: AtomicUsize::new(0) }
+        Turns { all, reduced, state, waiting: AtomicUsize::new(0) }
     }
 
-    /// Takes a sample of how many short operations run at the same time.
+    /// Adds a sample of the number of concurrent short operations.
     pub(crate) fn note_short(&self, running: usize) {
         let mut state = self.state.lock();
         state.short += (running as f64 - state.short) / REMEMBERED;
-        let most = if state.short > BUSY { self.divided } else { self.all };
+        let most = if state.short > BUSY { self.reduced } else { self.all };
         state.free += most.cast_signed() - state.most.cast_signed();
         state.most = most;
         state.hand_out();
     }
 
-    /// How many wait.
+    /// The length of the queue.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// Takes a turn if there is one.
+    /// Takes a turn if one is free.
     pub(crate) fn try_take(&self) -> bool {
         self.state.lock().take()
     }
 
-    /// Waits for a turn as long as `goes_on` says so; whether there is one now.
-    pub(crate) fn take(&self, goes_on: impl Fn() -> bool) -> bool {
+    /// Waits for a turn while `may_continue` returns true. Returns whether it got one.
+    pub(crate) fn take(&self, may_continue: impl Fn() -> bool) -> bool {
         let mut state = self.state.lock();
         if state.take() {
             return true;
@@ -207,15 +213,15 @@ impl Turns {
         let waiter = Arc::new(Waiter::default());
         state.queue.push_back(waiter.clone());
         self.waiting.fetch_add(1, Relaxed);
-        // Twice what those before it take with their turns.
+        // Twice the time that the turns of the operations before it take.
         let before = u32::try_from(state.queue.len() / state.most).unwrap_or(u32::MAX);
         let patience =
             PATIENCE.saturating_add((SHORT + PAUSE).saturating_mul(2).saturating_mul(before));
-        let look = LOOK.saturating_add(LONGER_LOOK.saturating_mul(before)).min(LONGEST_LOOK);
-        let mut looks = patience.min(MOST_PATIENCE).as_millis() / look.as_millis();
-        while !waiter.has_turn.load(Relaxed) && looks > 0 && goes_on() {
-            looks -= 1;
-            waiter.given.wait_for(&mut state, look);
+        let poll_every = POLL.saturating_add(POLL_PER_WAITER.saturating_mul(before)).min(MAX_POLL);
+        let mut polls = patience.min(MAX_PATIENCE).as_millis() / poll_every.as_millis();
+        while !waiter.has_turn.load(Relaxed) && polls > 0 && may_continue() {
+            polls -= 1;
+            waiter.given.wait_for(&mut state, poll_every);
         }
         self.waiting.fetch_sub(1, Relaxed);
         if !waiter.has_turn.load(Relaxed) {
@@ -225,7 +231,7 @@ impl Turns {
         true
     }
 
-    /// Gives a turn back.
+    /// Returns a turn.
     pub(crate) fn give_back(&self) {
         let mut state = self.state.lock();
         match state.short > BUSY {
@@ -272,10 +278,10 @@ mod tests {
     use mayfly_base::testing::wait_until;
 
     #[test]
-    fn whoever_waits_longest_is_next_and_nobody_waits_for_ever() {
+    fn the_longest_waiter_is_next_and_every_wait_ends() {
         let turns = Turns::new(1, 1);
         assert!(turns.take(|| true));
-        // Nobody gives it back.
+        // The turn is not returned.
         assert!(!turns.take(|| true));
         assert!(!turns.take(|| false) && turns.waiting() == 0);
         let order = Mutex::new(Vec::new());
@@ -309,7 +315,7 @@ mod tests {
         assert_eq!(turns.waiting(), 2);
         drop(turn);
         assert!(third.as_mut().poll(context).is_pending());
-        // It was given the turn, and does not want it any more.
+        // It was assigned the turn and does not wait any more.
         drop(first);
         let Poll::Ready(turn) = third.as_mut().poll(context) else { panic!("it is next") };
         assert!(!turns.try_take() && turns.waiting() == 0);
@@ -324,9 +330,9 @@ mod tests {
     fn short_operations_that_are_busy_have_half_of_the_processors() {
         let turns = Turns::new(4, 2);
         assert!((0..4).all(|_| turns.try_take()) && !turns.try_take());
-        let told = |running: usize| (0..200).for_each(|_| turns.note_short(running));
-        told(1);
-        // Four are out, and two are too many.
+        let note = |running: usize| (0..200).for_each(|_| turns.note_short(running));
+        note(1);
+        // Four turns are assigned, two too many.
         let begin = Instant::now();
         (0..3).for_each(|_| turns.give_back());
         wait_until("the pause is over", || turns.try_take());
@@ -334,7 +340,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| turns.take(|| true));
             wait_until("it waits", || turns.waiting() > 0);
-            told(0);
+            note(0);
             assert!(waiting.join().unwrap());
         });
         assert!(turns.try_take() && !turns.try_take());

@@ -1,7 +1,8 @@
 //! The built-in roles.
 //!
-//! Manual: "Built-In Roles", whose tables list actions by resource, and so do these. The page leaves out what newer releases have
-//! added, and keeps what they have dropped; there the lists follow what `rolesInfo` with `showPrivileges` shows on the 8.0 line.
+//! Manual: "Built-In Roles", whose tables list actions by resource, as these do. The page omits
+//! actions added in newer releases, and lists some that were removed; there the lists follow the
+//! output of `rolesInfo` with `showPrivileges` on the 8.0 line.
 
 use crate::Action::{self, *};
 use crate::{ActionSet, Privilege, Resource, RoleName};
@@ -10,7 +11,7 @@ use crate::{ActionSet, Privilege, Resource, RoleName};
 pub const BUILT_IN_ANYWHERE: &[&str] =
     &["dbAdmin", "dbOwner", "enableSharding", "read", "readWrite", "userAdmin"];
 
-/// Built-in roles that only `admin` has beside those of every database, ascending by name.
+/// Built-in roles of `admin` only, ascending by name.
 pub const BUILT_IN_ADMIN: &[&str] = &[
     "__queryableBackup",
     "__system",
@@ -40,7 +41,7 @@ const READ: &[Action] = &[
     ListSearchIndexes,
     PlanCacheRead,
 ];
-/// What `readWrite` adds.
+/// Actions that `readWrite` adds.
 const WRITE: &[Action] = &[
     CleanupStructuredEncryptionData,
     CompactStructuredEncryptionData,
@@ -85,7 +86,7 @@ const ADMINISTER: &[Action] = &[
     UpdateSearchIndex,
     Validate,
 ];
-/// What `dbAdmin` adds to reading the profiler's collection.
+/// Actions that `dbAdmin` has on the profiler's collection in addition to reading it.
 const ADMINISTER_PROFILE: &[Action] = &[ConvertToCapped, CreateCollection, DropCollection];
 const ADMINISTER_USERS: &[Action] = &[
     ChangeCustomData,
@@ -165,7 +166,7 @@ const MANAGE_CLUSTER: &[Action] = &[
     TransitionFromDedicatedConfigServer,
     TransitionToDedicatedConfigServer,
 ];
-/// What `clusterManager` adds to sharding.
+/// Actions that `clusterManager` adds to those for sharding.
 const MANAGE_DATABASES: &[Action] =
     &[ClearJumboFlag, ConfigureQueryAnalyzer, MoveChunk, SplitChunk, SplitVector];
 const MANAGE_INTERNAL: &[Action] = &[Insert, Remove, Update];
@@ -207,10 +208,10 @@ const RESTORE: &[Action] = &[
     Insert,
     UpdateSearchIndex,
 ];
-/// Collections of `local` that count as the system's though their names do not begin so.
+/// Collections of `local` that count as system collections despite their names.
 const REPLICATION: &[&str] = &["replset.election", "replset.minvalid"];
 
-/// The privileges of a built-in role; nothing when there is none of that name in that database.
+/// The privileges of a built-in role; `None` if the database has no such role.
 pub fn built_in(name: &RoleName) -> Option<Vec<Privilege>> {
     let (role, db) = (name.role.as_str(), name.db.as_str());
     let exists = match db {
@@ -221,7 +222,7 @@ pub fn built_in(name: &RoleName) -> Option<Vec<Privilege>> {
     if !exists {
         return None;
     }
-    let mut list = List::default();
+    let mut list = PrivilegeList::default();
     match role {
         "read" => read(&mut list, db),
         "readWrite" => read_write(&mut list, db),
@@ -251,11 +252,11 @@ pub fn built_in(name: &RoleName) -> Option<Vec<Privilege>> {
     Some(list.0)
 }
 
-/// Privileges that are being collected.
+/// Collects privileges.
 #[derive(Default)]
-struct List(Vec<Privilege>);
+struct PrivilegeList(Vec<Privilege>);
 
-impl List {
+impl PrivilegeList {
     fn add(&mut self, resource: Resource, actions: &[Action]) {
         self.0.push(Privilege { resource, actions: ActionSet::of(actions) });
     }
@@ -268,57 +269,57 @@ impl List {
         self.add(Resource::Cluster, actions);
     }
 
-    /// On the buckets of all time series.
+    /// Adds actions on the buckets of all time series.
     fn buckets(&mut self, actions: &[Action]) {
         self.add(Resource::SystemBuckets { db: String::new(), series: String::new() }, actions);
     }
 }
 
-fn read(list: &mut List, db: &str) {
+fn read(list: &mut PrivilegeList, db: &str) {
     list.on(db, "", READ);
     list.on(db, "system.js", READ);
 }
 
-fn read_write(list: &mut List, db: &str) {
+fn read_write(list: &mut PrivilegeList, db: &str) {
     read(list, db);
     list.on(db, "", WRITE);
     list.on(db, "system.js", WRITE);
 }
 
-/// With no database: of all.
-fn administer(list: &mut List, db: &str) {
+/// An empty database stands for all.
+fn administer(list: &mut PrivilegeList, db: &str) {
     list.on(db, "", ADMINISTER);
     list.on(db, "system.profile", READ);
     list.on(db, "system.profile", ADMINISTER_PROFILE);
 }
 
-fn administer_users(list: &mut List, db: &str) {
+fn administer_users(list: &mut PrivilegeList, db: &str) {
     list.on(db, "", ADMINISTER_USERS);
 }
 
-fn read_any(list: &mut List) {
+fn read_any(list: &mut PrivilegeList) {
     list.cluster(&[ListDatabases]);
     read(list, "");
     list.buckets(READ);
 }
 
-fn read_write_any(list: &mut List) {
+fn read_write_any(list: &mut PrivilegeList) {
     read_any(list);
     read_write(list, "");
     list.buckets(WRITE);
 }
 
-fn administer_any(list: &mut List) {
+fn administer_any(list: &mut PrivilegeList) {
     list.cluster(&[ApplyOps, ListDatabases]);
     administer(list, "");
     list.buckets(ADMINISTER);
 }
 
-fn administer_users_any(list: &mut List) {
+fn administer_users_any(list: &mut PrivilegeList) {
     list.cluster(&[AuthSchemaUpgrade, InvalidateUserCache, ListDatabases, ViewUser]);
     list.on("", "", &[ListCachedAndActiveUsers]);
-    // The manual leaves `config` and `local` out. `rolesInfo` of the reference shows them, and users that monitor a server get
-    // `read` on `local`.
+    // The manual omits `config` and `local`. `rolesInfo` of the reference includes them, and users
+    // that monitor a server are granted `read` on `local`.
     for db in ["", "config", "local"] {
         administer_users(list, db);
     }
@@ -331,7 +332,7 @@ fn administer_users_any(list: &mut List) {
     list.on("admin", "system.backup_users", READ);
 }
 
-fn monitor(list: &mut List) {
+fn monitor(list: &mut PrivilegeList) {
     list.cluster(MONITOR_CLUSTER);
     for db in ["", "config", "local"] {
         list.on(db, "", MONITOR_DATABASES);
@@ -345,7 +346,7 @@ fn monitor(list: &mut List) {
     list.on("", "system.profile", &[Find]);
 }
 
-fn manage(list: &mut List) {
+fn manage(list: &mut PrivilegeList) {
     list.cluster(MANAGE_CLUSTER);
     for actions in [SHARD, MANAGE_DATABASES] {
         for db in ["", "config", "local"] {
@@ -362,13 +363,14 @@ fn manage(list: &mut List) {
     list.on("local", "system.healthlog", READ);
 }
 
-fn manage_host(list: &mut List) {
+fn manage_host(list: &mut PrivilegeList) {
     list.cluster(MANAGE_HOST);
     list.on("", "", &[KillCursors]);
 }
 
-/// The greatest administrative access to the cluster: the three roles above, and dropping databases.
-fn administer_cluster(list: &mut List) {
+/// The greatest administrative access to the cluster: the three roles above, and dropping
+/// databases.
+fn administer_cluster(list: &mut PrivilegeList) {
     manage(list);
     monitor(list);
     manage_host(list);
@@ -376,7 +378,7 @@ fn administer_cluster(list: &mut List) {
     list.add(Resource::Any, &[ExportCollection, ImportCollection]);
 }
 
-fn back_up_queries(list: &mut List) {
+fn back_up_queries(list: &mut PrivilegeList) {
     list.cluster(&[GetParameter, ListDatabases, UseUuid]);
     list.add(Resource::Any, &[CollStats, ListCollections, ListIndexes, ListSearchIndexes]);
     for db in ["", "config", "local"] {
@@ -392,13 +394,13 @@ fn back_up_queries(list: &mut List) {
     REPLICATION.iter().for_each(|collection| list.on("local", collection, &[Find]));
 }
 
-fn back_up(list: &mut List) {
+fn back_up(list: &mut PrivilegeList) {
     back_up_queries(list);
     list.cluster(&[AppendOplogNote, ServerStatus, SetUserWriteBlockMode]);
     list.on("config", "settings", &[Insert, Update]);
 }
 
-fn restore(list: &mut List) {
+fn restore(list: &mut PrivilegeList) {
     list.cluster(&[
         ApplyOps,
         BypassWriteBlockingMode,
@@ -421,16 +423,16 @@ fn restore(list: &mut List) {
     list.on("admin", "system.version", RESTORE);
     list.on("admin", "system.version", &[Find]);
     list.on("admin", "system.roles", &[CreateIndex]);
-    // `mongorestore` fills these and lets `_mergeAuthzCollections` take users and roles from them.
+    // `mongorestore` fills these, and `_mergeAuthzCollections` reads users and roles from them.
     list.on("admin", "tempusers", &[Find]);
     list.on("admin", "temproles", &[Find]);
     list.on("local", "system.replset", RESTORE);
     REPLICATION.iter().for_each(|collection| list.on("local", collection, RESTORE));
 }
 
-/// Manual: the roles `readWriteAnyDatabase`, `dbAdminAnyDatabase`, `userAdminAnyDatabase`, `clusterAdmin`, `restore` and `backup`
-/// together, and `validate` on collections of the system.
-fn root(list: &mut List) {
+/// Manual: the roles `readWriteAnyDatabase`, `dbAdminAnyDatabase`, `userAdminAnyDatabase`,
+/// `clusterAdmin`, `restore` and `backup` together, and `validate` on collections of the system.
+fn root(list: &mut PrivilegeList) {
     read_write_any(list);
     administer_any(list);
     administer_users_any(list);

@@ -1,4 +1,4 @@
-//! Roles: built-in ones, those that users define, and what somebody with some of them may do.
+//! Built-in and user-defined roles, and the privileges that a list of roles grants.
 
 mod built_in;
 mod role;
@@ -12,60 +12,61 @@ use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::{Privilege, Restriction};
 
-/// All roles that users have defined, as they were at one moment.
+/// All user-defined roles, as of one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
     defined: BTreeMap<RoleName, Role>,
-    /// Roles whose documents cannot be read: they exist, and give nothing.
+    /// Roles whose documents cannot be read: they exist, and grant nothing.
     damaged: BTreeSet<RoleName>,
 }
 
-/// What a list of roles amounts to.
+/// The effective roles, privileges and restrictions of a list of roles.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
-    /// The roles of the list and all that they inherit from, each once, ascending by database and name. Roles that do not
-    /// exist are left out.
+    /// The roles of the list and all roles that they inherit from, each once, ascending by database
+    /// and name. Roles that do not exist are omitted.
     pub roles: Vec<RoleName>,
-    /// The privileges of all of them.
+    /// The privileges of all these roles.
     pub privileges: Vec<Privilege>,
-    /// The restrictions of each role that has some; all of these lists must be met.
+    /// The restrictions of each role that has any; all of these lists must be met.
     pub restrictions: Vec<Vec<Restriction>>,
-    /// A role of the list, or one that it inherits from, cannot be read. Its restrictions are unknown: nobody may log in with it.
+    /// A role of the list, or one that it inherits from, cannot be read. Its restrictions are
+    /// unknown, so that logins with it are refused.
     pub damaged: bool,
 }
 
 impl Roles {
-    /// Takes a role that was read.
+    /// Adds a role.
     pub fn insert(&mut self, role: Role) {
         self.defined.insert(role.name.clone(), role);
     }
 
-    /// Notes a role whose document cannot be read.
+    /// Adds a role whose document cannot be read.
     pub fn insert_damaged(&mut self, name: RoleName) {
         self.damaged.insert(name);
     }
 
-    /// The role of this name that users have defined.
+    /// The user-defined role with this name.
     pub fn defined(&self, name: &RoleName) -> Option<&Role> {
         self.defined.get(name)
     }
 
-    /// All roles that users have defined, ascending by database and name.
+    /// All user-defined roles, ascending by database and name.
     pub fn all_defined(&self) -> impl Iterator<Item = &Role> {
         self.defined.values()
     }
 
-    /// The names of all roles that users have defined, damaged ones not excepted.
+    /// The names of all user-defined roles, including damaged ones.
     pub fn names(&self) -> impl Iterator<Item = &RoleName> {
         self.defined.keys().chain(&self.damaged)
     }
 
-    /// Whether there is such a role, built in or defined.
+    /// Whether the role exists, built-in or defined.
     pub fn exists(&self, name: &RoleName) -> bool {
         self.defined.contains_key(name) || built_in(name).is_some()
     }
 
-    /// That there is such a role.
+    /// Checks that the role exists.
     ///
     /// # Errors
     /// 31 RoleNotFound.
@@ -76,7 +77,8 @@ impl Roles {
         }
     }
 
-    /// What these roles amount to, with all that they inherit. Every role is visited once, so that cycles end.
+    /// The effective result of these roles, including inherited ones. Every role is visited once,
+    /// so that cycles end.
     pub fn resolve<'r>(&self, roles: impl IntoIterator<Item = &'r RoleName>) -> Resolved {
         let mut resolved = Resolved::default();
         let mut open: Vec<RoleName> = roles.into_iter().cloned().collect();
@@ -103,16 +105,18 @@ impl Roles {
         resolved
     }
 
-    /// The roles that a role inherits from, itself not among them.
+    /// The roles that a role inherits from, without itself.
     pub fn inherited(&self, name: &RoleName) -> Vec<RoleName> {
         let direct = self.defined.get(name).map(|role| role.roles.as_slice()).unwrap_or_default();
         self.resolve(direct).roles
     }
 
-    /// That a role may inherit from others: they exist, do not inherit from it, and do not reach beyond its database.
+    /// Checks that a role may inherit from others: they exist, do not inherit from it, and are in
+    /// its database.
     ///
     /// # Errors
-    /// 31 RoleNotFound, 49 InvalidRoleModification for a cycle or for a role of another database, unless it is one of `admin`'s.
+    /// 31 RoleNotFound, 49 InvalidRoleModification for a cycle or for a role of another database,
+    /// unless the heir is a role of `admin`.
     pub fn check_inheritance(&self, heir: &RoleName, parents: &[RoleName]) -> Result<()> {
         let fault = |text: String| Err(Error::new(ErrorCode::InvalidRoleModification, text));
         for parent in parents {
@@ -136,7 +140,7 @@ impl Roles {
     }
 }
 
-/// 31 RoleNotFound.
+/// The error 31 RoleNotFound.
 fn not_found(name: &RoleName) -> Error {
     Error::new(ErrorCode::RoleNotFound, format!("Could not find role: {name}"))
 }

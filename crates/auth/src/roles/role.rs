@@ -1,4 +1,4 @@
-//! Roles as `admin.system.roles` keeps them.
+//! Roles as documents of `admin.system.roles`.
 //!
 //! ```text
 //! { _id: "db.role", role, db, privileges: [ { resource, actions } ], roles: [ { role, db } ],
@@ -12,17 +12,17 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::{Privilege, Restriction};
 
-/// A role's name in all databases. Ordered by database first.
+/// A role's name, unique across databases. Ordered by database first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RoleName {
-    /// The database that it was defined in.
+    /// The database in which the role is defined.
     pub db: String,
-    /// The name.
+    /// The name within the database.
     pub role: String,
 }
 
 impl RoleName {
-    /// This name.
+    /// The name of a role in a database.
     pub fn new(role: impl Into<String>, db: impl Into<String>) -> RoleName {
         RoleName { role: role.into(), db: db.into() }
     }
@@ -32,7 +32,7 @@ impl RoleName {
         format!("{}.{}", self.db, self.role)
     }
 
-    /// The role that a document `{ role, db }` of two strings names.
+    /// The role in a document `{ role, db }` of two strings.
     fn parse_one(document: RawDoc<'_>) -> Option<RoleName> {
         match (document.get("role")?, document.get("db")?, document.iter().count()) {
             (RawValue::String(role), RawValue::String(db), 2) if !role.is_empty() => {
@@ -42,12 +42,13 @@ impl RoleName {
         }
     }
 
-    /// Reads the array that documents of users and roles have; nothing when an element is not `{ role, db }`.
+    /// Parses the array in documents of users and roles; `None` when an element is not `{ role, db
+    /// }`.
     pub(crate) fn parse_stored(array: RawDoc<'_>) -> Option<Vec<RoleName>> {
         array.iter().map(|item| RoleName::parse_one(item.value().as_document()?)).collect()
     }
 
-    /// Writes roles as an array of this name.
+    /// Appends roles as an array with this name.
     pub fn append_all<'r>(
         roles: impl IntoIterator<Item = &'r RoleName>,
         name: &str,
@@ -67,24 +68,24 @@ impl fmt::Display for RoleName {
     }
 }
 
-/// A role that somebody defined.
+/// A user-defined role.
 #[derive(Clone, Debug)]
 pub struct Role {
-    /// The name.
+    /// Name and database.
     pub name: RoleName,
-    /// What it allows by itself.
+    /// Its own privileges, without inherited ones.
     pub privileges: Vec<Privilege>,
-    /// What it inherits from.
+    /// The roles that it inherits from.
     pub roles: Vec<RoleName>,
-    /// From where users with it may log in.
+    /// The addresses from which users with the role may log in.
     pub restrictions: Vec<Restriction>,
 }
 
 impl Role {
-    /// Reads a role's document.
+    /// Parses a role's document.
     ///
     /// # Errors
-    /// 12 UnsupportedFormat for whatever is missing or of another type than it should be: such a role allows nothing.
+    /// 12 UnsupportedFormat for a missing field or a wrong type: such a role grants nothing.
     pub fn parse(document: RawDoc<'_>) -> Result<Role> {
         let damaged = |field: &str| {
             let text = format!("a document of admin.system.roles has a bad '{field}'");
@@ -115,7 +116,7 @@ impl Role {
         Ok(Role { name, privileges, roles, restrictions })
     }
 
-    /// The name that a document is about, however damaged the rest of it is.
+    /// The name in a document's `_id`, even if the rest of it is damaged.
     pub fn name_of(document: RawDoc<'_>) -> Option<RoleName> {
         let (db, role) = document.get("_id")?.as_str()?.split_once('.')?;
         Some(RoleName::new(role, db))
@@ -134,7 +135,7 @@ impl Role {
         out.finish()
     }
 
-    /// Writes privileges as an array of this name.
+    /// Appends privileges as an array with this name.
     pub fn append_privileges<'p>(
         privileges: impl IntoIterator<Item = &'p Privilege>,
         name: &str,

@@ -1,4 +1,4 @@
-//! Roles: the built-in ones against the manual, inheritance, and documents that are damaged.
+//! Roles: the built-in ones compared with the manual, inheritance, and damaged documents.
 
 use super::*;
 use crate::{Action, ActionSet, Privileges, Resource, Target};
@@ -25,7 +25,7 @@ fn of(role: &str, db: &str) -> Privileges {
 }
 
 #[test]
-fn there_are_the_manuals_roles_and_no_others() {
+fn exactly_the_roles_of_the_manual_exist() {
     for role in BUILT_IN_ANYWHERE {
         assert!(
             built_in(&name(role, "shop")).is_some() && built_in(&name(role, "admin")).is_some()
@@ -43,9 +43,10 @@ fn there_are_the_manuals_roles_and_no_others() {
 /// Actions on targets.
 type Wishes<'t> = &'t [(Target<'t>, Action)];
 
-/// Written down from the manual's page "Built-In Roles", not from the code: what each role may and may not do.
+/// What each role may and may not do, taken from the manual's page "Built-In Roles", not from the
+/// code.
 #[test]
-fn built_in_roles_allow_what_the_manual_lists() {
+fn built_in_roles_allow_the_actions_in_the_manual() {
     use Action::*;
     let shop = Target::Collection("shop", "orders");
     let other = Target::Collection("other", "orders");
@@ -146,7 +147,7 @@ fn built_in_roles_allow_what_the_manual_lists() {
 fn inheritance_is_followed_across_databases_and_cycles_end() {
     let mut roles = Roles::default();
     roles.insert(role("a", "admin", Action::Find, &[name("b", "shop"), name("read", "other")]));
-    // A cycle that only a damaged or restored collection has.
+    // A cycle, which only a damaged or restored collection can have.
     roles.insert(role("b", "shop", Action::Insert, &[name("a", "admin"), name("gone", "shop")]));
     let resolved = roles.resolve(&[name("a", "admin"), name("nowhere", "x")]);
     assert_eq!(resolved.roles, [name("a", "admin"), name("read", "other"), name("b", "shop")]);
@@ -190,7 +191,7 @@ fn roles_are_read_as_they_are_written() {
 }
 
 #[test]
-fn damaged_roles_allow_nothing_and_keep_their_users_out() {
+fn damaged_roles_allow_nothing_and_prevent_logins() {
     let good = doc! {
         "_id": "shop.w", "role": "w", "db": "shop",
         "privileges": [{ "resource": { "db": "shop", "collection": "" }, "actions": ["find"] }],

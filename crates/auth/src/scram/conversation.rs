@@ -1,4 +1,5 @@
-//! The server's side of one conversation, from the client's first message to the server's proof.
+//! The server's side of a SCRAM conversation, from the client's first message to the server's
+//! signature.
 
 use std::fmt;
 
@@ -11,16 +12,16 @@ use super::digest::{Digest, hash, hmac};
 use super::message::{ClientFinal, ClientFirst};
 use super::{Iterations, Mechanism};
 
-/// Why a conversation ended. For the server's log: clients get one text for all of them.
+/// Why a conversation failed. For the server's log: clients receive the same text for all reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A message that is none of SCRAM, or of an impossible length.
+    /// Not a SCRAM message, or too long.
     Malformed,
-    /// The client demands what the server does not have: a channel to bind to, another identity, an extension.
+    /// The client demands an unsupported feature: channel binding, another identity, an extension.
     ChannelBinding,
     /// The last message belongs to another conversation.
     WrongNonce,
-    /// The proof is not that of the user's password; or there is no such user.
+    /// The proof does not match the user's password, or the user does not exist.
     WrongProof,
 }
 
@@ -35,19 +36,20 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Makes credentials for users that do not exist: the same ones for the same name as long as the process lives, so that
-/// asking twice does not tell them from real ones. Nobody knows a password for them.
+/// Makes credentials for users that do not exist. The same name has the same ones during the life
+/// of the process, so that repeated attempts do not reveal that they are decoys. No password
+/// matches them.
 pub struct Decoys {
     secret: Zeroizing<[u8; 32]>,
 }
 
 impl Decoys {
-    /// Decoys of a process, from 32 random bytes.
+    /// Decoys of a process, derived from 32 random bytes.
     pub fn new(secret: [u8; 32]) -> Decoys {
         Decoys { secret: Zeroizing::new(secret) }
     }
 
-    /// The decoy of a user. `full_name` names it in all databases: `db.user`.
+    /// The decoy of a user. `full_name` is `db.user`.
     fn credential(
         &self,
         mechanism: Mechanism,
@@ -73,17 +75,17 @@ impl Decoys {
 #[derive(Debug)]
 pub struct Conversation {
     credential: Credential,
-    /// There is such a user. What a decoy is proved against is never right.
+    /// The user exists. A proof against a decoy always fails.
     known: bool,
     header: &'static str,
     nonce: String,
-    /// `client-first-bare,server-first`, the first two thirds of what both sides sign.
+    /// `client-first-bare,server-first`, the first two thirds of the text that both sides sign.
     signed: String,
 }
 
 impl Conversation {
-    /// Answers the client's first message. `own_nonce` are random bytes of this conversation; `iterations` is what new users of the
-    /// mechanism get, which decoys show.
+    /// Answers the client's first message. `own_nonce` are random bytes of this conversation;
+    /// `iterations` is the number for new users of the mechanism, which decoys use.
     ///
     /// Returns the conversation and the message for the client.
     pub fn begin(
@@ -94,7 +96,8 @@ impl Conversation {
         iterations: Iterations,
         own_nonce: &[u8; 24],
     ) -> (Conversation, String) {
-        // Made in any case, so that making it does not tell.
+        // Computed for existing users too, so that the time does not reveal whether the user
+        // exists.
         let decoy = decoys.credential(first.mechanism, full_name, iterations);
         let stored = stored.filter(|stored| stored.mechanism == first.mechanism);
         let credential = stored.unwrap_or(&decoy).clone();
@@ -106,10 +109,11 @@ impl Conversation {
         (Conversation { credential, known, header: first.header, nonce, signed }, reply)
     }
 
-    /// Checks the client's last message. Returns the server's proof, after which the client is who it says.
+    /// Checks the client's last message. On success the client is authenticated, and the server's
+    /// signature is returned.
     ///
     /// # Errors
-    /// All refusals.
+    /// Any [`Refusal`].
     pub fn finish(self, payload: &[u8]) -> Result<String, Refusal> {
         let Credential { mechanism, stored_key, server_key, .. } = &self.credential;
         let last = ClientFinal::parse(*mechanism, payload)?;

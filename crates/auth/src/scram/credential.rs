@@ -1,4 +1,4 @@
-//! What is stored of a password: enough to check a proof, not enough to make one.
+//! The stored form of a password: sufficient to check a proof, not to create one.
 //!
 //! ```text
 //! { iterationCount: 15000, salt: BASE64, storedKey: BASE64, serverKey: BASE64 }
@@ -21,28 +21,28 @@ use super::{Mechanism, password};
 pub struct Iterations(u32);
 
 impl Iterations {
-    /// As many as are usual with SHA-1, whose passwords are hashes already.
+    /// The default for SHA-1, whose passwords are MD5 digests.
     pub const SHA_1: Iterations = Iterations(10_000);
-    /// As many as are usual with SHA-256.
+    /// The default for SHA-256.
     pub const SHA_256: Iterations = Iterations(15_000);
-    /// RFC 5802 and RFC 7677 demand no fewer.
+    /// The minimum of RFC 5802 and RFC 7677.
     const LEAST: u32 = 4096;
-    /// More would let one who stores a document keep clients computing for minutes.
+    /// The maximum: a larger number in a stored document would keep clients computing for minutes.
     const MOST: u32 = 100_000_000;
 
-    /// This many; nothing when they are too few to protect a password or absurdly many.
+    /// This number; `None` when it is outside the limits.
     pub fn new(count: i64) -> Option<Iterations> {
         let count = u32::try_from(count).ok()?;
         (Iterations::LEAST..=Iterations::MOST).contains(&count).then_some(Iterations(count))
     }
 
-    /// The number.
+    /// The number of iterations.
     pub fn get(self) -> u32 {
         self.0
     }
 }
 
-/// The stored form of a user's password for one mechanism. `Debug` shows no secrets.
+/// The stored form of a user's password for one mechanism. `Debug` prints no secrets.
 #[derive(Clone, Debug)]
 pub struct Credential {
     pub(super) mechanism: Mechanism,
@@ -53,11 +53,11 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Derives what is stored from a password, which takes milliseconds on purpose. The salt is
+    /// Derives the stored form of a password, which takes milliseconds by design. The salt must be
     /// [`Mechanism::salt_bytes`] long.
     ///
     /// # Errors
-    /// 2 BadValue for a password that the mechanism cannot take.
+    /// 2 BadValue for a password that the mechanism does not accept.
     pub fn derive(
         mechanism: Mechanism,
         user: &str,
@@ -69,7 +69,7 @@ impl Credential {
         Ok(Credential::derive_prepared(mechanism, &prepared, salt, iterations))
     }
 
-    /// The same from a password that a client has prepared: with SHA-1 the MD5 digest.
+    /// The same from a password that the client has prepared: for SHA-1 the MD5 digest.
     pub fn derive_prepared(
         mechanism: Mechanism,
         prepared: &str,
@@ -87,10 +87,11 @@ impl Credential {
         }
     }
 
-    /// Reads `credentials.<mechanism>` of a user.
+    /// Parses `credentials.<mechanism>` of a user.
     ///
     /// # Errors
-    /// 12 UnsupportedFormat for anything but four well-formed fields of the right sizes. The text names the field only.
+    /// 12 UnsupportedFormat unless there are four well-formed fields of the right sizes. The text
+    /// names only the field.
     pub fn parse(mechanism: Mechanism, document: RawDoc<'_>) -> Result<Credential> {
         let wrong = |field: &str| {
             let text = format!("credentials for {} have a bad '{field}'", mechanism.name());
@@ -118,7 +119,7 @@ impl Credential {
         })
     }
 
-    /// Writes the fields into an open document.
+    /// Appends the fields to an open document.
     pub fn append_to(&self, out: &mut DocBuilder) {
         out.append("iterationCount", i32::try_from(self.iterations.get()).unwrap_or(i32::MAX));
         out.append("salt", STANDARD.encode(&self.salt).as_str());

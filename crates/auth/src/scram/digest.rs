@@ -1,4 +1,4 @@
-//! The hash functions of the mechanisms, behind one type for their results.
+//! The hash functions of the mechanisms, with a common type for their results.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
@@ -11,7 +11,8 @@ use super::Mechanism;
 /// Longest hash of a mechanism, in bytes.
 const MAX_BYTES: usize = 32;
 
-/// A hash, a key or a signature: 20 or 32 bytes. Wiped when it is dropped; `Debug` shows none of it.
+/// A hash, a key or a signature: 20 or 32 bytes. Zeroed when dropped; `Debug` prints only the
+/// length.
 #[derive(Clone)]
 pub(super) struct Digest {
     bytes: Zeroizing<[u8; MAX_BYTES]>,
@@ -25,7 +26,7 @@ impl std::fmt::Debug for Digest {
 }
 
 impl Digest {
-    /// These bytes as a hash of the mechanism; nothing when their number differs.
+    /// These bytes as a hash of the mechanism; `None` when the length differs.
     pub(super) fn from_bytes(mechanism: Mechanism, bytes: &[u8]) -> Option<Digest> {
         if bytes.len() != mechanism.hash_bytes() {
             return None;
@@ -39,12 +40,12 @@ impl Digest {
         &self.bytes[..self.len]
     }
 
-    /// Compares in a time that does not depend on the bytes.
+    /// Compares in constant time.
     pub(super) fn equals(&self, other: &Digest) -> bool {
         self.as_bytes().ct_eq(other.as_bytes()).into()
     }
 
-    /// Both, bit by bit.
+    /// The bitwise exclusive or.
     pub(super) fn xor(&self, other: &Digest) -> Digest {
         let mut mixed = self.clone();
         for (byte, other) in mixed.bytes.iter_mut().zip(*other.bytes) {
@@ -64,10 +65,10 @@ pub(super) fn hash(mechanism: Mechanism, data: &[u8]) -> Digest {
     digest
 }
 
-/// The keyed hash: `HMAC` in the RFC. Keys of any length are taken.
+/// The keyed hash: `HMAC` in the RFC. Keys may have any length.
 pub(super) fn hmac(mechanism: Mechanism, key: &[u8], data: &[u8]) -> Digest {
     let mut digest = Digest { bytes: Zeroizing::new([0; MAX_BYTES]), len: mechanism.hash_bytes() };
-    // Only algorithms with keys of one length refuse a key; HMAC hashes those that are too long.
+    // HMAC accepts keys of any length: it hashes longer ones.
     match mechanism {
         Mechanism::ScramSha1 => {
             if let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(key) {

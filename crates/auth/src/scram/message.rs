@@ -1,4 +1,4 @@
-//! The client's two messages. Whatever they hold, reading them ends with a message or a refusal.
+//! The client's two messages. Parsing arbitrary bytes ends with a message or a refusal.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,25 +7,26 @@ use super::Mechanism;
 use super::conversation::Refusal;
 use super::digest::Digest;
 
-/// Longest message that is read, in bytes. Names and nonces of clients are far shorter.
+/// Longest accepted message, in bytes. Names and nonces of clients are far shorter.
 const MAX_MESSAGE_BYTES: usize = 4096;
-/// Shortest nonce of a client, in characters: it keeps others from replaying what the server said.
+/// Shortest accepted nonce of a client, in characters: it prevents replays of the server's
+/// messages.
 const MIN_NONCE_CHARACTERS: usize = 8;
 
-/// `n,,n=user,r=nonce`.
+/// The client's first message: `n,,n=user,r=nonce`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFirst {
     pub(super) mechanism: Mechanism,
-    /// The name of the user, not escaped.
+    /// The name of the user, unescaped.
     pub user: String,
-    /// `n,,` or `y,,`: the client binds to no channel. It repeats that in its last message.
+    /// `n,,` or `y,,`: no channel binding. The client repeats it in its last message.
     pub(super) header: &'static str,
-    /// What both sides sign: `n=user,r=nonce` as it was sent.
+    /// The part that both sides sign: `n=user,r=nonce` as it was sent.
     pub(super) bare: String,
     pub(super) nonce: String,
 }
 
-/// `c=BINDING,r=nonce,p=PROOF`.
+/// The client's last message: `c=BINDING,r=nonce,p=PROOF`.
 pub(super) struct ClientFinal<'a> {
     pub(super) binding: Vec<u8>,
     pub(super) nonce: &'a str,
@@ -35,11 +36,11 @@ pub(super) struct ClientFinal<'a> {
 }
 
 impl ClientFirst {
-    /// Reads the client's first message.
+    /// Parses the client's first message.
     ///
     /// # Errors
-    /// [`Refusal::Malformed`], and [`Refusal::ChannelBinding`] when the client insists on a channel, an authorization
-    /// identity or an extension.
+    /// [`Refusal::Malformed`], and [`Refusal::ChannelBinding`] when the client demands channel
+    /// binding, an authorization identity or an extension.
     pub fn parse(mechanism: Mechanism, payload: &[u8]) -> Result<ClientFirst, Refusal> {
         let text = text(payload)?;
         let (header, bare) = if let Some(bare) = text.strip_prefix("n,,") {
@@ -52,10 +53,10 @@ impl ClientFirst {
             return Err(Refusal::Malformed);
         };
         if bare.starts_with("m=") {
-            // An extension that must be understood or refused.
+            // A mandatory extension.
             return Err(Refusal::ChannelBinding);
         }
-        // Extensions after the nonce are to be ignored; both sides sign them.
+        // Extensions after the nonce are ignored; both sides sign them.
         let mut parts = bare.split(',');
         let name = attribute(parts.next(), "n=")?;
         let nonce = attribute(parts.next(), "r=")?;
@@ -93,7 +94,7 @@ fn attribute<'a>(part: Option<&'a str>, name: &str) -> Result<&'a str, Refusal> 
     part.and_then(|part| part.strip_prefix(name)).ok_or(Refusal::Malformed)
 }
 
-/// Printable ASCII without commas, and long enough.
+/// Checks that a nonce is printable ASCII without commas, and long enough.
 fn check_nonce(nonce: &str) -> Result<(), Refusal> {
     let printable = nonce.bytes().all(|byte| byte.is_ascii_graphic());
     match printable && nonce.len() >= MIN_NONCE_CHARACTERS {
@@ -102,7 +103,7 @@ fn check_nonce(nonce: &str) -> Result<(), Refusal> {
     }
 }
 
-/// `=2C` is a comma and `=3D` an equals sign; nothing else follows an equals sign.
+/// Replaces `=2C` by a comma and `=3D` by an equals sign; other sequences are malformed.
 fn unescape(name: &str) -> Result<String, Refusal> {
     let mut pieces = name.split('=');
     let mut user = pieces.next().unwrap_or_default().to_owned();

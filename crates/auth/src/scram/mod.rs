@@ -1,4 +1,4 @@
-//! SCRAM as a server speaks it: RFC 5802 with SHA-1 and RFC 7677 with SHA-256.
+//! The server's side of SCRAM: RFC 5802 with SHA-1 and RFC 7677 with SHA-256.
 //!
 //! ```text
 //! client                                          server
@@ -8,15 +8,15 @@
 //!                                          <-     v=SIGNATURE
 //! ```
 //!
-//! 1. [`ClientFirst::parse`] reads who wants to log in.
-//! 2. The caller looks for the user and calls [`Conversation::begin`] with what is stored, or with nothing: then the
-//!    conversation goes on with credentials that [`Decoys`] makes from the name, and fails at the same place as one with a
-//!    wrong password.
-//! 3. [`Conversation::finish`] checks the proof and gives the server's own.
+//! 1. [`ClientFirst::parse`] reads the user's name.
+//! 2. The caller looks up the user and calls [`Conversation::begin`] with the stored credential, or
+//!    with none: then the conversation continues with a credential that [`Decoys`] derives from the
+//!    name, and fails at the same step as one with a wrong password.
+//! 3. [`Conversation::finish`] checks the proof and returns the server's signature.
 //!
-//! Nobody derives a key from a password while somebody logs in: what is stored suffices to check the proof. With SHA-1 the
-//! password is not the user's own but its MD5 digest with the name, for the sake of clients that know no other
-//! ([`password::for_mechanism`]).
+//! The server derives no key from a password during a login: the stored credential suffices to
+//! check the proof. With SHA-1 the password is not the user's own but its MD5 digest with the name,
+//! for compatibility with clients that use no other ([`password::for_mechanism`]).
 
 mod conversation;
 mod credential;
@@ -28,7 +28,7 @@ pub use conversation::{Conversation, Decoys, Refusal};
 pub use credential::{Credential, Iterations};
 pub use message::ClientFirst;
 
-/// A mechanism of authentication.
+/// An authentication mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mechanism {
     /// `SCRAM-SHA-1`.
@@ -38,7 +38,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// All of them, in the order in which users' credentials list them.
+    /// All mechanisms, in the order of users' credentials.
     pub const ALL: [Mechanism; 2] = [Mechanism::ScramSha1, Mechanism::ScramSha256];
 
     /// Its name in commands and documents.
@@ -49,7 +49,7 @@ impl Mechanism {
         }
     }
 
-    /// The mechanism of this name; names are compared exactly.
+    /// The mechanism with this name; names are compared exactly.
     pub fn by_name(name: &str) -> Option<Mechanism> {
         Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name)
     }
@@ -62,12 +62,13 @@ impl Mechanism {
         }
     }
 
-    /// Length of its salts, in bytes: with the number of the first block a salt fills one hash.
+    /// Length of its salts, in bytes: a salt and the four-byte number of the first block fill one
+    /// hash.
     pub fn salt_bytes(self) -> usize {
         self.hash_bytes() - 4
     }
 
-    /// How often a password is hashed unless parameters say otherwise.
+    /// The number of iterations unless a parameter sets another.
     pub fn default_iterations(self) -> Iterations {
         match self {
             Mechanism::ScramSha1 => Iterations::SHA_1,

@@ -1,4 +1,4 @@
-//! From what a user types to what a mechanism hashes.
+//! Preparation of passwords for hashing.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use md5::{Digest, Md5};
@@ -6,11 +6,12 @@ use zeroize::Zeroizing;
 
 use super::Mechanism;
 
-/// The password as the mechanism hashes it. With SHA-256 it is prepared by SASLprep, so that all ways to write the same
-/// characters are one password; with SHA-1 it is the hexadecimal MD5 of `user:mongo:password`.
+/// The password as the mechanism hashes it. For SHA-256 it is prepared by SASLprep, so that
+/// equivalent spellings are the same password; for SHA-1 it is the hexadecimal MD5 of
+/// `user:mongo:password`.
 ///
 /// # Errors
-/// 2 BadValue for characters that SASLprep prohibits. The text does not repeat them.
+/// 2 BadValue for characters that SASLprep prohibits. The text does not contain them.
 pub fn for_mechanism(
     mechanism: Mechanism,
     user: &str,

@@ -1,4 +1,4 @@
-//! SCRAM against a client written from the RFC, and against what is no SCRAM.
+//! SCRAM against a client written from the RFC, and against malformed messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ fn decoys() -> Decoys {
     Decoys::new([7; 32])
 }
 
-/// The client's side, written from the RFC: the proof and the signature that it expects of the server.
+/// The client's side, written from the RFC: the proof, and the signature expected from the server.
 pub(crate) struct Client {
     mechanism: Mechanism,
     bare: String,
@@ -65,8 +65,8 @@ fn credential(mechanism: Mechanism, user: &str, password: &str) -> Credential {
 
 #[test]
 fn examples_of_the_rfcs() {
-    // Source: RFC 5802, section 5, and RFC 7677, section 3. Their servers' nonces are not ours, so that the messages are put
-    // together here; keys, proofs and signatures are theirs.
+    // Source: RFC 5802, section 5, and RFC 7677, section 3. Their servers' nonces have another form
+    // than ours, so the messages are assembled here; keys, proofs and signatures are theirs.
     let check = |mechanism, salt: &str, signed: &str, proof: &str, signature: &str| {
         let salt = STANDARD.decode(salt).unwrap();
         let credential = Credential::derive_prepared(mechanism, "pencil", &salt, few());
@@ -133,7 +133,7 @@ fn sasl_preparation_makes_one_password_of_several_spellings() {
 }
 
 #[test]
-fn unknown_users_look_like_others() {
+fn unknown_users_are_indistinguishable() {
     for mechanism in Mechanism::ALL {
         let stored = credential(mechanism, "u", "p");
         let client = Client::new(mechanism, "u", "rOprNGfwEbeRWgbN");
@@ -152,7 +152,7 @@ fn unknown_users_look_like_others() {
 }
 
 #[test]
-fn messages_that_demand_too_much_or_are_none() {
+fn unsupported_and_malformed_messages_are_refused() {
     use Refusal::{ChannelBinding, Malformed};
     let parse = |text: &str| ClientFirst::parse(Mechanism::ScramSha256, text.as_bytes());
     assert_eq!(parse("n,,n=a=2Cb=3Dc,r=12345678").unwrap().user, "a,b=c");

@@ -4,13 +4,15 @@
 //! part      | 0xF0, 0xF1 or 0xF2 | reference document | part | part | ... | 0x00 |
 //! ```
 //!
-//! The reference has every field that some row has, in their order. Each of its leaves is a stream of its own that begins with
-//! the leaf's value; whenever the stream of the next leaf has run out, the next part belongs to it. The end stands where the
-//! first leaf of a row would load. 0xF0: arrays are leaves; 0xF1: they are not; 0xF2: the rows are arrays themselves.
+//! The reference contains every field that some row has, in their order. Each of its leaves has a
+//! stream of its own that begins with the leaf's value; whenever the stream of the next leaf is
+//! exhausted, the next part belongs to it. The terminator is at the position where the first leaf
+//! of a row would load a part. 0xF0: arrays are leaves; 0xF1: they are not; 0xF2: the rows are
+//! arrays themselves.
 
 use mayfly_value::{DocBuilder, RawDoc, RawElement, ty};
 
-use super::{END, Rows, Step, Stream, is_value};
+use super::{END, Rows, Stream, StreamStep, is_value};
 
 /// Most leaves of all rows together.
 const MAX_LEAVES: usize = 1 << 22;
@@ -19,7 +21,7 @@ const WHOLE_ARRAYS: u8 = 0xF0;
 /// The rows are arrays.
 const ARRAYS: u8 = 0xF2;
 
-/// Reads the rows behind a first byte; gives what follows their end.
+/// Decodes the rows after a first byte; returns the bytes after their terminator.
 pub(super) fn read<'b>(first: u8, bytes: &'b [u8], rows: &mut Rows) -> Option<&'b [u8]> {
     let reference = RawDoc::at_front(bytes)?;
     let row_type = if first == ARRAYS { ty::ARRAY } else { ty::DOCUMENT };
@@ -31,10 +33,10 @@ pub(super) fn read<'b>(first: u8, bytes: &'b [u8], rows: &mut Rows) -> Option<&'
     let most = MAX_LEAVES / shape.streams.len().max(1);
     let mut rest = bytes.get(reference.as_bytes().len()..)?;
     for _ in 0..=rows.left().min(most) {
-        if let [END, behind @ ..] = rest
+        if let [END, after @ ..] = rest
             && shape.begins_with_load()?
         {
-            return Some(behind);
+            return Some(after);
         }
         let mut row = Row { shape: &mut shape, at: 0, rest };
         let mut out = DocBuilder::new();
@@ -56,12 +58,12 @@ struct Shape<'b> {
 
 struct Leaf<'b> {
     stream: Stream<'b>,
-    /// What a look ahead found.
-    ahead: Option<Step>,
+    /// The result of a look-ahead.
+    ahead: Option<StreamStep>,
 }
 
 impl<'b> Shape<'b> {
-    /// The document that an element of the reference is, when it is no leaf.
+    /// The nested document of an element of the reference; `None` for a leaf.
     fn inner<'e>(&self, element: RawElement<'e>) -> Option<RawDoc<'e>> {
         match element.type_byte() {
             ty::DOCUMENT => element.value().as_document(),
@@ -75,13 +77,14 @@ impl<'b> Shape<'b> {
             match self.inner(element) {
                 Some(inner) => self.add(inner),
                 None => {
-                    self.streams.push(Leaf { stream: Stream::behind(element), ahead: None });
+                    self.streams
+                        .push(Leaf { stream: Stream::starting_after(element), ahead: None });
                 }
             }
         }
     }
 
-    /// Whether the first leaf of the next row would load.
+    /// Whether the first leaf of the next row would load a part.
     fn begins_with_load(&mut self) -> Option<bool> {
         let Some(first) = self.streams.first_mut() else { return Some(true) };
         if first.ahead.is_none() {
@@ -91,7 +94,7 @@ impl<'b> Shape<'b> {
     }
 }
 
-/// One row in the making.
+/// Builds one row.
 struct Row<'s, 'b> {
     shape: &'s mut Shape<'b>,
     at: usize,
@@ -99,9 +102,9 @@ struct Row<'s, 'b> {
 }
 
 impl Row<'_, '_> {
-    /// Adds what the row has of a document of the reference; false when it has nothing of it.
+    /// Appends the row's fields of a document of the reference; returns false when it has none.
     fn build(&mut self, reference: RawDoc<'_>, out: &mut DocBuilder) -> Option<bool> {
-        // What is empty in the reference is empty in every row.
+        // A document that is empty in the reference is empty in every row.
         let mut found = reference.is_empty();
         for element in reference {
             if let Some(inner) = self.shape.inner(element) {
@@ -128,7 +131,7 @@ impl Row<'_, '_> {
                     None => self.rest = leaf.stream.load(self.rest)?,
                 }
             };
-            if let Step::Value = step {
+            if let StreamStep::Value = step {
                 let last = &leaf.stream.last;
                 out.append_element(RawElement::from_parts(
                     last.type_byte,

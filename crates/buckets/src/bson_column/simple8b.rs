@@ -6,47 +6,47 @@
 //!
 //! selector 7 or 8 with further bits e      | selector | e, 4 bits | slots of | zeros | value | |
 //! 7: e           1  2  3  4  5  6  7  8  9
-//!    value       2  3  4  5  7 10 14 24 52       zeros: 4 bits, so many zero bits behind the value
+//!    value       2  3  4  5  7 10 14 24 52       zeros: 4 bits, the number of zero bits after the value
 //! 8: e           1  2  3  4  5  6  7             8  9 10 11 12 13
 //!    value       4  5  7 10 14 24 52             4  6  9 13 23 51
 //!    zeros       4 bits, times four              5 bits, times four
 //!
-//! selector 15    | 15 | n, 4 bits |: the slot before it, 120 times (n + 1)
+//! selector 15    | 15 | n, 4 bits |: the previous slot, 120 times (n + 1)
 //! ```
 
 use super::WHOLE;
 
 /// Bits of a slot, by selector.
 const BITS: [u32; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 60];
-/// Bits of a value, by the further bits of selector 7.
+/// Bits of a value, by the extension of selector 7.
 const BITS_OF_SEVEN: [u32; 10] = [0, 2, 3, 4, 5, 7, 10, 14, 24, 52];
-/// Bits of a value, by the further bits of selector 8.
+/// Bits of a value, by the extension of selector 8.
 const BITS_OF_EIGHT: [u32; 14] = [0, 4, 5, 7, 10, 14, 24, 52, 4, 6, 9, 13, 23, 51];
-/// Where the further bits of selector 8 begin to mean longer counts of zeros.
+/// From this value on, the extension of selector 8 has longer counts of zeros.
 const LONG_ZEROS: usize = 8;
 const SEVEN: u64 = 7;
 const EIGHT: u64 = 8;
 const REPEATED: u64 = 15;
-/// Slots that each step of a repetition stands for.
+/// Slots of each unit of a repetition.
 const REPEATED_SLOTS: u32 = 120;
-/// Most blocks behind one control byte.
+/// Most blocks after one control byte.
 const MAX_BLOCKS: usize = 16;
 
-/// The slots of a block: a number, or nothing for a row without a value.
+/// The slots of a block: a number, or `None` for a row without a value.
 pub(super) struct Slots {
     word: u64,
     left: u32,
-    /// Bits of a slot, and how many of them say how many zeros follow the value.
+    /// Bits of a slot, and how many of them count the zeros after the value.
     bits: u32,
     zero_bits: u32,
-    /// Zeros that each of them stands for.
+    /// Zero bits per unit of that count.
     zeros_each: u32,
-    /// What all slots are.
+    /// The value of all slots of a repetition.
     repeated: Option<Option<u128>>,
 }
 
 impl Slots {
-    /// The slots of a word that follows this slot; nothing for what is no block.
+    /// The slots of a word; `before` is the previous slot. `None` for a malformed word.
     pub(super) fn new(word: u64, before: Option<u128>) -> Option<Slots> {
         let selector = word & 0x0F;
         let further = (word >> 4 & 0x0F) as usize;
@@ -101,11 +101,11 @@ impl Iterator for Slots {
     }
 }
 
-/// Writes so many equal slots: rows without a value, or with that of the row before.
+/// Writes `count` equal slots: rows without a value, or with the previous row's value.
 pub(super) fn put_run(out: &mut Vec<u8>, mut count: usize, absent: bool) {
     let mut blocks = Vec::new();
     while count > 0 {
-        // The selector of most slots that is not too many: selectors with unused bits are left out.
+        // The selector with the most slots that fit; selectors with unused bits are not used.
         let fits =
             |selector: &usize| !(7..=8).contains(selector) && 60 / BITS[*selector] <= count as u32;
         let Some(selector) = (1..BITS.len()).find(fits) else { break };

@@ -1,10 +1,10 @@
-//! How much memory the state of an accumulator may take: one value cannot go into a file.
+//! Memory limits for the state of an accumulator, which cannot spill to a file.
 
 use mayfly_base::limits::MAX_BLOCKING_MEMORY_BYTES;
 
-use super::Kind;
+use super::AccumulatorKind;
 
-/// Memory that one state may take, in bytes.
+/// Memory limit of one state, in bytes, by operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccumulatorLimits {
     /// `$push`.
@@ -15,7 +15,7 @@ pub struct AccumulatorLimits {
     pub concat_arrays: usize,
     /// `$setUnion`.
     pub set_union: usize,
-    /// `$firstN`, `$topN` and their kin.
+    /// `$firstN`, `$topN` and related operators.
     pub top_n: usize,
 }
 
@@ -32,33 +32,33 @@ impl Default for AccumulatorLimits {
 }
 
 impl AccumulatorLimits {
-    pub(super) fn of(&self, kind: Kind) -> usize {
+    pub(super) fn of(&self, kind: AccumulatorKind) -> usize {
         match kind {
-            Kind::Push => self.push,
-            Kind::AddToSet => self.add_to_set,
-            Kind::ConcatArrays => self.concat_arrays,
-            Kind::SetUnion => self.set_union,
-            Kind::Bottom
-            | Kind::BottomN
-            | Kind::FirstN
-            | Kind::LastN
-            | Kind::MaxN
-            | Kind::MinN
-            | Kind::Top
-            | Kind::TopN => self.top_n,
-            Kind::Avg
-            | Kind::Count
-            | Kind::First
-            | Kind::Last
-            | Kind::Max
-            | Kind::Median
-            | Kind::MergeObjects
-            | Kind::Min
-            | Kind::Percentile
-            | Kind::Scripted
-            | Kind::StdDevPop
-            | Kind::StdDevSamp
-            | Kind::Sum => MAX_BLOCKING_MEMORY_BYTES,
+            AccumulatorKind::Push => self.push,
+            AccumulatorKind::AddToSet => self.add_to_set,
+            AccumulatorKind::ConcatArrays => self.concat_arrays,
+            AccumulatorKind::SetUnion => self.set_union,
+            AccumulatorKind::Bottom
+            | AccumulatorKind::BottomN
+            | AccumulatorKind::FirstN
+            | AccumulatorKind::LastN
+            | AccumulatorKind::MaxN
+            | AccumulatorKind::MinN
+            | AccumulatorKind::Top
+            | AccumulatorKind::TopN => self.top_n,
+            AccumulatorKind::Avg
+            | AccumulatorKind::Count
+            | AccumulatorKind::First
+            | AccumulatorKind::Last
+            | AccumulatorKind::Max
+            | AccumulatorKind::Median
+            | AccumulatorKind::MergeObjects
+            | AccumulatorKind::Min
+            | AccumulatorKind::Percentile
+            | AccumulatorKind::Scripted
+            | AccumulatorKind::StdDevPop
+            | AccumulatorKind::StdDevSamp
+            | AccumulatorKind::Sum => MAX_BLOCKING_MEMORY_BYTES,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Values kept as they come: lists, sets, and the fields of merged documents.
+//! Collections of values: lists, sets, and the fields of merged documents.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use foldhash::HashMap;
 use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 
-/// Memory of a value beside its bytes, roughly.
+/// Approximate memory of a value without its bytes.
 const VALUE_BYTES: usize = 40;
 
-/// Values in the order in which they came.
+/// Values in the order of insertion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct List {
     pub(super) values: VecDeque<ValueBuf>,
@@ -23,7 +23,7 @@ impl List {
         self.values.push_back(value);
     }
 
-    /// Forgets the first.
+    /// Removes the first value.
     pub(super) fn pop_front(&mut self) {
         if let Some(gone) = self.values.pop_front() {
             self.bytes -= gone.data().len() + VALUE_BYTES;
@@ -31,7 +31,7 @@ impl List {
     }
 }
 
-/// Every value once; equal numbers of different types are one value.
+/// A set of values; equal numbers of different types are the same value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Distinct {
     places: HashMap<Vec<u8>, usize>,
@@ -54,7 +54,7 @@ impl Distinct {
     }
 }
 
-/// Bytes whose order is the order of values.
+/// Encodes a value as bytes with the order of values.
 pub(crate) fn encoded(
     value: RawValue<'_>,
     descending: bool,
@@ -65,13 +65,13 @@ pub(crate) fn encoded(
     key
 }
 
-/// Fields in the order in which they first came, each with its last value.
+/// Fields in the order of their first occurrence, each with its last value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merged {
     fields: Vec<(String, ValueBuf)>,
     places: HashMap<String, usize>,
     pub(super) bytes: usize,
-    /// What type, name and value of all fields take.
+    /// Encoded length of all fields: type, name and value.
     fields_len: usize,
 }
 
@@ -97,7 +97,7 @@ impl Merged {
         }
     }
 
-    /// How long the document is.
+    /// Encoded length of the document.
     pub(crate) fn encoded_len(&self) -> usize {
         self.fields_len + RawDoc::EMPTY.as_bytes().len()
     }

@@ -1,9 +1,10 @@
-//! Accumulators: values of many documents to one. `$group` has one [`AccumState`] per group and accumulator.
+//! Accumulators, which combine the values of many documents into one. `$group` has one
+//! [`AccumState`] per group and accumulator.
 //!
-//! An [`Accumulator`] is what was parsed and never changes; the state is what runs. A state says how much memory it holds
-//! ([`AccumState::bytes`]), becomes a value that can be stored ([`AccumState::save`]), and takes such a value back into another
-//! state ([`Accumulator::merge`]): groups that do not fit memory are written out and merged later, in the order in which their
-//! documents came.
+//! An [`Accumulator`] is the immutable result of parsing. A state reports its memory
+//! ([`AccumState::bytes`]), can be saved as a value ([`AccumState::save`]), and can be merged into
+//! another state ([`Accumulator::merge`]): groups that do not fit into memory are spilled and
+//! merged later, in the order of their documents.
 
 mod limits;
 mod list;
@@ -31,51 +32,71 @@ pub(crate) use state::Deviation;
 
 /// A row of the table of accumulators.
 pub struct AccumRow {
-    /// With its dollar.
+    /// The name with its dollar sign.
     pub name: &'static str,
-    /// One line of help.
+    /// A one-line description.
     pub help: &'static str,
-    /// The reference's version that first had it.
+    /// The first version of the reference with the accumulator.
     pub since: &'static str,
-    kind: Kind,
+    kind: AccumulatorKind,
 }
 
-/// Accumulators that work.
+/// The implemented accumulators.
 pub const ROWS: &[AccumRow] = &[
-    row("$accumulator", "4.4", "What JavaScript functions make of documents.", Kind::Scripted),
-    row("$addToSet", "2.2", "Every value once.", Kind::AddToSet),
-    row("$avg", "2.2", "The mean of the numbers.", Kind::Avg),
-    row("$bottom", "5.2", "The value of the last document in an order.", Kind::Bottom),
-    row("$bottomN", "5.2", "The values of the last documents in an order.", Kind::BottomN),
-    row("$concatArrays", "8.1", "All arrays in one.", Kind::ConcatArrays),
-    row("$count", "5.0", "The number of documents.", Kind::Count),
-    row("$first", "2.2", "The first value.", Kind::First),
-    row("$firstN", "5.2", "The first n values.", Kind::FirstN),
-    row("$last", "2.2", "The last value.", Kind::Last),
-    row("$lastN", "5.2", "The last n values.", Kind::LastN),
-    row("$max", "2.2", "The greatest value.", Kind::Max),
-    row("$maxN", "5.2", "The n greatest values.", Kind::MaxN),
-    row("$median", "7.0", "The value in the middle.", Kind::Median),
-    row("$mergeObjects", "3.5.6", "All documents in one.", Kind::MergeObjects),
-    row("$min", "2.2", "The least value.", Kind::Min),
-    row("$minN", "5.2", "The n least values.", Kind::MinN),
-    row("$percentile", "7.0", "Values at shares of the numbers.", Kind::Percentile),
-    row("$push", "2.2", "All values.", Kind::Push),
-    row("$setUnion", "8.1", "What is in any of the arrays.", Kind::SetUnion),
-    row("$stdDevPop", "3.2", "The deviation of a population.", Kind::StdDevPop),
-    row("$stdDevSamp", "3.2", "The deviation of a sample.", Kind::StdDevSamp),
-    row("$sum", "2.2", "The sum of the numbers.", Kind::Sum),
-    row("$top", "5.2", "The value of the first document in an order.", Kind::Top),
-    row("$topN", "5.2", "The values of the first documents in an order.", Kind::TopN),
+    row("$accumulator", "4.4", "The result of JavaScript functions.", AccumulatorKind::Scripted),
+    row("$addToSet", "2.2", "The distinct values.", AccumulatorKind::AddToSet),
+    row("$avg", "2.2", "The mean of the numbers.", AccumulatorKind::Avg),
+    row(
+        "$bottom",
+        "5.2",
+        "The value of the last document in a sort order.",
+        AccumulatorKind::Bottom,
+    ),
+    row(
+        "$bottomN",
+        "5.2",
+        "The values of the last documents in a sort order.",
+        AccumulatorKind::BottomN,
+    ),
+    row("$concatArrays", "8.1", "The concatenation of all arrays.", AccumulatorKind::ConcatArrays),
+    row("$count", "5.0", "The number of documents.", AccumulatorKind::Count),
+    row("$first", "2.2", "The first value.", AccumulatorKind::First),
+    row("$firstN", "5.2", "The first n values.", AccumulatorKind::FirstN),
+    row("$last", "2.2", "The last value.", AccumulatorKind::Last),
+    row("$lastN", "5.2", "The last n values.", AccumulatorKind::LastN),
+    row("$max", "2.2", "The greatest value.", AccumulatorKind::Max),
+    row("$maxN", "5.2", "The n greatest values.", AccumulatorKind::MaxN),
+    row("$median", "7.0", "The median of the numbers.", AccumulatorKind::Median),
+    row("$mergeObjects", "3.5.6", "All documents merged into one.", AccumulatorKind::MergeObjects),
+    row("$min", "2.2", "The least value.", AccumulatorKind::Min),
+    row("$minN", "5.2", "The n least values.", AccumulatorKind::MinN),
+    row("$percentile", "7.0", "Quantiles of the numbers.", AccumulatorKind::Percentile),
+    row("$push", "2.2", "All values.", AccumulatorKind::Push),
+    row("$setUnion", "8.1", "The union of the arrays.", AccumulatorKind::SetUnion),
+    row("$stdDevPop", "3.2", "The standard deviation of a population.", AccumulatorKind::StdDevPop),
+    row("$stdDevSamp", "3.2", "The standard deviation of a sample.", AccumulatorKind::StdDevSamp),
+    row("$sum", "2.2", "The sum of the numbers.", AccumulatorKind::Sum),
+    row("$top", "5.2", "The value of the first document in a sort order.", AccumulatorKind::Top),
+    row(
+        "$topN",
+        "5.2",
+        "The values of the first documents in a sort order.",
+        AccumulatorKind::TopN,
+    ),
 ];
 
-const fn row(name: &'static str, since: &'static str, help: &'static str, kind: Kind) -> AccumRow {
+const fn row(
+    name: &'static str,
+    since: &'static str,
+    help: &'static str,
+    kind: AccumulatorKind,
+) -> AccumRow {
     AccumRow { name, help, since, kind }
 }
 
-/// Which accumulator.
+/// The accumulator's operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AccumulatorKind {
     AddToSet,
     Avg,
     Bottom,
@@ -106,34 +127,34 @@ pub(crate) enum Kind {
 /// A parsed accumulator.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
-    kind: Kind,
+    kind: AccumulatorKind,
     argument: Expression,
-    /// How many values, for those that say it; computed once per group, from its `_id`.
+    /// The number of values for operators that take one; evaluated once per group, from its `_id`.
     n: Option<Expression>,
-    /// What `$top` and its kin go by.
+    /// The sort order of `$top` and related operators.
     order: Option<Order>,
-    /// The shares that `$percentile` wants.
+    /// The quantiles requested from `$percentile`.
     shares: Arc<[f64]>,
-    /// Those of `$accumulator`.
+    /// The functions of `$accumulator`.
     functions: Option<Arc<Functions>>,
-    /// Memory of one state, in bytes.
+    /// Memory limit of one state, in bytes.
     most_bytes: usize,
     collation: Option<Arc<Collation>>,
 }
 
 impl Accumulator {
-    /// Parses `{ $sum: ... }`, the value of a field of `$group`.
+    /// Parses the value of a field of `$group`, such as `{ $sum: ... }`.
     ///
     /// # Errors
-    /// 40234, 40237, 40238, 15952 as the reference has them; those of the operators.
+    /// 40234, 40237, 40238, 15952 as in the reference; errors of the operators.
     pub fn parse(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator> {
         parse::field(field, scope)
     }
 
-    /// Parses an accumulator by its name and its operand.
+    /// Parses an accumulator, given its name and operand.
     ///
     /// # Errors
-    /// Those of [`Accumulator::parse`], but nothing when there is no accumulator of the name.
+    /// Errors of [`Accumulator::parse`]. Returns `None` for an unknown name.
     pub fn parse_operator(
         name: &str,
         operand: RawValue<'_>,
@@ -145,11 +166,11 @@ impl Accumulator {
         }
     }
 
-    /// The state of a group before its first document. The number of values that some accumulators take, and what
-    /// `$accumulator` begins with, may depend on the group's `_id`.
+    /// Creates the state of a group. The number of values that some accumulators keep, and the
+    /// initial state of `$accumulator`, may depend on the group's `_id`.
     ///
     /// # Errors
-    /// Those of the number, and of scripts.
+    /// Errors of evaluating the number, and of scripts.
     pub fn start(&self, id: Option<RawValue<'_>>) -> Result<AccumState> {
         let root = id.and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
         let frame = Frame::new(root).collated(self.collation.as_deref());
@@ -163,19 +184,19 @@ impl Accumulator {
         Ok(AccumState::new(self.kind, n))
     }
 
-    /// Takes one document into the state.
+    /// Adds one document to the state.
     ///
     /// # Errors
-    /// Those of the argument; 146 ExceededMemoryLimit where one value would outgrow memory.
+    /// Errors of the argument; 146 ExceededMemoryLimit when the state exceeds its limit.
     pub fn add<'a>(&'a self, state: &mut AccumState, document: impl Into<Frame<'a>>) -> Result<()> {
         let frame = document.into().collated(self.collation.as_deref());
         self.add_in(state, frame)
     }
 
-    /// The same with what else the expressions may name.
+    /// The same with the variables and metadata of a frame.
     ///
     /// # Errors
-    /// Those of [`Accumulator::add`].
+    /// Errors of [`Accumulator::add`].
     pub fn add_in(&self, state: &mut AccumState, frame: Frame<'_>) -> Result<()> {
         let value = self.argument.evaluate(frame)?;
         match (&self.functions, &self.order) {
@@ -189,24 +210,24 @@ impl Accumulator {
         state.check(self.most_bytes)
     }
 
-    /// Takes in what another state of the same group saved; what it saw came later than what this one saw.
+    /// Merges the saved state of later documents of the same group.
     ///
     /// # Errors
-    /// 146 ExceededMemoryLimit.
+    /// 146 ExceededMemoryLimit when the state exceeds its limit.
     pub fn merge(&self, state: &mut AccumState, saved: RawValue<'_>) -> Result<()> {
         state.merge(saved, self.collation.as_deref())?;
         state.check(self.most_bytes)
     }
 
-    /// The result of a group; what is missing is null.
+    /// The result of a group; a missing value becomes null.
     ///
     /// # Errors
-    /// 10334 BSONObjectTooLarge.
+    /// 10334 BSONObjectTooLarge when the result is too large.
     pub fn finish(&self, state: &AccumState) -> Result<ValueBuf> {
         Ok(state.finish(&self.shares)?.unwrap_or_else(|| RawValue::Null.to_owned()))
     }
 
-    /// What its expressions read.
+    /// The inputs of its expressions.
     pub fn dependencies(&self) -> crate::Dependencies {
         let mut found = self.argument.dependencies();
         if let Some(order) = &self.order {
@@ -215,37 +236,37 @@ impl Accumulator {
         found
     }
 
-    /// Whether it counts documents: a sum of ones.
+    /// Whether it counts documents: `$count`, or a sum of ones.
     pub fn is_count(&self) -> bool {
         match self.kind {
-            Kind::Count => true,
-            Kind::Sum => self.argument.as_constant() == Some(RawValue::Int32(1)),
+            AccumulatorKind::Count => true,
+            AccumulatorKind::Sum => self.argument.as_constant() == Some(RawValue::Int32(1)),
             _ => false,
         }
     }
 
-    /// Whether it is `$first`, which looks at the first document only.
+    /// Whether it is `$first`, which needs only the first document.
     pub fn is_first(&self) -> bool {
-        self.kind == Kind::First
+        self.kind == AccumulatorKind::First
     }
 
-    /// Whether it is `$last`, which looks at the last document only.
+    /// Whether it is `$last`, which needs only the last document.
     pub fn is_last(&self) -> bool {
-        self.kind == Kind::Last
+        self.kind == AccumulatorKind::Last
     }
 
-    /// Whether what it begins with depends on the group.
+    /// Whether the initial state depends on the group.
     pub fn begins_with_group(&self) -> bool {
         let begins = self.n.iter().chain(self.functions.iter().map(|it| it.begins_with()));
         begins.map(Expression::dependencies).any(|reads| !reads.is_empty())
     }
 
-    /// Which it is.
-    pub(crate) fn kind(&self) -> Kind {
+    /// The operator.
+    pub(crate) fn kind(&self) -> AccumulatorKind {
         self.kind
     }
 
-    /// What it takes of each document.
+    /// The expression evaluated for each document.
     pub(crate) fn argument(&self) -> &Expression {
         &self.argument
     }

@@ -1,16 +1,16 @@
-//! Accumulators as they are written.
+//! Parsing of accumulators.
 
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
-use super::{AccumRow, Accumulator, Kind, ROWS, scripted};
+use super::{AccumRow, Accumulator, AccumulatorKind, ROWS, scripted};
 use crate::op::{fault, n_and_input};
 use crate::parse::Parser;
 use crate::{Expression, Order, Scope};
 
-/// The value of a field of `$group`.
+/// Parses the value of a field of `$group`.
 pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator> {
     let name = field.name();
     let RawValue::Document(spec) = field.value() else {
@@ -26,7 +26,7 @@ pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator>
     operator(row, wanted.value(), scope)
 }
 
-/// The operand of an accumulator.
+/// Parses the operand of an accumulator.
 pub(super) fn operator(
     row: &AccumRow,
     operand: RawValue<'_>,
@@ -43,23 +43,31 @@ pub(super) fn operator(
         collation: scope.collation().cloned(),
     };
     match row.kind {
-        Kind::Count => {
+        AccumulatorKind::Count => {
             if !operand.as_document().is_some_and(RawDoc::is_empty) {
                 return Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}"));
             }
         }
-        Kind::FirstN | Kind::LastN | Kind::MinN | Kind::MaxN => {
+        AccumulatorKind::FirstN
+        | AccumulatorKind::LastN
+        | AccumulatorKind::MinN
+        | AccumulatorKind::MaxN => {
             let (n, input) = n_and_input(&mut Parser::new(scope), operand)?;
             (parsed.n, parsed.argument) = (Some(n), input);
         }
-        Kind::Top | Kind::TopN | Kind::Bottom | Kind::BottomN => {
+        AccumulatorKind::Top
+        | AccumulatorKind::TopN
+        | AccumulatorKind::Bottom
+        | AccumulatorKind::BottomN => {
             ranked(row, operand, scope, &mut parsed)?;
         }
-        Kind::Median | Kind::Percentile => {
+        AccumulatorKind::Median | AccumulatorKind::Percentile => {
             let (input, shares) = shares(row.name, operand, &mut Parser::new(scope))?;
             (parsed.argument, parsed.shares) = (input, shares.into());
         }
-        Kind::Scripted => scripted::parse(operand, &mut Parser::new(scope), &mut parsed)?,
+        AccumulatorKind::Scripted => {
+            scripted::parse(operand, &mut Parser::new(scope), &mut parsed)?
+        }
         _ => {
             if let RawValue::Array(_) = operand {
                 let name = row.name;
@@ -71,7 +79,7 @@ pub(super) fn operator(
     Ok(parsed)
 }
 
-/// `{ n, output, sortBy }`
+/// Parses `{ n, output, sortBy }`.
 fn ranked(
     row: &AccumRow,
     operand: RawValue<'_>,
@@ -83,7 +91,7 @@ fn ranked(
         let text = format!("specification must be an object; found {name}: {operand:?}");
         return Err(fault(5_788_001, text));
     };
-    let many = matches!(row.kind, Kind::TopN | Kind::BottomN);
+    let many = matches!(row.kind, AccumulatorKind::TopN | AccumulatorKind::BottomN);
     let (mut n, mut output, mut order) = (None, None, None);
     for part in spec {
         match part.name() {
@@ -111,7 +119,7 @@ fn ranked(
     Ok(())
 }
 
-/// `{ input, p, method }`; `$median` has no `p`.
+/// Parses `{ input, p, method }`; `$median` has no `p`.
 pub(crate) fn shares(
     name: &'static str,
     operand: RawValue<'_>,

@@ -1,9 +1,10 @@
-//! Percentiles: the least value that at least a share of all values does not exceed. The reference estimates it with a digest;
-//! this server keeps all values and answers exactly, which is where small groups of the reference are, too.
+//! Percentiles: the least value that is not exceeded by the given share of all values. The
+//! reference estimates it with a t-digest; this server keeps all values and computes it exactly, as
+//! the reference does for small groups.
 
 use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, ty};
 
-/// The numbers among some values, ascending.
+/// The numbers among some values, in ascending order.
 pub(crate) fn sorted_numbers<'v>(values: impl Iterator<Item = RawValue<'v>>) -> Vec<f64> {
     let mut numbers: Vec<f64> = values
         .filter_map(Number::from_value)
@@ -14,7 +15,7 @@ pub(crate) fn sorted_numbers<'v>(values: impl Iterator<Item = RawValue<'v>>) -> 
     numbers
 }
 
-/// The value at a share of ascending numbers; nothing when there are none.
+/// The value at a quantile of ascending numbers; null if there are none.
 fn at(numbers: &[f64], share: f64) -> RawValue<'static> {
     let rank = (share * numbers.len() as f64).ceil() as usize;
     numbers
@@ -22,7 +23,7 @@ fn at(numbers: &[f64], share: f64) -> RawValue<'static> {
         .map_or(RawValue::Null, |value| RawValue::Double(*value))
 }
 
-/// The result: one value for `$median`, an array in the order of the shares for `$percentile`.
+/// The result: one value for `$median`, an array in the order of the quantiles for `$percentile`.
 pub(crate) fn percentile(numbers: &[f64], shares: &[f64], median: bool) -> ValueBuf {
     if median {
         return at(numbers, 0.5).to_owned();

@@ -1,19 +1,19 @@
-//! The first or last values by a key: `$top`, `$bottom`, `$minN`, `$maxN` and their kin.
+//! Top-k by a key: `$top`, `$bottom`, `$minN`, `$maxN` and related operators.
 
 use std::collections::BTreeMap;
 
 use mayfly_value::{RawValue, ValueBuf};
 
-/// Memory of an entry beside its bytes, roughly.
+/// Approximate memory of an entry without its bytes.
 const ENTRY_BYTES: usize = 80;
 
-/// At most so many values, by keys whose bytes are in order.
+/// At most `n` values, ordered by the bytes of their keys.
 #[derive(Clone, Debug)]
 pub(super) struct Ranked {
     n: usize,
-    /// Whether the greatest keys stay.
+    /// Whether the greatest keys are kept.
     last: bool,
-    /// By key; equal keys by their number, in the order in which they came.
+    /// By key; equal keys by a sequence number in the order of insertion.
     entries: BTreeMap<(Vec<u8>, u64), ValueBuf>,
     next: u64,
     bytes: usize,
@@ -24,7 +24,7 @@ impl Ranked {
         Ranked { n, last, entries: BTreeMap::new(), next: 0, bytes: 0 }
     }
 
-    /// Takes a value; of equal keys the earlier ones stay.
+    /// Adds a value; of equal keys the earlier ones are kept.
     pub(super) fn put(&mut self, key: Vec<u8>, value: RawValue<'_>) {
         let full = self.entries.len() >= self.n;
         if full {
@@ -52,12 +52,12 @@ impl Ranked {
         self.bytes
     }
 
-    /// The values in the order of their keys.
+    /// The values in key order.
     pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &ValueBuf> {
         self.entries.values()
     }
 
-    /// Keys and values in the order of the keys.
+    /// Keys and values in key order.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&[u8], &ValueBuf)> {
         self.entries.iter().map(|((key, _), value)| (key.as_slice(), value))
     }

@@ -1,8 +1,9 @@
-//! `$accumulator`: an accumulator that is written in JavaScript.
+//! `$accumulator`: an accumulator written in JavaScript.
 //!
-//! The functions of one accumulator share a sandbox. What documents give waits, up to a bound, so that one call into the
-//! interpreter takes many of them: a state becomes a value only between such calls, as in the reference. A saved state is
-//! `{ s: state, p: [what waits] }`.
+//! The functions of one accumulator share a sandbox. The arguments of calls are buffered, up to a
+//! limit, so that one call into the interpreter processes many documents; the state is converted to
+//! BSON only between such calls, as in the reference. A saved state is `{ s: state, p: [buffered
+//! arguments] }`.
 
 use std::sync::Arc;
 
@@ -16,13 +17,13 @@ use crate::op::fault;
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
-/// What may wait in one group.
+/// Largest buffer of one group, in bytes.
 const MAX_WAITING_BYTES: usize = 256 << 10;
 
-/// Memory of an array, roughly.
+/// Approximate memory of an array.
 const ARRAY_BYTES: usize = 64;
 
-/// Places of the functions in the script.
+/// Indexes of the functions in the script.
 const INIT: usize = 0;
 const ACCUMULATE: usize = 1;
 const MERGE: usize = 2;
@@ -30,7 +31,7 @@ const FINALIZE: usize = 3;
 
 const NAMES: [&str; 4] = ["init", "accumulate", "merge", "finalize"];
 
-/// What an accumulator consists of beside what it takes of each document.
+/// The functions of an accumulator, and the arguments of `init`.
 #[derive(Debug)]
 pub(super) struct Functions {
     script: Script,
@@ -39,13 +40,13 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// The arguments of `init`.
+    /// The expression for the arguments of `init`.
     pub(super) fn begins_with(&self) -> &Expression {
         &self.init_arguments
     }
 }
 
-/// The state in one group.
+/// The state of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Scripted {
     functions: Arc<Functions>,
@@ -54,7 +55,7 @@ pub(super) struct Scripted {
     waiting_bytes: usize,
 }
 
-/// `{ init, initArgs, accumulate, accumulateArgs, merge, finalize, lang }`
+/// Parses `{ init, initArgs, accumulate, accumulateArgs, merge, finalize, lang }`.
 pub(super) fn parse(
     operand: RawValue<'_>,
     parser: &mut Parser<'_>,
@@ -120,7 +121,7 @@ fn check_language(value: RawValue<'_>) -> Result<()> {
     }
 }
 
-/// The array that a value has to be.
+/// Checks that a value is an array.
 fn array_of<'v>(value: &'v Value<'_>, code: i32, name: &str) -> Result<RawDoc<'v>> {
     match value.as_raw() {
         Some(RawValue::Array(items)) => Ok(items),
@@ -133,7 +134,7 @@ fn array_of<'v>(value: &'v Value<'_>, code: i32, name: &str) -> Result<RawDoc<'v
 }
 
 impl Scripted {
-    /// Begins a group; the frame's root is what its `_id` gives to name.
+    /// Creates the state of a group; the frame's root is the document in the group's `_id`.
     pub(super) fn start(functions: &Arc<Functions>, frame: Frame<'_>) -> Result<Scripted> {
         functions.script.check_enabled()?;
         let arguments = functions.init_arguments.evaluate(frame)?;
@@ -143,12 +144,12 @@ impl Scripted {
         Ok(Scripted { functions, state, waiting: Vec::new(), waiting_bytes: 0 })
     }
 
-    /// Memory that it holds, in bytes.
+    /// Memory of the state in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Scripted>() + self.state.heap_bytes() + self.waiting_bytes
     }
 
-    /// Takes what one document gives.
+    /// Buffers the arguments of one document.
     pub(super) fn put(&mut self, value: &Value<'_>) -> Result<()> {
         let arguments = array_of(value, 4_544_712, "accumulateArgs")?;
         self.waiting_bytes += arguments.as_bytes().len() + ARRAY_BYTES;
@@ -171,7 +172,7 @@ impl Scripted {
         calls.finish()
     }
 
-    /// The state with what waits.
+    /// The state after all buffered calls.
     fn whole_state(&self) -> Result<ValueBuf> {
         if self.waiting.is_empty() {
             return Ok(self.state.clone());
@@ -191,13 +192,13 @@ impl Scripted {
         self.functions.script.call_at(FINALIZE, arguments.finish().as_doc())
     }
 
-    /// Writes everything it knows.
+    /// Saves the state.
     pub(super) fn save(&self, out: &mut DocBuilder) {
         out.append("s", &self.state);
         out.append("p", RawValue::Array(self.waiting_calls().as_doc()));
     }
 
-    /// Takes in what another state saved, which saw later documents.
+    /// Merges the saved state of later documents.
     pub(super) fn merge(&mut self, saved: RawDoc<'_>) -> Result<()> {
         self.take_in_waiting()?;
         let script = &self.functions.script;

@@ -1,4 +1,4 @@
-//! The running state of an accumulator in one group.
+//! The state of an accumulator in one group.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{
@@ -6,7 +6,7 @@ use mayfly_value::{
     compare_values_in, ty,
 };
 
-use super::Kind;
+use super::AccumulatorKind;
 use super::list::{Distinct, List, Merged, encoded};
 use super::percentile::{percentile, sorted_numbers};
 use super::ranked::Ranked;
@@ -14,22 +14,22 @@ use super::scripted::Scripted;
 use crate::op::merge_fault;
 use crate::{Sum, Value};
 
-/// The running state of an accumulator in one group.
+/// The state of an accumulator in one group.
 #[derive(Clone, Debug)]
 pub struct AccumState {
-    kind: Kind,
+    kind: AccumulatorKind,
     n: usize,
-    held: Held,
+    held: StateValue,
 }
 
 #[derive(Clone, Debug)]
-enum Held {
+enum StateValue {
     Sum(Sum),
     Mean {
         sum: Sum,
         count: i64,
     },
-    /// Nothing yet, or the value, which may be missing.
+    /// `None` before the first document, then the value, which may be missing.
     One(Option<Option<ValueBuf>>),
     List(List),
     Distinct(Box<Distinct>),
@@ -37,17 +37,17 @@ enum Held {
     Ranked(Ranked),
     Numbers(Vec<f64>),
     Deviation(Deviation),
-    /// Of `$accumulator`.
+    /// The state of `$accumulator`.
     Scripted(Box<Scripted>),
 }
 
-/// Count, mean and sum of squared distances, kept up number by number.
+/// Count, mean and sum of squared differences, updated with each number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deviation {
     count: f64,
     mean: f64,
     squares: f64,
-    /// Infinities and NaN; while there are some there is no deviation.
+    /// Number of infinities and NaN; if there are any, the deviation is undefined.
     not_finite: i64,
 }
 
@@ -90,7 +90,7 @@ impl Deviation {
         self.count = total;
     }
 
-    /// Nothing where there are too few numbers.
+    /// The deviation; null if there are too few numbers.
     pub(crate) fn finish(&self, sample: bool) -> RawValue<'static> {
         let least = if sample { 2.0 } else { 1.0 };
         if self.count + (self.not_finite as f64) < least {
@@ -105,58 +105,78 @@ impl Deviation {
 }
 
 impl AccumState {
-    pub(crate) fn new(kind: Kind, n: usize) -> AccumState {
+    pub(crate) fn new(kind: AccumulatorKind, n: usize) -> AccumState {
         let held = match kind {
-            Kind::Sum | Kind::Count => Held::Sum(Sum::default()),
-            Kind::Avg => Held::Mean { sum: Sum::default(), count: 0 },
-            Kind::First | Kind::Last | Kind::Min | Kind::Max => Held::One(None),
-            Kind::Push | Kind::ConcatArrays | Kind::FirstN | Kind::LastN => {
-                Held::List(List::default())
+            AccumulatorKind::Sum | AccumulatorKind::Count => StateValue::Sum(Sum::default()),
+            AccumulatorKind::Avg => StateValue::Mean { sum: Sum::default(), count: 0 },
+            AccumulatorKind::First
+            | AccumulatorKind::Last
+            | AccumulatorKind::Min
+            | AccumulatorKind::Max => StateValue::One(None),
+            AccumulatorKind::Push
+            | AccumulatorKind::ConcatArrays
+            | AccumulatorKind::FirstN
+            | AccumulatorKind::LastN => StateValue::List(List::default()),
+            AccumulatorKind::AddToSet | AccumulatorKind::SetUnion => {
+                StateValue::Distinct(Box::default())
             }
-            Kind::AddToSet | Kind::SetUnion => Held::Distinct(Box::default()),
-            Kind::MergeObjects => Held::Merged(Box::default()),
-            Kind::Top | Kind::TopN => Held::Ranked(Ranked::new(n, false)),
-            Kind::Bottom | Kind::BottomN => Held::Ranked(Ranked::new(n, true)),
-            Kind::MinN | Kind::MaxN => Held::Ranked(Ranked::new(n, false)),
-            Kind::Median | Kind::Percentile => Held::Numbers(Vec::new()),
-            Kind::StdDevPop | Kind::StdDevSamp => Held::Deviation(Deviation::default()),
-            // Made of a state that a script began.
-            Kind::Scripted => Held::One(None),
+            AccumulatorKind::MergeObjects => StateValue::Merged(Box::default()),
+            AccumulatorKind::Top | AccumulatorKind::TopN => {
+                StateValue::Ranked(Ranked::new(n, false))
+            }
+            AccumulatorKind::Bottom | AccumulatorKind::BottomN => {
+                StateValue::Ranked(Ranked::new(n, true))
+            }
+            AccumulatorKind::MinN | AccumulatorKind::MaxN => {
+                StateValue::Ranked(Ranked::new(n, false))
+            }
+            AccumulatorKind::Median | AccumulatorKind::Percentile => {
+                StateValue::Numbers(Vec::new())
+            }
+            AccumulatorKind::StdDevPop | AccumulatorKind::StdDevSamp => {
+                StateValue::Deviation(Deviation::default())
+            }
+            // Replaced by the state that a script creates.
+            AccumulatorKind::Scripted => StateValue::One(None),
         };
         AccumState { kind, n, held }
     }
 
-    /// A state that a script began.
+    /// A state created by a script.
     pub(super) fn scripted(scripted: Scripted) -> AccumState {
-        AccumState { kind: Kind::Scripted, n: 1, held: Held::Scripted(Box::new(scripted)) }
+        AccumState {
+            kind: AccumulatorKind::Scripted,
+            n: 1,
+            held: StateValue::Scripted(Box::new(scripted)),
+        }
     }
 
-    /// Memory that it holds beside its own size, in bytes.
+    /// Heap memory of the state, in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         if self.is_flat() { 0 } else { self.held_bytes() }
     }
 
-    /// Whether it holds no memory beside its own size, whatever comes.
+    /// Whether the state never has heap memory.
     #[inline]
     fn is_flat(&self) -> bool {
-        matches!(self.held, Held::Sum(_) | Held::Mean { .. } | Held::Deviation(_))
+        matches!(self.held, StateValue::Sum(_) | StateValue::Mean { .. } | StateValue::Deviation(_))
     }
 
     fn held_bytes(&self) -> usize {
         match &self.held {
-            Held::Sum(_) | Held::Mean { .. } | Held::Deviation(_) => 0,
-            Held::One(value) => value.iter().flatten().map(ValueBuf::heap_bytes).sum(),
-            Held::List(list) => list.bytes,
-            Held::Distinct(set) => set.bytes(),
-            Held::Merged(merged) => merged.bytes,
-            Held::Ranked(ranked) => ranked.bytes(),
-            Held::Numbers(numbers) => numbers.capacity() * 8,
-            Held::Scripted(scripted) => scripted.bytes(),
+            StateValue::Sum(_) | StateValue::Mean { .. } | StateValue::Deviation(_) => 0,
+            StateValue::One(value) => value.iter().flatten().map(ValueBuf::heap_bytes).sum(),
+            StateValue::List(list) => list.bytes,
+            StateValue::Distinct(set) => set.bytes(),
+            StateValue::Merged(merged) => merged.bytes,
+            StateValue::Ranked(ranked) => ranked.bytes(),
+            StateValue::Numbers(numbers) => numbers.capacity() * 8,
+            StateValue::Scripted(scripted) => scripted.bytes(),
         }
     }
 
-    /// One value must fit memory, whatever is done with groups.
+    /// Checks the memory limit of a single state.
     #[inline]
     pub(super) fn check(&self, most: usize) -> Result<()> {
         if self.is_flat() { Ok(()) } else { self.check_bytes(most) }
@@ -173,7 +193,7 @@ impl AccumState {
         Err(Error::new(ErrorCode(146), text))
     }
 
-    /// Takes the value of one document.
+    /// Adds the value of one document.
     pub(crate) fn put(
         &mut self,
         value: Option<RawValue<'_>>,
@@ -182,21 +202,23 @@ impl AccumState {
         let number = value.and_then(Number::from_value);
         let present = value.filter(|value| !matches!(value, RawValue::Null | RawValue::Undefined));
         match (&mut self.held, self.kind) {
-            (Held::Sum(sum), Kind::Count) => sum.add(Number::Int32(1)),
-            (Held::Sum(sum), _) => number.into_iter().for_each(|number| sum.add(number)),
-            (Held::Mean { sum, count }, _) => {
+            (StateValue::Sum(sum), AccumulatorKind::Count) => sum.add(Number::Int32(1)),
+            (StateValue::Sum(sum), _) => number.into_iter().for_each(|number| sum.add(number)),
+            (StateValue::Mean { sum, count }, _) => {
                 if let Some(number) = number {
                     sum.add(number);
                     *count += 1;
                 }
             }
-            (Held::One(held), Kind::First) => {
+            (StateValue::One(held), AccumulatorKind::First) => {
                 held.get_or_insert_with(|| value.map(RawValue::to_owned));
             }
-            (Held::One(held), Kind::Last) => *held = Some(value.map(RawValue::to_owned)),
-            (Held::One(held), kind) => {
+            (StateValue::One(held), AccumulatorKind::Last) => {
+                *held = Some(value.map(RawValue::to_owned))
+            }
+            (StateValue::One(held), kind) => {
                 if let Some(value) = present {
-                    let wanted = if kind == Kind::Min {
+                    let wanted = if kind == AccumulatorKind::Min {
                         std::cmp::Ordering::Less
                     } else {
                         std::cmp::Ordering::Greater
@@ -209,93 +231,97 @@ impl AccumState {
                     }
                 }
             }
-            (Held::List(list), kind) => put_in_list(list, kind, self.n, value)?,
-            (Held::Distinct(set), Kind::AddToSet) => {
+            (StateValue::List(list), kind) => put_in_list(list, kind, self.n, value)?,
+            (StateValue::Distinct(set), AccumulatorKind::AddToSet) => {
                 value.into_iter().for_each(|value| set.put(value, collation));
             }
-            (Held::Distinct(set), _) => match value {
+            (StateValue::Distinct(set), _) => match value {
                 None => {}
                 Some(RawValue::Array(items)) => {
                     items.iter().for_each(|item| set.put(item.value(), collation));
                 }
                 Some(other) => return Err(not_an_array("$setUnion", other)),
             },
-            (Held::Merged(merged), _) => match value {
+            (StateValue::Merged(merged), _) => match value {
                 None | Some(RawValue::Null | RawValue::Undefined) => {}
                 Some(RawValue::Document(document)) => merged.set_all(document),
                 Some(other) => return Err(merge_fault(other)),
             },
-            (Held::Ranked(ranked), kind) => {
+            (StateValue::Ranked(ranked), kind) => {
                 if let Some(value) = present {
-                    let key = encoded(value, kind == Kind::MaxN, collation);
+                    let key = encoded(value, kind == AccumulatorKind::MaxN, collation);
                     ranked.put(key, value);
                 }
             }
-            (Held::Numbers(numbers), _) => {
+            (StateValue::Numbers(numbers), _) => {
                 numbers.extend(number.map(Number::to_f64).filter(|number| !number.is_nan()));
             }
-            (Held::Deviation(deviation), _) => {
+            (StateValue::Deviation(deviation), _) => {
                 number.into_iter().for_each(|number| deviation.put(number.to_f64()));
             }
-            (Held::Scripted(scripted), _) => scripted.put(&Value::from(value))?,
+            (StateValue::Scripted(scripted), _) => scripted.put(&Value::from(value))?,
         }
         Ok(())
     }
 
-    /// Takes the value of one document that has this place in the order.
+    /// Adds the value of one document with this sort key.
     pub(super) fn put_ranked(&mut self, key: Vec<u8>, value: RawValue<'_>) -> Result<()> {
-        if let Held::Ranked(ranked) = &mut self.held {
+        if let StateValue::Ranked(ranked) = &mut self.held {
             ranked.put(key, value);
         }
         Ok(())
     }
 
-    /// Takes the arguments that one document gives to a script.
+    /// Adds the script arguments of one document.
     pub(super) fn put_scripted(&mut self, arguments: &Value<'_>) -> Result<()> {
-        if let Held::Scripted(scripted) = &mut self.held {
+        if let StateValue::Scripted(scripted) = &mut self.held {
             scripted.put(arguments)?;
         }
         Ok(())
     }
 
-    /// The result; nothing when it is missing.
+    /// The result; `None` when it is missing.
     pub(crate) fn finish(&self, shares: &[f64]) -> Result<Option<ValueBuf>> {
         let value = |value: RawValue<'_>| Ok(Some(value.to_owned()));
         match (&self.held, self.kind) {
-            (Held::Sum(sum), _) => value(sum.finish().to_value()),
-            (Held::Mean { count: 0, .. }, _) => value(RawValue::Null),
-            (Held::Mean { sum, count }, _) => value(sum.mean(*count).to_value()),
-            (Held::One(None), _) => value(RawValue::Null),
-            (Held::One(Some(held)), _) => Ok(held.clone()),
-            (Held::List(list), _) => array(list.values.iter()),
-            (Held::Distinct(set), _) => array(set.list.values.iter()),
-            (Held::Merged(merged), _) => {
+            (StateValue::Sum(sum), _) => value(sum.finish().to_value()),
+            (StateValue::Mean { count: 0, .. }, _) => value(RawValue::Null),
+            (StateValue::Mean { sum, count }, _) => value(sum.mean(*count).to_value()),
+            (StateValue::One(None), _) => value(RawValue::Null),
+            (StateValue::One(Some(held)), _) => Ok(held.clone()),
+            (StateValue::List(list), _) => array(list.values.iter()),
+            (StateValue::Distinct(set), _) => array(set.list.values.iter()),
+            (StateValue::Merged(merged), _) => {
                 let out = merged.build();
                 check_size(out.len())?;
                 Ok(Some(ValueBuf::from_parts(ty::DOCUMENT, out.finish().into_bytes())))
             }
-            (Held::Ranked(ranked), Kind::Top | Kind::Bottom) => Ok(ranked.values().next().cloned()),
-            (Held::Ranked(ranked), _) => array(ranked.values()),
-            (Held::Numbers(numbers), kind) => {
+            (StateValue::Ranked(ranked), AccumulatorKind::Top | AccumulatorKind::Bottom) => {
+                Ok(ranked.values().next().cloned())
+            }
+            (StateValue::Ranked(ranked), _) => array(ranked.values()),
+            (StateValue::Numbers(numbers), kind) => {
                 let mut numbers = numbers.clone();
                 numbers.sort_by(f64::total_cmp);
-                Ok(Some(percentile(&numbers, shares, kind == Kind::Median)))
+                Ok(Some(percentile(&numbers, shares, kind == AccumulatorKind::Median)))
             }
-            (Held::Deviation(deviation), kind) => value(deviation.finish(kind == Kind::StdDevSamp)),
-            (Held::Scripted(scripted), _) => scripted.finish().map(Some),
+            (StateValue::Deviation(deviation), kind) => {
+                value(deviation.finish(kind == AccumulatorKind::StdDevSamp))
+            }
+            (StateValue::Scripted(scripted), _) => scripted.finish().map(Some),
         }
     }
 
-    /// Everything it knows, as a value that [`Accumulator::merge`](super::Accumulator::merge) understands.
+    /// Saves the state as a value for [`Accumulator::merge`](super::Accumulator::merge).
     pub fn save(&self) -> ValueBuf {
         let mut out = DocBuilder::new();
         match &self.held {
-            Held::Sum(sum) => put_parts(sum, &mut out),
-            Held::Mean { sum, count } => {
+            StateValue::Sum(sum) => put_parts(sum, &mut out),
+            StateValue::Mean { sum, count } => {
                 put_parts(sum, &mut out);
                 out.append("n", *count);
             }
-            Held::One(held) => {
+            StateValue::One(held) => {
                 if let Some(held) = held {
                     out.append("seen", true);
                     held.iter().for_each(|value| {
@@ -303,12 +329,12 @@ impl AccumState {
                     });
                 }
             }
-            Held::List(list) => put_array(list.values.iter(), &mut out),
-            Held::Distinct(set) => put_array(set.list.values.iter(), &mut out),
-            Held::Merged(merged) => {
+            StateValue::List(list) => put_array(list.values.iter(), &mut out),
+            StateValue::Distinct(set) => put_array(set.list.values.iter(), &mut out),
+            StateValue::Merged(merged) => {
                 out.append("v", &merged.build().finish());
             }
-            Held::Ranked(ranked) => {
+            StateValue::Ranked(ranked) => {
                 out.start_array("v");
                 for (key, value) in ranked.entries() {
                     out.push_document();
@@ -318,25 +344,25 @@ impl AccumState {
                 }
                 out.end();
             }
-            Held::Numbers(numbers) => {
+            StateValue::Numbers(numbers) => {
                 out.start_array("v");
                 numbers.iter().for_each(|number| {
                     out.push(*number);
                 });
                 out.end();
             }
-            Held::Deviation(deviation) => {
+            StateValue::Deviation(deviation) => {
                 out.append("n", deviation.count);
                 out.append("mean", deviation.mean);
                 out.append("squares", deviation.squares);
                 out.append("notFinite", deviation.not_finite);
             }
-            Held::Scripted(scripted) => scripted.save(&mut out),
+            StateValue::Scripted(scripted) => scripted.save(&mut out),
         }
         ValueBuf::from_parts(ty::DOCUMENT, out.finish().into_bytes())
     }
 
-    /// Takes in what another state saved, which saw later documents.
+    /// Merges the saved state of later documents.
     pub(super) fn merge(
         &mut self,
         saved: RawValue<'_>,
@@ -351,34 +377,36 @@ impl AccumState {
             number.and_then(Number::to_i64_exact).unwrap_or(0)
         };
         match (&mut self.held, self.kind) {
-            (Held::Sum(sum), _) => take_parts(sum, items),
-            (Held::Mean { sum, count }, _) => {
+            (StateValue::Sum(sum), _) => take_parts(sum, items),
+            (StateValue::Mean { sum, count }, _) => {
                 take_parts(sum, items);
                 *count += long("n");
             }
-            (Held::One(_), kind) => {
-                let nothing_yet = matches!(&self.held, Held::One(None));
-                if saved.get("seen").is_some() && (kind != Kind::First || nothing_yet) {
+            (StateValue::One(_), kind) => {
+                let nothing_yet = matches!(&self.held, StateValue::One(None));
+                if saved.get("seen").is_some() && (kind != AccumulatorKind::First || nothing_yet) {
                     self.put(saved.get("v"), collation)?;
                 }
             }
-            (Held::List(list), kind) => {
+            (StateValue::List(list), kind) => {
                 for item in items {
                     match kind {
-                        Kind::Push | Kind::ConcatArrays => list.push(item.value()),
+                        AccumulatorKind::Push | AccumulatorKind::ConcatArrays => {
+                            list.push(item.value())
+                        }
                         kind => put_in_list(list, kind, self.n, Some(item.value()))?,
                     }
                 }
             }
-            (Held::Distinct(set), _) => {
+            (StateValue::Distinct(set), _) => {
                 items.iter().for_each(|item| set.put(item.value(), collation));
             }
-            (Held::Merged(merged), _) => {
+            (StateValue::Merged(merged), _) => {
                 if let Some(RawValue::Document(document)) = saved.get("v") {
                     merged.set_all(document);
                 }
             }
-            (Held::Ranked(ranked), _) => {
+            (StateValue::Ranked(ranked), _) => {
                 for item in items {
                     let entry = item.value().as_document().unwrap_or(RawDoc::EMPTY);
                     if let (Some(RawValue::Binary { bytes, .. }), Some(value)) =
@@ -388,39 +416,46 @@ impl AccumState {
                     }
                 }
             }
-            (Held::Numbers(numbers), _) => {
+            (StateValue::Numbers(numbers), _) => {
                 numbers.extend(sorted_numbers(items.iter().map(|item| item.value())));
             }
-            (Held::Deviation(deviation), _) => deviation.merge(Deviation {
+            (StateValue::Deviation(deviation), _) => deviation.merge(Deviation {
                 count: double("n"),
                 mean: double("mean"),
                 squares: double("squares"),
                 not_finite: long("notFinite"),
             }),
-            (Held::Scripted(scripted), _) => scripted.merge(saved)?,
+            (StateValue::Scripted(scripted), _) => scripted.merge(saved)?,
         }
         Ok(())
     }
 }
 
-fn put_in_list(list: &mut List, kind: Kind, n: usize, value: Option<RawValue<'_>>) -> Result<()> {
+fn put_in_list(
+    list: &mut List,
+    kind: AccumulatorKind,
+    n: usize,
+    value: Option<RawValue<'_>>,
+) -> Result<()> {
     match (kind, value) {
-        (Kind::FirstN, value) => {
+        (AccumulatorKind::FirstN, value) => {
             if list.values.len() < n {
                 list.push(value.unwrap_or(RawValue::Null));
             }
         }
-        (Kind::LastN, value) => {
+        (AccumulatorKind::LastN, value) => {
             if list.values.len() == n {
                 list.pop_front();
             }
             list.push(value.unwrap_or(RawValue::Null));
         }
         (_, None) => {}
-        (Kind::ConcatArrays, Some(RawValue::Array(items))) => {
+        (AccumulatorKind::ConcatArrays, Some(RawValue::Array(items))) => {
             items.iter().for_each(|item| list.push(item.value()));
         }
-        (Kind::ConcatArrays, Some(other)) => return Err(not_an_array("$concatArrays", other)),
+        (AccumulatorKind::ConcatArrays, Some(other)) => {
+            return Err(not_an_array("$concatArrays", other));
+        }
         (_, Some(value)) => list.push(value),
     }
     Ok(())

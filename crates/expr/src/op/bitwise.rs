@@ -1,4 +1,5 @@
-//! `$bitAnd`, `$bitOr`, `$bitXor`, `$bitNot`: bits of ints and longs; one long makes the result a long.
+//! `$bitAnd`, `$bitOr`, `$bitXor`, `$bitNot`: bitwise operations on ints and longs; a long operand
+//! makes the result a long.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::RawValue;
@@ -8,16 +9,16 @@ use super::{ANY, OpRow, list};
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
-    list("$bitAnd", "6.3", "The bits that all have.", ANY, |args, frame| {
+    list("$bitAnd", "6.3", "The bitwise and.", ANY, |args, frame| {
         combine("$bitAnd", -1, |a, b| a & b, args, frame)
     }),
-    list("$bitOr", "6.3", "The bits that any has.", ANY, |args, frame| {
+    list("$bitOr", "6.3", "The bitwise or.", ANY, |args, frame| {
         combine("$bitOr", 0, |a, b| a | b, args, frame)
     }),
-    list("$bitXor", "6.3", "The bits that an odd number of them have.", ANY, |args, frame| {
+    list("$bitXor", "6.3", "The bitwise exclusive or.", ANY, |args, frame| {
         combine("$bitXor", 0, |a, b| a ^ b, args, frame)
     }),
-    list("$bitNot", "6.3", "The other bits.", (1, 1), |args, frame| {
+    list("$bitNot", "6.3", "The bitwise complement.", (1, 1), |args, frame| {
         let value = args[0].evaluate(frame)?;
         match value.or_undefined() {
             RawValue::Int32(value) => Ok(int(!value)),
@@ -35,7 +36,7 @@ pub(super) const ROWS: &[OpRow] = &[
     }),
 ];
 
-/// Integers extended with their sign give the same low bits whatever their width.
+/// Sign-extended integers give the same low bits regardless of their width.
 fn combine<'a>(
     name: &str,
     start: i64,

@@ -19,7 +19,7 @@ pub(super) const ROWS: &[OpRow] = &[
         }
         Ok(false.into())
     }),
-    list("$not", "2.2", "The opposite.", (1, 1), |args, frame| {
+    list("$not", "2.2", "The logical negation.", (1, 1), |args, frame| {
         Ok((!args[0].evaluate(frame)?.is_true()).into())
     }),
 ];

@@ -1,4 +1,5 @@
-//! `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$cmp`: the comparison order over all types; what is missing comes below null.
+//! `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$cmp`: comparison over all types; a missing value
+//! is less than null.
 
 use std::cmp::Ordering;
 

@@ -70,7 +70,7 @@ fn parse_if_null(
     parser.call(row, if_null, arguments)
 }
 
-/// The last argument is the answer when nothing before it is one, null or missing as it may be.
+/// Returns the first argument that is neither null nor missing, or else the last one.
 fn if_null<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let mut last = Value::Missing;
     for argument in arguments {
@@ -82,7 +82,7 @@ fn if_null<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
     Ok(last)
 }
 
-/// Arguments are cases and their values in turn, then the default if there is one.
+/// The arguments are alternately cases and their values, followed by the default if there is one.
 fn parse_switch(
     parser: &mut Parser<'_>,
     row: &'static OpRow,
@@ -136,11 +136,11 @@ fn parse_switch(
 
 fn switch<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let mut rest = arguments;
-    while let [case, then, behind @ ..] = rest {
+    while let [case, then, tail @ ..] = rest {
         if case.evaluate(frame)?.is_true() {
             return then.evaluate(frame);
         }
-        rest = behind;
+        rest = tail;
     }
     match rest.first() {
         Some(default) => default.evaluate(frame),

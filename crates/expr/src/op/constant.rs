@@ -1,4 +1,4 @@
-//! `$literal` and its old name `$const`; `$rand`, which is anything but constant.
+//! `$literal` and its old name `$const`; `$rand`.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
@@ -8,7 +8,7 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value, random_unit};
 
 pub(super) const ROWS: &[OpRow] = &[
-    own("$literal", "2.6", "The value as it stands, dollars included.", parse_literal),
+    own("$literal", "2.6", "The value without interpretation of dollar signs.", parse_literal),
     own("$const", "2.2", "Another name of $literal.", parse_literal),
     own("$rand", "4.4.2", "A random number from 0 to 1.", parse_rand),
 ];
@@ -28,7 +28,7 @@ fn parse_rand(
 ) -> Result<Expression> {
     match operand {
         RawValue::Document(empty) | RawValue::Array(empty) if empty.is_empty() => {
-            // Not folded: each document has a number of its own.
+            // Not folded: each document gets its own number.
             Ok(Expression::Call { row, run: rand, arguments: Vec::new() })
         }
         RawValue::Document(_) | RawValue::Array(_) => {

@@ -1,5 +1,6 @@
-//! `$function`: a script of the statement's own. It is compiled when it first runs, as the reference does: a mistake in it
-//! shows only where there is a document. It is never evaluated at parse time, however constant its arguments are.
+//! `$function`: a script in the statement. It is compiled at its first call, as in the reference:
+//! an error in it is reported only if there is a document. It is never evaluated at parse time,
+//! even with constant arguments.
 
 use std::sync::Arc;
 

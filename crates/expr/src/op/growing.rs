@@ -1,9 +1,10 @@
-//! `$reduce` whose value grows: by items of an array, fields of a document, letters of a text. Such a value is kept open and added
-//! to, instead of being made anew at each step, which would be work for the square of its size.
+//! `$reduce` with an accumulating value: array items, fields of a document, or text are added to
+//! it. Such a value is kept in a mutable buffer, because building a new value at each step would
+//! take quadratic time.
 //!
-//! It is found when parsing, by the form of the expression: `$concatArrays`, `$mergeObjects`, `$concat` or `$setUnion` with `$$value`
-//! as the first of its operands, or for `$concatArrays` as the last, perhaps below `$cond`. All else may look at the value, so that
-//! it has to be there.
+//! The parser detects it by the form of the expression: `$concatArrays`, `$mergeObjects`, `$concat`
+//! or `$setUnion` with `$$value` as the first operand, or for `$concatArrays` as the last, possibly
+//! inside `$cond`. Any other use of `$$value` needs the value itself.
 
 use std::collections::BTreeMap;
 
@@ -18,28 +19,28 @@ use super::string::push_text;
 use crate::accum::{Merged, encoded};
 use crate::{Expression, Frame, Value};
 
-/// How a value grows.
+/// How a value accumulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// `{ $concatArrays: ['$$value', ...] }`
-    Behind,
-    /// `{ $concatArrays: [..., '$$value'] }`
-    InFront,
-    /// `{ $mergeObjects: ['$$value', ...] }`
+    /// Items are appended: `{ $concatArrays: ['$$value', ...] }`.
+    Append,
+    /// Items are prepended: `{ $concatArrays: [..., '$$value'] }`.
+    Prepend,
+    /// Fields are merged: `{ $mergeObjects: ['$$value', ...] }`.
     Fields,
-    /// `{ $concat: ['$$value', ...] }`
+    /// Text is appended: `{ $concat: ['$$value', ...] }`.
     Text,
-    /// `{ $setUnion: ['$$value', ...] }`
+    /// Items are added to a set: `{ $setUnion: ['$$value', ...] }`.
     Set,
 }
 
 impl Growth {
-    /// How the variable at a place grows by this expression.
+    /// How the expression accumulates into the variable with this index.
     pub(super) fn of(body: &Expression, place: usize) -> Option<Growth> {
         Growth::find(body, place)?
     }
 
-    /// `Some(None)` where the variable stays as it is.
+    /// `Some(None)` where the expression returns the variable unchanged.
     fn find(body: &Expression, place: usize) -> Option<Option<Growth>> {
         if is_variable(body, place) {
             return Some(None);
@@ -52,10 +53,10 @@ impl Growth {
         }
         let (growth, others) = match (row.name, &arguments[..]) {
             ("$concatArrays", [first, others @ ..]) if is_variable(first, place) => {
-                (Growth::Behind, others)
+                (Growth::Append, others)
             }
             ("$concatArrays", [others @ .., last]) if is_variable(last, place) => {
-                (Growth::InFront, others)
+                (Growth::Prepend, others)
             }
             ("$mergeObjects", [first, others @ ..]) if is_variable(first, place) => {
                 (Growth::Fields, others)
@@ -77,7 +78,7 @@ fn is_variable(expression: &Expression, wanted: usize) -> bool {
     matches!(expression, Expression::Variable { place, parts } if *place == wanted && parts.is_empty())
 }
 
-/// Whether the variable stands somewhere in it; its depth was bounded when it was parsed.
+/// Whether an expression uses the variable; the depth was limited by the parser.
 fn names(expression: &Expression, wanted: usize) -> bool {
     match expression {
         Expression::Variable { place, .. } => *place == wanted,
@@ -85,32 +86,32 @@ fn names(expression: &Expression, wanted: usize) -> bool {
     }
 }
 
-/// A value that is added to.
+/// An accumulating value.
 pub(super) enum Growing {
-    Behind(DocBuilder),
-    /// The beginning, what came in front of it in turn, and the bytes of all.
-    InFront(ValueBuf, Vec<DocBuf>, usize),
+    Append(DocBuilder),
+    /// The initial array, the arrays prepended so far, and the total of bytes.
+    Prepend(ValueBuf, Vec<DocBuf>, usize),
     Fields(Merged),
     Text(String),
-    /// By their keys, and their bytes.
+    /// The items by their keys, and their bytes.
     Set(BTreeMap<Vec<u8>, ValueBuf>, usize),
 }
 
 impl Growing {
-    /// A value to be added to; nothing where it cannot grow so.
+    /// The initial value in accumulating form; `None` if its type does not allow that.
     pub(super) fn begin(
         growth: Growth,
         value: &Value<'_>,
         collation: Option<&Collation>,
     ) -> Result<Option<Growing>> {
         Ok(Some(match (growth, value.or_undefined()) {
-            (Growth::Behind, RawValue::Array(items)) => {
+            (Growth::Append, RawValue::Array(items)) => {
                 let mut out = DocBuilder::new_array();
                 push_items(&mut out, items)?;
-                Growing::Behind(out)
+                Growing::Append(out)
             }
-            (Growth::InFront, whole @ RawValue::Array(items)) => {
-                Growing::InFront(whole.to_owned(), Vec::new(), items.as_bytes().len())
+            (Growth::Prepend, whole @ RawValue::Array(items)) => {
+                Growing::Prepend(whole.to_owned(), Vec::new(), items.as_bytes().len())
             }
             (Growth::Fields, RawValue::Document(fields)) => {
                 let mut merged = Merged::default();
@@ -127,10 +128,10 @@ impl Growing {
         }))
     }
 
-    /// Adds what the expression adds; false when the value is null from now on.
+    /// Performs one step; returns false when the value becomes null.
     ///
     /// # Errors
-    /// Those of the expression.
+    /// Errors of the expression.
     pub(super) fn add(&mut self, body: &Expression, frame: Frame<'_>) -> Result<bool> {
         let Expression::Call { row, arguments, .. } = body else { return Ok(true) };
         if let ("$cond", [condition, then, otherwise]) = (row.name, &arguments[..]) {
@@ -138,10 +139,10 @@ impl Growing {
             return self.add(if holds { then } else { otherwise }, frame);
         }
         match self {
-            Growing::Behind(out) => {
+            Growing::Append(out) => {
                 super::array::sequence::concat_into(out, &arguments[1..], frame)
             }
-            Growing::InFront(_, fronts, bytes) => {
+            Growing::Prepend(_, fronts, bytes) => {
                 let mut out = DocBuilder::new_array();
                 let own = &arguments[..arguments.len() - 1];
                 let grows = super::array::sequence::concat_into(&mut out, own, frame)?;
@@ -191,14 +192,14 @@ impl Growing {
         check_size(*bytes)
     }
 
-    /// The value.
+    /// The final value.
     ///
     /// # Errors
-    /// 10334 when it has become too large.
+    /// 10334 when it is too large.
     pub(super) fn finish(self) -> Result<Value<'static>> {
         match self {
-            Growing::Behind(out) => array(out),
-            Growing::InFront(beginning, fronts, _) => {
+            Growing::Append(out) => array(out),
+            Growing::Prepend(beginning, fronts, _) => {
                 let mut out = DocBuilder::new_array();
                 for items in fronts.iter().rev() {
                     push_items(&mut out, items.as_doc())?;
@@ -230,7 +231,7 @@ mod tests {
 
     use crate::{Expression, Frame};
 
-    /// What an expression gives, or its error.
+    /// The result of an expression, or its error.
     fn value(expression: &str) -> String {
         let spec = parse_document(&format!("{{e: {expression}}}")).unwrap();
         let parsed = Expression::parse(spec.as_doc().get("e").unwrap());
@@ -246,9 +247,10 @@ mod tests {
         found.unwrap_or_else(|error| format!("{} {}", error.code().0, error.message()))
     }
 
-    /// The value that is kept open is the value that is made anew: `$let` hides the form.
+    /// The accumulating form gives the same result as the general one, which a `$let` around
+    /// `$$value` forces.
     #[test]
-    fn what_grows_is_what_is_made_anew() {
+    fn accumulated_values_equal_recomputed_ones() {
         let bodies = [
             "{$concatArrays: ['$$value', ['$$this']]}",
             "{$concatArrays: ['$$value', ['$$this'], ['x', '$$this']]}",

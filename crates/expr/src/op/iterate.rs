@@ -1,5 +1,6 @@
-//! `$map`, `$filter`, `$reduce`: an expression evaluated for each item of an array, with variables of its own. Nested they can go
-//! on without an end, so that each step counts as work of the operation.
+//! `$map`, `$filter`, `$reduce`: an expression evaluated for each item of an array, with variables
+//! of its own. Nested they can run practically endlessly, so each step counts as work of the
+//! operation.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, check_size};
@@ -14,39 +15,39 @@ use crate::scope::check_variable_name;
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
-    own("$map", "2.6", "An expression over each item.", parse_map),
+    own("$map", "2.6", "The value of an expression for each item.", parse_map),
     own("$filter", "3.2", "The items that satisfy a condition.", parse_filter),
-    own("$reduce", "3.4", "One value from all items.", parse_reduce),
+    own("$reduce", "3.4", "A value accumulated over all items.", parse_reduce),
 ];
 
-/// An expression for each item of an array.
+/// An expression evaluated for each item of an array.
 #[derive(Clone, Debug)]
 pub struct Each {
-    kind: Kind,
-    /// The place of the first variable.
+    kind: IterationKind,
+    /// The index of the first variable.
     first: usize,
     input: Expression,
     body: Expression,
-    /// `$filter`: at most so many; `$reduce`: the value to begin with.
+    /// The limit of `$filter`; the initial value of `$reduce`.
     further: Expression,
-    /// `$reduce`: how the value grows, where it does no more than that.
+    /// How the value of `$reduce` accumulates, if the expression has that form.
     growth: Option<Growth>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum IterationKind {
     Map,
     Filter,
     Reduce,
 }
 
 impl Each {
-    /// The expressions inside.
+    /// The subexpressions.
     pub(crate) fn children(&self) -> Vec<&Expression> {
         vec![&self.input, &self.body, &self.further]
     }
 
-    /// The value for this document.
+    /// Evaluates the operator.
     pub(crate) fn evaluate<'a>(&'a self, frame: Frame<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(frame)?;
         if input.is_nullish() {
@@ -55,20 +56,22 @@ impl Each {
         let RawValue::Array(items) = input.or_undefined() else {
             let found = input.type_name();
             return Err(match self.kind {
-                Kind::Map => fault(16883, format!("input to $map must be an array not {found}")),
-                Kind::Filter => {
+                IterationKind::Map => {
+                    fault(16883, format!("input to $map must be an array not {found}"))
+                }
+                IterationKind::Filter => {
                     fault(28651, format!("input to $filter must be an array not {found}"))
                 }
-                Kind::Reduce => fault(
+                IterationKind::Reduce => fault(
                     40080,
                     format!("$reduce requires that 'input' be an array, found: {found}"),
                 ),
             });
         };
         match self.kind {
-            Kind::Map => self.map(items, frame),
-            Kind::Filter => self.filter(items, frame),
-            Kind::Reduce => self.reduce(items, frame),
+            IterationKind::Map => self.map(items, frame),
+            IterationKind::Filter => self.filter(items, frame),
+            IterationKind::Reduce => self.reduce(items, frame),
         }
     }
 
@@ -132,7 +135,7 @@ impl Each {
                 growing = Growing::begin(growth, &sum, frame.collation())?;
             }
             if let Some(value) = &mut growing {
-                // Nothing looks at the value itself.
+                // The expression does not use the value itself.
                 let values = [Value::Missing, Value::Borrowed(item.value())];
                 let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
                 if !value.add(&self.body, frame.within(&locals))? {
@@ -164,9 +167,9 @@ fn variable_name(part: Option<RawValue<'_>>) -> Result<String> {
     Ok(name.to_owned())
 }
 
-fn each(kind: Kind, first: usize, parts: [Expression; 3]) -> Expression {
+fn each(kind: IterationKind, first: usize, parts: [Expression; 3]) -> Expression {
     let [input, body, further] = parts;
-    let growth = if kind == Kind::Reduce { Growth::of(&body, first) } else { None };
+    let growth = if kind == IterationKind::Reduce { Growth::of(&body, first) } else { None };
     Expression::Each(Box::new(Each { kind, first, input, body, further, growth }))
 }
 
@@ -184,7 +187,7 @@ fn parse_map(
     let input = required(parser, input, || fault(16880, "Missing 'input' parameter to $map"))?;
     let body = body.ok_or_else(|| fault(16882, "Missing 'in' parameter to $map"))?;
     let (first, body) = parser.with_locals(vec![variable_name(name)?], body)?;
-    Ok(each(Kind::Map, first, [input, body, Expression::Absent]))
+    Ok(each(IterationKind::Map, first, [input, body, Expression::Absent]))
 }
 
 fn parse_filter(
@@ -202,7 +205,7 @@ fn parse_filter(
     let body = body.ok_or_else(|| fault(28650, "Missing 'cond' parameter to $filter"))?;
     let limit = super::operand::optional(parser, limit)?;
     let (first, body) = parser.with_locals(vec![variable_name(name)?], body)?;
-    Ok(each(Kind::Filter, first, [input, body, limit]))
+    Ok(each(IterationKind::Filter, first, [input, body, limit]))
 }
 
 fn parse_reduce(
@@ -224,5 +227,5 @@ fn parse_reduce(
     let body = body.ok_or_else(|| fault(40079, "$reduce requires 'in' to be specified"))?;
     let names = vec!["value".to_owned(), "this".to_owned()];
     let (first, body) = parser.with_locals(names, body)?;
-    Ok(each(Kind::Reduce, first, [input, body, initial]))
+    Ok(each(IterationKind::Reduce, first, [input, body, initial]))
 }

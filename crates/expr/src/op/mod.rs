@@ -1,4 +1,4 @@
-//! Every expression operator: a family per file, a row per operator.
+//! The table of expression operators: a file per family, a row per operator.
 
 mod arithmetic;
 mod array;
@@ -44,63 +44,63 @@ pub(crate) use operand::{array, document, fault};
 pub use set::ConstantItems;
 pub use size::check_metadata;
 
-/// Evaluates an operator over its arguments; it evaluates as many of them as it needs.
+/// Evaluates an operator, with as many of its arguments as necessary.
 pub type Run = for<'a> fn(&'a [Expression], Frame<'a>) -> Result<Value<'a>>;
 
-/// The same with what parsing made ready.
+/// The same with data prepared by the parser.
 pub type RunPrepared = for<'a> fn(&'a Prepared, &'a [Expression], Frame<'a>) -> Result<Value<'a>>;
 
-/// What parsing makes ready for some operators.
+/// Data that the parser prepares for some operators.
 #[derive(Debug)]
 pub enum Prepared {
-    /// A compiled pattern; nothing when the pattern depends on the document.
+    /// A compiled pattern; `None` when the pattern depends on the document.
     Regex(Option<mayfly_pattern::Pattern>),
-    /// An order of values.
+    /// A sort order.
     Sort(crate::order::Order),
-    /// A name.
+    /// The name of the metadata that `$meta` reads.
     Name(Box<str>),
-    /// The shares of a percentile, and whether it is the median.
+    /// The quantiles of a percentile, and whether it is the median.
     Shares(std::sync::Arc<[f64]>, bool),
-    /// Which member of a family.
+    /// The operator of a family that shares a function.
     Which(&'static str),
     /// The items of a constant array.
     Items(ConstantItems),
 }
 
-/// Parses an operator that has a form of its own.
+/// Parses an operator with a syntax of its own.
 pub type Parse = fn(&mut Parser<'_>, &'static OpRow, RawValue<'_>) -> Result<Expression>;
 
-/// How an operator takes its operand.
+/// The syntax of an operator's operand.
 pub enum Operands {
-    /// A list of expressions, or one expression that stands for a list of one.
+    /// A list of expressions; a single expression is a list of one.
     List {
-        /// Fewest.
+        /// Minimum number.
         least: usize,
-        /// Most.
+        /// Maximum number.
         most: usize,
-        /// What is done with them.
+        /// The function that evaluates it.
         run: Run,
     },
-    /// Two arguments, of which the second is an array that is searched.
+    /// Two arguments, the second being an array to search.
     Searched {
-        /// What is done with them.
+        /// The function that evaluates it.
         run: Run,
-        /// What is done with them where the array is a constant.
+        /// The function for a constant array.
         run_constant: RunPrepared,
     },
-    /// In a form of its own.
+    /// A syntax of its own.
     Own(Parse),
 }
 
-/// What is known of an operator.
+/// A row of the table of operators.
 pub struct OpRow {
-    /// With its dollar.
+    /// The name with its dollar sign.
     pub name: &'static str,
-    /// One line of help.
+    /// A one-line description.
     pub help: &'static str,
-    /// The reference's version that first had it.
+    /// The first version of the reference with the operator.
     pub since: &'static str,
-    /// How it is parsed.
+    /// The syntax of its operand.
     pub operands: Operands,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Debug for OpRow {
     }
 }
 
-/// An operator with a fixed number of arguments, or a range of it.
+/// A row of an operator with a list of arguments.
 const fn list(
     name: &'static str,
     since: &'static str,
@@ -122,12 +122,12 @@ const fn list(
     OpRow { name, help, since, operands }
 }
 
-/// An operator with a form of its own.
+/// A row of an operator with a syntax of its own.
 const fn own(name: &'static str, since: &'static str, help: &'static str, parse: Parse) -> OpRow {
     OpRow { name, help, since, operands: Operands::Own(parse) }
 }
 
-/// An operator that searches its second argument.
+/// A row of an operator that searches its second argument.
 const fn searched(
     name: &'static str,
     since: &'static str,
@@ -180,7 +180,7 @@ const FAMILIES: &[&[OpRow]] = &[
     variable::ROWS,
 ];
 
-/// All operators that work.
+/// All implemented operators.
 pub fn rows() -> impl Iterator<Item = &'static OpRow> {
     FAMILIES.iter().copied().flatten()
 }

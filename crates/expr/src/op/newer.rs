@@ -1,6 +1,7 @@
-//! Operators of versions of the reference behind 8.0 that do not exist here: no parser asks, as none of 8.0 would know them.
+//! Operators of later versions of the reference that are not implemented here. Parsers treat them
+//! as unknown, as version 8.0 does.
 
-/// Operators that came with 8.1 and later, and do not exist here.
+/// Operators added in 8.1 and later that are not implemented.
 pub const NEWER: &[&str] = &[
     "$bottom",
     "$bottomN",

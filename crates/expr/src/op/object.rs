@@ -1,5 +1,5 @@
-//! `$mergeObjects`, `$objectToArray`, `$arrayToObject`, `$getField`, `$setField`, `$unsetField`: documents as data, whatever
-//! their fields are called.
+//! `$mergeObjects`, `$objectToArray`, `$arrayToObject`, `$getField`, `$setField`, `$unsetField`:
+//! documents as data, with arbitrary field names.
 
 use mayfly_base::Result;
 use mayfly_value::check_size;
@@ -20,7 +20,7 @@ pub(super) const ROWS: &[OpRow] = &[
     own("$unsetField", "5.0", "A field by any name, removed.", parse_set),
 ];
 
-/// Fields in the order in which they first came, each with its last value.
+/// Fields in the order of their first occurrence, each with its last value.
 #[derive(Default)]
 pub(crate) struct Fields<'v> {
     fields: Vec<(&'v str, RawValue<'v>)>,
@@ -28,7 +28,7 @@ pub(crate) struct Fields<'v> {
 }
 
 impl<'v> Fields<'v> {
-    /// Sets one.
+    /// Sets a field.
     pub(crate) fn set(&mut self, name: &'v str, value: RawValue<'v>) {
         match self.places.get(name) {
             Some(at) => self.fields[*at].1 = value,
@@ -39,14 +39,14 @@ impl<'v> Fields<'v> {
         }
     }
 
-    /// Sets all of a document.
+    /// Sets all fields of a document.
     pub(crate) fn set_all(&mut self, document: RawDoc<'v>) {
         for element in document {
             self.set(element.name(), element.value());
         }
     }
 
-    /// The document.
+    /// Builds the document.
     pub(crate) fn build(self) -> Result<DocBuilder> {
         let mut out = DocBuilder::new();
         for (name, value) in self.fields {
@@ -57,14 +57,14 @@ impl<'v> Fields<'v> {
     }
 }
 
-/// The error of `$mergeObjects` for what is no document.
+/// The error of `$mergeObjects` for a value that is not a document.
 pub(crate) fn merge_fault(value: RawValue<'_>) -> mayfly_base::Error {
     let (shown, kind) = (ShellValue(value), value.type_name());
     let text = format!("$mergeObjects requires object inputs, but input {shown} is of type {kind}");
     fault(40400, text)
 }
 
-/// The document that `$mergeObjects` takes; nothing for null and what is missing.
+/// An input document of `$mergeObjects`; `None` for null and missing values.
 pub(super) fn take_document(value: RawValue<'_>) -> Result<Option<RawDoc<'_>>> {
     match value {
         RawValue::Document(fields) => Ok(Some(fields)),
@@ -78,7 +78,7 @@ fn merge<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     for argument in arguments {
         values.push(argument.evaluate(frame)?);
     }
-    // One argument that is an array stands for its items.
+    // A single array argument provides its items as inputs.
     let single = match values.as_slice() {
         [single] => single.or_undefined().as_array(),
         _ => None,
@@ -228,13 +228,14 @@ fn from_entry(entry: RawDoc<'_>) -> Result<(&str, RawValue<'_>)> {
     }
 }
 
-/// A name that is known when parsing.
+/// Parses a field name that must be constant.
 fn constant_name(
     parser: &mut Parser<'_>,
     operator: &str,
     field: RawValue<'_>,
 ) -> Result<Expression> {
-    // Operators other than $getField take constants only; a path would be a mistake for a name with a dollar.
+    // Operators other than `$getField` accept only constants; a path would be confused with a name
+    // that begins with a dollar sign.
     if let RawValue::String(path) = field
         && path.starts_with('$')
     {
@@ -266,7 +267,7 @@ fn constant_name(
     }
 }
 
-/// The short form is the field alone, of the whole document.
+/// The short form is the field name alone, applied to the whole document.
 fn parse_get(
     parser: &mut Parser<'_>,
     row: &'static OpRow,

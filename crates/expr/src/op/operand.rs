@@ -1,4 +1,4 @@
-//! What operators share in taking operands apart and giving results: named parts, results of their own, faults.
+//! Shared functions of operators: named arguments, constructed results, errors.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, check_depth, check_size, ty};
@@ -7,39 +7,39 @@ use mayfly_work::current::spend;
 use crate::parse::Parser;
 use crate::{Expression, Value};
 
-/// An error with a numbered location as its code.
+/// An error with a numeric location as its code.
 pub(crate) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-/// A value that was made has a size, and making it was work.
+/// Counts a constructed value as work, and checks its size.
 fn check_made(bytes: usize) -> Result<()> {
     spend(bytes >> 10)?;
     check_size(bytes)
 }
 
-/// A text of its own.
+/// A constructed string.
 pub(crate) fn text(text: &str) -> Result<Value<'static>> {
     check_made(text.len())?;
     Ok(Value::Owned(RawValue::String(text).to_owned()))
 }
 
-/// A 32-bit integer.
+/// A 32-bit integer value.
 pub(crate) fn int(value: i32) -> Value<'static> {
     Value::Borrowed(RawValue::Int32(value))
 }
 
-/// A count as the reference gives it: a 32-bit integer.
+/// A count as a 32-bit integer, as in the reference.
 pub(crate) fn count(value: usize) -> Value<'static> {
     int(i32::try_from(value).unwrap_or(i32::MAX))
 }
 
-/// A double.
+/// A double value.
 pub(crate) fn double(value: f64) -> Value<'static> {
     Value::Borrowed(RawValue::Double(value))
 }
 
-/// A number.
+/// A number as a value of its type.
 pub(crate) fn number(value: Number) -> Value<'static> {
     Value::Borrowed(value.to_value())
 }
@@ -51,20 +51,21 @@ fn made(type_byte: u8, out: DocBuilder) -> Result<Value<'static>> {
     Ok(Value::Owned(ValueBuf::from_parts(type_byte, made.into_bytes())))
 }
 
-/// A finished array.
+/// A constructed array.
 pub(crate) fn array(out: DocBuilder) -> Result<Value<'static>> {
     made(ty::ARRAY, out)
 }
 
-/// A finished document.
+/// A constructed document.
 pub(crate) fn document(out: DocBuilder) -> Result<Value<'static>> {
     made(ty::DOCUMENT, out)
 }
 
-/// Takes an operand of named parts apart, in the order of `names`.
+/// Splits an operand of named arguments, in the order of `names`.
 ///
 /// # Errors
-/// `shape` for what is no document (it gets the type's name), `unknown` for a name that is not among them.
+/// `shape` if the operand is not a document (it receives the type's name), `unknown` for another
+/// name.
 pub(super) fn parts<'v, const N: usize>(
     operand: RawValue<'v>,
     names: [&str; N],
@@ -82,12 +83,12 @@ pub(super) fn parts<'v, const N: usize>(
     Ok(found)
 }
 
-/// A part that may be left out.
+/// Parses an optional argument.
 pub(super) fn optional(parser: &mut Parser<'_>, part: Option<RawValue<'_>>) -> Result<Expression> {
     part.map_or(Ok(Expression::Absent), |part| parser.parse(part))
 }
 
-/// A part that may not be left out.
+/// Parses a required argument.
 pub(super) fn required(
     parser: &mut Parser<'_>,
     part: Option<RawValue<'_>>,
@@ -96,12 +97,12 @@ pub(super) fn required(
     parser.parse(part.ok_or_else(missing)?)
 }
 
-/// The integer in a number that a 32-bit integer can hold.
+/// The number as a 32-bit integer; `None` if it is not exactly one.
 pub(super) fn small_integer(value: RawValue<'_>) -> Option<i32> {
     i32::try_from(Number::from_value(value)?.to_i64_exact()?).ok()
 }
 
-/// The 64-bit integer that a value is.
+/// The number as a 64-bit integer; `None` if it is not exactly one.
 pub(super) fn long_integer(value: RawValue<'_>) -> Option<i64> {
     Number::from_value(value)?.to_i64_exact()
 }

@@ -1,4 +1,4 @@
-//! `$regexMatch`, `$regexFind`, `$regexFindAll`, by the engine that match expressions use, too (PCRE2).
+//! `$regexMatch`, `$regexFind`, `$regexFindAll`, with the same engine as match expressions (PCRE2).
 
 use mayfly_base::Result;
 use mayfly_pattern::{Groups, Pattern, PatternFault};
@@ -11,12 +11,12 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
-    own("$regexMatch", "4.2", "Whether a text matches.", parse),
+    own("$regexMatch", "4.2", "Whether a string matches.", parse),
     own("$regexFind", "4.2", "The first match with its groups.", parse),
     own("$regexFindAll", "4.2", "All matches with their groups.", parse),
 ];
 
-/// A pattern of the operator `name`.
+/// Compiles a pattern, with the errors of the operator `name`.
 fn compile_pattern(name: &str, pattern: &str, options: &str) -> Result<Pattern> {
     Pattern::compile(pattern, options).map_err(|wrong| match wrong {
         PatternFault::NullInPattern => {
@@ -73,7 +73,7 @@ fn parse(
     parser.ready(row, run, Prepared::Regex(compiled), vec![input, regex, options])
 }
 
-/// Nothing when the pattern is null or missing.
+/// Compiles the pattern; `None` when it is null or missing.
 fn compile(
     name: &str,
     regex: RawValue<'_>,
@@ -103,7 +103,7 @@ fn compile(
     compile_pattern(name, pattern, options.unwrap_or(own)).map(Some)
 }
 
-/// Hands text and pattern to a function; nothing when one of them is null or missing.
+/// Calls a function with text and pattern; the result is null when one of them is null or missing.
 fn with_pattern<'a>(
     name: &str,
     prepared: &'a Prepared,
@@ -159,7 +159,7 @@ fn find_first<'a>(
             return Ok(Value::NULL);
         }
         let mut out = DocBuilder::new();
-        append(text, &mut Counted::default(), &groups, &mut out);
+        append(text, &mut CodePointCounter::default(), &groups, &mut out);
         document(out)
     })?;
     Ok(found.unwrap_or(Value::NULL))
@@ -174,16 +174,16 @@ fn find_all<'a>(
     let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
         let mut out = DocBuilder::new_array();
         let mut groups = pattern.groups();
-        let (mut from, mut counted) = (0, Counted::default());
+        let (mut from, mut counter) = (0, CodePointCounter::default());
         loop {
             spend(1)?;
             let found = pattern.find_at(&mut groups, text, from);
             let Some(whole) = found.map_err(|error| error.in_operator(NAME))? else { break };
             out.push_document();
-            append(text, &mut counted, &groups, &mut out);
+            append(text, &mut counter, &groups, &mut out);
             out.end();
             check_size(out.len())?;
-            // An empty match steps over one letter, so that the next one is another.
+            // After an empty match the search advances by one character.
             let step = match whole.1.saturating_sub(whole.0) {
                 0 => text[whole.1..].chars().next().map_or(1, char::len_utf8),
                 _ => 0,
@@ -201,14 +201,14 @@ fn find_all<'a>(
     }
 }
 
-/// Code points in the bytes up to a place, counted on from match to match.
+/// The number of code points up to a byte offset, updated incrementally from match to match.
 #[derive(Default)]
-struct Counted {
+struct CodePointCounter {
     bytes: usize,
     points: usize,
 }
 
-impl Counted {
+impl CodePointCounter {
     fn up_to(&mut self, text: &str, bytes: usize) -> i32 {
         self.points += text.get(self.bytes..bytes).map_or(0, |part| part.chars().count());
         self.bytes = bytes;
@@ -216,12 +216,12 @@ impl Counted {
     }
 }
 
-/// `{ match, idx, captures }`; the place counts code points.
-fn append(text: &str, counted: &mut Counted, groups: &Groups, out: &mut DocBuilder) {
+/// Appends `{ match, idx, captures }`; `idx` counts code points.
+fn append(text: &str, counter: &mut CodePointCounter, groups: &Groups, out: &mut DocBuilder) {
     let part = |(from, to): (usize, usize)| text.get(from..to).unwrap_or("");
     let whole = groups.get(0).unwrap_or((0, 0));
     out.append("match", part(whole));
-    out.append("idx", counted.up_to(text, whole.0));
+    out.append("idx", counter.up_to(text, whole.0));
     out.start_array("captures");
     for group in 1..groups.count() {
         match groups.get(group) {

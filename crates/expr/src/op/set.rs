@@ -1,6 +1,6 @@
-//! Arrays as sets: `$setUnion`, `$setIntersection`, `$setDifference`, `$setEquals`, `$setIsSubset`, `$anyElementTrue`,
-//! `$allElementsTrue`. Arrays inside are items like others. Results are in ascending order where the order says nothing,
-//! those of `$setDifference` in the order of the first array.
+//! Arrays as sets: `$setUnion`, `$setIntersection`, `$setDifference`, `$setEquals`, `$setIsSubset`,
+//! `$anyElementTrue`, `$allElementsTrue`. Nested arrays are ordinary items. Where the order of the
+//! result is unspecified, it is ascending; `$setDifference` keeps the order of the first array.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
-    list("$setUnion", "2.6", "What is in any of the arrays.", ANY, union),
-    list("$setIntersection", "2.6", "What is in all arrays.", ANY, intersection),
-    list("$setDifference", "2.6", "What is in the first array only.", (2, 2), difference),
+    list("$setUnion", "2.6", "The union of the arrays.", ANY, union),
+    list("$setIntersection", "2.6", "The intersection of the arrays.", ANY, intersection),
+    list("$setDifference", "2.6", "The items in the first array only.", (2, 2), difference),
     own("$setEquals", "2.6", "Whether arrays have the same items.", parse_equals),
     searched(
         "$setIsSubset",
         "2.6",
-        "Whether the second array has all of the first.",
+        "Whether the second array contains all items of the first.",
         subset,
         subset_of_constant,
     ),
@@ -33,22 +33,25 @@ pub(super) const ROWS: &[OpRow] = &[
     }),
 ];
 
-/// Values in ascending order, each once.
-pub(crate) struct Sorted<'v> {
+/// Distinct values in ascending order.
+pub(crate) struct SortedValues<'v> {
     items: Vec<RawValue<'v>>,
     collation: Option<&'v Collation>,
 }
 
-impl<'v> Sorted<'v> {
-    /// The items of an array.
-    pub(crate) fn of(items: RawDoc<'v>, collation: Option<&'v Collation>) -> Sorted<'v> {
-        Sorted::from_values(items.iter().map(|item| item.value()).collect(), collation)
+impl<'v> SortedValues<'v> {
+    /// The distinct items of an array.
+    pub(crate) fn of(items: RawDoc<'v>, collation: Option<&'v Collation>) -> SortedValues<'v> {
+        SortedValues::from_values(items.iter().map(|item| item.value()).collect(), collation)
     }
 
-    fn from_values(mut items: Vec<RawValue<'v>>, collation: Option<&'v Collation>) -> Sorted<'v> {
+    fn from_values(
+        mut items: Vec<RawValue<'v>>,
+        collation: Option<&'v Collation>,
+    ) -> SortedValues<'v> {
         items.sort_by(|a, b| compare_values_in(*a, *b, collation));
         items.dedup_by(|a, b| compare_values_in(*a, *b, collation).is_eq());
-        Sorted { items, collation }
+        SortedValues { items, collation }
     }
 
     pub(crate) fn contains(&self, value: RawValue<'_>) -> bool {
@@ -66,7 +69,7 @@ impl<'v> Sorted<'v> {
     }
 }
 
-/// The items of a constant array, which are sorted once.
+/// The items of a constant array, sorted by the parser.
 #[derive(Debug)]
 pub struct ConstantItems {
     items: Vec<ValueBuf>,
@@ -74,9 +77,9 @@ pub struct ConstantItems {
 }
 
 impl ConstantItems {
-    /// Of this array, whose strings compare by this collation.
+    /// Sorts this array, with strings compared by this collation.
     pub(crate) fn of(items: RawDoc<'_>, collation: Option<Arc<Collation>>) -> ConstantItems {
-        let sorted = Sorted::of(items, collation.as_deref());
+        let sorted = SortedValues::of(items, collation.as_deref());
         let items = sorted.items.into_iter().map(RawValue::to_owned).collect();
         ConstantItems { items, collation }
     }
@@ -93,7 +96,7 @@ fn evaluated<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Vec<Va
     arguments.iter().map(|argument| argument.evaluate(frame)).collect()
 }
 
-/// The arrays of evaluated arguments; nothing when the first that is no array is null or missing.
+/// The arrays among evaluated arguments; `None` when the first other argument is null or missing.
 pub(super) fn set_of<'v>(
     name: &str,
     code: i32,
@@ -122,7 +125,7 @@ fn union<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     let values = evaluated(arguments, frame)?;
     let Some(arrays) = set_of("$setUnion", 17043, &values)? else { return Ok(Value::NULL) };
     let items = arrays.iter().flat_map(|items| items.iter().map(|item| item.value())).collect();
-    Sorted::from_values(items, frame.collation()).into_array()
+    SortedValues::from_values(items, frame.collation()).into_array()
 }
 
 fn intersection<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
@@ -131,15 +134,15 @@ fn intersection<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Val
     let Some(arrays) = found else { return Ok(Value::NULL) };
     let mut arrays = arrays.into_iter();
     let first = arrays.next().unwrap_or(RawDoc::EMPTY);
-    let mut both = Sorted::of(first, frame.collation());
+    let mut both = SortedValues::of(first, frame.collation());
     for items in arrays {
-        let other = Sorted::of(items, frame.collation());
+        let other = SortedValues::of(items, frame.collation());
         both.items.retain(|item| other.contains(*item));
     }
     both.into_array()
 }
 
-/// The arrays of an operator that has exactly two operands.
+/// Checks that both operands of an operator are arrays.
 fn two(name: &str, codes: (i32, i32), values: &[Value<'_>]) -> Result<()> {
     let wrong = |which: &str, code: i32, value: &Value<'_>| {
         let kind = value.type_name();
@@ -166,9 +169,9 @@ fn difference<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value
         return Ok(Value::NULL);
     }
     two("$setDifference", (17048, 17049), &values)?;
-    let without = Sorted::of(items_of(&values[1]), frame.collation());
+    let without = SortedValues::of(items_of(&values[1]), frame.collation());
     let items: Vec<_> = items_of(&values[0]).iter().map(|item| item.value()).collect();
-    // The first of those that are equal stays, where it stands.
+    // Of equal items the first one stays at its position.
     let mut places: Vec<usize> = (0..items.len()).collect();
     let compare = |a: usize, b: usize| compare_values_in(items[a], items[b], frame.collation());
     places.sort_by(|a, b| compare(*a, *b));
@@ -194,16 +197,16 @@ fn equals<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
             return Err(fault(17044, text));
         }
     }
-    let mut sets = values.iter().map(|value| Sorted::of(items_of(value), frame.collation()));
+    let mut sets = values.iter().map(|value| SortedValues::of(items_of(value), frame.collation()));
     let Some(first) = sets.next() else { return Ok(true.into()) };
-    let same = |other: Sorted<'_>| {
+    let same = |other: SortedValues<'_>| {
         other.items.len() == first.items.len()
             && other.items.iter().all(|item| first.contains(*item))
     };
     Ok(sets.all(same).into())
 }
 
-/// It has an error of its own for too few operands.
+/// Parses `$setEquals`, which has its own error for too few operands.
 fn parse_equals(
     parser: &mut Parser<'_>,
     row: &'static OpRow,
@@ -220,13 +223,13 @@ fn parse_equals(
 
 fn subset<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let values = evaluated(arguments, frame)?;
-    // The reference has numbers of its own where the second array is known when parsing.
+    // The reference has different codes where the second array is constant.
     let codes = match arguments {
         [first, Expression::Constant(_)] if first.as_constant().is_none() => (17310, 17311),
         _ => (17046, 17042),
     };
     two("$setIsSubset", codes, &values)?;
-    let all = Sorted::of(items_of(&values[1]), frame.collation());
+    let all = SortedValues::of(items_of(&values[1]), frame.collation());
     Ok(items_of(&values[0]).iter().all(|item| all.contains(item.value())).into())
 }
 

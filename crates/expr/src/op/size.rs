@@ -1,4 +1,5 @@
-//! `$binarySize`, `$bsonSize`, `$toHashedIndexKey`, `$tsSecond`, `$tsIncrement`, `$meta`: what values are made of.
+//! `$binarySize`, `$bsonSize`, `$toHashedIndexKey`, `$tsSecond`, `$tsIncrement`, `$meta`: sizes and
+//! parts of values, and metadata.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{RawValue, hashed_key};
@@ -9,21 +10,28 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Scope, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
-    list("$binarySize", "4.4", "Bytes of a text or binary data.", (1, 1), |args, frame| {
-        let value = args[0].evaluate(frame)?;
-        match value.or_undefined() {
-            RawValue::String(text) => Ok(count(text.len())),
-            RawValue::Binary { bytes, .. } => Ok(count(bytes.len())),
-            RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
-            _ => {
-                let found = value.type_name();
-                let text =
-                    format!("$binarySize requires a string or BinData argument, found: {found}");
-                Err(fault(51276, text))
+    list(
+        "$binarySize",
+        "4.4",
+        "The size of a string or binary data in bytes.",
+        (1, 1),
+        |args, frame| {
+            let value = args[0].evaluate(frame)?;
+            match value.or_undefined() {
+                RawValue::String(text) => Ok(count(text.len())),
+                RawValue::Binary { bytes, .. } => Ok(count(bytes.len())),
+                RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
+                _ => {
+                    let found = value.type_name();
+                    let text = format!(
+                        "$binarySize requires a string or BinData argument, found: {found}"
+                    );
+                    Err(fault(51276, text))
+                }
             }
-        }
-    }),
-    list("$bsonSize", "4.4", "Bytes of a document.", (1, 1), |args, frame| {
+        },
+    ),
+    list("$bsonSize", "4.4", "The size of a document in bytes.", (1, 1), |args, frame| {
         let value = args[0].evaluate(frame)?;
         match value.or_undefined() {
             RawValue::Document(document) => Ok(count(document.as_bytes().len())),
@@ -45,7 +53,7 @@ pub(super) const ROWS: &[OpRow] = &[
     list("$tsIncrement", "5.1", "The increment of a timestamp.", (1, 1), |args, frame| {
         timestamp("$tsIncrement", 5_687_302, |value| value & 0xFFFF_FFFF, args, frame)
     }),
-    own("$meta", "2.6", "What a stage before noted about the document.", parse_meta),
+    own("$meta", "2.6", "Metadata of the document.", parse_meta),
 ];
 
 fn timestamp<'a>(
@@ -95,16 +103,16 @@ fn parse_meta(
     operand: RawValue<'_>,
 ) -> Result<Expression> {
     let name = check_metadata(operand, parser.scope())?;
-    // It belongs to the document, so it is never constant.
+    // Metadata belongs to the document, so it is not constant.
     let _ = parser.root();
     let prepared = std::sync::Arc::new(Prepared::Name(name.into()));
     Ok(Expression::Ready { row, run: meta, prepared, arguments: Vec::new() })
 }
 
-/// Reads the operand of `$meta`; gives the name of what it asks for.
+/// Parses the operand of `$meta`; returns the name of the metadata.
 ///
 /// # Errors
-/// 17307, 17308 for what names nothing, 40218 for what the documents of this scope do not have.
+/// 17307, 17308 for an invalid name, 40218 for metadata that is not available in this scope.
 pub fn check_metadata<'v>(operand: RawValue<'v>, scope: &Scope) -> Result<&'v str> {
     let RawValue::String(name) = operand else {
         return Err(fault(17307, "$meta only supports string arguments"));

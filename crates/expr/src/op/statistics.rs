@@ -1,5 +1,5 @@
-//! Accumulators over the arguments of one document: `$sum`, `$avg`, `$min`, `$max`, `$stdDevPop`, `$stdDevSamp`, `$median`,
-//! `$percentile`. One argument that is an array stands for its items.
+//! Accumulators over the arguments of one document: `$sum`, `$avg`, `$min`, `$max`, `$stdDevPop`,
+//! `$stdDevSamp`, `$median`, `$percentile`. A single array argument provides its items.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use mayfly_base::Result;
 use mayfly_value::{Number, RawValue};
 
 use super::{OpRow, Prepared, own};
-use crate::accum::{AccumState, Kind, percentile, shares, sorted_numbers};
+use crate::accum::{AccumState, AccumulatorKind, percentile, shares, sorted_numbers};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
@@ -16,10 +16,10 @@ pub(super) const ROWS: &[OpRow] = &[
     own("$avg", "3.2", "The mean of the numbers.", parse),
     own("$min", "3.2", "The least value.", parse),
     own("$max", "3.2", "The greatest value.", parse),
-    own("$stdDevPop", "3.2", "The deviation of a population.", parse),
-    own("$stdDevSamp", "3.2", "The deviation of a sample.", parse),
-    own("$median", "7.0", "The value in the middle.", parse_shares),
-    own("$percentile", "7.0", "Values at shares of the numbers.", parse_shares),
+    own("$stdDevPop", "3.2", "The standard deviation of a population.", parse),
+    own("$stdDevSamp", "3.2", "The standard deviation of a sample.", parse),
+    own("$median", "7.0", "The median of the numbers.", parse_shares),
+    own("$percentile", "7.0", "Quantiles of the numbers.", parse_shares),
 ];
 
 fn parse(
@@ -37,12 +37,12 @@ fn run<'a>(
     frame: Frame<'a>,
 ) -> Result<Value<'a>> {
     let kind = match prepared {
-        Prepared::Which("$sum") => Kind::Sum,
-        Prepared::Which("$avg") => Kind::Avg,
-        Prepared::Which("$min") => Kind::Min,
-        Prepared::Which("$max") => Kind::Max,
-        Prepared::Which("$stdDevPop") => Kind::StdDevPop,
-        _ => Kind::StdDevSamp,
+        Prepared::Which("$sum") => AccumulatorKind::Sum,
+        Prepared::Which("$avg") => AccumulatorKind::Avg,
+        Prepared::Which("$min") => AccumulatorKind::Min,
+        Prepared::Which("$max") => AccumulatorKind::Max,
+        Prepared::Which("$stdDevPop") => AccumulatorKind::StdDevPop,
+        _ => AccumulatorKind::StdDevSamp,
     };
     let mut state = AccumState::new(kind, 1);
     if let [single] = arguments {

@@ -1,4 +1,5 @@
-//! Trigonometry: doubles, or decimals of a decimal; NaN stays NaN, and what is outside a function's domain is an error.
+//! Trigonometry: the result is a double, or a decimal for a decimal argument. NaN gives NaN, and a
+//! value outside the domain is an error.
 
 use mayfly_base::Result;
 use mayfly_value::Number;
@@ -39,7 +40,7 @@ functions! {
     ("$radiansToDegrees", "Radians as degrees.", ToDegrees, f64::to_degrees, ALL),
 }
 
-/// The values a function takes.
+/// The domain of a function.
 struct Domain {
     least: f64,
     most: f64,

@@ -1,4 +1,4 @@
-//! The bounds of windows, and which documents they reach.
+//! Bounds of windows, and the documents within them.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values};
@@ -10,11 +10,11 @@ use crate::op::{Unit, Zone, fault, moved};
 /// One end of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// As far as the partition goes.
+    /// The end of the partition.
     Unbounded,
-    /// The document itself; by range, all that sort with it.
+    /// The current document; by range, including all documents with the same sort value.
     Current,
-    /// So many documents further, or so much greater.
+    /// An offset in documents, or in the sort value.
     Offset(Number),
 }
 
@@ -23,18 +23,18 @@ pub enum Bound {
 pub enum Bounds {
     /// By position.
     Documents(Bound, Bound),
-    /// By the value that the documents sort by.
+    /// By the sort value.
     Range {
-        /// The near end.
+        /// The lower bound.
         lower: Bound,
-        /// The far end.
+        /// The upper bound.
         upper: Bound,
-        /// For dates.
+        /// The unit of offsets of dates.
         unit: Option<RangeUnit>,
     },
 }
 
-/// A unit of time of a range.
+/// The unit of time of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeUnit(pub(super) Unit);
 
@@ -99,7 +99,7 @@ fn bound(value: RawValue<'_>) -> Result<Bound> {
     }
 }
 
-/// A lower bound above the upper one would make every window empty by mistake.
+/// Rejects a lower bound above the upper one, which would make all windows empty.
 fn check_order(lower: Bound, upper: Bound) -> Result<()> {
     let at = |bound: Bound| match bound {
         Bound::Unbounded => None,
@@ -163,7 +163,7 @@ fn by_range(
     }
 }
 
-/// For each document, the positions that its window begins at and ends before.
+/// The window of each document, as start and end positions.
 pub(super) fn reaches(
     function: &WindowFunction,
     partition: &[DocBuf],
@@ -171,12 +171,12 @@ pub(super) fn reaches(
     let count = partition.len();
     match function.bounds {
         Bounds::Documents(lower, upper) => {
-            let at = |bound: Bound, here: usize, behind: i64, end: usize| match bound {
+            let at = |bound: Bound, here: usize, after: i64, end: usize| match bound {
                 Bound::Unbounded => end,
-                Bound::Current => clamped(here as i64 + behind, count),
+                Bound::Current => clamped(here as i64 + after, count),
                 Bound::Offset(number) => {
                     let by = number.to_i64_exact().unwrap_or(0);
-                    clamped(here as i64 + by + behind, count)
+                    clamped(here as i64 + by + after, count)
                 }
             };
             let reach = |here| {
@@ -204,7 +204,7 @@ pub(super) fn reaches(
     }
 }
 
-/// The value at an end of the window of a document with this value; nothing for an unbounded one.
+/// The sort value at a bound of the window of a document with this value; `None` if unbounded.
 pub(super) fn range_end(
     bound: Bound,
     value: RawValue<'_>,
@@ -256,7 +256,7 @@ fn further(value: RawValue<'_>, by: Number, unit: Option<RangeUnit>) -> Result<V
     }
 }
 
-/// Whether no window ever leaves a document behind that it had.
+/// Whether each window contains all documents of the previous one.
 pub(super) fn only_grow(reaches: &[(usize, usize)]) -> bool {
     reaches.iter().all(|(from, _)| *from == 0)
         && reaches.windows(2).all(|pair| pair[0].1 <= pair[1].1)

@@ -8,7 +8,7 @@ use super::{WindowFunction, null};
 use crate::Expression;
 use crate::op::{Unit, fault};
 
-/// How much of a mean the newest value is.
+/// The weight of the newest value in a moving average.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alpha(pub(super) Number);
 
@@ -21,7 +21,7 @@ fn divided(left: Number, right: Number) -> Number {
     }
 }
 
-/// Where a document stands on the axis: a number, or milliseconds when there is a unit.
+/// The position of a document on the axis: a number, or milliseconds with a unit.
 fn place(name: &str, codes: [i32; 3], value: RawValue<'_>, unit: Option<Unit>) -> Result<Number> {
     match (unit, value) {
         (Some(_), RawValue::Date(ms)) => Ok(Number::Int64(ms)),
@@ -40,7 +40,7 @@ fn place(name: &str, codes: [i32; 3], value: RawValue<'_>, unit: Option<Unit>) -
     }
 }
 
-/// Milliseconds as units.
+/// Converts milliseconds to units.
 fn in_units(width: Number, unit: Option<Unit>) -> Number {
     match unit.and_then(Unit::fixed_ms) {
         Some(ms) => divided(width, Number::Int64(ms)),
@@ -55,7 +55,7 @@ pub(super) struct Slope {
     last: Option<Point>,
 }
 
-/// The position of a document in the order, and its value.
+/// The sort value of a document, and its input value.
 type Point = (ValueBuf, Option<ValueBuf>);
 
 impl Slope {
@@ -77,7 +77,7 @@ fn slope(first: &Point, last: &Point, unit: Option<Unit>) -> Result<ValueBuf> {
         let codes = [5_624_900, 5_624_901, 5_624_902];
         let x = place("$derivative", codes, place_value.as_raw(), unit)?;
         let y = match value.as_ref().map(ValueBuf::as_raw) {
-            // Dates count as their milliseconds.
+            // Dates count as milliseconds.
             Some(RawValue::Date(ms)) => Some(Number::Int64(ms)),
             other => other.and_then(Number::from_value),
         };
@@ -110,14 +110,15 @@ pub(super) fn derivative(
     reaches(function, partition)?.into_iter().map(result).collect()
 }
 
-/// The area under straight lines between the documents of a sequence. Documents without a number are left out.
+/// The area below straight lines between the documents of a sequence. Documents without a number
+/// are skipped.
 #[derive(Default)]
 pub(super) struct Area {
     sum: Option<Number>,
     before: Option<(Number, Number)>,
 }
 
-/// A document as a point of the area's upper edge; nothing when its value is no number.
+/// A document as a point of the curve; `None` when its value is not a number.
 fn edge(
     place_value: RawValue<'_>,
     value: Option<RawValue<'_>>,
@@ -176,12 +177,12 @@ pub(super) fn integral(
     Ok(reaches(function, partition)?.into_iter().map(area).collect())
 }
 
-/// A mean in which older values count less.
+/// An exponential moving average.
 #[derive(Default)]
 pub(super) struct Mean(Option<Number>);
 
 impl Mean {
-    /// The newest value by its share, what was before by the rest.
+    /// Adds a value with its weight, and the previous average with the rest.
     pub(super) fn push(&mut self, value: Option<RawValue<'_>>, alpha: &Alpha) {
         if let Some(number) = value.and_then(Number::from_value) {
             let rest = Number::Int32(1).minus(alpha.0);
@@ -211,7 +212,7 @@ pub(super) fn fading(
     Ok(function.values(input, partition)?.into_iter().map(result).collect())
 }
 
-/// How two values of a sequence vary together. Pairs that are not two numbers are left out.
+/// The covariance of two values of a sequence. Pairs without two numbers are skipped.
 #[derive(Default)]
 pub(super) struct Moments {
     count: f64,

@@ -1,4 +1,4 @@
-//! `$shift`, `$locf`, `$linearFill`: values taken from neighbours.
+//! `$shift`, `$locf`, `$linearFill`: values of neighbouring documents.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
@@ -7,7 +7,7 @@ use super::{WindowFunction, null};
 use crate::Expression;
 use crate::op::fault;
 
-/// The value of the document so many places away, or the default, or null.
+/// The value of the document at this distance, or the default, or null.
 pub(super) fn shift(
     function: &WindowFunction,
     output: &Expression,
@@ -52,7 +52,8 @@ pub(super) fn is_nullish(value: &ValueBuf) -> bool {
     matches!(value.as_raw(), RawValue::Null | RawValue::Undefined)
 }
 
-/// Gaps between two numbers filled along a straight line over the order; gaps at the ends stay null.
+/// Fills gaps between two numbers by linear interpolation over the sort value; gaps at the ends
+/// stay null.
 pub(super) fn linear(
     function: &WindowFunction,
     input: &Expression,
@@ -104,7 +105,7 @@ pub(super) fn position(value: RawValue<'_>) -> Result<Number> {
     }
 }
 
-/// The height of a line between two points.
+/// Interpolates between two points.
 pub(super) fn between(left: (Number, Number), right: (Number, Number), at: Number) -> Number {
     let (width, rise) = (right.0.minus(left.0), right.1.minus(left.1));
     let share = |number: Number| match (number, width) {

@@ -1,17 +1,19 @@
-//! Window functions: a value for each document from the documents around it. Pure functions over one partition.
+//! Window functions, which compute a value for each document from its neighbours. Pure functions
+//! over one partition.
 //!
-//! A stage drives them like this:
+//! A stage uses them as follows:
 //!
-//! 1. Parse each field of `output` with [`WindowFunction::parse`], giving it the stage's order if it has one. The field's value
-//!    is the operator and, beside it, the `window` that it looks through.
-//! 2. Sort the input by the partition's value and then by the order; collect one partition at a time.
-//! 3. For each partition, [`WindowFunction::run`] gives one result per document, in the order of the documents. Nothing means
-//!    that the field stays away.
+//! 1. Parse each field of `output` with [`WindowFunction::parse`], and pass the stage's sort order
+//!    if it has one. The field's value contains the operator and optionally the `window`.
+//! 2. Sort the input by the partition key and then by the sort order; collect one partition at a
+//!    time.
+//! 3. For each partition, [`WindowFunction::run`] returns one result per document, in the order of
+//!    the documents. `None` means that the field is omitted.
 //!
-//! The memory that a partition needs is its documents and one result each; a stage that holds a partition counts them. A
-//! [`WindowStream`] gives the same results for a partition in files.
-//! Functions that add and take away do so as the window moves; the others begin anew for each document, unless the window
-//! only grows.
+//! A partition needs memory for its documents and one result for each; the stage accounts for it. A
+//! [`WindowStream`] computes the same results for a partition in files. Invertible functions add
+//! and remove values as the window moves; the others are recomputed for each document, unless the
+//! window only grows.
 
 mod bounds;
 mod calculus;
@@ -32,13 +34,14 @@ use crate::{Dependencies, Expression, Frame, Order, Scope};
 pub use bounds::{Bound, Bounds};
 pub use stream::{DocumentReader, OpenReader, StreamMemory, WindowStream};
 
-/// A row of the table of window functions; the accumulators that are window functions, too, stand in their own table.
+/// A row of the table of window functions. Accumulators that are also window functions are rows of
+/// their own table.
 pub struct WindowRow {
-    /// With its dollar.
+    /// The name with its dollar sign.
     pub name: &'static str,
-    /// One line of help.
+    /// A one-line description.
     pub help: &'static str,
-    /// The reference's version that first had it.
+    /// The first version of the reference with the function.
     pub since: &'static str,
 }
 
@@ -46,30 +49,30 @@ const fn row(name: &'static str, since: &'static str, help: &'static str) -> Win
     WindowRow { name, help, since }
 }
 
-/// Window functions that work, beside the accumulators.
+/// The implemented window functions, without accumulators.
 pub const ROWS: &[WindowRow] = &[
     row("$covariancePop", "5.0", "The covariance of a population."),
     row("$covarianceSamp", "5.0", "The covariance of a sample."),
-    row("$denseRank", "5.0", "The place in the order, without gaps."),
-    row("$derivative", "5.0", "The change per unit of the order."),
+    row("$denseRank", "5.0", "The rank in the sort order, without gaps."),
+    row("$derivative", "5.0", "The change per unit of the sort value."),
     row("$documentNumber", "5.0", "The position in the partition."),
-    row("$expMovingAvg", "5.0", "A mean in which older values fade."),
+    row("$expMovingAvg", "5.0", "An exponential moving average."),
     row("$integral", "5.0", "The area under the values."),
-    row("$linearFill", "5.3", "Gaps filled by straight lines."),
+    row("$linearFill", "5.3", "Gaps filled by linear interpolation."),
     row("$locf", "5.2", "Gaps filled with the last value."),
-    row("$rank", "5.0", "The place in the order, with gaps."),
-    row("$shift", "5.0", "The value of a document so many places away."),
+    row("$rank", "5.0", "The rank in the sort order, with gaps."),
+    row("$shift", "5.0", "The value of a document at a distance."),
 ];
 
-/// Whether an accumulator is a window function, too: those in JavaScript run in groups only.
+/// Whether an accumulator is also a window function: all but those in JavaScript.
 pub fn takes_accumulator(name: &str) -> bool {
     name != "$accumulator"
 }
 
-/// Window functions that came with versions of the reference behind 8.0, and do not exist here.
+/// Window functions added after 8.0 that are not implemented.
 pub const NEWER: &[&str] = &["$minMaxScaler"];
 
-/// Takes results, one for each document of a partition; nothing for what is missing.
+/// Receives the results, one for each document of a partition; `None` for a missing one.
 pub type See<'s> = dyn FnMut(Option<ValueBuf>) -> Result<()> + 's;
 
 /// A parsed window function.
@@ -84,7 +87,7 @@ pub struct WindowFunction {
 #[derive(Clone, Debug)]
 enum Function {
     Accumulate(Box<Accumulator>),
-    Rank(rank::Which),
+    Rank(rank::RankKind),
     Shift { output: Expression, by: i64, default: Option<ValueBuf> },
     Derivative { input: Expression, unit: Option<Unit> },
     Integral { input: Expression, unit: Option<Unit> },
@@ -95,18 +98,19 @@ enum Function {
 }
 
 impl WindowFunction {
-    /// Parses `{ $sum: ..., window: { ... } }`, the value of a field of `output`.
+    /// Parses the value of a field of `output`, such as `{ $sum: ..., window: { ... } }`.
     ///
     /// # Errors
-    /// 9 FailedToParse for bad forms and windows, 5339900 to 5339902 for bounds that do not go together, those of operators.
+    /// 9 FailedToParse for invalid syntax and windows, 5339900 to 5339902 for incompatible bounds,
+    /// errors of operators.
     pub fn parse(spec: RawDoc<'_>, order: Option<&Order>, scope: &Scope) -> Result<WindowFunction> {
         parse::function(spec, order, scope)
     }
 
-    /// One result per document of a partition, which is in the stage's order.
+    /// Computes one result per document of a partition in the stage's sort order.
     ///
     /// # Errors
-    /// Those of expressions and operators.
+    /// Errors of expressions and operators.
     pub fn run(&self, partition: &[DocBuf]) -> Result<Vec<Option<ValueBuf>>> {
         let mut results = Vec::with_capacity(partition.len());
         self.run_each(partition, &mut |result| {
@@ -116,10 +120,11 @@ impl WindowFunction {
         Ok(results)
     }
 
-    /// The same, shown one by one where they may be large: arrays that grow with the partition.
+    /// The same, with results passed one by one if they may be large: arrays that grow with the
+    /// partition.
     ///
     /// # Errors
-    /// As [`WindowFunction::run`], and those of the visitor.
+    /// Errors of [`WindowFunction::run`] and of the visitor.
     pub fn run_each(&self, partition: &[DocBuf], see: &mut See<'_>) -> Result<()> {
         let results = match &self.function {
             Function::Accumulate(accumulator) => {
@@ -145,7 +150,7 @@ impl WindowFunction {
         results.into_iter().try_for_each(see)
     }
 
-    /// What its expressions read.
+    /// The inputs of its expressions.
     pub fn dependencies(&self) -> Dependencies {
         let mut found = Dependencies::default();
         match &self.function {
@@ -169,7 +174,7 @@ impl WindowFunction {
         Frame::new(document.as_doc()).collated(self.collation.as_deref())
     }
 
-    /// What an expression gives for each document.
+    /// Evaluates an expression for each document.
     fn values(
         &self,
         expression: &Expression,
@@ -179,7 +184,7 @@ impl WindowFunction {
         partition.iter().map(value).collect()
     }
 
-    /// The first field of the order; null where it is missing.
+    /// The value of the first sort field; null when it is missing.
     fn sort_value(&self, document: &DocBuf) -> ValueBuf {
         let order = self.order.as_ref();
         let found = order.and_then(|order| {
@@ -188,12 +193,12 @@ impl WindowFunction {
         found.unwrap_or(RawValue::Null).to_owned()
     }
 
-    /// The same of each document.
+    /// The same for each document.
     fn sort_values(&self, partition: &[DocBuf]) -> Vec<ValueBuf> {
         partition.iter().map(|document| self.sort_value(document)).collect()
     }
 
-    /// The order's key; empty without an order.
+    /// The sort key; empty without a sort order.
     fn order_key(&self, document: &DocBuf) -> Vec<u8> {
         let collation = self.collation.as_deref();
         let key = |order: &Order| order.encoded_key(document.as_doc(), collation);

@@ -1,4 +1,4 @@
-//! Window functions as they are written.
+//! Parsing of window functions.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{Number, RawDoc, RawValue};
@@ -10,7 +10,7 @@ use crate::accum::Accumulator;
 use crate::op::{Unit, fault};
 use crate::{Expression, Order, Scope};
 
-/// `{ $sum: ..., window: { ... } }`
+/// Parses `{ $sum: ..., window: { ... } }`.
 pub(super) fn function(
     spec: RawDoc<'_>,
     order: Option<&Order>,
@@ -58,7 +58,7 @@ pub(super) fn function(
     Ok(WindowFunction { function, bounds, order: order.cloned(), collation })
 }
 
-/// The functions that are no accumulators; nothing for another name.
+/// Parses functions other than accumulators; `None` for another name.
 fn operator_of(
     name: &str,
     operand: RawValue<'_>,
@@ -71,9 +71,9 @@ fn operator_of(
         Some(_) => Err(Error::failed_to_parse(format!("'window' field is not allowed in {name}"))),
     };
     Ok(Some(match name {
-        "$rank" => ranking(rank::Which::Rank, name, operand, window, order)?,
-        "$denseRank" => ranking(rank::Which::Dense, name, operand, window, order)?,
-        "$documentNumber" => ranking(rank::Which::Number, name, operand, window, order)?,
+        "$rank" => ranking(rank::RankKind::Rank, name, operand, window, order)?,
+        "$denseRank" => ranking(rank::RankKind::Dense, name, operand, window, order)?,
+        "$documentNumber" => ranking(rank::RankKind::Number, name, operand, window, order)?,
         "$shift" => {
             without_window()?;
             shift(operand, order, scope)?
@@ -113,7 +113,7 @@ fn operator_of(
 }
 
 fn ranking(
-    which: rank::Which,
+    which: rank::RankKind,
     name: &str,
     operand: RawValue<'_>,
     window: Option<RawValue<'_>>,
@@ -127,7 +127,7 @@ fn ranking(
         return Err(fault(5_371_601, "Rank style window functions take no other arguments"));
     }
     let fields = order.map_or(0, |order| order.directions().len());
-    if fields == 0 || (which != rank::Which::Number && fields > 1) {
+    if fields == 0 || (which != rank::RankKind::Number && fields > 1) {
         let text = format!(
             "{name} must be specified with a top level sortBy expression with exactly one element"
         );

@@ -4,9 +4,9 @@ use mayfly_value::{DocBuf, RawValue, ValueBuf};
 
 use super::WindowFunction;
 
-/// Which of them.
+/// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum RankKind {
     Rank,
     Dense,
     Number,
@@ -14,23 +14,23 @@ pub(super) enum Which {
 
 /// The rank of the last document of a sequence.
 pub(super) struct Ranks {
-    which: Which,
+    which: RankKind,
     number: i64,
     rank: i64,
-    /// The order's key of the last document.
+    /// The sort key of the last document.
     before: Option<Vec<u8>>,
 }
 
 impl Ranks {
-    pub(super) fn new(which: Which) -> Ranks {
+    pub(super) fn new(which: RankKind) -> Ranks {
         Ranks { which, number: 0, rank: 0, before: None }
     }
 
-    /// Adds a document by its key.
+    /// Adds a document with this sort key.
     pub(super) fn push(&mut self, key: Vec<u8>) {
         self.number += 1;
-        if self.which == Which::Number || self.before.as_ref() != Some(&key) {
-            self.rank = if self.which == Which::Dense { self.rank + 1 } else { self.number };
+        if self.which == RankKind::Number || self.before.as_ref() != Some(&key) {
+            self.rank = if self.which == RankKind::Dense { self.rank + 1 } else { self.number };
         }
         self.before = Some(key);
     }
@@ -41,7 +41,7 @@ impl Ranks {
 }
 
 pub(super) fn run(
-    which: Which,
+    which: RankKind,
     function: &WindowFunction,
     partition: &[DocBuf],
 ) -> Vec<Option<ValueBuf>> {

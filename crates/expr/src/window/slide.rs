@@ -1,6 +1,6 @@
-//! Accumulators over windows. What can be taken away again moves with the window: sums, means and deviations of numbers of one
-//! type, which keep their exactness; least and greatest values by a queue of candidates. Everything else is added up anew for
-//! each document, unless the window only grows.
+//! Accumulators over moving windows. Invertible ones are updated as the window moves: sums, means
+//! and deviations of numbers of one type, without loss of precision; minimum and maximum by a
+//! monotonic queue. All others are recomputed for each document, unless the window only grows.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values_in};
 use super::bounds::{only_grow, reaches};
 use super::{See, WindowFunction, null};
 use crate::Sum;
-use crate::accum::{Accumulator, Deviation, Kind};
+use crate::accum::{Accumulator, AccumulatorKind, Deviation};
 
 pub(super) fn run(
     function: &WindowFunction,
@@ -22,18 +22,22 @@ pub(super) fn run(
     let reaches = reaches(function, partition)?;
     if !only_grow(&reaches) {
         match accumulator.kind() {
-            Kind::Min => {
+            AccumulatorKind::Min => {
                 let results = extremes(function, accumulator, partition, &reaches, Ordering::Less)?;
                 return results.into_iter().try_for_each(see);
             }
-            Kind::Max => {
+            AccumulatorKind::Max => {
                 let results =
                     extremes(function, accumulator, partition, &reaches, Ordering::Greater)?;
                 return results.into_iter().try_for_each(see);
             }
-            Kind::Sum | Kind::Avg | Kind::Count | Kind::StdDevPop | Kind::StdDevSamp => {
+            AccumulatorKind::Sum
+            | AccumulatorKind::Avg
+            | AccumulatorKind::Count
+            | AccumulatorKind::StdDevPop
+            | AccumulatorKind::StdDevSamp => {
                 let values = function.values(accumulator.argument(), partition)?;
-                let count = accumulator.kind() == Kind::Count;
+                let count = accumulator.kind() == AccumulatorKind::Count;
                 if let Some(numbers) = alike(&values, count) {
                     let results = moving(accumulator.kind(), &numbers, &reaches);
                     return results.into_iter().try_for_each(see);
@@ -42,25 +46,26 @@ pub(super) fn run(
             _ => {}
         }
     }
-    anew(accumulator, function, partition, &reaches, see)
+    recomputed(accumulator, function, partition, &reaches, see)
 }
 
-/// Whether values can be taken away from it, or a queue of candidates serves it, so that it need not add each window up anew.
-pub(super) fn moves(kind: Kind) -> bool {
+/// Whether an accumulator is updated as the window moves, instead of being recomputed for each
+/// window.
+pub(super) fn moves(kind: AccumulatorKind) -> bool {
     matches!(
         kind,
-        Kind::Min
-            | Kind::Max
-            | Kind::Sum
-            | Kind::Avg
-            | Kind::Count
-            | Kind::StdDevPop
-            | Kind::StdDevSamp
+        AccumulatorKind::Min
+            | AccumulatorKind::Max
+            | AccumulatorKind::Sum
+            | AccumulatorKind::Avg
+            | AccumulatorKind::Count
+            | AccumulatorKind::StdDevPop
+            | AccumulatorKind::StdDevSamp
     )
 }
 
-/// From the first document on for each window that does not go on where the one before ended.
-fn anew(
+/// Recomputes each window that does not extend the previous one.
+fn recomputed(
     accumulator: &Accumulator,
     function: &WindowFunction,
     partition: &[DocBuf],
@@ -83,7 +88,7 @@ fn anew(
     Ok(())
 }
 
-/// The numbers, if all are finite and of one type: then what was added can be taken away without a trace.
+/// The numbers, if all are finite and of one type, so that removing a value is exact.
 fn alike(values: &[Option<ValueBuf>], count: bool) -> Option<Vec<Option<Number>>> {
     if count {
         return Some(vec![Some(Number::Int32(1)); values.len()]);
@@ -97,7 +102,7 @@ fn alike(values: &[Option<ValueBuf>], count: bool) -> Option<Vec<Option<Number>>
             if same != number.to_value().type_byte() || !number.to_f64().is_finite() {
                 return None;
             }
-            // Decimals round when they are added; what is taken away again would leave that behind.
+            // Adding decimals rounds, so removing them is inexact.
             if let Number::Decimal(_) = number {
                 return None;
             }
@@ -108,12 +113,12 @@ fn alike(values: &[Option<ValueBuf>], count: bool) -> Option<Vec<Option<Number>>
 }
 
 fn moving(
-    kind: Kind,
+    kind: AccumulatorKind,
     numbers: &[Option<Number>],
     reaches: &[(usize, usize)],
 ) -> Vec<Option<ValueBuf>> {
     let (mut sum, mut deviation, mut count) = (Sum::default(), Deviation::default(), 0_i64);
-    let deviates = matches!(kind, Kind::StdDevPop | Kind::StdDevSamp);
+    let deviates = matches!(kind, AccumulatorKind::StdDevPop | AccumulatorKind::StdDevSamp);
     let mut held = (0, 0);
     let mut results = Vec::with_capacity(reaches.len());
     for reach in reaches {
@@ -126,15 +131,15 @@ fn moving(
             if deviates { deviation.remove(number.to_f64()) } else { sum.remove(*number) }
         }
         if count == 0 {
-            // Nothing is left: no trace of what was, not even its type.
+            // An empty window resets the state, including its type.
             (sum, deviation) = (Sum::default(), Deviation::default());
         }
         held = (held.0.max(reach.0), held.1.max(reach.1));
         let result = match kind {
-            Kind::Avg if count == 0 => RawValue::Null,
-            Kind::Avg => sum.mean(count).to_value(),
-            Kind::StdDevPop => deviation.finish(false),
-            Kind::StdDevSamp => deviation.finish(true),
+            AccumulatorKind::Avg if count == 0 => RawValue::Null,
+            AccumulatorKind::Avg => sum.mean(count).to_value(),
+            AccumulatorKind::StdDevPop => deviation.finish(false),
+            AccumulatorKind::StdDevSamp => deviation.finish(true),
             _ => sum.finish().to_value(),
         };
         results.push(Some(result.to_owned()));
@@ -142,7 +147,7 @@ fn moving(
     results
 }
 
-/// A candidate goes when a better one comes behind it, or when the window leaves it behind.
+/// A candidate is removed when a better one follows, or when the window has passed it.
 fn extremes(
     function: &WindowFunction,
     accumulator: &Accumulator,

@@ -1,5 +1,5 @@
-//! What window functions give, a row per rule. The manual's pages: "$setWindowFields", "Window Operators", and those of the
-//! functions.
+//! Results of window functions, one row for each rule. Manual: "$setWindowFields", "Window
+//! Operators", and the pages of the functions.
 
 use mayfly_value::extjson::{Style, parse_document, to_string};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -59,7 +59,7 @@ fn windows_by_position() {
     check("{t: 1}", count, V, "[2, 3, 3, 3, 2]");
     let top = "{$topN: {n: 2, output: '$v', sortBy: {v: -1}}, window: {documents: [-1, 1]}}";
     check("{t: 1}", top, &V[..3], "[[4, 1], [4, 1], [1, null]]");
-    // Types that differ do not leave their trace when they go.
+    // A removed value does not influence the type of later results.
     let mixed = &["{t: 1, v: 1.5}", "{t: 2, v: 2}", "{t: 3, v: {$numberLong: '3'}}"];
     let wanted = "[1.5, {$numberDouble: '3.5'}, {$numberLong: '5'}]";
     check("{t: 1}", &sum("[-1, 0]"), mixed, wanted);
@@ -169,9 +169,9 @@ fn changes_areas_and_means() {
     assert_eq!(fails("{$covariancePop: ['$x']}", V), 9);
 }
 
-/// Windows that move answer like windows that are added up anew.
+/// Updated windows give the same results as recomputed ones.
 #[test]
-fn moving_equals_anew() {
+fn updating_equals_recomputing() {
     let documents: Vec<String> =
         (0..60).map(|at| format!("{{t: {at}, v: {}}}", (at * 37) % 23 - 9)).collect();
     let texts: Vec<&str> = documents.iter().map(String::as_str).collect();

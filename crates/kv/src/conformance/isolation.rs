@@ -6,7 +6,7 @@ use crate::{Direction, Guard, Keyspace, Txn, TxnOptions};
 pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     let engine = &*make();
     fill(engine, &[(b"a", b"1"), (b"b", b"1")]);
-    // A reader sees what was there when it began, a writer what was there at its first read.
+    // A reader sees the state at its beginning, a writer the state at its first read.
     let reader = engine.begin(TxnOptions { read_only: true }).unwrap();
     let old = begin(engine);
     assert_eq!(get(&*old, b"a"), Some(b"1".to_vec()));
@@ -35,7 +35,7 @@ pub(super) fn held_snapshot(make: &Make<'_>) {
     writer.commit().unwrap();
     let second = engine.hold().unwrap();
     fill(engine, &[(b"a", b"3")]);
-    // Each shows what was committed when it was taken, to whoever comes and as often as asked.
+    // Each returns the state at which it was taken, to any number of readers.
     for _ in 0..2 {
         let (old, newer) = (first.begin().unwrap(), second.begin().unwrap());
         assert_eq!(get(&*old, b"a"), Some(b"1".to_vec()));
@@ -44,11 +44,11 @@ pub(super) fn held_snapshot(make: &Make<'_>) {
         assert_eq!(get(&*newer, b"b"), None);
         assert_eq!(all(&*newer, &whole(), Direction::Backward).len(), 1);
     }
-    // A transaction outlives it.
+    // A transaction outlives the held snapshot.
     let reader = first.begin().unwrap();
     drop(first);
     assert_eq!(get(&*reader, b"b"), Some(b"1".to_vec()));
-    // It reads only, and is in nobody's way.
+    // It only reads, and conflicts with no writer.
     let mut reader = second.begin().unwrap();
     let refused = put(&mut *reader, b"a", b"4");
     assert!(matches!(refused, Err(crate::KvError::Invalid(_))), "{refused:?}");
@@ -63,7 +63,7 @@ pub(super) fn locked_reads(make: &Make<'_>) {
         let mut found = None;
         txn.get_locked(RECORD, b"a", &mut |value| found = Some(value.to_vec())).map(|_| found)
     };
-    // It sees the newest commit, or it conflicts.
+    // It reads the newest commit, or it conflicts.
     let (mut first, mut second) = (begin(engine), begin(engine));
     put(&mut *second, b"a", b"2").unwrap();
     second.commit().unwrap();
@@ -72,7 +72,7 @@ pub(super) fn locked_reads(make: &Make<'_>) {
         Err(error) => assert_eq!(error, crate::KvError::Conflict),
     }
     drop(first);
-    // Own writes are seen, and nobody else gets the key meanwhile.
+    // Own writes are visible, and no other transaction gets the key meanwhile.
     let mut owner = begin(engine);
     assert_eq!(locked(&mut *owner).unwrap(), Some(b"2".to_vec()));
     let mut other = begin(engine);
@@ -92,7 +92,8 @@ pub(super) fn write_write(make: &Make<'_>) {
         }
         let (mut first, second) = (begin(engine), begin(engine));
         put(&mut *first, b"k", b"first").unwrap();
-        // An engine that reports at the commit lets the second one win; then the first one must fail.
+        // An engine that reports conflicts at the commit lets the second one win; then the first
+        // one must fail.
         let second_failed = conflicts(second, |txn| put(txn, b"k", b"second"));
         let first_failed = first.commit().is_err();
         assert!(first_failed != second_failed, "exactly one of two writers fails");
@@ -129,7 +130,7 @@ pub(super) fn delete_conflicts(make: &Make<'_>) {
     writer.commit().unwrap();
     assert!(conflicts(old_put, |txn| put(txn, b"k", b"2")), "put after a delete by another");
     assert!(conflicts(old_delete, |txn| txn.delete(RECORD, b"k", Guard::Checked)));
-    // Deleted and inserted again: still a change.
+    // Deleting and inserting a key again counts as a change.
     fill(engine, &[(b"k", b"0")]);
     let old = begin(engine);
     let mut writer = begin(engine);
@@ -180,7 +181,7 @@ pub(super) fn drop_rolls_back(make: &Make<'_>) {
         put(txn, b"l", b"2")?;
         put(txn, b"k", b"2")
     });
-    assert!(!failed, "a transaction that was dropped conflicts with nobody");
+    assert!(!failed, "a dropped transaction conflicts with no other");
     assert_eq!(now(engine, b"k"), Some(b"2".to_vec()));
 }
 

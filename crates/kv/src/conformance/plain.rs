@@ -72,7 +72,7 @@ pub(super) fn gaps(make: &Make<'_>) {
     assert_eq!(get(&*txn, b"a"), Some(b"-........-".to_vec()), "until it is filled it is as given");
     put(&mut *txn, b"b", b"00000000", 0).unwrap();
     txn.put(RECORD, b"c", b"........", Guard::Checked).unwrap();
-    // What is written over or removed has no gap any more that anybody sees.
+    // A gap that is overwritten or deleted needs no filling.
     put(&mut *txn, b"d", b"........", 0).unwrap();
     txn.put(RECORD, b"d", b"........", Guard::Checked).unwrap();
     put(&mut *txn, b"e", b"........", 0).unwrap();
@@ -92,7 +92,7 @@ pub(super) fn gaps(make: &Make<'_>) {
     fill(engine, &[(b"a", b"later")]);
 }
 
-/// Engines without it say so, and then there is nothing to check.
+/// Engines without bulk loading return `None`; then there is nothing to check.
 pub(super) fn ingest(make: &Make<'_>) {
     let engine = &*make();
     let key = |object: u8, n: u32| [&[object], &n.to_be_bytes()[..]].concat();
@@ -115,7 +115,7 @@ pub(super) fn ingest(make: &Make<'_>) {
         assert_eq!((found, value), (key(2, n), n.to_le_bytes().repeat(n as usize % 7)));
     }
     assert_eq!(all(&*begin(engine), &whole(), Direction::Backward).len(), 20_002);
-    // What comes later wins, and a range that was ingested can be swept.
+    // Later writes win, and an ingested range can be swept.
     fill(engine, &[(&key(2, 5), b"later")]);
     assert_eq!(now(engine, &key(2, 5)), Some(b"later".to_vec()));
     let mut txn = begin(engine);
@@ -124,7 +124,7 @@ pub(super) fn ingest(make: &Make<'_>) {
     assert_eq!(now(engine, &key(2, 6)), None);
     while engine.sweep_range(RECORD, &KeyRange::prefix(&[2]), 1_000).unwrap() == SweepEnd::More {}
     assert_eq!(all(&*begin(engine), &whole(), Direction::Forward).len(), 2);
-    // Nothing is a little as well.
+    // An empty load is allowed.
     begun().expect("as before").finish().unwrap();
 }
 
@@ -155,8 +155,8 @@ pub(super) fn multi_get(make: &Make<'_>) {
     txn.multi_get(RECORD, &[], &mut |_, _| panic!("nothing was asked")).unwrap();
 }
 
-/// Runs, gaps, absent keys, keys asked for twice, forward, backward and mixed, values small and large: shown in the order asked
-/// for, as far as the closure wants.
+/// Runs, gaps, absent keys, repeated keys, forward, backward and mixed, values small and large:
+/// visited in the order of the request, until the closure stops.
 pub(super) fn multi_get_in_any_order(make: &Make<'_>) {
     let engine = &*make();
     let key = |n: u64| [7_u64.to_be_bytes(), n.to_be_bytes()].concat();
@@ -166,7 +166,7 @@ pub(super) fn multi_get_in_any_order(make: &Make<'_>) {
     let there: Vec<_> = (0..1000).filter(|n| is_there(*n)).map(|n| (key(n), value(n))).collect();
     let there: Vec<_> = there.iter().map(|(key, value)| (&key[..], &value[..])).collect();
     fill(engine, &there);
-    // Where an engine has files, they are in one.
+    // An engine with files has all keys in one file then.
     engine.compact_range(RECORD, &whole()).unwrap();
     let mut random = SmallRng::seed_from_u64(3);
     for round in 0..200 {
@@ -243,7 +243,7 @@ pub(super) fn sweep(make: &Make<'_>) {
     let engine = &*make();
     let keys: Vec<[u8; 2]> = (0..3_u8).flat_map(|a| (0..200).map(move |b| [a, b])).collect();
     let mut entries: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"v"[..])).collect();
-    // The key that is the range's own end must stay.
+    // The range's own end key must stay.
     entries.push((&[2], b"end"));
     fill(engine, &entries);
     let range = KeyRange::prefix(&[1]);

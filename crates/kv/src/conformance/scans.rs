@@ -207,7 +207,7 @@ fn check(txn: &dyn crate::Txn, model: &BTreeMap<Vec<u8>, Vec<u8>>, random: &mut 
     }
 }
 
-/// Several ranges at once show what each of them shows, as far as the visitor wants.
+/// A scan of several ranges visits the same entries as one scan for each, until the visitor stops.
 fn check_ranges(
     txn: &dyn crate::Txn,
     model: &BTreeMap<Vec<u8>, Vec<u8>>,
@@ -248,17 +248,17 @@ fn check_ranges(
     }
 }
 
-/// Several ranges with much between them that was deleted, and in them.
-pub(super) fn ranges_between_what_was_deleted(make: &Make<'_>) {
+/// Several ranges with many deleted entries between and inside them.
+pub(super) fn ranges_between_deleted_entries(make: &Make<'_>) {
     let engine = &*make();
     let keys: Vec<[u8; 4]> = (0..6_000_u32).map(u32::to_be_bytes).collect();
     let entries: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"v"[..])).collect();
     fill(engine, &entries);
-    // Where an engine has files, they are in one.
+    // An engine with files has all keys in one file then.
     engine.compact_range(RECORD, &KeyRange { start: vec![0], end: vec![1] }).unwrap();
     let mut txn = begin(engine);
     for (n, key) in keys.iter().enumerate().filter(|(n, _)| n % 500 > 2) {
-        // One range has nothing left, another one everything.
+        // One range loses all of its entries, another one none.
         if !(3_000..3_500).contains(&n) {
             txn.delete(RECORD, key, Guard::Checked).unwrap();
         }

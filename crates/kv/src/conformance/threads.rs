@@ -1,4 +1,4 @@
-//! Many threads with retries: nothing is lost, nothing is seen by halves.
+//! Many threads with retries: no lost updates, no partially visible commits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -31,8 +31,8 @@ pub(super) fn no_lost_increments(make: &Make<'_>) {
     assert_eq!(sum, THREADS * EACH, "every increment counts once");
 }
 
-/// Two keys always change together. A snapshot never shows them apart, and a transaction that read them before they
-/// changed never overwrites them.
+/// Two keys always change together. A snapshot never shows them apart, and a transaction that read
+/// them before they changed never overwrites them.
 pub(super) fn begin_races_with_commit(make: &Make<'_>) {
     let engine = &*make();
     let done = AtomicBool::new(false);
@@ -63,12 +63,14 @@ pub(super) fn begin_races_with_commit(make: &Make<'_>) {
     assert_eq!(number(now(engine, b"left")), 800);
 }
 
-/// Money moves between accounts. Holds for chaos as well: a transfer that is run again keeps the sum.
+/// Transfers between accounts. Holds for the chaos engine too: a transfer that is run again keeps
+/// the sum.
 pub(super) fn transfers_keep_the_sum(make: &Make<'_>) {
     transfers(&*make());
 }
 
-/// The body of the last case, for an engine that may answer [`CommitUnknown`](crate::KvError::CommitUnknown).
+/// The body of the last case, for an engine that may answer
+/// [`CommitUnknown`](crate::KvError::CommitUnknown).
 pub fn transfers(engine: &dyn Engine) {
     const ACCOUNTS: u8 = 5;
     const START: i64 = 1_000;
@@ -96,7 +98,7 @@ pub fn transfers(engine: &dyn Engine) {
     });
 }
 
-/// Several threads read one held snapshot while others write: they all see the same.
+/// Several threads read one held snapshot while others write: all of them read the same values.
 pub(super) fn held_snapshot(make: &Make<'_>) {
     let engine = &*make();
     retry(engine, |txn| put(txn, b"k", &7_i64.to_be_bytes()));

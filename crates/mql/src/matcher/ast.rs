@@ -1,4 +1,4 @@
-//! The tree of a filter.
+//! The expression tree of a filter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use crate::FieldPath;
 /// A condition on a document.
 #[derive(Clone, Debug)]
 pub enum Expr {
-    /// All of them; an empty one holds for every document.
+    /// A conjunction; an empty one is true for every document.
     And(Vec<Expr>),
-    /// At least one of them.
+    /// A disjunction.
     Or(Vec<Expr>),
-    /// None of them.
+    /// A negated disjunction.
     Nor(Vec<Expr>),
-    /// A condition on what a path reaches.
+    /// A predicate on the values of a path.
     Path {
-        /// Where.
+        /// The path.
         path: FieldPath,
-        /// What.
+        /// The predicate.
         predicate: Predicate,
     },
-    /// A condition on the document as a whole.
+    /// A condition on the whole document.
     Document(DocumentTest),
-    /// Holds for every document, or for none.
+    /// True or false for every document.
     Always(bool),
 }
 
 impl Expr {
-    /// All of them, without a level that adds nothing.
+    /// A conjunction, simplified if it has a single part.
     pub fn and(mut parts: Vec<Expr>) -> Expr {
         match parts.pop() {
             Some(only) if parts.is_empty() => only,
@@ -46,17 +46,17 @@ impl Expr {
     }
 }
 
-/// What a condition looks at, when it gives the same wherever that is the same.
+/// The inputs of a condition that is a function of them.
 #[derive(Clone, Debug, Default)]
 pub struct Reads {
     /// Dotted paths.
     pub paths: BTreeSet<String>,
-    /// An expression looks at some of them, so that they have no other names.
+    /// An expression reads some of them, so they cannot be renamed.
     pub computed: bool,
 }
 
 impl Expr {
-    /// The conditions that all have to hold.
+    /// The conditions of the outermost conjunction.
     pub fn conjuncts(&self) -> Vec<&Expr> {
         match self {
             Expr::And(parts) => parts.iter().flat_map(Expr::conjuncts).collect(),
@@ -65,7 +65,7 @@ impl Expr {
         }
     }
 
-    /// What it looks at; nothing when that may be anything, or when it differs each time.
+    /// Its inputs; `None` when they are unknown, or when the condition is not deterministic.
     pub fn reads(&self) -> Option<Reads> {
         let mut reads = Reads::default();
         self.read(&mut reads).then_some(reads)
@@ -92,8 +92,9 @@ impl Expr {
         }
     }
 
-    /// The same with one field in the place of another, `from` and what lies in it; an empty `to` takes the level away. Nothing
-    /// for what has no paths of its own, and for paths that become too long.
+    /// The same condition with a field, and paths inside it, renamed from `from` to `to`; an empty
+    /// `to` removes the level. `None` for conditions without paths of their own, and for paths that
+    /// become too long.
     pub fn renamed(&self, from: &str, to: &str) -> Option<Expr> {
         let all = |parts: &[Expr]| -> Option<Vec<Expr>> {
             parts.iter().map(|part| part.renamed(from, to)).collect()
@@ -119,7 +120,7 @@ impl Expr {
     }
 }
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the operators' own names")]
 pub enum CmpOp {
@@ -130,60 +131,60 @@ pub enum CmpOp {
     Gte,
 }
 
-/// Operators as they were written, `{ $op: operand }`, where what they were read into does not say it.
-pub type Written = Arc<DocBuf>;
+/// The original operators, `{ $op: operand }`, for predicates that cannot be converted back.
+pub type OriginalOperator = Arc<DocBuf>;
 
-/// A condition on the values that a path reaches.
+/// A predicate on the values of a path.
 #[derive(Clone, Debug)]
 pub enum Predicate {
-    /// Some value compares so with this one, within its canonical type.
+    /// Some value compares accordingly with this one, within its canonical type.
     Cmp {
-        /// How.
+        /// The operator.
         op: CmpOp,
-        /// With what.
+        /// The operand.
         value: ValueBuf,
-        /// How strings compare; nothing where the value has none.
+        /// The collation; `None` where the value contains no strings.
         collation: Option<Arc<Collation>>,
     },
     /// Some value is in the list.
     In(InList),
-    /// The path reaches something, null included.
+    /// The path has a value, which may be null.
     Exists,
-    /// Some value, the array itself included, has one of the types.
-    Type(TypeSet, Written),
-    /// Some value's integer part leaves this remainder.
+    /// Some value, including the array itself, has one of the types.
+    Type(TypeSet, OriginalOperator),
+    /// The integer part of some value has this remainder.
     Mod {
-        /// Not zero.
+        /// The divisor; not zero.
         divisor: i64,
-        /// With the sign of the dividend.
+        /// The remainder, with the sign of the dividend.
         remainder: i64,
     },
-    /// Some string matches.
+    /// Some string matches a regular expression.
     Regex(Regex),
-    /// Some number or binary value has bits as asked.
-    Bits(BitTest, Written),
-    /// Some geometry lies as asked.
-    Geo(Arc<GeoTest>, Written),
-    /// Some array has exactly so many items.
+    /// Some number or binary value has certain bits.
+    Bits(BitTest, OriginalOperator),
+    /// Some geometry satisfies a geospatial condition.
+    Geo(Arc<GeoTest>, OriginalOperator),
+    /// Some array has exactly this many items.
     Size(i64),
     /// Some array has a document (or array) item that satisfies the filter.
     ElemMatchDocument(Box<Expr>),
-    /// Some array has an item that satisfies all conditions at once.
+    /// Some array has an item that satisfies all predicates.
     ElemMatchValue(Vec<Predicate>),
-    /// The condition as a whole does not hold.
+    /// The negation of a predicate on the path.
     Not(Box<Predicate>),
-    /// All conditions hold, each for itself.
+    /// The conjunction of predicates, each possibly satisfied by another value.
     All(Vec<Predicate>),
 }
 
 impl Predicate {
-    /// A comparison under the collation of its filter.
+    /// A comparison with the collation of its filter.
     pub fn cmp(op: CmpOp, value: RawValue<'_>, collation: Option<&Arc<Collation>>) -> Predicate {
         let collation = collation.filter(|_| Collation::concerns(value)).cloned();
         Predicate::Cmp { op, value: value.to_owned(), collation }
     }
 
-    /// Whether it looks at nothing but the values of its path, and gives the same each time.
+    /// Whether it is a function of the values of its path.
     fn is_plain(&self) -> bool {
         match self {
             Predicate::Cmp { .. }
@@ -203,7 +204,7 @@ impl Predicate {
         }
     }
 
-    /// The negation.
+    /// The negation of the predicate.
     pub fn negated(self) -> Predicate {
         Predicate::Not(Box::new(self))
     }
@@ -215,12 +216,12 @@ pub struct InList {
     values: Vec<ValueBuf>,
     regexes: Vec<Regex>,
     has_null: bool,
-    /// How strings compare; nothing where the list has none.
+    /// The collation; `None` where the list contains no strings.
     collation: Option<Arc<Collation>>,
 }
 
 impl InList {
-    /// Sorts the values and drops those that compare as equal to another.
+    /// Sorts the values and removes duplicates.
     pub fn new(
         mut values: Vec<ValueBuf>,
         regexes: Vec<Regex>,
@@ -235,30 +236,30 @@ impl InList {
         InList { values, regexes, has_null, collation }
     }
 
-    /// In comparison order, without duplicates.
+    /// The values in comparison order, without duplicates.
     pub fn values(&self) -> &[ValueBuf] {
         &self.values
     }
 
-    /// How strings compare; nothing where the list has none.
+    /// The collation; `None` where the list contains no strings.
     pub fn collation(&self) -> Option<&Arc<Collation>> {
         self.collation.as_ref()
     }
 
-    /// Patterns among the operands.
+    /// The regular expressions among the operands.
     pub fn regexes(&self) -> &[Regex] {
         &self.regexes
     }
 
-    /// Whether null is in the list, and so a missing field matches.
+    /// Whether null is in the list, so that a missing field matches.
     pub fn has_null(&self) -> bool {
         self.has_null
     }
 
-    /// Whether a value is in the list or matches one of its patterns.
+    /// Whether a value is in the list or matches one of its regular expressions.
     ///
     /// # Errors
-    /// Those of a pattern.
+    /// Errors of regular expressions.
     pub fn contains(&self, value: RawValue<'_>) -> Result<bool> {
         let strings = self.collation.as_deref();
         let order = |have: &ValueBuf| compare_values_in(have.as_raw(), value, strings);
@@ -284,22 +285,22 @@ impl TypeSet {
         }
     }
 
-    /// Whether a type byte is in it.
+    /// Whether the set contains a type byte.
     pub fn contains(self, type_byte: u8) -> bool {
         self.0 & TypeSet::bit(type_byte) != 0
     }
 
-    /// Whether the other set has all of its types.
+    /// Whether it is a subset of another set.
     pub fn is_within(self, other: TypeSet) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// Whether it has no type.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// MinKey and MaxKey take two bits that no other type byte reaches.
+    /// The bit of a type. MinKey and MaxKey have two bits that no other type byte maps to.
     fn bit(type_byte: u8) -> u32 {
         match canonical_type(type_byte) {
             -1 => 1 << 31,

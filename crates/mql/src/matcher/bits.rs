@@ -1,8 +1,8 @@
-//! Conditions on single bits of whole numbers and of binary values.
+//! Predicates on single bits of whole numbers and binary values.
 
 use mayfly_value::{Number, RawValue};
 
-/// What is asked of the bits.
+/// The required state of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     /// All are 1.
@@ -15,24 +15,24 @@ pub enum Bits {
     AnyClear,
 }
 
-/// A condition on bits.
+/// A predicate on bits.
 #[derive(Clone, Debug)]
 pub struct BitTest {
     asked: Bits,
     positions: Positions,
 }
 
-/// Which bits.
+/// The positions of bits.
 #[derive(Clone, Debug)]
 pub enum Positions {
-    /// Those at these places, 0 for the lowest.
+    /// A list of positions, 0 for the lowest bit.
     List(Vec<u32>),
-    /// Those that are 1 in these bytes, the lowest first.
+    /// The positions of the ones in these bytes, lowest byte first.
     Mask(Vec<u8>),
 }
 
 impl Positions {
-    /// Whether the test holds for all of them.
+    /// Whether the test is true for all positions.
     fn all(&self, mut test: impl FnMut(u32) -> bool) -> bool {
         match self {
             Positions::List(list) => list.iter().all(|position| test(*position)),
@@ -46,12 +46,13 @@ impl Positions {
 }
 
 impl BitTest {
-    /// A condition on these bits.
+    /// A predicate on these bits.
     pub fn new(asked: Bits, positions: Positions) -> BitTest {
         BitTest { asked, positions }
     }
 
-    /// Whether a value has the bits as asked. Values that are neither whole numbers within a long nor binary have no bits.
+    /// Whether a value satisfies the predicate. Only whole numbers within a long and binary values
+    /// have bits.
     pub fn holds(&self, value: RawValue<'_>) -> bool {
         match value {
             RawValue::Binary { bytes: data, .. } => self.holds_for(|position| {
@@ -59,7 +60,7 @@ impl BitTest {
                 byte & (1 << (position % 8)) != 0
             }),
             value => match Number::from_value(value).and_then(Number::to_i64_exact) {
-                // Above the highest bit a number goes on with its sign.
+                // Numbers are sign-extended beyond the highest bit.
                 Some(number) => self.holds_for(|position| number >> position.min(63) & 1 == 1),
                 None => false,
             },

@@ -1,5 +1,6 @@
-//! Filters over documents: no allocation, and no path machinery for plain fields. A test that fails ends the evaluation: what it
-//! would have said is not known, and so not what a negation of it would say.
+//! Evaluation of filters: without allocation, and without path traversal for plain fields. An error
+//! ends the evaluation: the result of a failed predicate is unknown, and so is that of its
+//! negation.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +15,7 @@ use mayfly_work::current::spend;
 use super::{CmpOp, Expr, Predicate};
 use crate::FieldPath;
 
-/// Whether the test holds for some item; the first failure ends it.
+/// Whether the test is true for some item; the first error ends it.
 #[inline]
 pub(super) fn any<T>(
     items: impl IntoIterator<Item = T>,
@@ -28,7 +29,7 @@ pub(super) fn any<T>(
     Ok(false)
 }
 
-/// Whether the test holds for every item; the first failure ends it.
+/// Whether the test is true for every item; the first error ends it.
 #[inline]
 pub(super) fn all<T>(
     items: impl IntoIterator<Item = T>,
@@ -42,29 +43,30 @@ pub(super) fn all<T>(
     Ok(true)
 }
 
-/// So many conditions on plain fields are answered in one pass over the document, and as many look for their fields by
-/// themselves.
+/// Up to this many conditions on plain fields are evaluated in one pass over the document; more
+/// conditions share a [`Finder`].
 const FEW: usize = 64;
 
-/// So many conditions on a small document are a unit of work.
+/// Conditions on a small document that count as one unit of work.
 const CONDITIONS_PER_UNIT: usize = 16;
 
-/// A document that takes some time to go through, in bytes.
+/// Size in bytes from which on reading a document counts as work.
 const LARGE_BYTES: usize = 4 << 10;
 
-/// Each condition may go through the document, so that it counts as work of the operation where it is large.
+/// Counts reading a large document as work of the operation, because each condition may read all of
+/// it.
 #[inline]
 fn spend_on(doc: RawDoc<'_>) -> Result<()> {
     let bytes = doc.as_bytes().len();
     if bytes < LARGE_BYTES { Ok(()) } else { spend(bytes >> 10) }
 }
 
-/// Whether the document satisfies the filter. Depth is bounded when the filter is parsed.
+/// Whether the document satisfies the filter. The parser limits the depth.
 pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> Result<bool> {
     matches_in(expr, doc, None)
 }
 
-/// The same where many conditions share what finds fields.
+/// The same with a finder, for many conditions.
 fn matches_in(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Result<bool> {
     match expr {
         Expr::And(parts) if parts.len() <= FEW => all_match(parts, doc, finder),
@@ -82,7 +84,7 @@ fn matches_in(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Resu
     }
 }
 
-/// More conditions than documents mostly have fields.
+/// Evaluates more conditions than most documents have fields.
 fn many_match(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Result<bool> {
     if let Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) = expr {
         spend(parts.len() / CONDITIONS_PER_UNIT)?;
@@ -100,7 +102,8 @@ fn many_match(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Resu
     }
 }
 
-/// All parts hold. Conditions on plain fields are answered together, in one pass over the document.
+/// Whether all parts are true. Conditions on plain fields are evaluated together in one pass over
+/// the document.
 fn all_match(parts: &[Expr], doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Result<bool> {
     let plain = |part: &Expr| match part {
         Expr::Path { path, .. } => path.as_single().is_some(),
@@ -115,14 +118,15 @@ fn all_match(parts: &[Expr], doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Re
     Ok(plain_fields_match(together, doc)? && all(others, |part| matches_in(part, doc, None))?)
 }
 
-/// So many equalities on one path go over an array one by one.
+/// From this many equality predicates on one path on, an array's items are put into a set.
 const MANY_EQUALITIES: usize = 16;
 
 fn same_path(left: &Expr, right: &Expr) -> bool {
     matches!((left, right), (Expr::Path { path: a, .. }, Expr::Path { path: b, .. }) if a == b)
 }
 
-/// Conditions on one path, as `$all` gives them. Equalities with plain values ask a set of an array's items.
+/// Evaluates predicates on one path, as `$all` produces them. Equalities with plain values look up
+/// a set of the array's items.
 fn same_path_matches(
     path: &FieldPath,
     parts: &[Expr],
@@ -132,7 +136,7 @@ fn same_path_matches(
     let place = finder.and_then(|finder| last_document(path, doc, finder));
     let field = place.and_then(|(doc, name)| get_element(doc, name, finder));
     let items = field.and_then(|field| field.value().as_array());
-    // Those of a filter have the same collation, where they have one.
+    // All predicates of a filter with a collation have the same one.
     let strings = parts.iter().find_map(|part| match part {
         Expr::Path { predicate: Predicate::Cmp { collation, .. }, .. } => collation.as_ref(),
         _ => None,
@@ -157,8 +161,8 @@ fn same_path_matches(
     })
 }
 
-/// At most 64 conditions on plain fields; a bit of `open` stands for each that no field has
-/// answered yet.
+/// Evaluates at most 64 conditions on plain fields; `open` has a bit for each condition whose field
+/// was not found yet.
 fn plain_fields_match(parts: &[Expr], doc: RawDoc<'_>) -> Result<bool> {
     let mut open = u64::MAX >> (64 - parts.len());
     for element in doc.iter() {
@@ -242,7 +246,8 @@ fn get_element<'a>(
     }
 }
 
-/// The document that a path ends in, with the name there, when it goes through documents only.
+/// The last document on a path and the name of the field in it, if the path goes through documents
+/// only.
 fn last_document<'a, 'p>(
     path: &'p FieldPath,
     doc: RawDoc<'a>,
@@ -256,7 +261,7 @@ fn last_document<'a, 'p>(
     Some((doc, name))
 }
 
-/// Whether the predicate looks at an array as a whole and never at its items one by one.
+/// Whether the predicate tests an array as a whole and never its items individually.
 pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Exists
@@ -275,7 +280,7 @@ pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
     }
 }
 
-/// Whether the predicate holds for a value; an array's items count too.
+/// Whether the predicate is true for a value, or for an item of it if it is an array.
 pub(super) fn matches_item(predicate: &Predicate, value: RawValue<'_>) -> Result<bool> {
     spend(1)?;
     match value {
@@ -292,7 +297,7 @@ fn field_matches(predicate: &Predicate, field: Option<RawElement<'_>>) -> Result
     }
 }
 
-/// Whether the predicate holds for a field that the path ends in; an array's items count too.
+/// Whether the predicate is true for a field at the end of the path, or for an item of its array.
 #[inline]
 fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> Result<bool> {
     if element.type_byte() == ty::ARRAY {
@@ -305,7 +310,7 @@ fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> Result<boo
 fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> Result<bool> {
     let items = array.as_array().unwrap_or(RawDoc::EMPTY);
     let bytes = items.as_bytes().len();
-    // A filter may ask for thousands of things of one large array.
+    // A filter may have thousands of predicates on one large array.
     if bytes >= 1 << 10 {
         spend(bytes >> 10)?;
     }
@@ -319,7 +324,7 @@ fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> Result<bool> {
         || value_matches(predicate, array)?)
 }
 
-/// Whether the predicate holds where the path reaches nothing.
+/// Whether the predicate is true for a missing field.
 pub(super) fn missing_matches(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Cmp { op, value, .. } => match value.as_raw() {
@@ -344,8 +349,8 @@ pub(super) fn missing_matches(predicate: &Predicate) -> bool {
     }
 }
 
-/// Whether the predicate holds for this very value; arrays are not entered, except by what asks for
-/// arrays.
+/// Whether the predicate is true for this value. Items of an array are not tested, except by
+/// predicates on arrays.
 pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> Result<bool> {
     Ok(match predicate {
         Predicate::Cmp { op, value: operand, collation } => {
@@ -360,7 +365,7 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> Resul
         Predicate::Bits(test, _) => test.holds(value),
         Predicate::Geo(test, _) => {
             let holds = test.holds(value)?;
-            // A test that was broken off says nothing.
+            // The result of an interrupted test is meaningless.
             spend(usize::MAX)?;
             holds
         }
@@ -390,7 +395,7 @@ pub(super) fn item_document_matches(filter: &Expr, item: RawValue<'_>) -> Result
     }
 }
 
-/// Whether an array's item satisfies all conditions at once.
+/// Whether an array's item satisfies all predicates.
 pub(super) fn item_value_matches(parts: &[Predicate], item: RawValue<'_>) -> Result<bool> {
     spend(1)?;
     all(parts, |part| value_matches(part, item))
@@ -406,7 +411,7 @@ fn compares(
     if canonical_type(value.type_byte()) != bracket && bracket != -1 && bracket != 127 {
         return false;
     }
-    // NaN orders below all numbers but is not less than any of them in a query.
+    // NaN is ordered before all numbers, but in a query it is not less than any.
     if bracket == 10 && is_nan(value) != is_nan(operand) {
         return false;
     }

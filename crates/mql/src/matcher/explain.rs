@@ -1,7 +1,7 @@
-//! Why a document does not satisfy a filter, as `errInfo` of a failed validation tells it.
+//! Explains why a document does not satisfy a filter, for `errInfo` of a failed validation.
 //!
-//! Works on the filter as it was written: each clause is tried alone, which is slow and only done for a document that has
-//! already failed. Manual: "Specify Validation With Query Operators".
+//! Uses the original filter: each clause is evaluated individually, which is slow and done only for
+//! a document that has failed. Manual: "Specify Validation With Query Operators".
 
 use std::ops::ControlFlow;
 
@@ -13,48 +13,48 @@ use super::link::is_link_field;
 use super::schema::explain as explain_schema;
 use super::{Matcher, ParseContext, is_operator_document};
 
-/// Most values that an explanation shows.
+/// Most values in an explanation.
 const MAX_CONSIDERED: usize = 10;
 
-/// What a document does not satisfy in this filter, which was parsed before.
+/// The conditions of a valid filter that a document does not satisfy.
 pub fn explain_failure(filter: RawDoc<'_>, document: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
-    filter_fields(filter, document, Wanted::Match, &mut out);
+    filter_fields(filter, document, ExpectedOutcome::Match, &mut out);
     out.finish()
 }
 
-/// What a clause should have done.
+/// The outcome that a clause should have had.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum ExpectedOutcome {
     Match,
     NoMatch,
 }
 
-impl Wanted {
-    fn negated(self) -> Wanted {
+impl ExpectedOutcome {
+    fn negated(self) -> ExpectedOutcome {
         match self {
-            Wanted::Match => Wanted::NoMatch,
-            Wanted::NoMatch => Wanted::Match,
+            ExpectedOutcome::Match => ExpectedOutcome::NoMatch,
+            ExpectedOutcome::NoMatch => ExpectedOutcome::Match,
         }
     }
 
-    /// The field that lists clauses.
+    /// The field with the list of clauses.
     fn list(self) -> &'static str {
         match self {
-            Wanted::Match => "clausesNotSatisfied",
-            Wanted::NoMatch => "clausesSatisfied",
+            ExpectedOutcome::Match => "clausesNotSatisfied",
+            ExpectedOutcome::NoMatch => "clausesSatisfied",
         }
     }
 
-    /// Whether a clause did what it should not. Of a clause that fails that is not known, and it is not named.
-    fn is_broken_by(self, clause: RawDoc<'_>, document: RawDoc<'_>) -> bool {
+    /// Whether a clause had the wrong outcome. A clause whose evaluation fails is not reported.
+    fn is_violated_by(self, clause: RawDoc<'_>, document: RawDoc<'_>) -> bool {
         let parsed = Matcher::parse(clause, &ParseContext::default());
         let matched = parsed.and_then(|parsed| parsed.matches(document));
-        matched.is_ok_and(|matched| matched != (self == Wanted::Match))
+        matched.is_ok_and(|matched| matched != (self == ExpectedOutcome::Match))
     }
 }
 
-/// The filter taken apart into filters of one condition each.
+/// Splits a filter into filters with one condition each.
 fn clauses(filter: RawDoc<'_>) -> Vec<DocBuf> {
     let mut clauses = Vec::new();
     let mut add = |element: RawElement<'_>| {
@@ -86,7 +86,12 @@ fn clauses(filter: RawDoc<'_>) -> Vec<DocBuf> {
     clauses
 }
 
-fn filter_fields(filter: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: &mut DocBuilder) {
+fn filter_fields(
+    filter: RawDoc<'_>,
+    document: RawDoc<'_>,
+    wanted: ExpectedOutcome,
+    out: &mut DocBuilder,
+) {
     let clauses = clauses(filter);
     match clauses.as_slice() {
         [only] => clause_fields(only.as_doc(), document, wanted, out),
@@ -97,16 +102,16 @@ fn filter_fields(filter: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: 
     }
 }
 
-/// The clauses that did what they should not.
+/// Lists the clauses with the wrong outcome.
 fn list<'c>(
     clauses: impl Iterator<Item = RawDoc<'c>>,
     document: RawDoc<'_>,
-    wanted: Wanted,
+    wanted: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     out.start_array(wanted.list());
     for (at, clause) in clauses.enumerate() {
-        if wanted.is_broken_by(clause, document) {
+        if wanted.is_violated_by(clause, document) {
             out.push_document().append("index", at as i32).start_document("details");
             filter_fields(clause, document, wanted, out);
             out.end().end();
@@ -115,7 +120,12 @@ fn list<'c>(
     out.end();
 }
 
-fn clause_fields(clause: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: &mut DocBuilder) {
+fn clause_fields(
+    clause: RawDoc<'_>,
+    document: RawDoc<'_>,
+    wanted: ExpectedOutcome,
+    out: &mut DocBuilder,
+) {
     let Some(element) = clause.iter().next() else { return };
     match (element.name(), element.value()) {
         (name @ ("$and" | "$or" | "$nor"), RawValue::Array(items)) => {
@@ -124,7 +134,7 @@ fn clause_fields(clause: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: 
             let items = items.iter().filter_map(|item| item.value().as_document());
             list(items, document, wanted, out);
         }
-        ("$jsonSchema", RawValue::Document(schema)) if wanted == Wanted::Match => {
+        ("$jsonSchema", RawValue::Document(schema)) if wanted == ExpectedOutcome::Match => {
             explain_schema::explain(schema, document, out);
         }
         (name, _) if is_link_field(name) => field(name, "$eq", clause, document, wanted, out),
@@ -146,11 +156,16 @@ fn clause_fields(clause: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: 
     }
 }
 
-/// `$expr` and others that look at the whole document.
-fn whole(element: RawElement<'_>, document: RawDoc<'_>, wanted: Wanted, out: &mut DocBuilder) {
+/// `$expr` and other operators on the whole document.
+fn whole(
+    element: RawElement<'_>,
+    document: RawDoc<'_>,
+    wanted: ExpectedOutcome,
+    out: &mut DocBuilder,
+) {
     out.append("operatorName", element.name());
     out.start_document("specifiedAs").append_element(element).end();
-    let matched = wanted == Wanted::NoMatch;
+    let matched = wanted == ExpectedOutcome::NoMatch;
     let reason = match (element.name(), matched) {
         ("$expr", false) => "expression did not match",
         ("$expr", true) => "expression did match",
@@ -172,7 +187,7 @@ fn field(
     operator: &str,
     clause: RawDoc<'_>,
     document: RawDoc<'_>,
-    wanted: Wanted,
+    wanted: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     out.append("operatorName", operator).append("specifiedAs", clause);
@@ -192,17 +207,17 @@ fn field(
             ControlFlow::Continue(())
         }
     });
-    if values.is_empty() && operator != "$exists" && wanted == Wanted::Match {
+    if values.is_empty() && operator != "$exists" && wanted == ExpectedOutcome::Match {
         out.append("reason", "field was missing");
         return;
     }
     out.append("reason", reason(operator, clause, path, wanted));
-    if operator != "$exists" || wanted == Wanted::NoMatch {
+    if operator != "$exists" || wanted == ExpectedOutcome::NoMatch {
         considered(operator, &values, out);
     }
 }
 
-fn reason(operator: &str, clause: RawDoc<'_>, path: &str, wanted: Wanted) -> &'static str {
+fn reason(operator: &str, clause: RawDoc<'_>, path: &str, wanted: ExpectedOutcome) -> &'static str {
     let negative = matches!(operator, "$ne" | "$nin")
         || operator == "$exists" && {
             let operators = clause.get(path).and_then(RawValue::as_document);
@@ -210,7 +225,7 @@ fn reason(operator: &str, clause: RawDoc<'_>, path: &str, wanted: Wanted) -> &'s
             matches!(operand, Some(RawValue::Bool(false) | RawValue::Int32(0) | RawValue::Int64(0)))
                 || operand == Some(RawValue::Double(0.0))
         };
-    let matched = (wanted == Wanted::NoMatch) != negative;
+    let matched = (wanted == ExpectedOutcome::NoMatch) != negative;
     let (failed, succeeded) = match operator {
         "$in" | "$nin" => ("no matching value found in array", "matching value found in array"),
         "$exists" => ("path does not exist", "path does exist"),

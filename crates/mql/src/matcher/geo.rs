@@ -1,4 +1,4 @@
-//! Conditions on places: within an area, in touch with a shape, by their distance from a point.
+//! Geospatial predicates: within an area, intersecting a shape, by distance from a point.
 
 use mayfly_base::Result;
 use mayfly_geo::{Area, EARTH_RADIUS_M, Geometry, Pair};
@@ -6,22 +6,23 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::{Expr, Predicate};
 
-/// A condition on a geometry.
+/// A predicate on a geometry.
 #[derive(Clone, Debug)]
 pub enum GeoTest {
-    /// All of it lies in the area.
+    /// It is completely within the area.
     Within(Area),
-    /// It has something in common with the area.
+    /// It intersects the area.
     Intersects(Area),
-    /// It is sought by its distance. Only an index gives that order, so the test itself holds for everything.
+    /// It is searched by distance. Only an index provides that order, so the predicate itself is
+    /// always true.
     Near(Near),
 }
 
 impl GeoTest {
-    /// Whether it holds for a value.
+    /// Whether a value satisfies the predicate.
     ///
     /// # Errors
-    /// Those of an operation that must end.
+    /// Errors that end the operation.
     pub fn holds(&self, value: RawValue<'_>) -> Result<bool> {
         if !matches!(value, RawValue::Document(_) | RawValue::Array(_)) {
             return Ok(false);
@@ -34,7 +35,7 @@ impl GeoTest {
         })
     }
 
-    /// The area, when there is one.
+    /// The area; `None` for a search by distance.
     pub fn area(&self) -> Option<&Area> {
         match self {
             GeoTest::Within(area) | GeoTest::Intersects(area) => Some(area),
@@ -42,7 +43,7 @@ impl GeoTest {
         }
     }
 
-    /// As explanations and errors name it.
+    /// The operator, for explain output and errors.
     pub fn name(&self) -> &'static str {
         match self {
             GeoTest::Within(_) => "$geoWithin",
@@ -52,32 +53,32 @@ impl GeoTest {
     }
 }
 
-/// In which unit distances are told.
+/// The unit of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Metres on the earth: the point was given as GeoJSON.
+    /// Metres on the sphere: the point is GeoJSON.
     Metres,
-    /// Angles on the earth.
+    /// Radians on the sphere.
     Radians,
-    /// Whatever the plane has.
+    /// Units of the plane.
     Flat,
 }
 
-/// What is asked by distance.
+/// A search by distance.
 #[derive(Clone, Copy, Debug)]
 pub struct Near {
-    /// Where distances are measured from.
+    /// The point that distances are measured from.
     pub from: Pair,
-    /// How they are told.
+    /// The unit of distances.
     pub unit: Unit,
-    /// The nearest that counts.
+    /// The minimum distance, inclusive.
     pub min: f64,
-    /// The farthest that counts.
+    /// The maximum distance, inclusive.
     pub max: f64,
 }
 
 impl Near {
-    /// The question as an operator of a filter.
+    /// The search as an operator of a filter.
     pub fn written(&self) -> DocBuf {
         let Near { from, unit, min, max } = *self;
         let limits = |out: &mut DocBuilder| {
@@ -107,12 +108,12 @@ impl Near {
         out.finish()
     }
 
-    /// Whether distances are measured on the earth.
+    /// Whether distances are measured on the sphere.
     pub fn is_spherical(&self) -> bool {
         self.unit != Unit::Flat
     }
 
-    /// The distance that an angle is told as.
+    /// Converts an angle to a distance.
     pub fn distance_of_angle(&self, angle: f64) -> f64 {
         match self.unit {
             Unit::Metres => angle * EARTH_RADIUS_M,
@@ -120,7 +121,7 @@ impl Near {
         }
     }
 
-    /// The angle (or the distance in the plane) that a distance stands for.
+    /// Converts a distance to an angle (on the plane: to the same distance).
     pub fn angle_of_distance(&self, distance: f64) -> f64 {
         match self.unit {
             Unit::Metres => distance / EARTH_RADIUS_M,
@@ -128,7 +129,7 @@ impl Near {
         }
     }
 
-    /// The distance of a geometry in the unit of the question; nothing when it has none.
+    /// The distance of a geometry in the unit of the search; `None` when it is undefined.
     pub fn distance_to(&self, geometry: &Geometry) -> Option<f64> {
         match self.is_spherical() {
             true => geometry.angle_to(&self.from.to_point()).map(|a| self.distance_of_angle(a)),
@@ -137,7 +138,7 @@ impl Near {
     }
 }
 
-/// How often the outermost conjunction asks for an order by distance.
+/// The number of searches by distance in the outermost conjunction.
 pub(super) fn count_near(expr: &Expr) -> usize {
     match expr {
         Expr::And(parts) => parts.iter().map(count_near).sum(),

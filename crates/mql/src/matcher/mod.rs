@@ -1,10 +1,9 @@
 //! Query filters: parsed into a tree ([`Expr`]), which the planner reads and [`Matcher::matches`]
 //! evaluates.
 //!
-//! A predicate on a path holds when **any** value that the path reaches satisfies it; `$ne`, `$nin`
-//! and `$not` negate that whole. Comparisons match only values of the operand's own canonical type,
-//! except with MinKey and MaxKey. One file per family of operators, one row per operator in
-//! [`op::ROWS`].
+//! A predicate on a path is true when **any** value of the path satisfies it; `$ne`, `$nin` and
+//! `$not` negate the whole. Comparisons match only values of the operand's canonical type, except
+//! with MinKey and MaxKey. One file per family of operators, one row per operator in [`op::ROWS`].
 
 mod ast;
 mod bits;
@@ -27,7 +26,7 @@ use mayfly_base::{Error, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
-pub use ast::{CmpOp, Expr, InList, Predicate, Reads, TypeSet, Written};
+pub use ast::{CmpOp, Expr, InList, OriginalOperator, Predicate, Reads, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
 pub use geo::{GeoTest, Near, Unit};
@@ -39,16 +38,16 @@ pub use text::{BoundSearch, TextTest};
 pub use whole::{Computed, DocumentTest};
 
 use crate::FieldPath;
-use parse::Around;
+use parse::FilterContext;
 
-/// What parsing a filter may depend on besides the filter.
+/// The context of parsing a filter.
 #[derive(Clone, Debug, Default)]
 pub struct ParseContext {
-    /// Wall time of the operation, in milliseconds.
+    /// Wall time of the operation, in milliseconds since 1970.
     pub now_ms: i64,
-    /// How strings compare.
+    /// The collation of string comparisons.
     pub collation: Option<Arc<Collation>>,
-    /// Where scripts may stand.
+    /// Where scripts are allowed.
     pub scripts: Scripts,
 }
 
@@ -58,7 +57,7 @@ pub struct Matcher {
     root: Expr,
     /// Whether it evaluates expressions or scripts.
     computes: bool,
-    /// Its `$text`.
+    /// Its `$text` operator.
     text: Option<Arc<TextTest>>,
 }
 
@@ -73,20 +72,20 @@ impl Matcher {
         Matcher::parse_in(filter, &scope.collated(context.collation.clone()))
     }
 
-    /// The same over the items of an array that `$pull` removes.
+    /// The same for the items of an array that `$pull` removes.
     pub fn parse_pulled(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
         let scope = Scope::default().collated(context.collation.clone());
-        Matcher::of(parse::parse_filter(filter, Around::pulled(&scope))?)
+        Matcher::of(parse::parse_filter(filter, FilterContext::pulled(&scope))?)
     }
 
-    /// The same where `$expr` may name the variables of a command.
+    /// The same with variables of a command for `$expr`.
     pub fn parse_in(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
-        Matcher::of(parse::parse_filter(filter, Around::nothing(scope))?)
+        Matcher::of(parse::parse_filter(filter, FilterContext::nothing(scope))?)
     }
 
-    /// The same where documents can be sought by distance.
+    /// The same for a query, which allows a search by distance.
     pub fn parse_query(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
-        let root = parse::parse_filter(filter, Around::query(scope))?;
+        let root = parse::parse_filter(filter, FilterContext::query(scope))?;
         if geo::count_near(&root) > 1 {
             return Err(Error::bad_value("Too many geoNear expressions"));
         }
@@ -98,7 +97,7 @@ impl Matcher {
         Ok(Matcher { root, computes, text })
     }
 
-    /// A filter of conditions that were parsed before.
+    /// A filter of parsed conditions.
     ///
     /// # Errors
     /// 2 BadValue for more than one `$text`.
@@ -108,15 +107,15 @@ impl Matcher {
         Ok(Matcher { root, computes, text })
     }
 
-    /// Whether documents are sought by their distance.
+    /// Whether it is a search by distance.
     pub fn seeks_by_distance(&self) -> bool {
         geo::count_near(&self.root) > 0
     }
 
-    /// The same filter over documents that are sought by the distance of the places at this path.
+    /// Adds a search by the distance of the geometries at this path.
     ///
     /// # Errors
-    /// Those of a path that is too long.
+    /// Errors of a path that is too long.
     pub fn by_distance(self, path: &str, near: Near) -> Result<Matcher> {
         let predicate = Predicate::Geo(Arc::new(GeoTest::Near(near)), Arc::new(near.written()));
         let sought = Expr::Path { path: FieldPath::new(path)?, predicate };
@@ -127,56 +126,60 @@ impl Matcher {
     /// Whether the document satisfies the filter.
     ///
     /// # Errors
-    /// Those of the expressions in `$expr`, and 51156 of a pattern whose evaluation exceeds its limits. Then it is not known
-    /// whether the document satisfies the filter: nobody may take it for one that does, or for one that does not.
+    /// Errors of the expressions in `$expr`, and 51156 for a regular expression whose evaluation
+    /// exceeds its limits. Then the result is unknown: the caller must not treat the document as
+    /// matching or as not matching.
     #[inline]
     pub fn matches(&self, doc: RawDoc<'_>) -> Result<bool> {
         evaluate::matches(&self.root, doc)
     }
 
-    /// For a document that satisfies the filter: the position of the array item that the last condition through an array
-    /// found, which the positional `$` means. Nothing when no condition went through an array.
+    /// For a document that satisfies the filter: the index of the array item that the last
+    /// condition through an array matched, for the positional `$`. `None` when no condition went
+    /// through an array.
     ///
     /// # Errors
-    /// As [`Matcher::matches`].
+    /// Errors of [`Matcher::matches`].
     pub fn array_position(&self, doc: RawDoc<'_>) -> Result<Option<usize>> {
         position::array_position(&self.root, doc)
     }
 
-    /// Whether it evaluates expressions or scripts, which may take any time for a single document.
+    /// Whether it evaluates expressions or scripts, whose time for a single document is unbounded.
     pub fn computes(&self) -> bool {
         self.computes
     }
 
-    /// Its `$text`, which the planner must bind to an index before the filter is evaluated.
+    /// Its `$text` operator, which the planner must bind to an index before the filter is
+    /// evaluated.
     pub fn text(&self) -> Option<&Arc<TextTest>> {
         self.text.as_ref()
     }
 
-    /// The same filter for documents that the text index found; nothing when its `$text` is one of several alternatives.
+    /// The filter for documents found by the text index; `None` when its `$text` is part of a
+    /// disjunction.
     pub fn for_found_text(&self) -> Option<Matcher> {
         let required = text::is_required(&self.root);
         required.then(|| Matcher { root: text::for_found(&self.root), ..self.clone() })
     }
 
-    /// The tree, for the planner.
+    /// The expression tree, for the planner.
     pub fn root(&self) -> &Expr {
         &self.root
     }
 }
 
-/// A condition on one value instead of a document: what `$pull` asks of array items.
+/// A condition on one value instead of a document, for `$pull` of array items.
 #[derive(Clone, Debug)]
 pub enum ItemMatcher {
-    /// Operators ask an item as they ask a field: an array fulfils them, too, by an item of its own.
+    /// Operators apply to an item as to a field: an array satisfies them also by one of its items.
     Operators(Vec<Predicate>),
     /// The item as a whole equals a value.
     Value(Predicate),
 }
 
 impl ItemMatcher {
-    /// Whether a document is such operators, by its first field. All others are filters on documents, those with `$or`
-    /// and the like among them.
+    /// Whether a document consists of such operators, determined by its first field. All others,
+    /// including those with `$or`, are filters on documents.
     pub fn is_operators(condition: RawDoc<'_>) -> bool {
         condition.iter().next().is_some_and(|first| op::is_under_field(first.name()))
     }
@@ -188,11 +191,11 @@ impl ItemMatcher {
         context: &ParseContext,
     ) -> Result<ItemMatcher> {
         let scope = Scope::default().collated(context.collation.clone());
-        let around = Around::nothing(&scope).inside_array();
-        parse::parse_operators(operators, path, around).map(ItemMatcher::Operators)
+        let context = FilterContext::nothing(&scope).inside_array();
+        parse::parse_operators(operators, path, context).map(ItemMatcher::Operators)
     }
 
-    /// Equality with a value, or the pattern where the value is a regular expression.
+    /// Equality with a value; a regular expression is matched.
     pub fn parse_equality(value: RawValue<'_>, context: &ParseContext) -> Result<ItemMatcher> {
         let predicate = parse::parse_implicit(value, context.collation.as_ref())?;
         Ok(match value {
@@ -201,10 +204,10 @@ impl ItemMatcher {
         })
     }
 
-    /// Whether the item satisfies every condition.
+    /// Whether the item satisfies all conditions.
     ///
     /// # Errors
-    /// Those of a pattern.
+    /// Errors of regular expressions.
     pub fn matches(&self, item: RawValue<'_>) -> Result<bool> {
         match self {
             ItemMatcher::Operators(operators) => {

@@ -1,4 +1,4 @@
-//! Documents to trees: top-level operators, fields with operators, fields with plain values.
+//! Parses filters: top-level operators, fields with operators, fields with plain values.
 
 use std::sync::Arc;
 
@@ -11,98 +11,98 @@ use super::op::{self, Operand, Parse};
 use super::{CmpOp, Expr, Predicate, Regex, is_operator_document};
 use crate::FieldPath;
 
-/// What stands around a part of a filter.
+/// The context of a part of a filter.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
-    /// Logical operators around it.
+pub struct FilterContext<'a> {
+    /// Number of enclosing logical operators.
     depth: usize,
-    /// What expressions may name.
+    /// The variables for expressions.
     pub(super) scope: &'a Scope,
-    /// Which documents it is about.
+    /// The documents that the filter applies to.
     pub(super) subject: Subject,
-    /// Whether documents can be sought by distance.
-    pub(super) near: NearPlace,
+    /// Whether a search by distance is allowed.
+    pub(super) near: NearPosition,
 }
 
-/// What a filter is about.
+/// The documents that a filter applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The documents of a collection.
+    /// Documents of a collection.
     Document,
-    /// Items of an array in such a document.
+    /// Array items in such a document.
     ArrayItem,
-    /// Items of an array that an update removes.
+    /// Array items that an update removes.
     PulledItem,
 }
 
-/// Whether a condition on the distance may stand somewhere.
+/// Whether a search by distance is allowed in a context.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum NearPlace {
-    /// The order of the results is somebody else's.
+pub(super) enum NearPosition {
+    /// Not allowed: the filter does not determine the order of results.
     Nowhere,
-    /// In the outermost conjunction of a query.
+    /// In the outermost conjunction of a query, where it is allowed.
     Here,
-    /// In a query, below something else.
+    /// In a query, below another operator.
     Nested,
 }
 
-impl<'a> Around<'a> {
-    /// Nothing stands around it.
-    pub(super) fn nothing(scope: &'a Scope) -> Around<'a> {
-        Around { depth: 0, scope, subject: Subject::Document, near: NearPlace::Nowhere }
+impl<'a> FilterContext<'a> {
+    /// The context of a whole filter.
+    pub(super) fn nothing(scope: &'a Scope) -> FilterContext<'a> {
+        FilterContext { depth: 0, scope, subject: Subject::Document, near: NearPosition::Nowhere }
     }
 
-    /// It is what `$pull` removes.
-    pub(super) fn pulled(scope: &'a Scope) -> Around<'a> {
-        Around { subject: Subject::PulledItem, ..Around::nothing(scope) }
+    /// The context of a filter in `$pull`.
+    pub(super) fn pulled(scope: &'a Scope) -> FilterContext<'a> {
+        FilterContext { subject: Subject::PulledItem, ..FilterContext::nothing(scope) }
     }
 
-    /// It is all of a query.
-    pub(super) fn query(scope: &'a Scope) -> Around<'a> {
-        Around { near: NearPlace::Here, ..Around::nothing(scope) }
+    /// The context of a whole query.
+    pub(super) fn query(scope: &'a Scope) -> FilterContext<'a> {
+        FilterContext { near: NearPosition::Here, ..FilterContext::nothing(scope) }
     }
 
-    /// The same for one part of a conjunction.
-    pub(super) fn conjunct(self) -> Around<'a> {
-        Around { depth: self.depth + 1, ..self }
+    /// The context of a part of a conjunction.
+    pub(super) fn conjunct(self) -> FilterContext<'a> {
+        FilterContext { depth: self.depth + 1, ..self }
     }
 
-    /// The same below one more operator.
-    pub(super) fn deeper(self) -> Around<'a> {
+    /// The context below another operator.
+    pub(super) fn deeper(self) -> FilterContext<'a> {
         let near = match self.near {
-            NearPlace::Nowhere => NearPlace::Nowhere,
-            NearPlace::Here | NearPlace::Nested => NearPlace::Nested,
+            NearPosition::Nowhere => NearPosition::Nowhere,
+            NearPosition::Here | NearPosition::Nested => NearPosition::Nested,
         };
-        Around { depth: self.depth + 1, near, ..self }
+        FilterContext { depth: self.depth + 1, near, ..self }
     }
 
-    /// The same below an operator on the items of an array.
-    pub(super) fn inside_array(self) -> Around<'a> {
-        Around { subject: Subject::ArrayItem, ..self.deeper() }
+    /// The context below an operator on array items.
+    pub(super) fn inside_array(self) -> FilterContext<'a> {
+        FilterContext { subject: Subject::ArrayItem, ..self.deeper() }
     }
 }
 
 /// Parses a whole filter.
-pub(super) fn parse_filter(filter: RawDoc<'_>, around: Around<'_>) -> Result<Expr> {
-    if around.depth > MAX_FILTER_DEPTH {
+pub(super) fn parse_filter(filter: RawDoc<'_>, context: FilterContext<'_>) -> Result<Expr> {
+    if context.depth > MAX_FILTER_DEPTH {
         let text = format!("exceeded maximum query tree depth of {MAX_FILTER_DEPTH}");
         return Err(Error::bad_value(text));
     }
     let mut parts = Vec::new();
     for element in filter.iter() {
         if element.name_bytes().starts_with(b"$") {
-            parts.extend(parse_top_level(element, around)?);
+            parts.extend(parse_top_level(element, context)?);
         } else {
-            parse_field(element, around, &mut parts)?;
+            parse_field(element, context, &mut parts)?;
         }
     }
     Ok(Expr::and(parts))
 }
 
-fn parse_top_level(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
+fn parse_top_level(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
     let name = element.name();
     match op::find(name).map(|row| &row.parse) {
-        Some(Parse::TopLevel(parse)) => parse(element, around),
+        Some(Parse::TopLevel(parse)) => parse(element, context),
         Some(Parse::MissingTopLevel) => Err(Error::not_implemented(name)),
         _ => Err(Error::bad_value(format!(
             "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
@@ -111,23 +111,28 @@ fn parse_top_level(element: RawElement<'_>, around: Around<'_>) -> Result<Option
     }
 }
 
-fn parse_field(element: RawElement<'_>, around: Around<'_>, parts: &mut Vec<Expr>) -> Result<()> {
+fn parse_field(
+    element: RawElement<'_>,
+    context: FilterContext<'_>,
+    parts: &mut Vec<Expr>,
+) -> Result<()> {
     let path = FieldPath::new(element.name())?;
     match element.value() {
         RawValue::Document(operators) if is_operator_document(operators) => {
-            for predicate in parse_operators(operators, path.as_str(), around)? {
+            for predicate in parse_operators(operators, path.as_str(), context)? {
                 spread(&path, predicate, parts);
             }
         }
         value => {
-            let predicate = parse_implicit(value, around.scope.collation())?;
+            let predicate = parse_implicit(value, context.scope.collation())?;
             parts.push(Expr::Path { path, predicate });
         }
     }
     Ok(())
 }
 
-/// A conjunction on one path is as many conditions on that path, which the planner likes better.
+/// Splits a conjunction on one path into separate conditions, which the planner can use
+/// individually.
 fn spread(path: &FieldPath, predicate: Predicate, parts: &mut Vec<Expr>) {
     match predicate {
         Predicate::All(inner) => {
@@ -137,7 +142,7 @@ fn spread(path: &FieldPath, predicate: Predicate, parts: &mut Vec<Expr>) {
     }
 }
 
-/// `{field: value}`: equality, or the pattern where the value is one.
+/// Parses `{field: value}`: equality, or a match of a regular expression.
 pub(super) fn parse_implicit(
     value: RawValue<'_>,
     collation: Option<&Arc<Collation>>,
@@ -149,20 +154,20 @@ pub(super) fn parse_implicit(
     }
 }
 
-/// `{field: {$op: operand, ...}}`.
+/// Parses `{field: {$op: operand, ...}}`.
 pub(super) fn parse_operators(
     operators: RawDoc<'_>,
     path: &str,
-    around: Around<'_>,
+    context: FilterContext<'_>,
 ) -> Result<Vec<Predicate>> {
-    if around.depth > MAX_FILTER_DEPTH {
+    if context.depth > MAX_FILTER_DEPTH {
         let text = format!("exceeded maximum query tree depth of {MAX_FILTER_DEPTH}");
         return Err(Error::bad_value(text));
     }
     let mut predicates = Vec::new();
     for element in operators.iter() {
         let name = element.name();
-        let operand = Operand { name, value: element.value(), siblings: operators, path, around };
+        let operand = Operand { name, value: element.value(), siblings: operators, path, context };
         match op::find(name).map(|row| &row.parse) {
             Some(Parse::Predicate(parse)) => predicates.extend(parse(&operand)?),
             Some(Parse::MissingPredicate) => return Err(Error::not_implemented(name)),

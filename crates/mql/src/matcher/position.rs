@@ -1,8 +1,8 @@
-//! Which array item a filter found in a document: what the positional `$` stands for.
+//! The array item that a filter matched in a document, for the positional `$`.
 //!
-//! The filter is evaluated once more, more slowly, and each condition that holds because of an array's item leaves the
-//! item's position behind; the last one stays. On a path through several arrays the outermost counts. What is negated finds
-//! nothing.
+//! The filter is evaluated again, by a slower algorithm. Each condition that is satisfied by an
+//! array's item records the item's index; the last record counts. On a path through several arrays
+//! it is the index in the outermost one. Negated conditions record nothing.
 
 use mayfly_base::Result;
 use mayfly_value::paths::array_index;
@@ -15,14 +15,14 @@ use super::evaluate::{
 use super::{Expr, Predicate};
 use crate::FieldPath;
 
-/// The position that the last condition through an array found.
+/// The index recorded by the last condition through an array.
 pub(super) fn array_position(expr: &Expr, doc: RawDoc<'_>) -> Result<Option<usize>> {
     let mut found = None;
     find(expr, doc, &mut found)?;
     Ok(found)
 }
 
-/// Whether the filter holds.
+/// Whether the filter is true.
 fn find(expr: &Expr, doc: RawDoc<'_>, found: &mut Option<usize>) -> Result<bool> {
     match expr {
         Expr::And(parts) => all(parts, |part| find(part, doc, found)),
@@ -53,8 +53,8 @@ fn find_path(
     }
 }
 
-/// Goes where the path goes; at the first value that satisfies the predicate, the position of the outermost array's item on
-/// the way, if there was an array.
+/// Follows a path to the first value that satisfies the predicate. Returns the index of the item in
+/// the outermost array on the path, if there was an array.
 fn first_hit(
     value: RawValue<'_>,
     parts: &[Box<str>],
@@ -73,7 +73,7 @@ fn first_hit(
             let position = array_index(name);
             let addressed = position.and_then(|at| items.iter().nth(at));
             if let Some(item) = addressed {
-                // An addressed item is no item that was found.
+                // An item addressed by its index in the path is not a matched item.
                 if let Some(hit) = first_hit(item.value(), rest, outer, predicate)? {
                     return Ok(Some(hit));
                 }

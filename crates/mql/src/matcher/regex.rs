@@ -1,4 +1,4 @@
-//! Regular expressions in filters, compiled as those of expressions are.
+//! Regular expressions in filters, compiled like those of expressions.
 
 use std::fmt;
 
@@ -34,28 +34,28 @@ impl Regex {
         Ok(Regex { pattern: pattern.into(), options: options.into(), program })
     }
 
-    /// As it was written.
+    /// The original pattern.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
 
-    /// Its letters as they were written.
+    /// The original option letters.
     pub fn options(&self) -> &str {
         &self.options
     }
 
-    /// Whether the text matches anywhere.
+    /// Whether the text contains a match.
     ///
     /// # Errors
-    /// 51156 when that was not found out within the limits of [`Pattern::is_match`].
+    /// 51156 when the search exceeds the limits of [`Pattern::is_match`].
     pub fn matches_text(&self, text: &str) -> Result<bool> {
         self.program.is_match(text).map_err(|unfinished| unfinished.in_operator("$regex"))
     }
 
-    /// Whether the value is a text that matches, or this very pattern as a value.
+    /// Whether the value is a matching text, or an equal regular expression.
     ///
     /// # Errors
-    /// As [`Regex::matches_text`].
+    /// Errors of [`Regex::matches_text`].
     pub fn matches_value(&self, value: RawValue<'_>) -> Result<bool> {
         match value {
             RawValue::String(text) | RawValue::Symbol(text) => self.matches_text(text),
@@ -66,9 +66,8 @@ impl Regex {
         }
     }
 
-    /// The text that every match begins with, for index bounds: what stands after `^` up to the
-    /// first character that means more than itself. Nothing when the pattern is not anchored or has
-    /// options.
+    /// The literal prefix of all matches, for index bounds: the text after `^` up to the first
+    /// special character. `None` when the pattern is not anchored or has options.
     pub fn literal_prefix(&self) -> Option<&str> {
         let rest = self.pattern.strip_prefix('^').filter(|_| self.options.is_empty())?;
         if rest.contains('|') {
@@ -78,7 +77,7 @@ impl Regex {
             !(c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '/' | ':' | '@' | ','))
         };
         let end = rest.find(special).unwrap_or(rest.len());
-        // A quantifier makes the character before it optional.
+        // A quantifier makes the preceding character optional.
         let optional = rest[end..].starts_with(['*', '?', '{']);
         let prefix = &rest[..end];
         let kept = match prefix.char_indices().next_back() {

@@ -1,12 +1,12 @@
-//! Filters as documents, in the form in which plans are explained: every condition spelled out, conjunctions flat and in a fixed
-//! order.
+//! Converts filters to documents in the form of explain output: all conditions are explicit,
+//! conjunctions are flat and in a fixed order.
 
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{CmpOp, Expr, InList, Predicate};
 
-/// Operators in the order in which a conjunction lists its parts.
+/// The order of operators within a conjunction.
 const ORDER: &[&str] = &[
     "$and",
     "$or",
@@ -31,7 +31,8 @@ const ORDER: &[&str] = &[
 ];
 
 impl Expr {
-    /// The conditions of the outermost conjunction, one document each: `{a: {$eq: 1}}`, `{$or: [...]}`.
+    /// The conditions of the outermost conjunction, one document each: `{a: {$eq: 1}}`, `{$or:
+    /// [...]}`.
     pub fn conditions(&self) -> Vec<DocBuf> {
         let mut out = Vec::new();
         collect(self, &mut out);
@@ -45,7 +46,7 @@ impl Expr {
     }
 }
 
-/// Conditions as one document.
+/// Joins conditions into one document.
 pub fn joined(conditions: &[DocBuf]) -> DocBuf {
     match conditions {
         [] => DocBuf::empty(),
@@ -62,14 +63,14 @@ pub fn joined(conditions: &[DocBuf]) -> DocBuf {
     }
 }
 
-/// Where a condition stands: by operator, then by path.
+/// The sort rank of a condition: by operator, then by path.
 fn rank(condition: RawDoc<'_>) -> (usize, &str) {
     let Some((path, operator, _)) = condition_parts(condition) else { return (ORDER.len(), "") };
     let place = ORDER.iter().position(|known| *known == operator).unwrap_or(ORDER.len());
     (place, path)
 }
 
-/// Path, operator and operand of a condition; the path is empty where the operator stands at the top.
+/// Path, operator and operand of a condition; the path is empty for a top-level operator.
 pub fn condition_parts(condition: RawDoc<'_>) -> Option<(&str, &str, RawValue<'_>)> {
     let first = condition.iter().next()?;
     if is_dollar_name(first.name()) {
@@ -95,7 +96,7 @@ fn collect(expr: &Expr, out: &mut Vec<DocBuf>) {
     }
 }
 
-/// Writes one condition.
+/// Appends one condition.
 fn append(expr: &Expr, out: &mut DocBuilder) {
     match expr {
         Expr::And(_) => {
@@ -119,7 +120,7 @@ fn append(expr: &Expr, out: &mut DocBuilder) {
     }
 }
 
-/// Writes the operators of a predicate, without the path.
+/// Appends the operators of a predicate, without the path.
 fn append_operators(predicate: &Predicate, out: &mut DocBuilder) {
     match predicate {
         Predicate::Cmp { op, value, .. } => {
@@ -160,7 +161,7 @@ fn append_operators(predicate: &Predicate, out: &mut DocBuilder) {
         Predicate::Not(inner) => {
             out.start_document("$not");
             match &**inner {
-                // That of `$nin`, which stays a list.
+                // The negated list of `$nin`.
                 Predicate::In(list) => append_list(list, out),
                 other => append_operators(other, out),
             }
@@ -181,7 +182,7 @@ fn append_list(list: &InList, out: &mut DocBuilder) {
     out.end();
 }
 
-/// A whole number in the shortest type that has it.
+/// A whole number as an int if it fits.
 fn short(number: i64) -> RawValue<'static> {
     i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
 }

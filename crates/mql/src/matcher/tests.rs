@@ -1,4 +1,4 @@
-//! What filters match, a row per rule.
+//! Results of filters, one row for each rule.
 
 use mayfly_value::extjson::parse_document;
 
@@ -167,7 +167,7 @@ fn errors() {
     assert!(parse(&deep).is_ok());
 }
 
-/// Manual: "$bitsAllSet" and its kin.
+/// Manual: "$bitsAllSet" and related pages.
 #[test]
 fn bits() {
     check(
@@ -272,9 +272,9 @@ fn literal_prefixes() {
     }
 }
 
-/// More conditions than are answered one by one give what each of them gives alone.
+/// Many conditions give the same result as each of them alone.
 #[test]
-fn many_conditions_are_as_few() {
+fn many_conditions_behave_like_few() {
     let fields = |value: &dyn Fn(i32) -> String| {
         (0..100).map(|at| format!("f{at}: {}", value(at))).collect::<Vec<_>>().join(", ")
     };
@@ -333,9 +333,9 @@ fn many_conditions_are_as_few() {
     }
 }
 
-/// A filter that asks for many things of one large array ends with its operation.
+/// A filter with many predicates on one large array ends with its operation.
 #[test]
-fn looking_at_large_arrays_is_work() {
+fn reading_large_arrays_is_work() {
     use mayfly_base::{ErrorCode, ManualClock};
     use mayfly_work::OpCtx;
     use mayfly_work::current::{Current, enter};

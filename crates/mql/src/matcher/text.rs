@@ -1,5 +1,5 @@
-//! A `$text` in a filter. What it means depends on the collection's text index, so the planner tells it
-//! ([`TextTest::bind`]); then it can say of any document whether the index would find it.
+//! The `$text` operator. Its meaning depends on the collection's text index, so the planner binds
+//! it to an index ([`TextTest::bind`]); after that it can be evaluated for any document.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,19 +9,19 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{DocumentTest, Expr};
 
-/// A `$text`.
+/// A `$text` operator, possibly bound to an index.
 #[derive(Debug)]
 pub struct TextTest {
     options: SearchOptions,
     bound: RwLock<Option<Arc<BoundSearch>>>,
 }
 
-/// A search together with the index that it is for.
+/// A search with the specification of its index.
 #[derive(Debug)]
 pub struct BoundSearch {
-    /// What the index searches.
+    /// The specification of the index.
     pub spec: Arc<TextSpec>,
-    /// What is searched for.
+    /// The parsed search.
     pub search: TextSearch,
 }
 
@@ -30,7 +30,7 @@ impl TextTest {
         TextTest { options, bound: RwLock::new(None) }
     }
 
-    /// Writes its operand.
+    /// Appends the operand.
     pub(super) fn append_to(&self, out: &mut DocBuilder) {
         let SearchOptions { search, language, sensitivity } = &self.options;
         out.append("$search", search.as_str());
@@ -45,10 +45,10 @@ impl TextTest {
         }
     }
 
-    /// From now on it means a search in this index.
+    /// Binds the search to an index.
     ///
     /// # Errors
-    /// 2 BadValue for a language that there is not.
+    /// 2 BadValue for an unknown language.
     pub fn bind(&self, spec: &Arc<TextSpec>) -> Result<Arc<BoundSearch>> {
         let search = TextSearch::parse(&self.options, spec)?;
         let bound = Arc::new(BoundSearch { spec: spec.clone(), search });
@@ -56,10 +56,10 @@ impl TextTest {
         Ok(bound)
     }
 
-    /// The search, once it means one.
+    /// The bound search.
     ///
     /// # Errors
-    /// 1 InternalError before.
+    /// 1 InternalError while it is not bound.
     pub fn bound(&self) -> Result<Arc<BoundSearch>> {
         let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner).clone();
         bound.ok_or_else(|| Error::internal("a text search without an index"))
@@ -68,14 +68,14 @@ impl TextTest {
     /// Whether a document matches.
     ///
     /// # Errors
-    /// Those of a document's languages.
+    /// Errors of the document's languages.
     pub(super) fn holds(&self, document: RawDoc<'_>, found: Found) -> Result<bool> {
         let bound = self.bound()?;
         bound.search.matches(document, &bound.spec, found)
     }
 }
 
-/// The `$text` of a filter.
+/// The `$text` operator of a filter.
 ///
 /// # Errors
 /// 2 BadValue for more than one, and for one in a `$nor`.
@@ -105,7 +105,7 @@ fn collect(expr: &Expr, in_nor: bool, found: &mut Vec<Arc<TextTest>>) -> Result<
     }
 }
 
-/// Whether a document must satisfy the `$text`.
+/// Whether every matching document satisfies the `$text` operator.
 pub(super) fn is_required(expr: &Expr) -> bool {
     match expr {
         Expr::And(parts) => parts.iter().any(is_required),
@@ -114,7 +114,7 @@ pub(super) fn is_required(expr: &Expr) -> bool {
     }
 }
 
-/// The filter for documents that the index found under one of the terms.
+/// The filter for documents that the text index found.
 pub(super) fn for_found(expr: &Expr) -> Expr {
     match expr {
         Expr::And(parts) => Expr::And(parts.iter().map(for_found).collect()),

@@ -1,4 +1,4 @@
-//! Conditions on the document as a whole: expressions, scripts, schemas, text searches, samples.
+//! Conditions on the whole document: expressions, scripts, schemas, text searches, samples.
 
 use std::sync::Arc;
 
@@ -8,45 +8,45 @@ use mayfly_scripts::Script;
 use mayfly_text::Found;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 
-use super::{Expr, Predicate, Schema, TextTest, Written};
+use super::{Expr, OriginalOperator, Predicate, Schema, TextTest};
 use crate::FieldPath;
 
-/// A condition on the document as a whole.
+/// A condition on the whole document.
 #[derive(Clone, Debug)]
 pub enum DocumentTest {
-    /// `$expr`.
+    /// `$expr`: an aggregation expression.
     Computed(Arc<Computed>),
-    /// `$where`, with its source.
+    /// `$where`: a script with its source.
     Script(Arc<Script>, Box<str>),
-    /// `$jsonSchema`.
-    Schema(Arc<Schema>, Written),
-    /// `$text`.
+    /// `$jsonSchema`: a schema.
+    Schema(Arc<Schema>, OriginalOperator),
+    /// `$text`: a text search.
     Text(Arc<TextTest>),
-    /// `$text` of a document that the index found.
+    /// `$text` for a document that the index found.
     FoundText(Arc<TextTest>),
-    /// `$sampleRate`: holds with this probability.
+    /// `$sampleRate`: true with this probability.
     Sample(f64),
 }
 
-/// `$expr`: an expression, and what has to hold wherever it is true.
+/// `$expr`: an expression, and the predicates that it implies.
 #[derive(Debug)]
 pub struct Computed {
     pub(super) expression: Expression,
-    /// Conditions on single fields, which indexes serve.
+    /// Implied predicates on single fields, which indexes can serve.
     pub(super) implied: Vec<(FieldPath, Predicate)>,
-    /// The operand.
+    /// The original operand.
     pub(super) written: ValueBuf,
 }
 
 impl Computed {
-    /// The expression as it was sent.
+    /// The original expression.
     pub fn written(&self) -> RawValue<'_> {
         self.written.as_raw()
     }
 }
 
 impl DocumentTest {
-    /// Conditions on single fields that have to hold wherever it holds; they do not say all that it says.
+    /// Predicates on single fields that are true whenever it is; they do not imply it.
     pub fn implied(&self) -> &[(FieldPath, Predicate)] {
         match self {
             DocumentTest::Computed(computed) => &computed.implied,
@@ -58,10 +58,10 @@ impl DocumentTest {
         }
     }
 
-    /// Whether it holds.
+    /// Evaluates the condition.
     ///
     /// # Errors
-    /// Those of the expression, of the script, of a pattern in the schema.
+    /// Errors of the expression, of the script, or of a regular expression in the schema.
     pub fn holds(&self, doc: RawDoc<'_>) -> Result<bool> {
         match self {
             DocumentTest::Computed(computed) => {
@@ -75,7 +75,7 @@ impl DocumentTest {
         }
     }
 
-    /// Writes the operator with its operand.
+    /// Appends the operator with its operand.
     pub(super) fn append_to(&self, out: &mut DocBuilder) {
         match self {
             DocumentTest::Computed(computed) => {
@@ -97,7 +97,7 @@ impl DocumentTest {
         }
     }
 
-    /// What its expression reads, when it is nothing but an expression.
+    /// The inputs of an `$expr`; `None` for other conditions.
     pub fn reads(&self) -> Option<Dependencies> {
         match self {
             DocumentTest::Computed(computed) => Some(computed.expression.dependencies()),
@@ -109,7 +109,7 @@ impl DocumentTest {
         }
     }
 
-    /// The operator.
+    /// The operator's name.
     pub fn name(&self) -> &'static str {
         match self {
             DocumentTest::Computed(_) => "$expr",
@@ -121,7 +121,7 @@ impl DocumentTest {
     }
 }
 
-/// Whether any part evaluates an expression or a script, or searches texts.
+/// Whether any part evaluates an expression or a script, or searches text.
 pub(super) fn computes(expr: &Expr) -> bool {
     match expr {
         Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(computes),

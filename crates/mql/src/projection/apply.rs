@@ -1,4 +1,4 @@
-//! Projections over raw documents.
+//! Evaluation of projections over raw documents.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -8,7 +8,7 @@ use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue, check_size}
 use super::{Branch, Level, Mode, Projection};
 use crate::Matcher;
 
-/// Writes the projected document; true when it may be too deep.
+/// Writes the projected document; returns true when its nesting must be checked.
 pub(super) fn apply(
     projection: &Projection,
     frame: Frame<'_>,
@@ -18,8 +18,13 @@ pub(super) fn apply(
     let doc = frame.root();
     let finder = (projection.made > FEW_EXPRESSIONS).then(|| Finder::new(doc));
     let frame = frame.finding_by(finder.as_ref());
-    let mut run =
-        Run { mode: projection.mode, frame, filter, in_found_item: false, adds_levels: false };
+    let mut run = ProjectionRun {
+        mode: projection.mode,
+        frame,
+        filter,
+        in_found_item: false,
+        adds_levels: false,
+    };
     for element in doc.iter() {
         if element.name_bytes() == b"_id" && projection.root.find(b"_id").is_none() {
             if projection.keeps_id {
@@ -33,18 +38,18 @@ pub(super) fn apply(
     Ok(run.adds_levels)
 }
 
-/// One document on its way through a projection.
-struct Run<'a> {
+/// The state of projecting one document.
+struct ProjectionRun<'a> {
     mode: Mode,
     frame: Frame<'a>,
     filter: Option<&'a Matcher>,
-    /// The positional operator has done its work on an array around.
+    /// The positional operator was applied to an enclosing array.
     in_found_item: bool,
-    /// A made value has levels of its own, so that the result may have more than the document.
+    /// A computed value may add levels, so the result may be nested deeper than the document.
     adds_levels: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ProjectionRun<'a> {
     fn element(
         &mut self,
         level: &Level,
@@ -58,7 +63,7 @@ impl<'a> Run<'a> {
             }
             (Mode::Include, None | Some(Branch::Expression(_) | Branch::ElemMatch(_)))
             | (Mode::Exclude, Some(Branch::Leaf)) => {}
-            // Nothing moves in an exclusion.
+            // In an exclusion computed fields stay at their position.
             (Mode::Exclude, Some(branch @ (Branch::Expression(_) | Branch::ElemMatch(_)))) => {
                 self.make(branch, element.name(), Some(element.value()), out)?;
             }
@@ -82,7 +87,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A field of which the tree names parts.
+    /// Projects a field with a subtree.
     fn inside(
         &mut self,
         inner: &Level,
@@ -132,8 +137,8 @@ impl<'a> Run<'a> {
         self.made(level, doc, out)
     }
 
-    /// The documents of an array are projected; other items stay in an exclusion and go in an inclusion, unless a document
-    /// with made fields takes their place.
+    /// Projects the documents of an array. Other items are kept in an exclusion and dropped in an
+    /// inclusion, unless they are replaced by a document with computed fields.
     fn items(
         &mut self,
         level: &Level,
@@ -178,7 +183,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Of an array on the path of the positional operator one item stays: counted among those that the inclusion leaves.
+    /// Keeps one item of an array on the path of the positional operator: its index counts the
+    /// items that the inclusion keeps.
     fn found_item(
         &mut self,
         level: &Level,
@@ -209,7 +215,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Appends what a level makes; `doc` is the document that it stands for.
+    /// Appends the computed fields of a level; `doc` is the document at that level.
     fn made(&mut self, level: &Level, doc: RawDoc<'a>, out: &mut DocBuilder) -> Result<()> {
         if !level.makes {
             return Ok(());

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::Matcher;
 
-/// A condition on array items, as a filter on documents with one field: an array of one item.
+/// A condition on array items, as a filter on documents with one field, an array of one item.
 #[derive(Clone, Debug)]
 pub(crate) struct ElementMatch(Matcher);
 
@@ -14,10 +14,10 @@ pub(crate) struct ElementMatch(Matcher);
 const FIELD: &str = "a";
 
 impl ElementMatch {
-    /// Reads `{$elemMatch: condition}`.
+    /// Parses `{$elemMatch: condition}`.
     ///
     /// # Errors
-    /// 31274 when the condition is no document, and those of filters.
+    /// 31274 when the condition is not a document, errors of filters.
     pub(super) fn parse(operator: RawDoc<'_>, scope: &Scope) -> Result<ElementMatch> {
         let condition = operator.get("$elemMatch").unwrap_or(RawValue::Null);
         if condition.as_document().is_none() {
@@ -33,7 +33,7 @@ impl ElementMatch {
     /// The first item that satisfies the condition.
     ///
     /// # Errors
-    /// Those of filters.
+    /// Errors of filters.
     pub(super) fn first<'a>(&self, value: RawValue<'a>) -> Result<Option<RawValue<'a>>> {
         let Some(items) = value.as_array() else { return Ok(None) };
         let mut holder = DocBuilder::new();

@@ -1,8 +1,9 @@
-//! Projections of `find` and `$project`: which fields of a document stay, and which are made.
+//! Projections of `find` and `$project`: the fields to keep, and computed fields.
 //!
-//! A projection is a tree of field names. An inclusion keeps what the tree names, an exclusion what it does not name; `_id`
-//! stays unless it is excluded by name. Both go through arrays, documents inside them included. What is made (expressions,
-//! literals, `$elemMatch`) stands behind what stays, in the order of the specification.
+//! A projection is a tree of field names. An inclusion keeps the named fields, an exclusion all
+//! others; `_id` is kept unless it is excluded by name. Both apply to documents inside arrays.
+//! Computed fields (expressions, literals, `$elemMatch`) are appended after the kept ones, in the
+//! order of the specification.
 
 mod apply;
 mod computed;
@@ -20,7 +21,7 @@ use crate::Matcher;
 use computed::ElementMatch;
 use slice::Slice;
 
-/// Where the projection stands; the two differ in small rules.
+/// The kind of projection; the two differ in small rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectionKind {
     /// `find`, `findAndModify`: an empty projection keeps everything.
@@ -29,12 +30,12 @@ pub enum ProjectionKind {
     Stage,
 }
 
-/// What is done with the fields that the tree names.
+/// The treatment of the named fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// They stay.
+    /// They are kept.
     Include,
-    /// They go.
+    /// They are dropped.
     Exclude,
 }
 
@@ -42,24 +43,24 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
     fields: Names<Branch>,
-    /// Something in it or below is made and may be new.
+    /// It contains computed fields, here or below.
     makes: bool,
-    /// The positional `$` is in it or below.
+    /// It contains the positional `$`, here or below.
     positional: bool,
 }
 
-/// What a name leads to.
+/// The treatment of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum Branch {
     /// The whole field.
     Leaf,
     /// Parts of it.
     Level(Level),
-    /// The field; of an array a part.
+    /// The field, with a slice of its array.
     Slice(Slice),
-    /// The field; of the first array on its path the item that the filter found.
+    /// The field, with only the matched item of the first array on its path.
     Positional,
-    /// A field of this name is made.
+    /// A computed field.
     Expression(Expression),
     /// The first item of the array that satisfies a condition.
     ElemMatch(ElementMatch),
@@ -77,7 +78,7 @@ pub struct Projection {
     mode: Mode,
     root: Level,
     keeps_id: bool,
-    /// How many fields are made.
+    /// Number of computed fields.
     made: usize,
 }
 
@@ -85,34 +86,34 @@ impl Projection {
     /// Parses a specification such as `{a: 1, "b.c": 1, _id: 0}`.
     ///
     /// # Errors
-    /// Those of [`Projection::parse_in`].
+    /// Errors of [`Projection::parse_in`].
     pub fn parse(spec: RawDoc<'_>, kind: ProjectionKind) -> Result<Projection> {
         Projection::parse_in(spec, kind, &Scope::default())
     }
 
-    /// The same where expressions may name the variables of a command.
+    /// The same with variables of a command for expressions.
     ///
     /// # Errors
-    /// 31249 and 31250 for paths that collide, 31252 to 31254 and 31310 for mixtures, those of paths, operators and
-    /// expressions.
+    /// 31249 and 31250 for conflicting paths, 31252 to 31254 and 31310 for mixing inclusion and
+    /// exclusion, errors of paths, operators and expressions.
     pub fn parse_in(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Result<Projection> {
         parse::parse(spec, kind, scope)
     }
 
-    /// The projected document.
+    /// Projects a document.
     ///
     /// # Errors
-    /// Those of expressions.
+    /// Errors of expressions.
     pub fn project<'a>(&'a self, doc: impl Into<Frame<'a>>) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
         let adds_levels = apply::apply(self, doc.into(), None, &mut out)?;
         checked(out, adds_levels)
     }
 
-    /// The projected document, for one that a filter found: its positional `$` is known.
+    /// Projects a document that satisfies a filter, which determines the positional `$`.
     ///
     /// # Errors
-    /// Those of expressions; 51246 and 51247 when the filter found no item of the array.
+    /// Errors of expressions; 51246 and 51247 when the filter matched no item of the array.
     pub fn project_found<'a>(
         &'a self,
         doc: impl Into<Frame<'a>>,
@@ -123,18 +124,18 @@ impl Projection {
         checked(out, adds_levels)
     }
 
-    /// Whether an expression in it asks for this metadata, by the name that `$meta` uses.
+    /// Whether an expression reads the metadata with this name in `$meta`.
     pub fn asks_for(&self, name: &str) -> bool {
         asks_for(&self.root, name)
     }
 
-    /// Whether it keeps every document as it is.
+    /// Whether it returns every document unchanged.
     pub fn is_identity(&self) -> bool {
         self.mode == Mode::Exclude && self.root.fields.as_slice().is_empty() && self.keeps_id
     }
 
-    /// The dotted paths that an inclusion needs, `_id` first when it stays; nothing for exclusions and for what makes fields.
-    /// An index that has all of them answers without the document.
+    /// The dotted paths that an inclusion reads, `_id` first if it is kept; `None` for exclusions
+    /// and with computed fields. An index with all of them covers the projection.
     pub fn needed_paths(&self) -> Option<Vec<String>> {
         if self.mode == Mode::Exclude || self.root.makes || self.root.positional {
             return None;
@@ -144,7 +145,7 @@ impl Projection {
         Some(paths)
     }
 
-    /// Shows those paths, none where there are no such.
+    /// Visits the same paths; none in the other cases.
     pub fn visit_needed_paths(&self, visit: &mut dyn FnMut(&str)) {
         if self.mode == Mode::Exclude || self.root.makes || self.root.positional {
             return;
@@ -164,24 +165,24 @@ fn checked(out: DocBuilder, adds_levels: bool) -> Result<DocBuf> {
     Ok(projected)
 }
 
-/// What a projection of a pipeline does to fields.
+/// The effect of a pipeline's projection on fields.
 #[derive(Clone, Debug)]
 pub enum ProjectedFields<'p> {
-    /// Those at these paths go.
+    /// The fields at these paths are dropped.
     Without(Vec<String>),
-    /// No others stay.
+    /// All other fields are dropped.
     Only {
-        /// Fields at the top that stay as they are.
+        /// Top-level fields kept unchanged.
         kept: Vec<&'p str>,
-        /// All paths that something stays of.
+        /// All paths that are at least partly kept.
         paths: Vec<String>,
-        /// Dotted paths that are made, and how.
+        /// Dotted paths of computed fields, with their expressions.
         made: Vec<(String, &'p Expression)>,
     },
 }
 
 impl Projection {
-    /// What it does to fields.
+    /// The effect on fields.
     pub fn fields(&self) -> ProjectedFields<'_> {
         let mut paths = Vec::new();
         if self.mode == Mode::Exclude {

@@ -1,4 +1,4 @@
-//! Specifications to trees, with the reference's rules on mixing and collisions.
+//! Parses specifications, with the reference's rules on mixing and conflicts.
 
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -30,11 +30,11 @@ pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Re
     for element in spec.iter() {
         parser.field("", element.name(), element.value(), 0)?;
     }
-    // Nothing else was named to say: _id alone, parts and items of arrays.
+    // No other field determines the mode: only `_id`, slices and array items.
     let mode = parser.mode.unwrap_or(match parser.id {
         Some(Mode::Include) => Mode::Include,
         _ if parser.elem_match => Mode::Include,
-        // In a find everything else stays, too.
+        // In a `find` all other fields are kept too.
         _ if parser.meta && kind == ProjectionKind::Stage => Mode::Include,
         Some(Mode::Exclude) | None => Mode::Exclude,
     });
@@ -45,7 +45,7 @@ pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Re
 struct Parser<'s> {
     kind: ProjectionKind,
     scope: &'s Scope,
-    /// Decided by the first field that is not `_id`.
+    /// Determined by the first field other than `_id`.
     mode: Option<Mode>,
     root: Level,
     id: Option<Mode>,
@@ -60,7 +60,8 @@ fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
 }
 
 impl Parser<'_> {
-    /// `parent` is the dotted path to this level, `name` the field's own name, which may be dotted, too.
+    /// `parent` is the dotted path to this level, `name` the field's own name, which may be dotted
+    /// too.
     fn field(&mut self, parent: &str, name: &str, value: RawValue<'_>, depth: usize) -> Result<()> {
         if depth > MAX_FILTER_DEPTH {
             return Err(Error::bad_value("projection is nested too deeply"));
@@ -88,7 +89,7 @@ impl Parser<'_> {
         self.insert(&path, Branch::Leaf)
     }
 
-    /// Inclusions and exclusions do not mix.
+    /// Sets the mode; inclusion and exclusion cannot be mixed.
     fn take_mode(&mut self, mode: Mode, name: &str) -> Result<()> {
         match (self.mode, mode) {
             (Some(Mode::Exclude), Mode::Include) => {
@@ -142,7 +143,7 @@ impl Parser<'_> {
 
     fn elem_match(&mut self, path: &str, inner: RawDoc<'_>) -> Result<()> {
         let condition = ElementMatch::parse(inner, self.scope);
-        // The operand's type is looked at first, the condition itself last.
+        // The type of the operand is checked first, the condition itself last.
         if let Err(error) = &condition
             && error.code() == ErrorCode(31274)
         {
@@ -168,7 +169,7 @@ impl Parser<'_> {
         self.insert(path, Branch::Expression(parsed))
     }
 
-    /// What is known about the document beside its fields stands in inclusions and exclusions alike.
+    /// Metadata is allowed in inclusions and exclusions.
     fn meta(&mut self, path: &str, operator: RawDoc<'_>) -> Result<()> {
         let parsed = Expression::parse_in(RawValue::Document(operator), self.scope)?;
         self.meta = true;

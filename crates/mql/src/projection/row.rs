@@ -1,12 +1,12 @@
-//! Every projection operator: one row each, for the lists.
+//! The table of projection operators.
 
-/// An operator as the lists show it.
+/// A row of the table of projection operators.
 pub struct ProjectionRow {
-    /// As it is written.
+    /// The name in lists of operators.
     pub name: &'static str,
-    /// One line of help.
+    /// A one-line description.
     pub help: &'static str,
-    /// Whether it works.
+    /// Whether it is implemented.
     pub works: bool,
 }
 
@@ -18,10 +18,10 @@ const fn row(name: &'static str, help: &'static str, works: bool) -> ProjectionR
 pub const ROWS: &[ProjectionRow] = &[
     row("inclusion", "Only these fields.", true),
     row("exclusion", "All but these fields.", true),
-    row("$ (positional)", "The array item that the filter found.", true),
+    row("$ (positional)", "The array item that the filter matched.", true),
     row("$elemMatch", "The first array item that satisfies a condition.", true),
-    row("$slice", "A part of an array.", true),
-    row("expressions", "Fields made by aggregation expressions.", true),
+    row("$slice", "A slice of an array.", true),
+    row("expressions", "Fields computed by aggregation expressions.", true),
     row("literals", "Fields with constant values.", true),
-    row("$meta", "What is known about a document beside its fields.", true),
+    row("$meta", "Metadata of the document.", true),
 ];

@@ -4,14 +4,14 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::op::slice_range;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
-/// A part of an array.
+/// A slice of an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     skip: Option<i64>,
     take: i64,
 }
 
-/// A number as a 32-bit one: fractions are cut off, what does not fit is clamped.
+/// A number as a 32-bit integer: fractions are truncated, other values clamped.
 fn clamped(value: RawValue<'_>) -> Option<i64> {
     let number = Number::from_value(value)?;
     let whole = number.to_i64_truncated().unwrap_or(match number.to_f64() {
@@ -23,10 +23,11 @@ fn clamped(value: RawValue<'_>) -> Option<i64> {
 }
 
 impl Slice {
-    /// Reads the operand of `$slice`.
+    /// Parses the operand of `$slice`.
     ///
     /// # Errors
-    /// 31272 and 31273 for other forms, 31259 for a limit that is not positive: then it may still be the expression.
+    /// 31272 and 31273 for other forms, 31259 for a limit that is not positive: then it may be the
+    /// expression `$slice`.
     pub(super) fn parse(operand: RawValue<'_>) -> Result<Slice> {
         let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
         match operand {
@@ -51,7 +52,7 @@ impl Slice {
         }
     }
 
-    /// Appends the part of the array.
+    /// Appends the slice of the array.
     pub(super) fn append(self, name: &str, items: RawDoc<'_>, out: &mut DocBuilder) {
         let (from, most) = slice_range(items, self.skip, self.take);
         out.start_array(name);

@@ -1,4 +1,4 @@
-//! What projections keep, a row per rule.
+//! Results of projections, one row for each rule.
 
 use mayfly_value::extjson::{Style, parse_document, to_string};
 
@@ -62,7 +62,7 @@ fn slices() {
     check("{a: {$slice: ['$b', 1]}}", "{_id: 1, b: [4, 5]}", "{_id: 1, a: [4]}");
 }
 
-/// Manual: "$elemMatch (projection)": the field comes behind the others.
+/// Manual: "$elemMatch (projection)": the field comes after the others.
 #[test]
 fn first_items_that_satisfy_a_condition() {
     let doc = "{_id: 1, a: [{x: 1}, {x: 2, y: 1}, {x: 2}], b: 5}";
@@ -188,7 +188,7 @@ fn errors() {
 }
 
 #[test]
-fn endless_paths_are_refused() {
+fn long_paths_are_refused() {
     let spec = format!("{{'{}a': 1}}", "a.".repeat(1_000_000));
     assert!(parse(&spec).is_err());
 }

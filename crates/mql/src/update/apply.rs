@@ -1,4 +1,4 @@
-//! Updates over documents.
+//! Application of updates to documents.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::ShellValue;
@@ -10,7 +10,7 @@ use super::tree::Node;
 use super::{Action, Modification, Operators, UpdateContext};
 use crate::FieldPath;
 
-/// The replacement with the document's own `_id` in front.
+/// The replacement with the document's `_id` as its first field.
 pub(super) fn replace(doc: RawDoc<'_>, replacement: RawDoc<'_>) -> Result<DocBuf> {
     let (old, new) = (doc.get("_id"), replacement.get("_id"));
     if let (Some(old), Some(new)) = (old, new)
@@ -35,7 +35,7 @@ pub(super) fn replace(doc: RawDoc<'_>, replacement: RawDoc<'_>) -> Result<DocBuf
     Ok(out.finish())
 }
 
-/// Runs every modification, in the order of their paths.
+/// Applies all modifications in the order of their paths.
 pub(super) fn modify(
     doc: RawDoc<'_>,
     operators: &Operators,
@@ -124,7 +124,7 @@ fn run(
     }
 }
 
-/// The `_id` stays as it is, whatever path led to it.
+/// Checks that no modification has changed the `_id`.
 fn check_id(before: RawDoc<'_>, after: RawDoc<'_>, operators: &Operators) -> Result<()> {
     let kept = match (before.get("_id"), after.get("_id")) {
         (Some(before), Some(after)) => equal_values(before, after),

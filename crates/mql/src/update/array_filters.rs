@@ -1,7 +1,7 @@
-//! `arrayFilters`: which items of an array `$[identifier]` stands for.
+//! `arrayFilters`: the array items that `$[identifier]` selects.
 //!
-//! A filter is an ordinary one whose paths all begin with the identifier; an item is asked as the
-//! field of that name in a document of its own.
+//! A filter is an ordinary one whose paths all begin with the identifier; an item is tested as the
+//! field with that name in a temporary document.
 
 use mayfly_base::{Error, Result};
 use mayfly_expr::Scope;
@@ -45,10 +45,10 @@ impl ArrayFilters {
         self.0.iter().find(|filter| filter.identifier == identifier)
     }
 
-    /// Whether an identifier stands for an item.
+    /// Whether an identifier selects an item.
     ///
     /// # Errors
-    /// Those of its filter.
+    /// Errors of its filter.
     pub(super) fn takes(&self, identifier: &str, item: RawValue<'_>) -> Result<bool> {
         let Some(filter) = self.find(identifier) else { return Ok(false) };
         let mut doc = DocBuilder::new();
@@ -56,7 +56,7 @@ impl ArrayFilters {
         filter.filter.matches(doc.finish().as_doc())
     }
 
-    /// Refuses a path with an identifier that no filter explains.
+    /// Rejects a path with an identifier that has no filter.
     pub(super) fn check_known(&self, path: &FieldPath) -> Result<()> {
         for part in path.parts() {
             if let Some(ArrayPart::Filtered(identifier)) = array_part(part)
@@ -70,7 +70,7 @@ impl ArrayFilters {
         Ok(())
     }
 
-    /// Refuses a filter that no path asks for.
+    /// Rejects a filter that no path uses.
     pub(super) fn check_used(
         &self,
         update: RawDoc<'_>,
@@ -112,7 +112,7 @@ impl ArrayFilter {
     }
 }
 
-/// The one name that all paths of a filter begin with. Its depth was bounded by parsing it.
+/// The common first name of all paths of a filter. The parser has limited its depth.
 fn top_level_name(filter: RawDoc<'_>) -> Result<Option<&str>> {
     let mut found: Option<&str> = None;
     for element in filter.iter() {

@@ -1,7 +1,7 @@
-//! Paths with `$`, `$[]` and `$[identifier]` to the plain paths that they stand for in one document.
+//! Expands paths with `$`, `$[]` and `$[identifier]` to plain paths of one document.
 //!
-//! Filters look at the items as they were before the update. What comes out is in the order of
-//! paths again, and no two of them may touch the same place.
+//! Filters are evaluated on the items before the update. The result is in the order of paths again,
+//! and no two paths may conflict.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::paths::array_index;
@@ -13,10 +13,10 @@ use super::path::{ArrayPart, array_part, compare_paths};
 use super::{Action, Modification, Operators, UpdateContext};
 use crate::FieldPath;
 
-/// Most plain paths of one update: more than the items of the largest array that a document can hold.
+/// Most plain paths of one update: more than the items of the largest possible array.
 const MAX_PATHS: usize = 2_000_000;
 
-/// Every modification under each plain path that it has in this document.
+/// All modifications with each plain path in this document.
 pub(super) fn expand<'u>(
     doc: RawDoc<'_>,
     operators: &'u Operators,
@@ -45,19 +45,19 @@ pub(super) fn expand<'u>(
     Ok(expanded)
 }
 
-/// A walk through a document along one path.
+/// Traverses a document along one path.
 struct Walk<'u> {
     filters: &'u ArrayFilters,
     position: Option<usize>,
-    /// Paths that may still be found.
+    /// Number of paths that may still be found.
     room: usize,
     taken: Vec<String>,
     found: Vec<String>,
 }
 
 impl Walk<'_> {
-    /// Goes on with the rest of the path; there is no value where the path would be created. The
-    /// number of parts bounds the depth.
+    /// Continues with the rest of the path; `value` is `None` where the path would be created. The
+    /// depth is bounded by the number of parts.
     fn go(&mut self, value: Option<RawValue<'_>>, parts: &[Box<str>]) -> Result<()> {
         let Some((part, rest)) = parts.split_first() else {
             if self.found.len() >= self.room {
@@ -130,7 +130,7 @@ impl Walk<'_> {
     }
 }
 
-/// Two paths of different wording may have come to the same place, or one into the other.
+/// Checks for conflicts of expanded paths, which may be equal, or one inside the other.
 fn check_conflicts(expanded: &[(FieldPath, &Modification)]) -> Result<()> {
     let mut paths: Vec<&FieldPath> = Vec::with_capacity(expanded.len());
     for (path, modification) in expanded {

@@ -1,32 +1,33 @@
-//! The fields of an opened document: found by name, in their order, however many there are.
+//! The fields of an opened document, with fast look-up by name in their order.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::tree::Node;
 
-/// A document has room for so many fields at first.
+/// Initial capacity.
 const EXPECTED_FIELDS: usize = 16;
 
-/// As many looks go over the fields one by one, and over as few fields they always do.
+/// Up to this many look-ups, and in documents with at most this many fields, a linear search is
+/// used.
 const FEW: usize = 16;
 
-/// Fields in their order. One that was removed leaves its place empty.
+/// Fields in their order. A removed field leaves an empty slot.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     fields: Vec<Option<(Cow<'a, [u8]>, Node<'a>)>>,
-    looks: usize,
-    places: Places<'a>,
+    lookups: usize,
+    places: FieldIndex<'a>,
 }
 
-/// Where fields stand.
+/// The index of fields.
 #[derive(Default)]
-enum Places<'a> {
-    /// Not counted yet.
+enum FieldIndex<'a> {
+    /// Not built.
     #[default]
-    Unknown,
-    /// The first of each name, and of those that stand again later the next place.
-    Known { first: HashMap<Cow<'a, [u8]>, usize>, next: HashMap<usize, usize> },
+    NotBuilt,
+    /// The slot of the first field with each name, and for duplicates the slot of the next one.
+    Built { first: HashMap<Cow<'a, [u8]>, usize>, next: HashMap<usize, usize> },
 }
 
 impl<'a> FromIterator<(Cow<'a, [u8]>, Node<'a>)> for Fields<'a> {
@@ -44,7 +45,7 @@ impl<'a> Fields<'a> {
         self.fields[at].as_mut().map(|(_, node)| node)
     }
 
-    /// The first field with this name, or a new one behind the others.
+    /// The first field with this name, or a new one at the end.
     pub(super) fn find_or_push(
         &mut self,
         name: &str,
@@ -52,7 +53,7 @@ impl<'a> Fields<'a> {
     ) -> &mut Node<'a> {
         let at = self.position(name.as_bytes()).unwrap_or_else(|| {
             let at = self.fields.len();
-            if let Places::Known { first, .. } = &mut self.places {
+            if let FieldIndex::Built { first, .. } = &mut self.places {
                 first.insert(Cow::Owned(name.as_bytes().to_owned()), at);
             }
             self.fields.push(None);
@@ -67,7 +68,7 @@ impl<'a> Fields<'a> {
     pub(super) fn remove(&mut self, name: &str) -> Option<Node<'a>> {
         let at = self.position(name.as_bytes())?;
         let (name, node) = self.fields[at].take()?;
-        if let Places::Known { first, next } = &mut self.places {
+        if let FieldIndex::Built { first, next } = &mut self.places {
             match next.remove(&at) {
                 Some(later) => first.insert(name, later),
                 None => first.remove(&*name),
@@ -76,11 +77,11 @@ impl<'a> Fields<'a> {
         Some(node)
     }
 
-    /// Puts the first field with this name before the others.
+    /// Moves the first field with this name to the front.
     pub(super) fn put_in_front(&mut self, name: &str) {
         if let Some(at) = self.position(name.as_bytes()).filter(|at| *at > 0) {
             self.fields[..=at].rotate_right(1);
-            self.places = Places::Unknown;
+            self.places = FieldIndex::NotBuilt;
         }
     }
 
@@ -90,17 +91,20 @@ impl<'a> Fields<'a> {
     }
 
     fn position(&mut self, name: &[u8]) -> Option<usize> {
-        if let Places::Known { first, .. } = &self.places {
+        if let FieldIndex::Built { first, .. } = &self.places {
             return first.get(name).copied();
         }
-        self.looks += 1;
-        if self.looks > FEW && self.fields.len() > FEW && matches!(self.places, Places::Unknown) {
+        self.lookups += 1;
+        if self.lookups > FEW
+            && self.fields.len() > FEW
+            && matches!(self.places, FieldIndex::NotBuilt)
+        {
             self.places = self.count();
         }
         self.fields.iter().position(|field| field.as_ref().is_some_and(|(have, _)| **have == *name))
     }
 
-    fn count(&self) -> Places<'a> {
+    fn count(&self) -> FieldIndex<'a> {
         let mut first = HashMap::with_capacity(self.fields.len());
         let mut next = HashMap::new();
         for (at, field) in self.fields.iter().enumerate().rev() {
@@ -110,7 +114,7 @@ impl<'a> Fields<'a> {
                 next.insert(at, later);
             }
         }
-        Places::Known { first, next }
+        FieldIndex::Built { first, next }
     }
 }
 
@@ -135,11 +139,11 @@ mod tests {
             .collect()
     }
 
-    /// The same with and without an index: a list of pairs says what has to come out.
+    /// Results with and without an index, compared with a list of pairs.
     #[test]
-    fn many_fields_are_as_few() {
+    fn many_fields_behave_like_few() {
         for count in [4, 200] {
-            // Every name of the first third stands again.
+            // Every name of the first third occurs twice.
             let name = |at: i32| format!("f{}", if at > 2 * count / 3 { at / 3 } else { at });
             let mut model: Vec<(String, i32)> = (0..count).map(|at| (name(at), at)).collect();
             let mut fields: Fields<'_> = model

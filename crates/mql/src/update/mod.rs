@@ -1,10 +1,10 @@
 //! Updates: a replacement document, or operators that change a document in place.
 //!
-//! Operators run in the order of their paths, each on the document that the ones before it left.
-//! Fields that are there keep their place, new ones are appended. A change goes through a tree of
-//! the document ([`tree`]) that opens only the levels on the way to a path; everything else is
-//! copied as bytes. Paths with `$`, `$[]` and `$[identifier]` become plain ones first ([`expand`]),
-//! for each document anew.
+//! Operators are applied in the order of their paths, each to the result of the previous ones.
+//! Existing fields keep their position, new ones are appended. A change goes through a tree of the
+//! document ([`tree`]), in which only the levels on the way to a path are opened; all other parts
+//! are copied as bytes. Paths with `$`, `$[]` and `$[identifier]` are first expanded to plain ones
+//! ([`expand`]), separately for each document.
 
 mod apply;
 mod array_filters;
@@ -28,34 +28,35 @@ use array_filters::ArrayFilters;
 use op::Modifier;
 use pipeline::Pipeline;
 
-/// What applying an update depends on besides the document.
+/// The context of applying an update.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UpdateContext {
-    /// Wall time of the operation, in milliseconds.
+    /// Wall time of the operation, in milliseconds since 1970.
     pub now_ms: i64,
-    /// Whether the document is being inserted, so that `$setOnInsert` counts.
+    /// Whether the document is being inserted, so that `$setOnInsert` applies.
     pub is_insert: bool,
-    /// The array item that the filter matched, for `$` in paths; see [`Update::position`].
+    /// The index of the array item that the filter matched, for `$` in paths; see
+    /// [`Update::position`].
     pub position: Option<usize>,
 }
 
 /// A document that an upsert inserts.
 #[derive(Clone, Debug)]
 pub struct Upserted {
-    /// `_id` first, where it has one.
+    /// The document, with `_id` first if it has one.
     pub document: DocBuf,
-    /// Whether the filter or the update gave an `_id`; else the caller makes one.
+    /// Whether the filter or the update provides an `_id`; otherwise the caller generates one.
     pub has_id: bool,
 }
 
 /// A parsed update.
 #[derive(Debug)]
 pub struct Update {
-    kind: Kind,
+    kind: UpdateKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum UpdateKind {
     Replacement(DocBuf),
     Operators(Operators),
     Pipeline(Pipeline),
@@ -67,9 +68,9 @@ struct Operators {
     /// In the order of their paths.
     modifications: Vec<Modification>,
     filters: ArrayFilters,
-    /// Whether a path depends on the document.
+    /// Whether a path must be expanded for each document.
     dynamic: bool,
-    /// Whether a path has `$`.
+    /// Whether a path contains `$`.
     positional: bool,
 }
 
@@ -77,7 +78,7 @@ struct Operators {
 #[derive(Debug)]
 struct Modification {
     path: FieldPath,
-    /// Whether the path has `$` or `$[...]`.
+    /// Whether the path contains `$` or `$[...]`.
     dynamic: bool,
     action: Action,
 }
@@ -85,24 +86,25 @@ struct Modification {
 #[derive(Debug)]
 enum Action {
     Modify(Box<dyn Modifier>),
-    /// Only when the document is being inserted.
+    /// Applies only when the document is being inserted.
     ModifyOnInsert(Box<dyn Modifier>),
-    /// Takes the value from another path.
+    /// Moves the value from another path.
     RenameFrom(FieldPath),
 }
 
 impl Update {
-    /// Parses a replacement or a document of operators, by its first field.
+    /// Parses a replacement or a document of operators, determined by its first field.
     pub fn parse(update: RawDoc<'_>, context: &ParseContext) -> Result<Update> {
         Update::parse_value(RawValue::Document(update), context)
     }
 
-    /// Parses what a command has as `u`: a document, or a pipeline.
+    /// Parses the field `u` of a command: a document, or a pipeline.
     pub fn parse_value(update: RawValue<'_>, context: &ParseContext) -> Result<Update> {
         Update::parse_in(update, &[], &Scope::at(context.now_ms), context)
     }
 
-    /// The same with the elements of `arrayFilters`, and where expressions may name the variables of a command.
+    /// The same with the elements of `arrayFilters`, and with variables of a command for
+    /// expressions.
     pub fn parse_in(
         update: RawValue<'_>,
         array_filters: &[RawDoc<'_>],
@@ -115,7 +117,7 @@ impl Update {
                 Ok(Update { kind: parse::parse(update, filters, context)? })
             }
             RawValue::Array(stages) if array_filters.is_empty() => {
-                Ok(Update { kind: Kind::Pipeline(Pipeline::parse(stages, scope)?) })
+                Ok(Update { kind: UpdateKind::Pipeline(Pipeline::parse(stages, scope)?) })
             }
             RawValue::Array(_) => {
                 let text = "arrayFilters may not be specified for pipeline-style updates";
@@ -129,13 +131,13 @@ impl Update {
 
     /// Whether it replaces the whole document.
     pub fn is_replacement(&self) -> bool {
-        matches!(self.kind, Kind::Replacement(_))
+        matches!(self.kind, UpdateKind::Replacement(_))
     }
 
-    /// The dotted paths that operators may change; nothing for other updates. Indexes on other
-    /// paths are safe. Of a path with `$` or `$[...]` it is the array's own.
+    /// The dotted paths that operators may change; `None` for other updates. Indexes on other paths
+    /// are unaffected. For a path with `$` or `$[...]` it is the array's path.
     pub fn changed_paths(&self) -> Option<Vec<&str>> {
-        let Kind::Operators(operators) = &self.kind else {
+        let UpdateKind::Operators(operators) = &self.kind else {
             return None;
         };
         let mut paths = Vec::new();
@@ -148,41 +150,43 @@ impl Update {
         Some(paths)
     }
 
-    /// Which array item of a document that the filter matches `$` stands for; nothing when no path
-    /// has it.
+    /// The index of the array item that `$` selects, in a document that the filter matches; `None`
+    /// when no path contains it.
     ///
     /// # Errors
-    /// Those of the filter.
+    /// Errors of the filter.
     pub fn position(&self, filter: &Matcher, doc: RawDoc<'_>) -> Result<Option<usize>> {
         match &self.kind {
-            Kind::Operators(operators) if operators.positional => filter.array_position(doc),
-            Kind::Operators(_) | Kind::Replacement(_) | Kind::Pipeline(_) => Ok(None),
+            UpdateKind::Operators(operators) if operators.positional => filter.array_position(doc),
+            UpdateKind::Operators(_) | UpdateKind::Replacement(_) | UpdateKind::Pipeline(_) => {
+                Ok(None)
+            }
         }
     }
 
-    /// The document after the update; nothing when it stays as it is, byte for byte.
+    /// The document after the update; `None` when it is unchanged byte for byte.
     pub fn apply(&self, doc: RawDoc<'_>, context: &UpdateContext) -> Result<Option<DocBuf>> {
         let updated = match &self.kind {
-            Kind::Replacement(replacement) => {
+            UpdateKind::Replacement(replacement) => {
                 if !context.is_insert {
                     stored_names::check_replacement(replacement.as_doc())?;
                 }
                 apply::replace(doc, replacement.as_doc())?
             }
-            Kind::Operators(operators) => {
+            UpdateKind::Operators(operators) => {
                 let updated = apply::modify(doc, operators, context)?;
                 if !context.is_insert {
                     stored_names::check_modified(doc, updated.as_doc(), operators)?;
                 }
                 updated
             }
-            Kind::Pipeline(pipeline) => apply::replace(doc, pipeline.run(doc)?.as_doc())?,
+            UpdateKind::Pipeline(pipeline) => apply::replace(doc, pipeline.run(doc)?.as_doc())?,
         };
         Ok((updated.as_bytes() != doc.as_bytes()).then_some(updated))
     }
 
-    /// The document that an upsert inserts when nothing matched: the equalities of the filter, then
-    /// the update.
+    /// The document that an upsert inserts when no document matched: the equalities of the filter,
+    /// then the update.
     pub fn upsert_document(&self, filter: &Matcher, context: &UpdateContext) -> Result<Upserted> {
         upsert::upsert_document(self, filter, context)
     }

@@ -1,4 +1,4 @@
-//! Update documents to modifications.
+//! Parses update documents.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::ShellValue;
@@ -7,7 +7,7 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 use super::array_filters::ArrayFilters;
 use super::op::{self, Operand, Parse};
 use super::path::{ArrayPart, array_part, check_conflicts, compare_paths, parse_path};
-use super::{Action, Kind, Modification, Operators};
+use super::{Action, Modification, Operators, UpdateKind};
 use crate::FieldPath;
 use crate::matcher::ParseContext;
 
@@ -15,12 +15,12 @@ pub(super) fn parse(
     update: RawDoc<'_>,
     filters: ArrayFilters,
     context: &ParseContext,
-) -> Result<Kind> {
+) -> Result<UpdateKind> {
     match update.iter().next() {
         Some(first) if first.name_bytes().starts_with(b"$") => {
-            parse_operators(update, filters, context).map(Kind::Operators)
+            parse_operators(update, filters, context).map(UpdateKind::Operators)
         }
-        _ => Ok(Kind::Replacement(update.to_owned())),
+        _ => Ok(UpdateKind::Replacement(update.to_owned())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rules of update paths: what may stand in them, their order, and conflicts between them.
+//! Rules of update paths: their parts, their order, and conflicts between them.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -8,18 +8,18 @@ use mayfly_value::paths::array_index;
 
 use crate::FieldPath;
 
-/// What a part of a path says about an array.
+/// A part of a path that selects array items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArrayPart<'p> {
     /// `$`: the item that the filter matched.
     Matched,
-    /// `$[]`: every item.
+    /// `$[]`: all items.
     All,
-    /// `$[identifier]`: the items that an array filter takes.
+    /// `$[identifier]`: the items that match an array filter.
     Filtered(&'p str),
 }
 
-/// What a part says about an array; nothing for names and positions.
+/// The selector in a part; `None` for names and positions.
 pub(super) fn array_part(part: &str) -> Option<ArrayPart<'_>> {
     match part {
         "$" => Some(ArrayPart::Matched),
@@ -28,14 +28,14 @@ pub(super) fn array_part(part: &str) -> Option<ArrayPart<'_>> {
     }
 }
 
-/// The path up to the first part that says something about an array.
+/// The path up to the first selector.
 pub(super) fn plain_front(path: &FieldPath) -> &str {
     let plain = path.parts().iter().take_while(|part| array_part(part).is_none());
     let len: usize = plain.map(|part| part.len() + 1).sum();
     path.as_str().get(..len.saturating_sub(1)).unwrap_or(path.as_str())
 }
 
-/// Checks and splits a path.
+/// Validates and splits a path.
 pub(super) fn parse_path(path: &str) -> Result<FieldPath> {
     let empty = |text: String| Err(Error::new(ErrorCode::EmptyFieldName, text));
     if path.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn parse_path(path: &str) -> Result<FieldPath> {
     FieldPath::new(path)
 }
 
-/// An array must stand before what says something about it, and a filter matches one item only.
+/// Checks that a selector follows an array, and that there is at most one `$`.
 fn check_array_parts(path: &str) -> Result<()> {
     let first = path.split('.').next().unwrap_or(path);
     let kind = match array_part(first) {
@@ -69,7 +69,7 @@ fn check_array_parts(path: &str) -> Result<()> {
     )))
 }
 
-/// Part by part; array positions by number, and before other names.
+/// Compares paths part by part; array positions by number, and before other names.
 pub(super) fn compare_paths(left: &FieldPath, right: &FieldPath) -> Ordering {
     let rank = |part: &str| array_index(part).map_or((1, 0), |index| (0, index));
     let by_part = |a: &str, b: &str| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b));
@@ -80,8 +80,7 @@ pub(super) fn compare_paths(left: &FieldPath, right: &FieldPath) -> Ordering {
         .unwrap_or_else(|| left.parts().len().cmp(&right.parts().len()))
 }
 
-/// Refuses paths of which one is the other or leads to it. The paths are in order, so neighbours
-/// tell.
+/// Rejects equal paths, and paths inside others. After sorting, conflicting paths are adjacent.
 pub(super) fn check_conflicts(mut paths: Vec<&FieldPath>) -> Result<()> {
     paths.sort_by(|a, b| compare_paths(a, b));
     for pair in paths.windows(2) {
@@ -95,7 +94,7 @@ pub(super) fn check_conflicts(mut paths: Vec<&FieldPath>) -> Result<()> {
     check_mixed(&paths)
 }
 
-/// Refuses paths of which one says `$[...]` where another names a field or a position.
+/// Rejects paths of which one has `$[...]` where another has a name or a position.
 fn check_mixed(paths: &[&FieldPath]) -> Result<()> {
     let by_filter = |part: &str| part.starts_with("$[");
     if !paths.iter().any(|path| path.parts().iter().any(|part| by_filter(part))) {

@@ -1,7 +1,7 @@
-//! Updates by a pipeline: a few stages that make the new document out of the old one.
+//! Updates by a pipeline: stages that compute the new document from the old one.
 //!
-//! Every stage is a row of [`STAGES`]. Expressions are those of the aggregation language, so a new
-//! one works here as soon as it is there.
+//! Every stage is a row of [`STAGES`]. Expressions are those of the aggregation language, without
+//! restrictions.
 
 mod set_fields;
 
@@ -15,9 +15,9 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use crate::projection::{Projection, ProjectionKind};
 use set_fields::SetFields;
 
-/// A stage that an update may have.
+/// A stage that an update may contain.
 pub struct StageRow {
-    /// With its `$`.
+    /// The name with its dollar sign.
     pub name: &'static str,
     parse: fn(&str, RawValue<'_>, &Scope) -> Result<Stage>,
 }
@@ -32,7 +32,7 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$replaceWith", parse: parse_replace_with },
 ];
 
-/// Stages of the aggregation language that an update refuses by name.
+/// Stages of the aggregation language that an update rejects by name.
 const ELSEWHERE: &[&str] = &[
     "$bucket",
     "$bucketAuto",
@@ -75,23 +75,23 @@ enum Stage {
     Replace { with: Expression, called: &'static str },
 }
 
-/// One stage, for those who have pipelines of their own.
+/// One stage, for use in other pipelines.
 #[derive(Debug)]
 pub struct DocumentStage(Stage);
 
-/// What a stage does to a document.
+/// The effect of a stage on a document.
 #[derive(Debug)]
 pub enum DocumentChange<'s> {
-    /// Gives these paths these values.
+    /// Sets these paths to the values of expressions.
     Set(Vec<(String, &'s Expression)>),
-    /// Leaves fields, or leaves them out.
+    /// Keeps or drops fields.
     Project(&'s Projection),
-    /// Puts another document in its place.
+    /// Replaces the document.
     Replace(&'s Expression),
 }
 
 impl DocumentStage {
-    /// What it does.
+    /// The effect on a document.
     pub fn change(&self) -> DocumentChange<'_> {
         match &self.0 {
             Stage::Set(fields) => DocumentChange::Set(fields.paths()),
@@ -103,7 +103,7 @@ impl DocumentStage {
     /// Parses the operand of the stage with this name, one of [`STAGES`].
     ///
     /// # Errors
-    /// 40324 for another name, those of the stage.
+    /// 40324 for another name, errors of the stage.
     pub fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<DocumentStage> {
         match STAGES.iter().find(|row| row.name == name) {
             Some(row) => (row.parse)(name, value, scope).map(DocumentStage),
@@ -114,10 +114,10 @@ impl DocumentStage {
         }
     }
 
-    /// What it makes of a document.
+    /// Applies the stage to a document.
     ///
     /// # Errors
-    /// Those of its expressions.
+    /// Errors of its expressions.
     pub fn run<'a>(&'a self, document: impl Into<Frame<'a>>) -> Result<DocBuf> {
         self.0.run(document.into())
     }
@@ -145,7 +145,7 @@ impl Pipeline {
         Ok(Pipeline(parsed))
     }
 
-    /// What the stages make of a document.
+    /// Applies all stages to a document.
     pub(super) fn run(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
         let mut current = doc.to_owned();
         for stage in &self.0 {
@@ -223,14 +223,14 @@ fn parse_project(_name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Stag
     projection.map(Stage::Project).map_err(|error| error.in_context("Invalid $project"))
 }
 
-/// A field or an array of fields: the exclusion of them.
+/// Parses a field or an array of fields to exclude.
 fn parse_unset(_name: &str, value: RawValue<'_>, _scope: &Scope) -> Result<Stage> {
     let fault = |code: i32, what: &str| {
         let text = format!("$unset specification must be a string or an array{what}");
         Err(Error::new(ErrorCode(code), text))
     };
     let mut exclusion = DocBuilder::new();
-    // A name with a NUL byte is none for the builder.
+    // The builder would omit a name with a NUL byte.
     let mut exclude = |field: &str| -> Result<()> {
         check_field_path(field).map_err(|error| error.in_context("Invalid $unset"))?;
         exclusion.append(field, 0);

@@ -1,7 +1,8 @@
-//! Names at the top of a document that begin with `$`: inserted documents may have them, updates may not add them.
+//! Top-level names that begin with `$`: inserted documents may contain them, updates must not add
+//! them.
 //!
-//! Manual: "Field Names with Periods and Dollar Signs". Below the top every name may begin with `$`. The fields of a link
-//! are refused only where they do not make up a link.
+//! Manual: "Field Names with Periods and Dollar Signs". Below the top level any name may begin with
+//! `$`. The fields of a DBRef are rejected only if they do not form one.
 
 use std::collections::HashSet;
 
@@ -10,13 +11,13 @@ use mayfly_value::{Finder, RawDoc, RawElement, RawValue};
 
 use super::{Action, Operators};
 
-/// Refuses a replacement with such a name.
+/// Rejects a replacement with such a name.
 pub(super) fn check_replacement(replacement: RawDoc<'_>) -> Result<()> {
     check_names(replacement, |_| true)
 }
 
-/// Refuses such a field that operators have added, or to which they have given another value. What they have changed
-/// below it is their own business.
+/// Rejects such a field if operators have added it or replaced its value. Changes below it are
+/// allowed.
 pub(super) fn check_modified(
     before: RawDoc<'_>,
     after: RawDoc<'_>,
@@ -45,7 +46,7 @@ fn check_names(doc: RawDoc<'_>, is_new: impl Fn(RawElement<'_>) -> bool) -> Resu
     let mut fields = doc.iter().peekable();
     while let Some(element) = fields.next() {
         if element.name_bytes().starts_with(b"$") && is_new(element) {
-            let place = Place { before, after: fields.peek().copied() };
+            let place = Neighbours { before, after: fields.peek().copied() };
             place.check(element)?;
         }
         before = Some(element);
@@ -54,13 +55,13 @@ fn check_names(doc: RawDoc<'_>, is_new: impl Fn(RawElement<'_>) -> bool) -> Resu
 }
 
 /// The neighbours of a field.
-struct Place<'a> {
+struct Neighbours<'a> {
     before: Option<RawElement<'a>>,
     after: Option<RawElement<'a>>,
 }
 
-impl Place<'_> {
-    /// A link is `$ref`, `$id` and perhaps `$db`, in this order.
+impl Neighbours<'_> {
+    /// Checks that DBRef fields are `$ref`, `$id` and optionally `$db`, in this order.
     fn check(&self, element: RawElement<'_>) -> Result<()> {
         let is_named = |neighbour: Option<RawElement<'_>>, name: &str| {
             neighbour.is_some_and(|neighbour| neighbour.name() == name)

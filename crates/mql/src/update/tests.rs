@@ -1,4 +1,4 @@
-//! What updates do, a row per rule.
+//! Results of updates, one row for each rule.
 
 use mayfly_value::extjson::{Style, parse_document, to_string};
 
@@ -563,7 +563,8 @@ fn clause_errors() {
     }
 }
 
-/// Many values are looked for as few are: by comparison, the first of equal ones stays.
+/// Many values give the same results as few: they are compared, and the first of equal ones is
+/// kept.
 #[test]
 fn many_values() {
     let names: Vec<String> = (0..30).map(|at| format!("'n{at}'")).collect();

@@ -1,4 +1,4 @@
-//! A document opened for change: only the levels on the way to a changed path are taken apart.
+//! A document opened for change: only the levels on the way to a changed path are parsed.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ValueBuf, t
 
 use super::fields::Fields;
 
-/// Most items that a path may add to an array to reach its position; the reference's own limit.
+/// Most items that a path may append to an array to reach its position, as in the reference.
 const MAX_ARRAY_PADDING: usize = 1_500_000;
 
-/// A value: untouched bytes, a new value, or an opened level.
+/// A value: unchanged bytes, a new value, or an opened level.
 pub(super) enum Node<'a> {
     Raw { type_byte: u8, data: &'a [u8] },
     Owned(ValueBuf),
@@ -20,7 +20,7 @@ pub(super) enum Node<'a> {
     Array(Vec<Node<'a>>),
 }
 
-/// A path that cannot go on: the element that stands in its way.
+/// A path that cannot continue, with the element that blocks it.
 pub(super) struct Blocked {
     part: String,
     parent: String,
@@ -40,7 +40,7 @@ impl Blocked {
 }
 
 impl<'a> Node<'a> {
-    /// The outermost document, opened.
+    /// The root document, opened.
     pub(super) fn root(doc: RawDoc<'a>) -> Node<'a> {
         let field = |element: RawElement<'a>| {
             let node = Node::Raw { type_byte: element.type_byte(), data: element.data() };
@@ -49,7 +49,7 @@ impl<'a> Node<'a> {
         Node::Document(doc.iter().map(field).collect())
     }
 
-    /// The value; opened levels are written out.
+    /// The value; opened levels are encoded.
     pub(super) fn to_value(&self) -> ValueBuf {
         match self {
             Node::Raw { type_byte, data } => ValueBuf::from_parts(*type_byte, data.to_vec()),
@@ -67,7 +67,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value without copying; nothing for opened levels.
+    /// The value without copying; `None` for opened levels.
     pub(super) fn as_raw(&self) -> Option<RawValue<'_>> {
         match self {
             Node::Raw { type_byte, data } => Some(RawValue::decode(*type_byte, data)),
@@ -76,7 +76,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Takes an embedded document or array apart; other values stay.
+    /// Opens an embedded document or array; other values are unchanged.
     fn open(&mut self) {
         match self {
             Node::Raw { type_byte: ty::DOCUMENT, data } => {
@@ -107,7 +107,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The node at a path; nothing where the path could be created.
+    /// The node at a path; `None` where the path could be created.
     pub(super) fn find<S: AsRef<str>>(
         &mut self,
         parts: &[S],
@@ -151,7 +151,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Puts a value at a path, creating documents and padding arrays on the way.
+    /// Sets the value at a path; creates documents and pads arrays on the way.
     pub(super) fn create<S: AsRef<str>>(&mut self, parts: &[S], value: ValueBuf) -> Result<()> {
         let mut node = self;
         let mut parent = "";
@@ -178,7 +178,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Removes the field at a path and gives its value; an array item becomes null instead.
+    /// Removes the field at a path and returns its value; an array item becomes null instead.
     pub(super) fn remove<S: AsRef<str>>(&mut self, parts: &[S]) -> Option<ValueBuf> {
         let (last, way) = parts.split_last()?;
         let parent = self.find(way).ok()??;
@@ -195,7 +195,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The name of the first array on the way to a path.
+    /// The name of the first array on a path, before its end.
     pub(super) fn array_on_the_way<S: AsRef<str>>(&mut self, parts: &[S]) -> Option<String> {
         (1..parts.len()).find_map(|len| {
             let node = self.find(&parts[..len]).ok()??;
@@ -205,7 +205,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The whole document, `_id` first.
+    /// The whole document, with `_id` first.
     pub(super) fn into_document(self, expected_bytes: usize) -> DocBuf {
         let Node::Document(mut fields) = self else {
             return DocBuf::empty();
@@ -221,7 +221,7 @@ fn blocked(node: &Node<'_>, parent: &str, part: &str) -> Blocked {
     Blocked { part: part.to_owned(), parent: parent.to_owned(), value: node.to_value() }
 }
 
-/// Makes sure that a position exists; new items are null.
+/// Extends an array to a position with nulls.
 fn pad(items: &mut Vec<Node<'_>>, index: usize) -> Result<()> {
     if index.saturating_sub(items.len()) > MAX_ARRAY_PADDING {
         return Err(Error::new(

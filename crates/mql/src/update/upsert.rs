@@ -1,11 +1,11 @@
-//! The document that an upsert inserts: what the filter demands by equality, then the update.
+//! The document that an upsert inserts: the equalities of the filter, then the update.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, ValueBuf};
 
 use super::path::compare_paths;
 use super::tree::Node;
-use super::{Kind, Update, UpdateContext, Upserted};
+use super::{Update, UpdateContext, UpdateKind, Upserted};
 use crate::FieldPath;
 use crate::matcher::{CmpOp, Expr, Matcher, Predicate};
 
@@ -16,8 +16,8 @@ pub(super) fn upsert_document(
 ) -> Result<Upserted> {
     let mut equalities = Vec::new();
     collect(filter.root(), &mut equalities);
-    // A replacement is the whole document; only the _id may come from the filter.
-    if matches!(update.kind, Kind::Replacement(_)) {
+    // A replacement is the whole document; only the `_id` may come from the filter.
+    if matches!(update.kind, UpdateKind::Replacement(_)) {
         equalities.retain(|(path, _)| path.parts().first().is_some_and(|part| &**part == "_id"));
     }
     check_distinct(&equalities)?;
@@ -49,7 +49,7 @@ fn collect<'m>(expr: &'m Expr, equalities: &mut Vec<(&'m FieldPath, &'m ValueBuf
     }
 }
 
-/// The `_id` of a new document is given as a whole or not at all.
+/// The `_id` of a new document must be specified as a whole or not at all.
 fn check_whole_id(equalities: &[(&FieldPath, &ValueBuf)]) -> Result<()> {
     let part_of_id = |path: &FieldPath| {
         path.parts().len() > 1 && path.parts().first().is_some_and(|p| &**p == "_id")

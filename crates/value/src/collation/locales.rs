@@ -1,15 +1,16 @@
-//! The locales that a collation may name, and which of the library's collations stands for each.
+//! The locales that a collation may name, and the library's collation for each.
 //!
-//! Manual: "Collation Locales and Default Parameters". A locale is written as there (`fr_CA`, `de@collation=phonebook`);
-//! other spellings are no locales. What the library has no data for is known, and refused as missing.
+//! Manual: "Collation Locales and Default Parameters". A locale must be spelled as there (`fr_CA`,
+//! `de@collation=phonebook`). A locale that the library has no data for is reported as not
+//! implemented.
 
 /// A locale of the manual.
 pub(super) struct Locale {
-    /// As clients write it, without a variant.
+    /// The spelling of clients, without a variant.
     name: &'static str,
-    /// Its variants.
+    /// The names of its variants.
     variants: &'static [&'static str],
-    /// The library's name for it; nothing when the library has no data.
+    /// The library's name for it; `None` when the library has no data.
     tag: Option<&'static str>,
 }
 
@@ -143,23 +144,23 @@ const LOCALES: &[Locale] = &[
     locale("zu", &[], "und"),
 ];
 
-/// Locales whose text may come with marks in any order, so that comparing normalizes by default.
+/// Locales in whose text marks may be in any order, so that comparison normalizes by default.
 const NORMALIZING: &[&str] = &[
     "as", "bn", "fa", "gu", "he", "hi", "km", "kn", "ml", "mr", "my", "or", "pa", "ta", "te", "th",
     "vi",
 ];
 
-/// What a locale's name stands for.
-pub(super) enum Known {
-    /// No locale.
-    No,
+/// The result of looking up a locale's name.
+pub(super) enum LocaleLookup {
+    /// Not a locale.
+    Unknown,
     /// A locale that the library has no data for.
     Missing,
     /// The library's name for it.
     Tag(String),
 }
 
-/// What differs from locale to locale where a collation says nothing.
+/// Defaults that depend on the locale.
 pub(super) struct Defaults {
     pub(super) case_first: &'static str,
     pub(super) alternate: &'static str,
@@ -167,27 +168,29 @@ pub(super) struct Defaults {
     pub(super) backwards: bool,
 }
 
-/// Looks a locale up.
-pub(super) fn find(given: &str) -> Known {
+/// Looks up a locale.
+pub(super) fn find(given: &str) -> LocaleLookup {
     let (name, variant) = match given.split_once("@collation=") {
         Some((name, variant)) => (name, Some(variant)),
         None => (given, None),
     };
-    let Some(locale) = LOCALES.iter().find(|locale| locale.name == name) else { return Known::No };
+    let Some(locale) = LOCALES.iter().find(|locale| locale.name == name) else {
+        return LocaleLookup::Unknown;
+    };
     let Some(variant) = variant else {
-        return locale.tag.map_or(Known::Missing, |tag| Known::Tag(tag.to_owned()));
+        return locale.tag.map_or(LocaleLookup::Missing, |tag| LocaleLookup::Tag(tag.to_owned()));
     };
     if !locale.variants.contains(&variant) {
-        return Known::No;
+        return LocaleLookup::Unknown;
     }
     let short = match variant {
         "phonebook" => "phonebk",
         "traditional" => "trad",
         "dictionary" => "dict",
         "compat" | "eor" | "unihan" | "zhuyin" => variant,
-        _ => return Known::Missing,
+        _ => return LocaleLookup::Missing,
     };
-    locale.tag.map_or(Known::Missing, |tag| Known::Tag(format!("{tag}-u-co-{short}")))
+    locale.tag.map_or(LocaleLookup::Missing, |tag| LocaleLookup::Tag(format!("{tag}-u-co-{short}")))
 }
 
 /// The defaults of a locale, variants included.
@@ -208,9 +211,9 @@ mod tests {
     #[test]
     fn names_are_exact() {
         let tag = |name: &str| match find(name) {
-            Known::Tag(tag) => tag,
-            Known::Missing => "missing".to_owned(),
-            Known::No => "no".to_owned(),
+            LocaleLookup::Tag(tag) => tag,
+            LocaleLookup::Missing => "missing".to_owned(),
+            LocaleLookup::Unknown => "no".to_owned(),
         };
         assert_eq!(tag("en_US"), "und");
         assert_eq!(tag("de@collation=phonebook"), "de-u-co-phonebk");

@@ -1,12 +1,14 @@
-//! Collations: the order of strings by the rules of a language. Everything else compares as always, and field names do.
+//! Collations: the order of strings by the rules of a language. Other types, and field names,
+//! compare as without a collation.
 //!
-//! A [`Collation`] compares strings ([`crate::compare::compare_values_in`]) and makes keys of them
-//! ([`crate::keys::append_value_in`]): bytes whose order is the collation's, equal for strings that it does not tell apart.
-//! No collation (`locale: "simple"`) is the order of bytes.
+//! A [`Collation`] compares strings ([`crate::compare::compare_values_in`]) and derives keys from
+//! them ([`crate::keys::append_value_in`]): bytes with the same order, equal for strings that
+//! compare as equal. No collation (`locale: "simple"`) is the order of bytes.
 //!
-//! Keys are stored in indexes: another version of the library's data may make other keys, so its version is fixed in the
-//! lock file and a change of it needs a new format. Text is always normalized before it is compared; `normalization` is
-//! kept and shown and changes nothing. Backwards accents exist for languages that have no rules of their own.
+//! Keys are stored in indexes. Another version of the library's data may derive other keys, so its
+//! version is pinned in the lock file, and a change of it needs a new format. Text is always
+//! normalized before it is compared; `normalization` is stored and returned but has no effect.
+//! Backwards accents exist only for languages without rules of their own.
 
 mod locales;
 mod parse;
@@ -24,7 +26,7 @@ use mayfly_base::{Error, Result};
 use crate::{DocBuf, RawDoc, RawValue};
 use parse::Options;
 
-/// The members of a collation document.
+/// The fields of a collation document.
 pub const OPTIONS: &[&str] = &[
     "locale",
     "caseLevel",
@@ -38,21 +40,23 @@ pub const OPTIONS: &[&str] = &[
     "version",
 ];
 
-/// A collation that is not the simple one.
+/// A collation other than the simple one.
 pub struct Collation {
-    /// With all options, as listings show it.
+    /// The document with all options, as listings return it.
     document: DocBuf,
     collator: CollatorBorrowed<'static>,
-    /// Strength 5: strings that are equal by all other levels compare by the code points of their normal form.
+    /// Strength 5: strings that are equal by all other levels compare by the code points of their
+    /// normal form.
     compares_code_points: bool,
 }
 
 impl Collation {
-    /// Checks a collation document; nothing for the simple collation. `path` is what errors call the document.
+    /// Checks a collation document; returns `None` for the simple collation. `path` is the name of
+    /// the document in errors.
     ///
     /// # Errors
-    /// 40414, 40415, 14 and 2 for its fields, 2 for what is no locale, 9 for options of the simple one, 161 for another
-    /// version, 238 for rules that are missing here.
+    /// 40414, 40415, 14 and 2 for its fields, 2 for an unknown locale, 9 for options of the simple
+    /// one, 161 for another version, 238 for rules that are not implemented.
     pub fn parse(document: RawDoc<'_>, path: &str) -> Result<Option<Arc<Collation>>> {
         let Some(options) = Options::parse(document, path)? else { return Ok(None) };
         let collator = collator(&options)?;
@@ -67,7 +71,7 @@ impl Collation {
     /// The collation in a collection's or an index's stored options.
     ///
     /// # Errors
-    /// Those of [`Collation::parse`].
+    /// Errors of [`Collation::parse`].
     pub fn of_options(options: RawDoc<'_>) -> Result<Option<Arc<Collation>>> {
         match options.get("collation") {
             Some(RawValue::Document(collation)) => Collation::parse(collation, "collation"),
@@ -75,7 +79,7 @@ impl Collation {
         }
     }
 
-    /// With all options, as listings show it.
+    /// The document with all options, as listings return it.
     pub fn document(&self) -> RawDoc<'_> {
         self.document.as_doc()
     }
@@ -88,8 +92,9 @@ impl Collation {
         self.collator.compare(left, right)
     }
 
-    /// The library's comparison leaves out the common beginning of two strings before it normalizes them. A combining mark after it
-    /// can belong before a mark within it, so that the order is another one than that of keys.
+    /// The library's comparison skips the common prefix of two strings before it normalizes them. A
+    /// combining mark after the prefix can belong before a mark within it, so the order would
+    /// differ from that of the keys.
     fn compare_by_keys(&self, left: &str, right: &str) -> Ordering {
         let [mut of_left, mut of_right] = [Vec::new(), Vec::new()];
         self.append_key(left, &mut of_left);
@@ -97,7 +102,7 @@ impl Collation {
         of_left.cmp(&of_right)
     }
 
-    /// Appends bytes that compare as the string does. They may contain any byte.
+    /// Appends the string's key. It may contain any byte.
     pub fn append_key(&self, text: &str, out: &mut Vec<u8>) {
         match self.collator.write_sort_key_to(text, out) {
             Ok(()) => {}
@@ -105,7 +110,7 @@ impl Collation {
         }
     }
 
-    /// The key in hexadecimal digits, as errors show it.
+    /// The key in hexadecimal digits, for error messages.
     pub fn shown_key(&self, text: &str) -> String {
         use fmt::Write;
         let mut key = Vec::new();
@@ -117,7 +122,7 @@ impl Collation {
         shown
     }
 
-    /// Whether comparing this value may depend on a collation.
+    /// Whether a collation can affect the comparison of this value.
     pub fn concerns(value: RawValue<'_>) -> bool {
         matches!(
             value,

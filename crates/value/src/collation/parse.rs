@@ -1,19 +1,19 @@
-//! The collation document: its fields, their defaults, and what does not go together.
+//! The collation document: its fields, their defaults, and invalid combinations.
 
 use mayfly_base::{Error, ErrorCode, Result};
 
 use super::OPTIONS;
-use super::locales::{self, Known};
+use super::locales::{self, LocaleLookup};
 use crate::shell::Shell;
 use crate::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-/// The version of the rules that the reference has and shows.
+/// The version of the rules that the reference reports.
 const VERSION: &str = "57.1";
 
-/// All options of a collation that is not the simple one.
+/// All options of a collation other than the simple one.
 pub(super) struct Options {
     pub(super) locale: String,
-    /// The library's name of the locale.
+    /// The library's name for the locale.
     pub(super) tag: String,
     pub(super) case_level: bool,
     pub(super) case_first: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads and checks the document; nothing for the simple collation.
+    /// Reads and checks the document; returns `None` for the simple collation.
     pub(super) fn parse(document: RawDoc<'_>, path: &str) -> Result<Option<Options>> {
         let fields = Fields { document, path };
         fields.check_names()?;
@@ -61,11 +61,11 @@ impl Options {
             };
         }
         options.tag = match locales::find(locale) {
-            Known::Tag(tag) => tag,
-            Known::Missing => {
+            LocaleLookup::Tag(tag) => tag,
+            LocaleLookup::Missing => {
                 return Err(Error::not_implemented(format_args!("the collation {locale:?}")));
             }
-            Known::No => {
+            LocaleLookup::Unknown => {
                 let text = format!("Field 'locale' is invalid in: {}", Shell(document));
                 return Err(Error::bad_value(text));
             }
@@ -75,7 +75,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// Options that have no effect with others are mistakes.
+    /// Rejects options that have no effect in combination with others.
     fn check(&self) -> Result<()> {
         if self.backwards && self.strength == 1 {
             return Err(Error::bad_value("'backwards' is invalid with 'strength' of 1"));
@@ -88,7 +88,7 @@ impl Options {
         Ok(())
     }
 
-    /// The document with all options, as listings show it.
+    /// The document with all options, as listings return it.
     pub(super) fn document(&self) -> DocBuf {
         let mut out = DocBuilder::new();
         out.append("locale", self.locale.as_str());
@@ -115,7 +115,7 @@ fn check_version(version: Option<&str>, document: RawDoc<'_>) -> Result<()> {
     }
 }
 
-/// The fields of the document and how errors call it.
+/// The document, and its name in errors.
 struct Fields<'a, 'p> {
     document: RawDoc<'a>,
     path: &'p str,
@@ -175,7 +175,7 @@ impl<'a> Fields<'a, '_> {
         ))
     }
 
-    /// One of these words.
+    /// A field with one of these words as its value.
     fn choice(&self, name: &str, words: &[&'static str]) -> Result<Option<&'static str>> {
         let Some(given) = self.string(name)? else { return Ok(None) };
         match words.iter().find(|word| **word == given) {

@@ -1,4 +1,4 @@
-//! Options, errors, and that keys say the same as comparing.
+//! Options, errors, and the agreement of keys with comparison.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn collation(document: &str) -> Arc<Collation> {
     parse(document).unwrap().unwrap()
 }
 
-/// Strings in their order; those joined by `=` are equal.
+/// Checks the order of strings; strings joined by `=` are equal.
 fn check(document: &str, ladder: &str) {
     let collation = collation(document);
     let steps: Vec<Vec<&str>> =
@@ -124,7 +124,7 @@ fn some_collation() -> impl Strategy<Value = Arc<Collation>> {
 
 proptest! {
     #[test]
-    fn keys_say_what_comparing_says(
+    fn keys_order_as_comparison_does(
         collation in some_collation(),
         a in "[aAbBéÉä.\\- 019ßöคา日\u{0}\u{1}]{0,6}",
         b in "[aAbBéÉä.\\- 019ßöคา日\u{0}\u{1}]{0,6}",
@@ -155,7 +155,7 @@ proptest! {
 
 #[test]
 fn marks_are_put_into_their_order_before_code_points_are_compared() {
-    // In the normal form U+0301 stands before U+1DFC.
+    // In the normal form U+0301 precedes U+1DFC.
     let (shorter, longer) = ("\u{1E5FF}\u{1DFC}", "\u{1E5FF}\u{1DFC}\u{301}");
     let collation = collation("{locale: 'en', strength: 5, alternate: 'shifted'}");
     let key = |text: &str| {
@@ -167,7 +167,7 @@ fn marks_are_put_into_their_order_before_code_points_are_compared() {
     assert_eq!(collation.compare(shorter, shorter), std::cmp::Ordering::Equal);
 }
 
-/// Keys are stored: when these change, indexes of older versions cannot be read any more.
+/// Keys are stored: if they change, existing indexes become unreadable.
 #[test]
 fn keys_stay_as_they_are() {
     let shown = |document: &str, text: &str| collation(document).shown_key(text);

@@ -1,23 +1,24 @@
-//! A JSON text to a small tree. Not `serde_json`: order, duplicate keys and the exact spelling of
-//! numbers matter here, and tests read better with bare keys, single quotes and trailing commas.
+//! Parses a JSON text to a small tree. Not `serde_json`: order, duplicate keys and the exact
+//! spelling of numbers matter here, and tests read better with bare keys, single quotes and
+//! trailing commas.
 
 use super::ExtJsonError;
 
-/// Deepest nesting of a text, with room for the wrappers of values.
+/// Deepest nesting of a text, including the wrappers of values.
 const MAX_TEXT_DEPTH: usize = mayfly_base::limits::MAX_BSON_DEPTH + 8;
 
 /// A parsed text.
 pub(super) enum Json {
     Null,
     Bool(bool),
-    /// As it was spelled.
+    /// The spelling of the number.
     Number(String),
     String(String),
     Array(Vec<Json>),
     Object(Vec<(String, Json)>),
 }
 
-/// Parses one value that is the whole text.
+/// Parses a text that is exactly one value.
 pub(super) fn parse(text: &str) -> Result<Json, ExtJsonError> {
     let mut parser = Parser { rest: text };
     let value = parser.value(0)?;
@@ -69,7 +70,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A run of characters that bare keys and literals may have.
+    /// Reads a run of the characters allowed in bare keys and literals.
     fn word(&mut self) -> &'a str {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.');
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
@@ -149,7 +150,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Four hexadecimal digits, and the second half where they are the first half of a surrogate pair.
+/// Reads four hexadecimal digits, and the second half of a surrogate pair if they are the first.
 fn unicode_escape(chars: &mut std::str::Chars<'_>) -> Option<char> {
     let mut unit = || -> Option<u32> {
         let digits = chars.as_str().get(..4)?;

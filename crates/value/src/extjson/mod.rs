@@ -1,9 +1,10 @@
 //! Extended JSON version 2, written (relaxed or canonical) and read (both, and a shell-like dialect
 //! with bare keys and single quotes), for tests, logs and files. Not for the wire.
 //!
-//! Not the extended JSON of the `bson` crate: it goes through a tree of `Bson` and one of `serde_json` for every document, loses fields
-//! that occur twice, does not read the dialect, and does not write version 1, which the audit log has. Archives write a line of it for
-//! every document that expires.
+//! Not the extended JSON of the `bson` crate: that builds a tree of `Bson` and one of `serde_json`
+//! for every document, loses duplicate fields, does not read the dialect, and does not write
+//! version 1, which the audit log uses. Archives write a line of it for every document that
+//! expires.
 
 mod json;
 mod read;

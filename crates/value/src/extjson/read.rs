@@ -1,4 +1,4 @@
-//! Extended JSON to values.
+//! Parses extended JSON to values.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use crate::DocBuilder;
 use crate::decimal::Decimal;
 use crate::raw::{DocBuf, RawValue, ValueBuf};
 
-/// Reads what hand-written texts have, too: bits of the last digit that belong to no byte are not looked at.
+/// Ignores the unused bits of the last digit, which hand-written texts may set.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// What is wrong with a text.
+/// The message of a parse error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtJsonError(pub(super) String);
 
@@ -89,7 +89,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, ExtJsonError> {
     text.parse().map_err(|_| ExtJsonError(format!("'{text}' is not a number of its type")))
 }
 
-/// The value that a wrapper such as `{"$oid": ...}` stands for; nothing for ordinary objects.
+/// The value of a wrapper such as `{"$oid": ...}`; `None` for ordinary objects.
 fn wrapped(fields: &[(String, Json)]) -> Result<Option<ValueBuf>, ExtJsonError> {
     let Some((name, first)) = fields.first() else {
         return Ok(None);

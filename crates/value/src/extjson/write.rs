@@ -1,4 +1,4 @@
-//! Values to extended JSON.
+//! Formats values as extended JSON.
 
 use std::fmt::Write;
 
@@ -8,24 +8,24 @@ use base64::engine::general_purpose::STANDARD;
 use crate::decimal::Decimal;
 use crate::raw::{RawDoc, RawValue};
 
-/// Which form.
+/// The variant of extended JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Keeps every type.
+    /// Version 2, canonical: keeps every type.
     Canonical,
-    /// Plain JSON numbers and readable dates.
+    /// Version 2, relaxed: plain JSON numbers and readable dates.
     Relaxed,
-    /// Version 1 in its strict mode, which the reference's audit log has: binary values as `{"$binary": "...", "$type": "04"}`, dates
-    /// with milliseconds and an offset. Written, not read.
+    /// Version 1, strict mode, for the reference's audit log: binary values as `{"$binary": "...",
+    /// "$type": "04"}`, dates with milliseconds and an offset. Written, not read.
     First,
 }
 
-/// A document as text.
+/// Formats a document.
 pub fn to_string(doc: RawDoc<'_>, style: Style) -> String {
     value_to_string(RawValue::Document(doc), style)
 }
 
-/// A value as text.
+/// Formats a value.
 pub fn value_to_string(value: RawValue<'_>, style: Style) -> String {
     let mut out = String::new();
     put_value(&mut out, value, style);
@@ -169,7 +169,8 @@ fn put_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// A date of the years 1970 to 9999 in the form of RFC 3339; nothing where it is written as a number.
+/// A date of the years 1970 to 9999 in the format of RFC 3339; `None` where it is written as a
+/// number.
 fn iso_date(ms: i64, style: Style) -> Option<String> {
     if style == Style::Canonical || !(0..253_402_300_800_000).contains(&ms) {
         return None;

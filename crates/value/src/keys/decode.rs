@@ -1,4 +1,4 @@
-//! Key bytes back to values, and over them. Malformed bytes give nothing; they never panic.
+//! Decodes key bytes to values, or skips them. Malformed bytes return `None`; they never panic.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 
@@ -6,14 +6,14 @@ use super::type_bits::Code;
 use super::{TypeBitsReader, class};
 use crate::raw::{ValueBuf, ty};
 
-/// The length of the first value's bytes; nothing when they are malformed.
+/// The length of the first value's bytes; `None` when they are malformed.
 pub fn skip_value(key: &[u8], descending: bool) -> Option<usize> {
     let mut cursor = Cursor { bytes: key, at: 0, mask: if descending { 0xFF } else { 0 } };
     skip_at(&mut cursor, 0)?;
     Some(cursor.at)
 }
 
-/// The first value, exactly as it was appended, and the length of its bytes; nothing when they are
+/// The first value, exactly as it was appended, and the length of its bytes; `None` when they are
 /// malformed.
 pub fn decode_value(
     key: &[u8],
@@ -26,7 +26,7 @@ pub fn decode_value(
     Some((ValueBuf::from_parts(type_byte, data), cursor.at))
 }
 
-/// Walks key bytes, turning inverted ones back as it reads.
+/// Reads key bytes and restores inverted ones.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -44,7 +44,7 @@ impl<'a> Cursor<'a> {
         Some(byte)
     }
 
-    /// As they stand in the key: still inverted where the key is.
+    /// Bytes as they are in the key: inverted if the key is descending.
     fn raw(&mut self, len: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.at..self.at.checked_add(len)?)?;
         self.at += len;
@@ -61,8 +61,8 @@ impl<'a> Cursor<'a> {
         self.array::<4>().map(|bytes| u32::from_be_bytes(bytes) as usize)
     }
 
-    /// Up to and over the next zero byte; gives what stands before it, still inverted where the key
-    /// is.
+    /// Reads up to and including the next zero byte; returns the bytes before it, inverted if the
+    /// key is descending.
     fn until_zero(&mut self) -> Option<&'a [u8]> {
         let rest = self.bytes.get(self.at..)?;
         let len = rest.iter().position(|&byte| byte == self.mask)?;
@@ -119,7 +119,7 @@ fn skip_elements(cursor: &mut Cursor<'_>, depth: usize) -> Option<()> {
     Some(())
 }
 
-/// The double, and whether the value is exactly that.
+/// The double, and whether it is the exact value.
 fn read_magnitude(cursor: &mut Cursor<'_>, sign_mask: u8) -> Option<(f64, bool)> {
     let mut double = cursor.array::<8>()?;
     double.iter_mut().for_each(|byte| *byte ^= sign_mask);
@@ -134,7 +134,7 @@ fn read_magnitude(cursor: &mut Cursor<'_>, sign_mask: u8) -> Option<(f64, bool)>
     Some((f64::from_be_bytes(double), exact))
 }
 
-/// Appends the value's BSON bytes and gives its type.
+/// Appends the value's BSON bytes and returns its type.
 fn decode_at(
     cursor: &mut Cursor<'_>,
     bits: &mut TypeBitsReader<'_>,
@@ -194,7 +194,7 @@ fn decode_at(
     })
 }
 
-/// Types of a plain layout that need no type bits.
+/// Types with a plain layout and without type bits.
 fn decode_flat(class: u8, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<u8> {
     Some(match class {
         class::BINARY => {
@@ -241,7 +241,7 @@ fn put_raw(cursor: &mut Cursor<'_>, len: usize, out: &mut Vec<u8>) -> Option<()>
     Some(())
 }
 
-/// Text with its escapes undone, and its zero byte.
+/// Appends text without its escapes, and its zero byte.
 fn put_text(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<()> {
     let (mask, start) = (cursor.mask, out.len());
     let mut bytes = cursor.until_zero()?.iter().map(|byte| byte ^ mask);
@@ -253,7 +253,7 @@ fn put_text(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// A pattern or its options: text without a zero byte of its own.
+/// Appends a pattern or options: text that contains no zero byte.
 fn put_cstring(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     put_text(cursor, out)?;
@@ -261,7 +261,7 @@ fn put_cstring(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<()> {
     (!text.contains(&0)).then_some(())
 }
 
-/// Damaged keys must not become values that nobody could have stored.
+/// Rejects text of damaged keys that could never have been stored.
 fn check_text(text: &[u8]) -> Option<()> {
     std::str::from_utf8(text).ok().map(drop)
 }
@@ -328,7 +328,7 @@ fn close_length(out: &mut [u8], start: usize) {
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Puts the number back in the type that it had.
+/// Converts the number to its original type.
 fn put_number(
     bits: &mut TypeBitsReader<'_>,
     double: f64,

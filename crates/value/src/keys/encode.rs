@@ -1,4 +1,4 @@
-//! Values to key bytes; the drawing is in the module above.
+//! Encodes values as key bytes; the parent module has the drawing.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 
@@ -9,16 +9,17 @@ use crate::compare::canonical_type;
 use crate::decimal::{Decimal, truncated_f64, widened};
 use crate::raw::{RawDoc, RawValue};
 
-/// Integers up to this magnitude are doubles exactly.
+/// Integers up to this magnitude are exact as doubles.
 const EXACT_IN_F64: u64 = 1 << 53;
 
-/// Appends one value. Keys compare with `memcmp` as the values compare; `descending` turns the
-/// order round.
+/// Appends one value. The `memcmp` order of keys is the order of the values; `descending` reverses
+/// it.
 pub fn append_value(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, descending: bool) {
     append_value_in(out, bits, value, descending, None);
 }
 
-/// The same where strings, also those inside of documents and arrays, stand as keys of a collation: they cannot be decoded.
+/// The same with strings, including those inside documents and arrays, encoded as keys of a
+/// collation: they cannot be decoded.
 pub fn append_value_in(
     out: &mut Vec<u8>,
     bits: &mut TypeBits,
@@ -119,7 +120,7 @@ fn append_elements(
     collation: Option<&Collation>,
     depth: usize,
 ) {
-    // Deeper documents do not pass validation; here they are cut instead of trusted.
+    // Deeper documents fail validation; here they are truncated.
     if depth < MAX_BSON_DEPTH {
         for element in doc.iter() {
             out.push(classes_of(canonical_type(element.type_byte())).0);
@@ -213,7 +214,7 @@ fn append_long(out: &mut Vec<u8>, bits: &mut TypeBits, value: i64) {
     }
 }
 
-/// An integer that a double holds exactly.
+/// An integer that is exact as a double.
 fn append_integer(out: &mut Vec<u8>, value: i64) {
     if value == 0 {
         out.push(class::ZERO);

@@ -15,19 +15,19 @@
 //!  BinData      48 | u32 length | subtype | bytes
 //!
 //!  magnitude  = 8 bytes of the double, cut towards zero | 00                      the double is the value
-//!                                                       | 01 | power | digits     the value goes on behind it
+//!                                                       | 01 | power | digits     the value exceeds the double
 //!               power: of ten of the first digit, u16, biased by 8192; digits: 34 of them as a 15-byte integer
 //!  text       = bytes with 00 as 01 01 and 01 as 01 02 | 00
-//!               of a string under a collation: the collation's key instead of the bytes
+//!               of a string with a collation: the collation's key instead of the bytes
 //!  elements   = ( type's first byte | name | 00 | value )* | 00
 //!  items      = value* | 00
 //! ```
-//! All integers are big-endian. A descending value has all its bytes inverted. No value begins with
-//! `00` or `FF` either way round, so those are free for bounds. Values that compare as equal (1,
-//! 1.0, NumberLong(1); a string and a symbol; 0.0 and -0.0) have the same bytes; [`TypeBits`] keep
-//! what that loses.
+//! All integers are big-endian. All bytes of a descending value are inverted. No value begins with
+//! `00` or `FF`, ascending or descending, so those are free for bounds. Values that compare as
+//! equal (1, 1.0, NumberLong(1); a string and a symbol; 0.0 and -0.0) have the same bytes;
+//! [`TypeBits`] record the difference.
 //!
-//! An array's item names are not kept: decoding counts them up from 0.
+//! The names of array items are not encoded: decoding numbers them from 0.
 
 mod decode;
 mod encode;
@@ -64,10 +64,10 @@ mod class {
 
 /// Below every value, ascending or descending.
 pub const MIN: u8 = 0x01;
-/// Above every value and whatever follows it, ascending or descending.
+/// Above every value and all continuations of it, ascending or descending.
 pub const MAX: u8 = 0xFE;
 
-/// The span of first bytes that a canonical type uses.
+/// The range of first bytes that a canonical type uses.
 fn classes_of(canonical: i8) -> (u8, u8) {
     match canonical {
         -1 => (class::MIN_KEY, class::MIN_KEY),
@@ -96,7 +96,7 @@ pub fn bracket_start(canonical: i8, out: &mut Vec<u8>) {
     out.push(classes_of(canonical).0);
 }
 
-/// Appends a bound above every value of this canonical type, whatever follows it, and below every
+/// Appends a bound above every value of this canonical type and all continuations, and below every
 /// higher type (ascending form). No value has these bytes.
 pub fn bracket_end(canonical: i8, out: &mut Vec<u8>) {
     out.push(classes_of(canonical).1 + 1);

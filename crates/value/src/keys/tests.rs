@@ -1,4 +1,4 @@
-//! Properties of keys, of the order, and of the check, over random values.
+//! Properties of keys, of the order, and of validation, over random values.
 
 use proptest::prelude::*;
 

@@ -1,23 +1,23 @@
-//! What a key loses: which of several equal-comparing types a value had.
+//! Type information that keys lose: which of several equal-comparing types a value had.
 //!
 //! ```text
 //!  entries, in the order of the values:   byte = code (3 bits) | skip (5 bits)  [| more skip (LEB128)] | payload
 //!  skip: values of their default type before this one; 31 means that more follows
 //! ```
 //! Default types: whole numbers are int, from 2^31 on long; other numbers are double; text is a
-//! string. So ordinary keys have no type bits at all. What cannot be derived from the key follows
-//! as the value's own bytes.
+//! string. Ordinary keys therefore have no type bits. Content that cannot be derived from the key
+//! follows as the value's own bytes.
 
-/// What a value was, where that is not the default.
+/// The type of a value, if not the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     Int64 = 1,
     Double = 2,
-    /// The 16 bytes follow.
+    /// A decimal; its 16 bytes follow.
     Decimal = 3,
-    /// The 8 bytes follow: beyond a double's precision.
+    /// A long beyond a double's precision; its 8 bytes follow.
     WideInt64 = 4,
-    /// The 8 bytes follow: a NaN that is not the usual one.
+    /// A NaN other than the canonical one; its 8 bytes follow.
     RawDouble = 5,
     Symbol = 6,
     NegativeZero = 7,
@@ -56,17 +56,17 @@ pub struct TypeBits {
 }
 
 impl TypeBits {
-    /// Nothing collected yet.
+    /// An empty collector.
     pub fn new() -> TypeBits {
         TypeBits::default()
     }
 
-    /// The bytes to keep beside the key; empty when every value had its default type.
+    /// The bytes to store with the key; empty when every value had its default type.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets everything, to be used for the next key.
+    /// Clears the collector for the next key.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.skip = 0;
@@ -92,7 +92,7 @@ impl TypeBits {
     }
 }
 
-/// Hands type bits back in the order of the values.
+/// Reads type bits in the order of the values.
 #[derive(Clone, Debug)]
 pub struct TypeBitsReader<'a> {
     rest: &'a [u8],
@@ -101,7 +101,8 @@ pub struct TypeBitsReader<'a> {
 }
 
 impl<'a> TypeBitsReader<'a> {
-    /// Reads what [`TypeBits::as_bytes`] gave. Malformed bytes read as default types from there on.
+    /// Reads the bytes of [`TypeBits::as_bytes`]. From malformed bytes on, all values have default
+    /// types.
     pub fn new(bytes: &'a [u8]) -> TypeBitsReader<'a> {
         let mut reader = TypeBitsReader { rest: bytes, skip: 0, next: None };
         reader.load();
@@ -137,7 +138,7 @@ impl<'a> TypeBitsReader<'a> {
         Some((code, payload))
     }
 
-    /// What the next value was; nothing for the default.
+    /// The code of the next value; `None` for the default type.
     pub(super) fn next(&mut self) -> Option<(Code, &'a [u8])> {
         if self.skip > 0 {
             self.skip -= 1;

@@ -1,12 +1,12 @@
-//! Documents and arrays as they stand in a buffer.
+//! Borrowed documents and arrays.
 
 use std::fmt;
 
 use super::length::{int32, value_len};
-use super::name::{Wanted, find_zero};
+use super::name::{NamePattern, find_zero};
 use super::{DocBuf, RawElement, RawValue};
 
-/// A document or array as it stands in a buffer: length, elements, final zero byte.
+/// A document or array in a buffer: length, elements, final zero byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawDoc<'a>(pub(super) &'a [u8]);
 
@@ -17,7 +17,8 @@ impl<'a> RawDoc<'a> {
     /// `{}`.
     pub const EMPTY: RawDoc<'static> = RawDoc(EMPTY_DOC);
 
-    /// Takes bytes that hold exactly one document; checks only its frame.
+    /// The bytes as a document, if their length and final byte are consistent. The content is not
+    /// checked.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Option<RawDoc<'a>> {
         let framed =
@@ -25,7 +26,8 @@ impl<'a> RawDoc<'a> {
         framed.then_some(RawDoc(bytes))
     }
 
-    /// Takes the document at the front of the bytes; checks only its frame.
+    /// The document at the front of the bytes, if its length and final byte are consistent. The
+    /// content is not checked.
     #[inline]
     pub fn at_front(bytes: &'a [u8]) -> Option<RawDoc<'a>> {
         if bytes.len() < 5 {
@@ -35,7 +37,7 @@ impl<'a> RawDoc<'a> {
         RawDoc::new(bytes.get(..len)?)
     }
 
-    /// The whole document, length included.
+    /// The whole document, including its length.
     #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
@@ -47,13 +49,13 @@ impl<'a> RawDoc<'a> {
         self.0.len() <= 5
     }
 
-    /// Its elements in their order.
+    /// The elements in their order.
     #[inline]
     pub fn iter(self) -> RawIter<'a> {
         RawIter { rest: self.0.get(4..self.0.len().saturating_sub(1)).unwrap_or(&[]) }
     }
 
-    /// The elements from this one on: so many bytes of elements come before it.
+    /// The elements after the first `bytes` bytes of elements.
     #[inline]
     pub fn iter_behind(self, bytes: usize) -> RawIter<'a> {
         RawIter { rest: self.iter().rest.get(bytes..).unwrap_or(&[]) }
@@ -61,7 +63,7 @@ impl<'a> RawDoc<'a> {
 
     /// The first element with this name.
     pub fn get_element(self, name: &str) -> Option<RawElement<'a>> {
-        let wanted = Wanted::new(name.as_bytes())?;
+        let wanted = NamePattern::new(name.as_bytes())?;
         let mut rest = self.iter().rest;
         loop {
             let (&ty, after_type) = rest.split_first()?;

@@ -1,8 +1,8 @@
-//! The elements of documents.
+//! Elements of documents.
 
 use super::{RawIter, RawValue, ty};
 
-/// One element, its value not decoded yet.
+/// One element; its value is decoded on access.
 #[derive(Clone, Copy)]
 pub struct RawElement<'a> {
     ty: u8,
@@ -16,13 +16,13 @@ impl<'a> RawElement<'a> {
         RawElement { ty, name, data }
     }
 
-    /// An element that stands in no document.
+    /// An element that is not part of a document.
     #[inline]
     pub fn from_parts(ty: u8, name: &'a [u8], data: &'a [u8]) -> RawElement<'a> {
         RawElement { ty, name, data }
     }
 
-    /// The element that these bytes begin with, and the bytes behind it.
+    /// The first element of these bytes, and the bytes after it.
     pub fn at_front(bytes: &'a [u8]) -> Option<(RawElement<'a>, &'a [u8])> {
         let mut elements = RawIter { rest: bytes };
         let element = elements.next()?;
@@ -35,19 +35,19 @@ impl<'a> RawElement<'a> {
         self.ty
     }
 
-    /// The name, for comparing.
+    /// The name as bytes, for comparison without UTF-8 validation.
     #[inline]
     pub fn name_bytes(self) -> &'a [u8] {
         self.name
     }
 
-    /// The name.
+    /// The name; empty if it is not UTF-8.
     #[inline]
     pub fn name(self) -> &'a str {
         std::str::from_utf8(self.name).unwrap_or("")
     }
 
-    /// How many bytes it takes in its document.
+    /// Its size within a document: type, name and value.
     #[inline]
     pub fn encoded_len(self) -> usize {
         1 + self.name.len() + 1 + self.data.len()
@@ -59,10 +59,10 @@ impl<'a> RawElement<'a> {
         self.data
     }
 
-    /// The value, decoded.
+    /// Decodes the value.
     #[inline]
     pub fn value(self) -> RawValue<'a> {
-        // The commonest types that are short to decode.
+        // Fast paths for the most frequent types with a short decoding.
         match self.ty {
             ty::INT32 => match self.data.first_chunk() {
                 Some(bytes) => RawValue::Int32(i32::from_le_bytes(*bytes)),

@@ -1,8 +1,8 @@
-//! Fields by name, for work that looks for many of them in the same documents.
+//! Look-up of many fields by name in the same documents.
 //!
-//! A look for one field goes over the document from its beginning, which is the fastest way to a few fields. Whoever looks for
-//! as many fields as a document has would go over it as often. A [`Finder`] counts the looks into each document, and makes an
-//! index of a document that is looked into often.
+//! A look-up scans the document from its beginning, which is fastest for a few fields; looking up
+//! as many fields as a document has is quadratic. A [`Finder`] counts the look-ups in each
+//! document, and indexes a document after many of them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,48 +11,49 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::{RawDoc, RawElement, RawIter, RawValue};
 
-/// As many looks into a document do without an index, and so does a document with as many fields.
+/// Up to this many look-ups a document is scanned; documents with at most this many fields are
+/// never indexed.
 const FEW: usize = 16;
 
 /// Finds fields in a document and in the documents inside it.
 pub struct Finder<'a> {
-    /// Everything that is indexed lies in it, so that its addresses stay what they are.
+    /// All indexed documents are inside it, so that their addresses do not change.
     root: RawDoc<'a>,
     /// By the address of the document.
-    known: RefCell<HashMap<usize, Known>>,
+    states: RefCell<HashMap<usize, DocumentState>>,
     hasher: RandomState,
 }
 
-/// What is known of a document.
-enum Known {
-    /// How often it was looked into.
-    Looks(usize),
+/// The state of a document.
+enum DocumentState {
+    /// The number of look-ups so far.
+    Lookups(usize),
     /// It has few fields.
     Small,
-    /// The distance of its fields from its beginning, by the hash of the name; the first field of each name.
+    /// The offset of each field, by the hash of its name; for duplicate names that of the first.
     Indexed(HashMap<u64, usize>),
 }
 
 impl<'a> Finder<'a> {
-    /// Finds fields in this document.
+    /// A finder for this document and the documents inside it.
     pub fn new(root: RawDoc<'a>) -> Finder<'a> {
-        Finder { root, known: RefCell::default(), hasher: RandomState::new() }
+        Finder { root, states: RefCell::default(), hasher: RandomState::new() }
     }
 
-    /// The first element with this name. The document is the finder's own, or lies in it; others are looked through.
+    /// The first element with this name. Documents outside the finder's own one are scanned.
     pub fn get_element<'d>(&self, doc: RawDoc<'d>, name: &str) -> Option<RawElement<'d>> {
         let address = doc.as_bytes().as_ptr() as usize;
         if !self.root.as_bytes().as_ptr_range().contains(&doc.as_bytes().as_ptr()) {
             return doc.get_element(name);
         }
-        let mut known = self.known.borrow_mut();
-        let known = known.entry(address).or_insert(Known::Looks(0));
-        match known {
-            Known::Looks(FEW) => *known = self.index(doc),
-            Known::Looks(looks) => *looks += 1,
-            Known::Small | Known::Indexed(_) => {}
+        let mut states = self.states.borrow_mut();
+        let states = states.entry(address).or_insert(DocumentState::Lookups(0));
+        match states {
+            DocumentState::Lookups(FEW) => *states = self.index(doc),
+            DocumentState::Lookups(looks) => *looks += 1,
+            DocumentState::Small | DocumentState::Indexed(_) => {}
         }
-        let Known::Indexed(places) = known else { return doc.get_element(name) };
+        let DocumentState::Indexed(places) = states else { return doc.get_element(name) };
         let at = *places.get(&self.hasher.hash_one(name.as_bytes()))?;
         let found = RawIter { rest: doc.as_bytes().get(at..)? }.next();
         match found.filter(|element| element.name_bytes() == name.as_bytes()) {
@@ -67,21 +68,21 @@ impl<'a> Finder<'a> {
         self.get_element(doc, name).map(RawElement::value)
     }
 
-    fn index(&self, doc: RawDoc<'_>) -> Known {
+    fn index(&self, doc: RawDoc<'_>) -> DocumentState {
         let mut places = HashMap::new();
-        // The length comes first.
+        // The elements follow the length.
         let mut at = 4;
         for element in doc {
             places.entry(self.hasher.hash_one(element.name_bytes())).or_insert(at);
             at += element.encoded_len();
         }
-        if places.len() > FEW { Known::Indexed(places) } else { Known::Small }
+        if places.len() > FEW { DocumentState::Indexed(places) } else { DocumentState::Small }
     }
 }
 
 impl fmt::Debug for Finder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finder").field("documents", &self.known.borrow().len()).finish()
+        f.debug_struct("Finder").field("documents", &self.states.borrow().len()).finish()
     }
 }
 
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_a_document_has() {
+    fn fields_of_a_document_are_found() {
         for fields in [2, 15, 16, 17, 300] {
             let (doc, other) = (wide(fields), wide(fields + 1));
             let doc = doc.as_doc();

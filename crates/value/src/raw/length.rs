@@ -1,4 +1,4 @@
-//! How many bytes a value takes.
+//! Encoded lengths of values.
 
 use super::name::find_zero;
 use super::ty;
@@ -11,10 +11,10 @@ pub(super) fn int32(bytes: &[u8]) -> i32 {
     }
 }
 
-/// In [`FIXED_LENGTHS`]: the length stands in the value, or there is no such type.
+/// Marks types in [`FIXED_LENGTHS`] whose length is part of the value, and unknown types.
 const VARIES: u8 = u8::MAX;
 
-/// Lengths of the types whose values are all equally long.
+/// Lengths of the types whose values all have the same length.
 const FIXED_LENGTHS: [u8; 256] = {
     let mut lengths = [VARIES; 256];
     lengths[ty::DOUBLE as usize] = 8;
@@ -32,7 +32,7 @@ const FIXED_LENGTHS: [u8; 256] = {
     lengths
 };
 
-/// The length of a value's bytes; nothing for an unknown type or a length that cannot be.
+/// The length of a value's bytes; `None` for an unknown type or an invalid length.
 #[inline]
 pub(super) fn value_len(type_byte: u8, data: &[u8]) -> Option<usize> {
     match FIXED_LENGTHS[usize::from(type_byte)] {

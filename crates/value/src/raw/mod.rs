@@ -1,9 +1,9 @@
-//! BSON as borrowed bytes: documents, elements and values that point into the buffer they came
+//! BSON as borrowed bytes: documents, elements and values that point into the buffer they were read
 //! from.
 //!
-//! A document is checked once, where it enters ([`crate::validate()`]); from then on access is by
-//! plain slicing. Access never panics on bytes that were not checked: a malformed element ends the
-//! iteration, and a malformed string reads as empty.
+//! A document is validated once, where it enters ([`crate::validate()`]); afterwards access is
+//! plain slicing. Access never panics on bytes that were not validated: a malformed element ends
+//! the iteration, and a malformed string reads as empty.
 
 mod doc;
 mod element;

@@ -1,28 +1,28 @@
-//! The names of elements: where they end, and how one is looked for.
+//! Names of elements: finding their ends, and comparing them.
 
-/// Where the first zero byte stands. Names are short, so eight bytes at once find most of them in
-/// one step.
+/// The index of the first zero byte. Names are short, so the first step, which tests eight bytes,
+/// usually finds it.
 #[inline]
 pub(crate) fn find_zero(bytes: &[u8]) -> Option<usize> {
     if let Some(at) = bytes.first_chunk::<8>().and_then(|chunk| zero_in(*chunk)) {
         return Some(at);
     }
-    find_zero_behind(bytes)
+    find_zero_after(bytes)
 }
 
-/// Where the first zero byte of a word stands.
+/// The index of the first zero byte in a word.
 #[inline]
 pub(crate) fn zero_in(chunk: [u8; 8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
     let word = u64::from_le_bytes(chunk);
-    // Only the lowest mark is exact, and that is the one that counts.
+    // Only the lowest set bit is exact, and only that one is used.
     let zeros = word.wrapping_sub(ONES) & !word & HIGHS;
     (zeros != 0).then_some((zeros.trailing_zeros() / 8) as usize)
 }
 
-/// The same for names that the first step does not end.
-fn find_zero_behind(bytes: &[u8]) -> Option<usize> {
+/// The continuation for longer names.
+fn find_zero_after(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         if let Some(zero) = zero_in(*chunk) {
@@ -33,18 +33,20 @@ fn find_zero_behind(bytes: &[u8]) -> Option<usize> {
     bytes[at..].iter().position(|&byte| byte == 0).map(|rest| at + rest)
 }
 
-/// A name that is looked for among the elements of a document. Eight bytes at once tell most names apart and find their ends.
-pub(super) struct Wanted<'n> {
+/// A name to search for among the elements of a document. Comparing eight bytes at once
+/// distinguishes most names and finds their ends.
+pub(super) struct NamePattern<'n> {
     name: &'n [u8],
-    /// Its beginning, with the zero byte that ends it where there is room, and which bits of that count.
+    /// The first eight bytes, including the terminating zero byte if it is among them, and a mask
+    /// of the significant ones.
     word: u64,
     mask: u64,
 }
 
-impl<'n> Wanted<'n> {
-    /// Nothing for what is no name: one with a zero byte.
+impl<'n> NamePattern<'n> {
+    /// `None` for a name with a zero byte, which no element can have.
     #[inline]
-    pub(super) fn new(name: &'n [u8]) -> Option<Wanted<'n>> {
+    pub(super) fn new(name: &'n [u8]) -> Option<NamePattern<'n>> {
         let mut word = [0; 8];
         let start = name.len().min(8);
         word[..start].copy_from_slice(&name[..start]);
@@ -53,10 +55,10 @@ impl<'n> Wanted<'n> {
         if end < start || name.get(8..).is_some_and(|rest| rest.contains(&0)) {
             return None;
         }
-        Some(Wanted { name, word: u64::from_le_bytes(word), mask })
+        Some(NamePattern { name, word: u64::from_le_bytes(word), mask })
     }
 
-    /// How long the name at the beginning of these bytes is, and whether it is this one.
+    /// The length of the name at the beginning of these bytes, and whether it is this one.
     #[inline]
     pub(super) fn compare(&self, bytes: &[u8]) -> Option<(usize, bool)> {
         if let Some(chunk) = bytes.first_chunk::<8>() {
@@ -68,7 +70,7 @@ impl<'n> Wanted<'n> {
                 return Some((len, false));
             }
         }
-        let len = find_zero_behind(bytes)?;
+        let len = find_zero_after(bytes)?;
         Some((len, &bytes[..len] == self.name))
     }
 }

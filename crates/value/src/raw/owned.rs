@@ -14,7 +14,8 @@ impl DocBuf {
         DocBuf(EMPTY_DOC.to_vec())
     }
 
-    /// Takes bytes that hold exactly one document; checks only its frame.
+    /// The bytes as a document, if their length and final byte are consistent. The content is not
+    /// checked.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<DocBuf> {
         RawDoc::new(&bytes)?;
         Some(DocBuf(bytes))
@@ -24,12 +25,12 @@ impl DocBuf {
     pub fn from_bson(document: &bson::Document) -> DocBuf {
         match document.to_vec() {
             Ok(bytes) => DocBuf(bytes),
-            // Only a key with a NUL byte can fail, and no reply has one.
+            // Encoding fails only for a key with a NUL byte, which no reply has.
             Err(error) => unreachable!("a document built by the server encodes: {error}"),
         }
     }
 
-    /// Borrowed.
+    /// The borrowed document.
     #[inline]
     pub fn as_doc(&self) -> RawDoc<'_> {
         RawDoc(&self.0)
@@ -80,7 +81,7 @@ impl ValueBuf {
         &self.data
     }
 
-    /// Borrowed.
+    /// The borrowed value.
     #[inline]
     pub fn as_raw(&self) -> RawValue<'_> {
         RawValue::decode(self.ty, &self.data)

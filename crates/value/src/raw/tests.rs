@@ -1,8 +1,8 @@
-//! What reading raw documents gives, also where they are broken.
+//! Reading of valid and malformed raw documents.
 
 use crate::{DocBuilder, RawValue};
 
-/// Names of all lengths, that begin alike, with and without bytes behind them.
+/// Names of all lengths with common prefixes, with and without bytes after them.
 #[test]
 fn elements_are_found_by_their_names() {
     let long = "abcdefghijklmnopqrstuvwxyz";
@@ -26,7 +26,7 @@ fn elements_are_found_by_their_names() {
         {
             assert_eq!(doc.get(absent), None, "{absent}");
         }
-        // What was never a name must not run into the value behind one.
+        // An impossible name must not match bytes of the value after a name.
         assert_eq!(doc.get("z\0\0\0"), None);
     }
 }

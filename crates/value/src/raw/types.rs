@@ -26,7 +26,7 @@ pub mod ty {
     pub const MIN_KEY: u8 = 0xFF;
 }
 
-/// The type's name as the reference prints it in errors and `$type` takes it.
+/// The type's name as the reference prints it in errors and `$type` accepts it.
 pub fn type_name(type_byte: u8) -> &'static str {
     match type_byte {
         ty::MIN_KEY => "minKey",

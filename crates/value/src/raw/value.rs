@@ -49,8 +49,8 @@ pub enum RawValue<'a> {
 }
 
 impl<'a> RawValue<'a> {
-    /// Decodes the bytes of a value. Bytes that do not fit the type read as null, bad strings as
-    /// empty.
+    /// Decodes the bytes of a value. Bytes that do not fit the type decode as null, malformed
+    /// strings as empty.
     #[inline]
     pub fn decode(type_byte: u8, data: &'a [u8]) -> RawValue<'a> {
         decode(type_byte, data).unwrap_or(RawValue::Null)
@@ -84,7 +84,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The type's name as the reference prints it in errors and `$type` takes it: `string`,
+    /// The type's name as the reference prints it in errors and `$type` accepts it: `string`,
     /// `objectId`, `long`.
     pub fn type_name(self) -> &'static str {
         type_name(self.type_byte())
@@ -118,7 +118,7 @@ impl<'a> RawValue<'a> {
             RawValue::Bool(v) => out.push(u8::from(v)),
             RawValue::Timestamp(v) => out.extend_from_slice(&v.to_le_bytes()),
             RawValue::Regex { pattern, options } => {
-                // Whatever the texts hold, the bytes remain a value: texts end at their first NUL byte.
+                // Each text is cut at its first NUL byte, so that the bytes are a valid value.
                 for text in [pattern, options] {
                     encode_cstring(text.split('\0').next().unwrap_or_default(), out);
                 }
@@ -143,7 +143,7 @@ impl<'a> RawValue<'a> {
         ValueBuf::from_parts(self.type_byte(), data)
     }
 
-    /// The text of a string, else nothing.
+    /// The text of a string; `None` for other types.
     #[inline]
     pub fn as_str(self) -> Option<&'a str> {
         match self {
@@ -152,7 +152,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The embedded document, else nothing. Arrays are not documents here.
+    /// The embedded document; `None` for other types, including arrays.
     #[inline]
     pub fn as_document(self) -> Option<RawDoc<'a>> {
         match self {
@@ -161,7 +161,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The array, else nothing.
+    /// The array; `None` for other types.
     #[inline]
     pub fn as_array(self) -> Option<RawDoc<'a>> {
         match self {

@@ -1,5 +1,5 @@
-//! `$add`, `$subtract`, `$multiply`, `$divide`, `$mod`. Null and missing operands make the result null; integers that leave
-//! their type grow to long, then to double.
+//! `$add`, `$subtract`, `$multiply`, `$divide`, `$mod`. Null and missing operands make the result
+//! null; integers that overflow become long, then double.
 
 pub(super) mod power;
 pub(super) mod rounding;
@@ -51,7 +51,7 @@ fn add<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     }
 }
 
-/// A date that another was moved to.
+/// The result of a date calculation, or an overflow error.
 fn shifted(to: Option<i64>) -> Result<Value<'static>> {
     let to = to.ok_or_else(|| Error::new(ErrorCode::Overflow, "date overflow"))?;
     Ok(Value::Borrowed(RawValue::Date(to)))
@@ -100,7 +100,7 @@ fn multiply<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
     Ok(number(product))
 }
 
-/// Two numbers; nothing when one of them is null or missing.
+/// Evaluates two numbers; `None` when one of them is null or missing.
 fn numbers<'a>(
     name: &str,
     code: ErrorCode,
@@ -148,7 +148,7 @@ fn modulo<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
     if matches!(left, Number::Decimal(_)) || matches!(right, Number::Decimal(_)) {
         return Ok(number(Number::Decimal(left.to_decimal().remainder_of(right.to_decimal()))));
     }
-    // A double without a fraction on the right leaves integers what they are.
+    // If both numbers are whole and the left one is not a double, the result stays an integer.
     let integers = match (left, right) {
         (Number::Double(_), _) => None,
         _ => left.to_i64_exact().zip(right.to_i64_exact()),

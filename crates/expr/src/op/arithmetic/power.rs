@@ -1,5 +1,5 @@
-//! `$sqrt`, `$pow`, `$exp`, `$ln`, `$log`, `$log10`, `$sigmoid`: doubles, or decimals of a decimal. Powers of integers stay
-//! integers where they can.
+//! `$sqrt`, `$pow`, `$exp`, `$ln`, `$log`, `$log10`, `$sigmoid`: the result is a double, or a
+//! decimal for a decimal argument. Powers of integers are integers where possible.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::Number;
@@ -137,14 +137,14 @@ fn pow<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
         }
         (Number::Double(_), _) | (_, Number::Double(_)) => {
             let result = base_number.to_f64().powf(power.to_f64());
-            // One NaN, whatever sign the processor gives it.
+            // A NaN without the sign, which depends on the processor.
             Number::Double(if result.is_nan() { f64::NAN } else { result })
         }
         _ => integer_power(base_number, power),
     }))
 }
 
-/// An int when both are ints and it fits, a long when it fits, else a double.
+/// An int when both operands are ints and the result fits, a long when it fits, else a double.
 fn integer_power(base: Number, power: Number) -> Number {
     let both_int = matches!((base, power), (Number::Int32(_), Number::Int32(_)));
     let (b, p) = (base.to_i64_exact().unwrap_or(0), power.to_i64_exact().unwrap_or(0));

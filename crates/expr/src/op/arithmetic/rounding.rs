@@ -1,4 +1,5 @@
-//! `$abs`, `$ceil`, `$floor`, `$round`, `$trunc`. Integers stay what they are; halves go to the even neighbour.
+//! `$abs`, `$ceil`, `$floor`, `$round`, `$trunc`. Integers keep their type; halves are rounded to
+//! even.
 
 use dec::Rounding;
 use mayfly_base::Result;
@@ -11,22 +12,22 @@ use super::super::{OpRow, list};
 use crate::{Expression, Frame, Value, decimal};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[
-    list("$abs", "3.2", "The size of a number.", (1, 1), abs),
-    list("$ceil", "3.2", "The least integer not below.", (1, 1), |args, frame| {
+    list("$abs", "3.2", "The absolute value.", (1, 1), abs),
+    list("$ceil", "3.2", "The number rounded up to an integer.", (1, 1), |args, frame| {
         integral("$ceil", f64::ceil, Rounding::Ceiling, args, frame)
     }),
-    list("$floor", "3.2", "The greatest integer not above.", (1, 1), |args, frame| {
+    list("$floor", "3.2", "The number rounded down to an integer.", (1, 1), |args, frame| {
         integral("$floor", f64::floor, Rounding::Floor, args, frame)
     }),
-    list("$round", "4.2", "Rounded to a number of places.", (1, 2), |args, frame| {
+    list("$round", "4.2", "The number rounded to decimal places.", (1, 2), |args, frame| {
         places("$round", Rounding::HalfEven, args, frame)
     }),
-    list("$trunc", "3.2", "Cut off behind a number of places.", (1, 2), |args, frame| {
+    list("$trunc", "3.2", "The number truncated to decimal places.", (1, 2), |args, frame| {
         places("$trunc", Rounding::Down, args, frame)
     }),
 ];
 
-/// The number of an operator's only argument; nothing when it is null or missing.
+/// Evaluates the only argument of an operator; `None` when it is null or missing.
 pub(in crate::op) fn single<'a>(
     name: &str,
     argument: &'a Expression,
@@ -146,7 +147,7 @@ fn precision(name: &str, given: RawValue<'_>) -> Result<i32> {
     }
 }
 
-/// By way of a decimal that has the double's digits exactly, so that 2.675 goes where its bits are.
+/// Rounds by an exact decimal of the double, so that 2.675 is rounded by its binary value.
 fn round_double(value: f64, places: i32, rounding: Rounding) -> f64 {
     if !value.is_finite() {
         return value;

@@ -1,4 +1,5 @@
-//! `$firstN`, `$lastN`, `$minN`, `$maxN` over an array. The accumulators of the same names check `n` by the same rule.
+//! `$firstN`, `$lastN`, `$minN`, `$maxN` over an array. The accumulators with these names validate
+//! `n` in the same way.
 
 use mayfly_base::Result;
 use mayfly_value::shell::ShellValue;
@@ -16,7 +17,7 @@ pub(in crate::op) const ROWS: &[OpRow] = &[
     own("$maxN", "5.2", "The n greatest items, from the greatest.", parse),
 ];
 
-/// The parts of `{ n: ..., input: ... }`, for the operators and the accumulators.
+/// Parses `{ n: ..., input: ... }`, for the operators and the accumulators.
 pub(crate) fn n_and_input(
     parser: &mut Parser<'_>,
     operand: RawValue<'_>,
@@ -32,10 +33,10 @@ pub(crate) fn n_and_input(
     Ok((n, input))
 }
 
-/// The number that `n` gives.
+/// Validates the value of `n`.
 ///
 /// # Errors
-/// 5787902 for what is no number, 5787903 for a fraction, 5787908 below 1.
+/// 5787902 for a value that is not a number, 5787903 for a fraction, 5787908 below 1.
 pub(crate) fn check_n(value: &Value<'_>) -> Result<usize> {
     let shown = ShellValue(value.or_undefined());
     let Some(number) = Number::from_value(value.or_undefined()) else {

@@ -22,7 +22,7 @@ pub(super) const ROWS: &[OpRow] = &[
     list("$isArray", "3.2", "Whether the value is an array.", (1, 1), |args, frame| {
         Ok(args[0].evaluate(frame)?.or_undefined().as_array().is_some().into())
     }),
-    list("$slice", "3.2", "A part of an array.", (2, 3), slice),
+    list("$slice", "3.2", "A slice of an array.", (2, 3), slice),
 ];
 
 fn size<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
@@ -66,7 +66,7 @@ fn is_in_constant<'a>(
     Ok(items.contains(value.or_undefined()).into())
 }
 
-/// A number that a 32-bit integer can hold.
+/// A number that fits into 32 bits; `None` for others.
 fn small_integer(value: RawValue<'_>) -> Option<i64> {
     let number = Number::from_value(value)?.to_i64_exact()?;
     i32::try_from(number).ok().map(i64::from)
@@ -163,8 +163,8 @@ fn slice_number(value: &Value<'_>, which: &str, code: i32) -> Result<i64> {
     })
 }
 
-/// Items to pass over and to take. Without `skip`, the first `take` items or, when it is negative, the last; a negative
-/// `skip` counts from the end.
+/// The range of items as the number to skip and the number to take. Without `skip`, the first
+/// `take` items or, when it is negative, the last; a negative `skip` counts from the end.
 pub fn slice_range(items: RawDoc<'_>, skip: Option<i64>, take: i64) -> (usize, usize) {
     let count = || items.iter().count() as i64;
     let from_end = |back: i64| usize::try_from(count().saturating_add(back)).unwrap_or(0);

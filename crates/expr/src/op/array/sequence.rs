@@ -11,10 +11,10 @@ use super::super::{ANY, OpRow, list};
 use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[
-    list("$concatArrays", "3.2", "Arrays joined.", ANY, concat),
+    list("$concatArrays", "3.2", "The concatenation of arrays.", ANY, concat),
     list("$reverseArray", "3.4", "The items from last to first.", (1, 1), reverse),
     list("$range", "3.4", "Integers from start to end.", (2, 3), range),
-    list("$indexOfArray", "3.4", "Where a value stands first.", (2, 4), index_of),
+    list("$indexOfArray", "3.4", "The first index of a value.", (2, 4), index_of),
 ];
 
 fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
@@ -22,7 +22,7 @@ fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
     if concat_into(&mut out, arguments, frame)? { array(out) } else { Ok(Value::NULL) }
 }
 
-/// Appends the items of the arrays; false when one of them is null or missing.
+/// Appends the items of the arrays; returns false when one of them is null or missing.
 pub(in crate::op) fn concat_into(
     out: &mut DocBuilder,
     arguments: &[Expression],
@@ -110,7 +110,7 @@ fn range<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     let mut out = DocBuilder::new_array();
     let mut next = start;
     while (step > 0 && next < end) || (step < 0 && next > end) {
-        // Both bounds fit, so does everything between them.
+        // Both bounds fit into 32 bits, and so do all values between them.
         out.push(RawValue::Int32(next as i32));
         next += step;
         if out.len() > limits::MAX_WIRE_DOCUMENT_BYTES {
@@ -120,7 +120,8 @@ fn range<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     array(out)
 }
 
-/// The limit of the reference, by what its items take there. Arrays are stored ones here, which end before.
+/// Applies the memory limit of the reference, computed by its item size. Here the size limit of
+/// documents is reached earlier.
 fn check_range_memory(items: i64) -> Result<()> {
     let needed = 24 + 16 * items;
     if needed < limits::MAX_BLOCKING_MEMORY_BYTES as i64 {
@@ -133,7 +134,7 @@ fn check_range_memory(items: i64) -> Result<()> {
     Err(Error::new(ErrorCode(146), text))
 }
 
-/// A position argument of the operators that search.
+/// Evaluates a position argument of a search operator.
 pub(in crate::op) fn position<'a>(
     name: &str,
     which: &str,

@@ -1,4 +1,4 @@
-//! `$sortArray`: items in an order; equal ones stay as they stand.
+//! `$sortArray`: a stable sort of the items.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawValue};
@@ -9,8 +9,7 @@ use crate::order::Order;
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
-pub(in crate::op) const ROWS: &[OpRow] =
-    &[own("$sortArray", "5.2", "The items in an order.", parse)];
+pub(in crate::op) const ROWS: &[OpRow] = &[own("$sortArray", "5.2", "The sorted items.", parse)];
 
 fn parse(
     parser: &mut Parser<'_>,

@@ -1,4 +1,4 @@
-//! `$zip`: arrays to an array of their first items, of their second items, and so on.
+//! `$zip`: transposes arrays, to an array of their first items, of their second items, and so on.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawValue, check_size};
@@ -8,12 +8,13 @@ use super::super::{OpRow, Prepared, own};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
-pub(in crate::op) const ROWS: &[OpRow] = &[own("$zip", "3.4", "Arrays turned into rows.", parse)];
+pub(in crate::op) const ROWS: &[OpRow] =
+    &[own("$zip", "3.4", "The transposition of arrays.", parse)];
 
 const LONGEST: &str = "longest";
 const SHORTEST: &str = "shortest";
 
-/// Arguments are the inputs, then as many defaults, or none.
+/// The arguments are the inputs, followed by as many defaults, or none.
 fn parse(
     parser: &mut Parser<'_>,
     row: &'static OpRow,

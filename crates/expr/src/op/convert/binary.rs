@@ -1,4 +1,5 @@
-//! Binary data: from and to texts in several formats, and since 8.0 from and to numbers.
+//! Conversions of binary data from and to strings in several formats, and since 8.0 from and to
+//! numbers.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -7,7 +8,7 @@ use mayfly_value::{RawValue, check_size, ty};
 
 use super::super::operand::{double, fault, text};
 use super::to::{small, unsupported};
-use super::{Manner, Target, conversion_fault};
+use super::{ConversionOptions, Target, conversion_fault};
 use crate::Value;
 
 const UUID: u8 = 4;
@@ -25,21 +26,21 @@ fn from_uuid(digits: &str) -> Option<Vec<u8>> {
     hex::decode(digits.replace('-', "")).ok().filter(|bytes| bytes.len() == 16)
 }
 
-/// Something as binary data.
+/// Converts a value to binary data.
 pub(super) fn to_binary(
     input: RawValue<'_>,
     target: Target,
-    manner: &Manner,
+    options: &ConversionOptions,
 ) -> Result<Value<'static>> {
     match input {
         RawValue::Binary { subtype, bytes } if subtype == target.subtype => binary(subtype, bytes),
         RawValue::Binary { .. } => Err(conversion_fault(
             "Conversions between different BinData subtypes are not supported in $convert with no onError value",
         )),
-        RawValue::String(value) => from_text(value, target, manner),
-        RawValue::Int32(value) => number(&value.to_le_bytes(), target, manner, input),
-        RawValue::Int64(value) => number(&value.to_le_bytes(), target, manner, input),
-        RawValue::Double(value) => number(&value.to_le_bytes(), target, manner, input),
+        RawValue::String(value) => from_text(value, target, options),
+        RawValue::Int32(value) => number(&value.to_le_bytes(), target, options, input),
+        RawValue::Int64(value) => number(&value.to_le_bytes(), target, options, input),
+        RawValue::Double(value) => number(&value.to_le_bytes(), target, options, input),
         _ => Err(unsupported(input, target)),
     }
 }
@@ -47,21 +48,21 @@ pub(super) fn to_binary(
 fn number(
     bytes: &[u8],
     target: Target,
-    manner: &Manner,
+    options: &ConversionOptions,
     input: RawValue<'_>,
 ) -> Result<Value<'static>> {
     if target.subtype != 0 {
         return Err(unsupported(input, target));
     }
     let mut bytes = bytes.to_vec();
-    if manner.big_endian {
+    if options.big_endian {
         bytes.reverse();
     }
     binary(0, &bytes)
 }
 
-fn from_text(value: &str, target: Target, manner: &Manner) -> Result<Value<'static>> {
-    let Some(format) = manner.format.as_deref() else {
+fn from_text(value: &str, target: Target, options: &ConversionOptions) -> Result<Value<'static>> {
+    let Some(format) = options.format.as_deref() else {
         let text = "Format must be speficied when converting from 'string' to 'binData'";
         return Err(fault(4_341_115, text));
     };
@@ -87,9 +88,13 @@ fn from_text(value: &str, target: Target, manner: &Manner) -> Result<Value<'stat
     binary(target.subtype, &bytes)
 }
 
-/// Binary data as text.
-pub(super) fn to_text(subtype: u8, bytes: &[u8], manner: &Manner) -> Result<Value<'static>> {
-    let Some(format) = manner.format.as_deref() else {
+/// Converts binary data to a string.
+pub(super) fn to_text(
+    subtype: u8,
+    bytes: &[u8],
+    options: &ConversionOptions,
+) -> Result<Value<'static>> {
+    let Some(format) = options.format.as_deref() else {
         let text = "Format must be speficied when converting from 'binData' to 'string'";
         return Err(fault(4_341_115, text));
     };
@@ -114,15 +119,15 @@ pub(super) fn to_text(subtype: u8, bytes: &[u8], manner: &Manner) -> Result<Valu
     }
 }
 
-/// Binary data as a number: integers of 1, 2, 4 and 8 bytes, doubles of 4 and 8.
+/// Converts binary data to a number: integers of 1, 2, 4 and 8 bytes, doubles of 4 and 8.
 pub(super) fn to_number(
     input: RawValue<'_>,
     bytes: &[u8],
     target: Target,
-    manner: &Manner,
+    options: &ConversionOptions,
 ) -> Result<Value<'static>> {
     let mut bytes = bytes.to_vec();
-    if manner.big_endian {
+    if options.big_endian {
         bytes.reverse();
     }
     let integer = match bytes.as_slice() {

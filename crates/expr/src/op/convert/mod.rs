@@ -1,7 +1,7 @@
 //! `$convert` and its short forms `$toInt`, `$toString`, ...
 //!
-//! The input decides with the target what is done; null and missing inputs are null unless `onNull` says otherwise; what
-//! cannot be converted is 241 ConversionFailure unless there is an `onError`.
+//! Input type and target select the conversion. Null and missing inputs give null, or the value of
+//! `onNull`; a failed conversion is 241 ConversionFailure, or gives the value of `onError`.
 
 mod binary;
 mod number;
@@ -24,23 +24,23 @@ pub(super) const ROWS: &[OpRow] = &[
     own("$toDouble", "4.0", "A value as a double.", parse_short),
     own("$toInt", "4.0", "A value as a 32-bit integer.", parse_short),
     own("$toLong", "4.0", "A value as a 64-bit integer.", parse_short),
-    own("$toObjectId", "4.0", "A text as an ObjectId.", parse_short),
-    own("$toString", "4.0", "A value as text.", parse_short),
-    own("$toUUID", "8.0", "A text as a UUID.", parse_short),
+    own("$toObjectId", "4.0", "A string as an ObjectId.", parse_short),
+    own("$toString", "4.0", "A value as a string.", parse_short),
+    own("$toUUID", "8.0", "A string as a UUID.", parse_short),
 ];
 
-/// What a value is converted to.
+/// The target type of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Target {
     /// The type byte.
     kind: u8,
-    /// Of binary data.
+    /// The binary subtype.
     subtype: u8,
 }
 
-/// How binary data is written as text, and in which order numbers lie in it.
+/// The options of a conversion: the text format of binary data, the byte order and base of numbers.
 #[derive(Clone, Debug, Default)]
-struct Manner {
+struct ConversionOptions {
     format: Option<String>,
     big_endian: bool,
     base: Option<u32>,
@@ -90,8 +90,8 @@ fn convert<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
         };
     }
     let Some(target) = target else { return Ok(Value::NULL) };
-    let manner = manner_of(arguments, frame)?;
-    match to::converted(input.or_undefined(), target, &manner) {
+    let options = options_of(arguments, frame)?;
+    match to::converted(input.or_undefined(), target, &options) {
         Ok(value) => Ok(value),
         Err(error) if error.code() == ErrorCode::ConversionFailure => match &arguments[3] {
             Expression::Absent => Err(error),
@@ -101,7 +101,7 @@ fn convert<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
     }
 }
 
-/// Nothing when the target is null or missing.
+/// Evaluates the target; `None` when it is null or missing.
 fn target_of(to: &Value<'_>) -> Result<Option<Target>> {
     let plain = |kind: u8| Target { kind, subtype: 0 };
     match to.or_undefined() {
@@ -190,14 +190,14 @@ fn subtype_of(value: RawValue<'_>) -> Result<u8> {
     }
 }
 
-fn manner_of(arguments: &[Expression], frame: Frame<'_>) -> Result<Manner> {
-    let mut manner = Manner::default();
+fn options_of(arguments: &[Expression], frame: Frame<'_>) -> Result<ConversionOptions> {
+    let mut options = ConversionOptions::default();
     let format = arguments[2].evaluate(frame)?;
     match format.or_undefined() {
         RawValue::Null | RawValue::Undefined => {}
         RawValue::String(name) => match name {
             "base64" | "base64url" | "utf8" | "hex" | "uuid" | "auto" => {
-                manner.format = Some(name.to_owned());
+                options.format = Some(name.to_owned());
             }
             other => {
                 let text = format!("Invalid 'format' argument for $convert: {other}");
@@ -219,7 +219,7 @@ fn manner_of(arguments: &[Expression], frame: Frame<'_>) -> Result<Manner> {
             return Err(fault(3_501_300, "In $convert, 'base' argument is not an integer"));
         };
         match whole {
-            2 | 8 | 10 | 16 => manner.base = Some(whole as u32),
+            2 | 8 | 10 | 16 => options.base = Some(whole as u32),
             _ => {
                 return Err(fault(3_501_301, "In $convert, 'base' argument is not a valid base"));
             }
@@ -228,16 +228,16 @@ fn manner_of(arguments: &[Expression], frame: Frame<'_>) -> Result<Manner> {
     let order = arguments[6].evaluate(frame)?;
     match order.or_undefined() {
         RawValue::Null | RawValue::Undefined | RawValue::String("little") => {}
-        RawValue::String("big") => manner.big_endian = true,
+        RawValue::String("big") => options.big_endian = true,
         other => {
             let text = format!("Invalid 'byteOrder' argument for $convert: {}", ShellValue(other));
             return Err(fault(9_130_002, text));
         }
     }
-    Ok(manner)
+    Ok(options)
 }
 
-/// `$toInt` and the like: one argument, no more.
+/// Parses `$toInt` and similar operators, which have exactly one argument.
 fn parse_short(
     parser: &mut Parser<'_>,
     row: &'static OpRow,
@@ -263,7 +263,7 @@ fn run_short<'a>(
     if input.is_nullish() {
         return Ok(Value::NULL);
     }
-    let mut manner = Manner::default();
+    let mut options = ConversionOptions::default();
     let kind = match prepared {
         Prepared::Which("$toBool") => ty::BOOL,
         Prepared::Which("$toDate") => ty::DATE,
@@ -273,14 +273,14 @@ fn run_short<'a>(
         Prepared::Which("$toLong") => ty::INT64,
         Prepared::Which("$toObjectId") => ty::OBJECT_ID,
         Prepared::Which("$toUUID") => {
-            manner.format = Some("uuid".to_owned());
+            options.format = Some("uuid".to_owned());
             let target = Target { kind: ty::BINARY, subtype: 4 };
-            return to::converted(input.or_undefined(), target, &manner);
+            return to::converted(input.or_undefined(), target, &options);
         }
         _ => {
-            manner.format = Some("auto".to_owned());
+            options.format = Some("auto".to_owned());
             ty::STRING
         }
     };
-    to::converted(input.or_undefined(), Target { kind, subtype: 0 }, &manner)
+    to::converted(input.or_undefined(), Target { kind, subtype: 0 }, &options)
 }

@@ -1,4 +1,4 @@
-//! Numbers in texts.
+//! Parses numbers in strings.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::decimal::Decimal;
@@ -12,7 +12,7 @@ fn fail(text: &str, why: &str) -> Error {
     ))
 }
 
-/// A number of the wanted type.
+/// Parses a number of the given type.
 ///
 /// # Errors
 /// 241 ConversionFailure.

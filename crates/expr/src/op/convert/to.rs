@@ -1,4 +1,4 @@
-//! The table of conversions: from each type to each that it can become.
+//! The conversions between types.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::decimal::Decimal;
@@ -9,7 +9,7 @@ use super::super::date::{as_date, format, read};
 use super::super::operand::{int, number as number_value, text};
 use super::super::string::{decimal_text, double_text};
 use super::number::{parsed, with_base};
-use super::{Manner, Target, binary, conversion_fault};
+use super::{ConversionOptions, Target, binary, conversion_fault};
 use crate::Value;
 
 /// Converts a value that is neither null nor missing.
@@ -19,20 +19,20 @@ use crate::Value;
 pub(super) fn converted(
     input: RawValue<'_>,
     target: Target,
-    manner: &Manner,
+    options: &ConversionOptions,
 ) -> Result<Value<'static>> {
     match target.kind {
         ty::BOOL => to_bool(input, target),
-        ty::INT32 | ty::INT64 | ty::DOUBLE | ty::DECIMAL => to_number(input, target, manner),
-        ty::STRING => to_string(input, target, manner),
+        ty::INT32 | ty::INT64 | ty::DOUBLE | ty::DECIMAL => to_number(input, target, options),
+        ty::STRING => to_string(input, target, options),
         ty::DATE => to_date(input, target),
         ty::OBJECT_ID => to_object_id(input, target),
-        ty::BINARY => binary::to_binary(input, target, manner),
+        ty::BINARY => binary::to_binary(input, target, options),
         _ => Err(unsupported(input, target)),
     }
 }
 
-/// The error for types that have no way between them.
+/// The error for types without a conversion.
 pub(super) fn unsupported(input: RawValue<'_>, target: Target) -> Error {
     let (from, to) = (input.type_name(), type_name(target.kind));
     conversion_fault(format!(
@@ -65,16 +65,20 @@ fn to_bool(input: RawValue<'_>, target: Target) -> Result<Value<'static>> {
     }
 }
 
-fn to_number(input: RawValue<'_>, target: Target, manner: &Manner) -> Result<Value<'static>> {
+fn to_number(
+    input: RawValue<'_>,
+    target: Target,
+    options: &ConversionOptions,
+) -> Result<Value<'static>> {
     let number = match input {
         RawValue::Bool(value) => Number::Int32(i32::from(value)),
         RawValue::Date(ms) if target.kind != ty::INT32 => Number::Int64(ms),
-        RawValue::String(digits) => match manner.base {
+        RawValue::String(digits) => match options.base {
             Some(base) => with_base(digits, base, target.kind)?,
             None => parsed(digits, target.kind)?,
         },
         RawValue::Binary { bytes, .. } if target.kind != ty::DECIMAL => {
-            return binary::to_number(input, bytes, target, manner);
+            return binary::to_number(input, bytes, target, options);
         }
         other => Number::from_value(other).ok_or_else(|| unsupported(input, target))?,
     };
@@ -114,16 +118,20 @@ fn to_number(input: RawValue<'_>, target: Target, manner: &Manner) -> Result<Val
     }))
 }
 
-fn to_string(input: RawValue<'_>, target: Target, manner: &Manner) -> Result<Value<'static>> {
+fn to_string(
+    input: RawValue<'_>,
+    target: Target,
+    options: &ConversionOptions,
+) -> Result<Value<'static>> {
     match input {
         RawValue::String(value) => text(value),
         RawValue::Bool(value) => text(if value { "true" } else { "false" }),
-        RawValue::Int32(_) | RawValue::Int64(_) if manner.base.is_some() => {
-            text(&in_base(input, manner.base.unwrap_or(10)))
+        RawValue::Int32(_) | RawValue::Int64(_) if options.base.is_some() => {
+            text(&in_base(input, options.base.unwrap_or(10)))
         }
         RawValue::Int32(value) => text(&value.to_string()),
         RawValue::Int64(value) => text(&value.to_string()),
-        RawValue::Double(value) => match (manner.base, Number::Double(value).to_i64_exact()) {
+        RawValue::Double(value) => match (options.base, Number::Double(value).to_i64_exact()) {
             (Some(base), Some(whole)) => text(&in_base(RawValue::Int64(whole), base)),
             (Some(_), None) => Err(unsupported(input, target)),
             (None, _) => text(&double_text(value)),
@@ -134,12 +142,12 @@ fn to_string(input: RawValue<'_>, target: Target, manner: &Manner) -> Result<Val
             text(&iso.map_err(|error| conversion_fault(error.message()))?)
         }
         RawValue::ObjectId(id) => text(&hex::encode(id)),
-        RawValue::Binary { subtype, bytes } => binary::to_text(subtype, bytes, manner),
+        RawValue::Binary { subtype, bytes } => binary::to_text(subtype, bytes, options),
         _ => Err(unsupported(input, target)),
     }
 }
 
-/// A whole number with the digits of a base.
+/// Formats a whole number in a base.
 fn in_base(value: RawValue<'_>, base: u32) -> String {
     let whole = Number::from_value(value).and_then(Number::to_i64_exact).unwrap_or(0);
     let size = whole.unsigned_abs();

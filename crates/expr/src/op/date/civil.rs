@@ -1,9 +1,9 @@
-//! The proleptic Gregorian calendar over all dates that 64 bits of milliseconds can hold.
+//! The proleptic Gregorian calendar over all dates representable in 64 bits of milliseconds.
 
 /// Milliseconds of a day.
 pub(crate) const DAY_MS: i64 = 86_400_000;
 
-/// A local date and time, part by part.
+/// The components of a local date and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
@@ -18,7 +18,7 @@ pub(crate) struct Civil {
 }
 
 impl Civil {
-    /// The parts of local milliseconds.
+    /// The components of local milliseconds.
     pub(crate) fn of(local_ms: i64) -> Civil {
         let (days, rest) = (local_ms.div_euclid(DAY_MS), local_ms.rem_euclid(DAY_MS));
         let (year, month, day) = date_of(days);
@@ -38,7 +38,7 @@ impl Civil {
         days_of(self.year, self.month, self.day)
     }
 
-    /// Local milliseconds; nothing where they do not fit. Parts may be outside their ranges.
+    /// Local milliseconds; `None` on overflow. Components may exceed their ranges.
     pub(crate) fn local_ms(&self) -> Option<i64> {
         let months = self.year.checked_mul(12)?.checked_add(self.month.checked_sub(1)?)?;
         let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
@@ -48,32 +48,33 @@ impl Civil {
         let days = i128::from(days_of(year, month, 1)) + i128::from(self.day) - 1;
         let seconds = (i128::from(self.hour) * 60 + i128::from(self.minute)) * 60;
         let seconds = seconds + i128::from(self.second);
-        // Wide on the way: at the ends of time the day alone does not fit, but the moment does.
+        // Computed with more bits, because at the limits the start of the day overflows although
+        // the result does not.
         let ms = days * i128::from(DAY_MS) + seconds * 1000 + i128::from(self.millisecond);
         i64::try_from(ms).ok()
     }
 
-    /// From 1.
+    /// The day of the year, from 1.
     pub(crate) fn day_of_year(&self) -> i64 {
         self.days() - days_of(self.year, 1, 1) + 1
     }
 
-    /// 0 is Sunday.
+    /// The day of the week; 0 is Sunday.
     pub(crate) fn weekday(&self) -> i64 {
         weekday(self.days())
     }
 
-    /// Weeks that begin on Sunday; days before the first one are week 0.
+    /// The week of the year, beginning on Sunday; days before the first Sunday are in week 0.
     pub(crate) fn week(&self) -> i64 {
         (self.day_of_year() + 6 - self.weekday()) / 7
     }
 
-    /// 1 is Monday, 7 is Sunday.
+    /// The ISO day of the week; 1 is Monday, 7 is Sunday.
     pub(crate) fn iso_weekday(&self) -> i64 {
         (self.weekday() + 6) % 7 + 1
     }
 
-    /// The ISO year and week: the week belongs to the year of its Thursday.
+    /// The ISO year and week: a week belongs to the year of its Thursday.
     pub(crate) fn iso_week(&self) -> (i64, i64) {
         let thursday = self.days() - self.iso_weekday() + 4;
         let (year, _, _) = date_of(thursday);
@@ -81,12 +82,13 @@ impl Civil {
     }
 }
 
-/// 0 is Sunday.
+/// The day of the week; 0 is Sunday.
 pub(crate) fn weekday(days: i64) -> i64 {
     (days + 4).rem_euclid(7)
 }
 
-/// Days since 1970-01-01; years are counted from March, so that the leap day is a year's last.
+/// Days since 1970-01-01. Years are counted from March, so that the leap day is the last day of a
+/// year.
 pub(crate) fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -96,7 +98,7 @@ pub(crate) fn days_of(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Year, month and day.
+/// Year, month and day of a number of days since 1970-01-01.
 pub(crate) fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

@@ -1,4 +1,4 @@
-//! `$dateDiff`: how many boundaries of a unit lie between two dates.
+//! `$dateDiff`: the number of unit boundaries between two dates.
 
 use mayfly_base::Result;
 use mayfly_value::RawValue;
@@ -80,7 +80,7 @@ fn difference(start: i64, end: i64, unit: Unit, zone: &Zone, first_day: i64) -> 
         Unit::Millisecond => end.checked_sub(start),
         Unit::Second => by(&|ms| ms.div_euclid(1000)),
         Unit::Minute => by(&|ms| ms.div_euclid(60_000)),
-        // Full hours of the local clock, counted in time that passed.
+        // Hours begin at full hours of the local clock, and are counted in elapsed time.
         Unit::Hour => {
             let full = |ms: i64| ms.checked_sub(local(ms).rem_euclid(3_600_000));
             Some(full(end)?.checked_sub(full(start)?)?.div_euclid(3_600_000))

@@ -1,4 +1,4 @@
-//! Dates as text: `$dateToString`, and the ISO form that conversions to text use.
+//! Formats dates: `$dateToString`, and the ISO form for conversions to strings.
 
 use mayfly_base::Result;
 use mayfly_value::RawValue;
@@ -13,11 +13,11 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] =
-    &[own("$dateToString", "3.0", "A date as text, by a format.", parse)];
+    &[own("$dateToString", "3.0", "A date formatted as a string.", parse)];
 
-/// The form in UTC.
+/// The default format for UTC.
 const ISO: &str = "%Y-%m-%dT%H:%M:%S.%LZ";
-/// The form in any other time zone.
+/// The default format for other time zones.
 const ISO_LOCAL: &str = "%Y-%m-%dT%H:%M:%S.%L";
 
 const MONTHS: [&str; 12] = [
@@ -35,7 +35,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The number of a month by its name, or by its first three letters.
+/// The number of a month, given its name or the first three letters.
 pub(super) fn month_named(name: &str, short: bool) -> Option<i64> {
     let at = MONTHS.iter().position(|month| {
         let month = if short { &month[..3] } else { month };
@@ -44,10 +44,10 @@ pub(super) fn month_named(name: &str, short: bool) -> Option<i64> {
     Some(at as i64 + 1)
 }
 
-/// A date in ISO form, in UTC.
+/// Formats a date in ISO form, in UTC.
 ///
 /// # Errors
-/// 18537 for years that have not four digits.
+/// 18537 for a year without exactly four digits.
 pub(crate) fn iso_text(ms: i64) -> Result<String> {
     formatted(ms, ISO, &Zone::UTC)
 }
@@ -77,7 +77,7 @@ fn parse(
     parser.call(row, run, arguments)
 }
 
-/// The error for a format that is no text.
+/// The error for a format that is not a string.
 pub(super) fn format_fault(code: i32, operator: &str, value: RawValue<'_>) -> mayfly_base::Error {
     let (found, shown) = (value.type_name(), ShellValue(value));
     let text =
@@ -112,14 +112,14 @@ fn run<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     text(&formatted(ms, format, &zone)?)
 }
 
-/// Letters that formats for writing, and those for reading, may have behind `%`.
+/// The format specifiers after `%`, for formatting and for parsing.
 const WRITTEN: &str = "dGHjLmMSuUVwYzZbB%";
 const READ: &str = "dGHjLmMSuVYzZbB%";
 
-/// Checks a format.
+/// Validates a format.
 ///
 /// # Errors
-/// 18535 for a `%` at the end, 18536 for a letter that means nothing.
+/// 18535 for a `%` at the end, 18536 for an unknown specifier.
 pub(super) fn check_format(format: &str, reading: bool) -> Result<()> {
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {

@@ -1,10 +1,10 @@
-//! Dates: milliseconds since 1970 in UTC, looked at in a time zone.
+//! Dates: milliseconds since 1970 in UTC, interpreted in a time zone.
 //!
 //! * [`civil`]: days and months of the proleptic Gregorian calendar, ISO weeks.
-//! * [`zone`]: time zones; the data is inside the binary.
-//! * `part`: one part of a date. `parts`: all of them, and back.
-//! * [`mod@format`], `read`: dates as text, and back.
-//! * [`mod@unit`]: units of time and how dates move by them. `shift`, `diff`, `trunc`: the operators that do.
+//! * [`zone`]: time zones; the data is part of the binary.
+//! * `part`: one component of a date. `parts`: all of them, and back.
+//! * [`mod@format`], `read`: formatting and parsing of dates.
+//! * [`mod@unit`]: units of time, and date arithmetic. `shift`, `diff`, `trunc`: its operators.
 
 pub(crate) mod civil;
 pub(super) mod diff;
@@ -24,7 +24,7 @@ use super::operand::fault;
 use crate::{Expression, Frame, Value};
 use zone::Zone;
 
-/// The milliseconds of a value that is a date, or has one inside.
+/// The milliseconds of a date, timestamp or ObjectId; `None` for other values.
 pub(super) fn as_date(value: RawValue<'_>) -> Option<i64> {
     match value {
         RawValue::Date(ms) => Some(ms),
@@ -37,7 +37,7 @@ pub(super) fn as_date(value: RawValue<'_>) -> Option<i64> {
     }
 }
 
-/// The same where nothing else will do.
+/// The same, with an error for other values.
 fn required_date(value: &Value<'_>) -> Result<i64> {
     as_date(value.or_undefined()).ok_or_else(|| {
         let found = value.type_name();
@@ -45,7 +45,7 @@ fn required_date(value: &Value<'_>) -> Result<i64> {
     })
 }
 
-/// The time zone of an argument: UTC when it was not given, nothing when it is null or missing.
+/// Evaluates a time zone argument: UTC when it is omitted, `None` when it is null or missing.
 fn zone_of<'a>(argument: &'a Expression, frame: Frame<'a>) -> Result<Option<Zone>> {
     if let Expression::Absent = argument {
         return Ok(Some(Zone::UTC));

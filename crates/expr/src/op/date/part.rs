@@ -1,4 +1,4 @@
-//! One part of a date: `$year`, `$month`, ..., with the date alone or as `{ date, timezone }`.
+//! One component of a date: `$year`, `$month`, ..., with the date alone or as `{ date, timezone }`.
 
 use mayfly_base::Result;
 use mayfly_value::RawValue;
@@ -84,7 +84,7 @@ fn run<'a>(
     let Some(zone) = zone_of(&arguments[1], frame)? else { return Ok(Value::NULL) };
     let part = part_of(name, &zone.civil(ms));
     Ok(match name {
-        // The reference makes a long of the ISO year alone.
+        // In the reference only the ISO year is a long.
         "$isoWeekYear" => Value::Borrowed(RawValue::Int64(part)),
         _ => int(i32::try_from(part).unwrap_or(i32::MAX)),
     })

@@ -61,7 +61,7 @@ fn parse_from(
     parser.call(row, from_parts, arguments)
 }
 
-/// One part; nothing when it is null or missing.
+/// Evaluates a component; `None` when it is null or missing.
 fn part<'a>(
     at: usize,
     arguments: &'a [Expression],
@@ -122,7 +122,7 @@ fn from_parts<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value
     let mut civil =
         Civil { year, month: second, day: third, hour, minute, second: seconds, millisecond };
     if iso {
-        // The week of January 4 is the first one.
+        // The first ISO week is the one with January 4.
         let fourth = days_of(year, 1, 4);
         let monday = fourth - (weekday(fourth) + 6) % 7;
         civil.month = 1;

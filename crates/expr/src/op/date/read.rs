@@ -1,8 +1,9 @@
-//! `$dateFromString`: text to a date, by a format or in one of the common forms.
+//! `$dateFromString`: parses a date, by a format or in one of the common forms.
 //!
-//! Without a format these are understood: ISO 8601 (`2017-02-08`, `2017-02-08T12:10:40.787Z`, `20170208T121040`, ordinal and week
-//! dates), with a blank for the `T`; `July 4, 2017`, `4 July 2017`, with a day of the week before it; `7/4/2017`; `@seconds`.
-//! Offsets and names of time zones may follow. The reference's free reader knows further forms, such as `next monday`.
+//! The common forms are ISO 8601 (`2017-02-08`, `2017-02-08T12:10:40.787Z`, `20170208T121040`,
+//! ordinal and week dates), with a space for the `T`; `July 4, 2017`, `4 July 2017`, optionally
+//! after a day of the week; `7/4/2017`; `@seconds`. An offset or the name of a time zone may
+//! follow. The reference's free-form parser accepts further forms, such as `next monday`.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
@@ -17,7 +18,8 @@ use super::{date, zone_of};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
-pub(in crate::op) const ROWS: &[OpRow] = &[own("$dateFromString", "3.6", "Text as a date.", parse)];
+pub(in crate::op) const ROWS: &[OpRow] =
+    &[own("$dateFromString", "3.6", "A string parsed as a date.", parse)];
 
 fn parse(
     parser: &mut Parser<'_>,
@@ -101,7 +103,8 @@ fn conversion_fault(text: String) -> Error {
     Error::new(ErrorCode::ConversionFailure, text)
 }
 
-/// A date by a format, or in a common form, in a time zone unless it names one itself.
+/// Parses a date by a format, or in a common form. The time zone applies unless the text contains
+/// one.
 ///
 /// # Errors
 /// 241 ConversionFailure.
@@ -123,7 +126,7 @@ pub(crate) fn from_text(text: &str, format: Option<&str>, zone: Option<&Zone>) -
     reader.parts.finish(text, zone)
 }
 
-/// What was read.
+/// The components parsed so far.
 #[derive(Default)]
 struct Parts {
     year: Option<i64>,
@@ -201,7 +204,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// A number of so many digits.
+    /// Parses a number with this many digits.
     fn number(&mut self, least: usize, most: usize) -> Option<i64> {
         let digits = self.rest().bytes().take(most).take_while(u8::is_ascii_digit).count();
         if digits < least {
@@ -223,7 +226,7 @@ impl<'t> Reader<'t> {
         self.at += self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
     }
 
-    /// Milliseconds of a fraction, further digits cut off.
+    /// Parses a fraction as milliseconds; further digits are truncated.
     fn fraction(&mut self) -> Option<i64> {
         let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         let kept = &self.rest()[..digits.min(3)];
@@ -323,7 +326,7 @@ impl<'t> Reader<'t> {
         self.rest().is_empty().then_some(())
     }
 
-    /// The day in any of its forms.
+    /// Parses a day in any of its forms.
     fn day(&mut self) -> Option<()> {
         let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         match digits {
@@ -383,13 +386,13 @@ impl<'t> Reader<'t> {
         if self.take('-').is_some() || self.take('/').is_some() {
             self.parts.day = Some(self.number(1, 2)?);
         } else {
-            // A month alone begins with its first day.
+            // A month alone means its first day.
             self.parts.day = Some(1);
         }
         Some(())
     }
 
-    /// `[Tue] July 4[th], 2017`.
+    /// Parses `[Tue] July 4[th], 2017`.
     fn worded_day(&mut self) -> Option<()> {
         const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
         let from = self.at;
@@ -419,7 +422,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// `12:10[:40[.787]]`, with `am` or `pm`, or `121040`.
+    /// Parses `12:10[:40[.787]]`, with `am` or `pm`, or `121040`.
     fn clock(&mut self) -> Option<()> {
         let mut time = [0; 4];
         time[0] = self.number(1, 2)?;

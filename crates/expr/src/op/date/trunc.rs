@@ -1,5 +1,5 @@
-//! `$dateTrunc`: the beginning of the unit, or of the bin of units, that a date is in. Bins are counted from 2000-01-01 in the
-//! time zone, those of weeks from the first day after it that weeks begin with.
+//! `$dateTrunc`: the start of the unit, or bin of units, that contains a date. Bins are counted
+//! from 2000-01-01 in the time zone, those of weeks from the first `startOfWeek` day after it.
 
 use mayfly_base::Result;
 use mayfly_value::RawValue;
@@ -15,11 +15,11 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] =
-    &[own("$dateTrunc", "5.0", "The beginning of the unit that a date is in.", parse)];
+    &[own("$dateTrunc", "5.0", "The start of the unit that contains a date.", parse)];
 
 const NAME: &str = "$dateTrunc";
 
-/// Largest bin; the reference's own limit.
+/// Largest bin, as in the reference.
 const MAX_BIN: i64 = 100_000_000_000;
 
 fn parse(
@@ -101,7 +101,7 @@ fn bin_of(given: &Value<'_>) -> Result<i64> {
     }
 }
 
-/// The beginning of a bin.
+/// The start of the bin that contains a date.
 pub(crate) fn truncated(ms: i64, unit: Unit, bin: i64, zone: &Zone, first_day: i64) -> Option<i64> {
     let reference_day = days_of(2000, 1, 1);
     let local = zone.local_ms(ms);
@@ -112,7 +112,7 @@ pub(crate) fn truncated(ms: i64, unit: Unit, bin: i64, zone: &Zone, first_day: i
     match unit {
         Unit::Millisecond | Unit::Second | Unit::Minute | Unit::Hour => {
             let step = unit.fixed_ms()?.checked_mul(bin)?;
-            // By the clock on the wall at that moment.
+            // By the local clock at that moment.
             let start = down(local, reference_day * DAY_MS, step)?;
             start.checked_sub(zone.offset_ms(ms))
         }

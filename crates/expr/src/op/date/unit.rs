@@ -1,4 +1,5 @@
-//! Units of time, and moving dates by them. Units from days on move the local time, smaller ones the moment.
+//! Units of time, and date arithmetic with them. Days and larger units are added to the local time,
+//! smaller ones to the UTC time.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::RawValue;
@@ -24,10 +25,10 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// By its name.
+    /// The unit with this name.
     ///
     /// # Errors
-    /// 9 FailedToParse for an unknown one.
+    /// 9 FailedToParse for an unknown name.
     pub(crate) fn parse(name: &str) -> Result<Unit> {
         Ok(match name {
             "millisecond" => Unit::Millisecond,
@@ -45,7 +46,7 @@ impl Unit {
         })
     }
 
-    /// The milliseconds of a unit that has always as many; nothing from months on.
+    /// The milliseconds of a unit of constant length; `None` for months and larger units.
     pub(crate) fn fixed_ms(self) -> Option<i64> {
         match self {
             Unit::Millisecond => Some(1),
@@ -58,7 +59,7 @@ impl Unit {
         }
     }
 
-    /// The months of a unit of months.
+    /// The months in a unit of months.
     fn months(self) -> Option<i64> {
         match self {
             Unit::Month => Some(1),
@@ -69,7 +70,7 @@ impl Unit {
     }
 }
 
-/// The unit that an argument names; nothing when it is null or missing.
+/// Evaluates a unit argument; `None` when it is null or missing.
 pub(super) fn unit_of(operator: &str, value: &Value<'_>) -> Result<Option<Unit>> {
     match value.or_undefined() {
         RawValue::String(name) => Unit::parse(name).map(Some),
@@ -82,7 +83,7 @@ pub(super) fn unit_of(operator: &str, value: &Value<'_>) -> Result<Option<Unit>>
     }
 }
 
-/// The day that an argument names, 0 for Sunday; nothing when it is null or missing.
+/// Evaluates a day argument, 0 for Sunday; `None` when it is null or missing.
 pub(super) fn weekday_of(operator: &str, value: &Value<'_>) -> Result<Option<i64>> {
     const DAYS: [&str; 7] =
         ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
@@ -107,7 +108,7 @@ pub(super) fn weekday_of(operator: &str, value: &Value<'_>) -> Result<Option<i64
     }
 }
 
-/// A date moved by an amount of units; nothing where the result does not fit.
+/// Adds an amount of units to a date; `None` on overflow.
 pub(crate) fn moved(ms: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     if let (Some(unit_ms), true) = (unit.fixed_ms(), unit < Unit::Day || zone.is_utc()) {
         return ms.checked_add(unit_ms.checked_mul(amount)?);

@@ -15,20 +15,20 @@ use super::civil::Civil;
 pub(crate) enum Zone {
     /// Milliseconds east of UTC.
     Fixed(i64),
-    /// With rules.
+    /// A zone of the Olson database.
     Named(TimeZone),
 }
 
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 impl Zone {
-    /// UTC.
+    /// The zone UTC.
     pub(crate) const UTC: Zone = Zone::Fixed(0);
 
-    /// By its identifier.
+    /// The zone with this identifier.
     ///
     /// # Errors
-    /// 40485 for an unknown one.
+    /// 40485 for an unknown identifier.
     pub(crate) fn named(name: &str) -> Result<Zone> {
         if matches!(name, "UTC" | "GMT" | "Z") {
             return Ok(Zone::UTC);
@@ -47,7 +47,8 @@ impl Zone {
         matches!(self, Zone::Fixed(0))
     }
 
-    /// Milliseconds east of UTC at a moment. Beyond the years that rules are known for, those of the last one hold.
+    /// Milliseconds east of UTC at a moment. Outside the supported years, the rules of the nearest
+    /// year apply.
     pub(crate) fn offset_ms(&self, utc_ms: i64) -> i64 {
         match self {
             Zone::Fixed(offset) => *offset,
@@ -60,18 +61,18 @@ impl Zone {
         }
     }
 
-    /// The local time of a moment.
+    /// The local time of a moment, in milliseconds.
     pub(crate) fn local_ms(&self, utc_ms: i64) -> i64 {
         utc_ms.saturating_add(self.offset_ms(utc_ms))
     }
 
-    /// The parts of a moment.
+    /// The local components of a moment.
     pub(crate) fn civil(&self, utc_ms: i64) -> Civil {
         Civil::of(self.local_ms(utc_ms))
     }
 
-    /// The moment of a local time; nothing where it does not fit. What happens twice is taken the first time; what is left
-    /// out by clocks going forward is as much later as they go.
+    /// The moment of a local time; `None` on overflow. An ambiguous local time means its first
+    /// occurrence; one skipped by a clock change is shifted forward by the length of the gap.
     pub(crate) fn utc_ms(&self, local_ms: i64) -> Option<i64> {
         let offset = match self {
             Zone::Fixed(offset) => *offset,
@@ -103,7 +104,7 @@ impl Zone {
     }
 }
 
-/// `+hh`, `+hhmm`, `+hh:mm`.
+/// Parses `+hh`, `+hhmm`, `+hh:mm`.
 pub(crate) fn fixed_offset(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let sign = match bytes.first()? {

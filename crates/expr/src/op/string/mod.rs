@@ -1,5 +1,5 @@
-//! Texts. Here: `$concat`, `$toLower`, `$toUpper`, `$strcasecmp`, `$strLenBytes`, `$strLenCP`, `$split`. Letters change case
-//! within ASCII only, as the reference does it.
+//! Strings. Here: `$concat`, `$toLower`, `$toUpper`, `$strcasecmp`, `$strLenBytes`, `$strLenCP`,
+//! `$split`. Case conversion is limited to ASCII, as in the reference.
 
 pub(super) mod part;
 pub(super) mod replace;
@@ -14,14 +14,14 @@ use super::{ANY, OpRow, list};
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
-    list("$concat", "2.4", "Texts joined.", ANY, concat),
+    list("$concat", "2.4", "The concatenation of strings.", ANY, concat),
     list("$toLower", "2.2", "ASCII letters in lower case.", (1, 1), |args, frame| {
         text(&text_of(&args[0], frame)?.to_ascii_lowercase())
     }),
     list("$toUpper", "2.2", "ASCII letters in upper case.", (1, 1), |args, frame| {
         text(&text_of(&args[0], frame)?.to_ascii_uppercase())
     }),
-    list("$strcasecmp", "2.2", "-1, 0 or 1, whatever the case.", (2, 2), |args, frame| {
+    list("$strcasecmp", "2.2", "-1, 0 or 1, ignoring case.", (2, 2), |args, frame| {
         let left = text_of(&args[0], frame)?.to_ascii_uppercase();
         let right = text_of(&args[1], frame)?.to_ascii_uppercase();
         Ok(int(left.cmp(&right) as i32))
@@ -91,7 +91,7 @@ fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
     text(&out)
 }
 
-/// Appends a text; false when it is null or missing.
+/// Appends a string; returns false when it is null or missing.
 pub(super) fn push_text(out: &mut String, value: &Value<'_>) -> Result<bool> {
     match value.or_undefined() {
         RawValue::String(text) => {
@@ -107,7 +107,7 @@ pub(super) fn push_text(out: &mut String, value: &Value<'_>) -> Result<bool> {
     }
 }
 
-/// A value as text, for the operators that take more than texts.
+/// Converts a value to a string, for the operators that accept other types.
 pub(super) fn text_of<'a>(argument: &'a Expression, frame: Frame<'a>) -> Result<String> {
     let value = argument.evaluate(frame)?;
     match value.or_undefined() {
@@ -128,12 +128,13 @@ pub(super) fn text_of<'a>(argument: &'a Expression, frame: Frame<'a>) -> Result<
     }
 }
 
-/// A decimal as text.
+/// Formats a decimal.
 pub(super) fn decimal_text(bytes: [u8; 16]) -> String {
     mayfly_value::bson::Decimal128::from_bytes(bytes).to_string()
 }
 
-/// A double with at most 16 significant digits, in scientific notation where it is very large or small.
+/// Formats a double with at most 16 significant digits, in scientific notation if it is very large
+/// or small.
 pub(super) fn double_text(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();

@@ -11,8 +11,8 @@ use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[
     list("$substr", "2.2", "Another name of $substrBytes.", (3, 3), bytes),
-    list("$substrBytes", "3.4", "A part, counted in bytes of UTF-8.", (3, 3), bytes),
-    list("$substrCP", "3.4", "A part, counted in code points.", (3, 3), code_points),
+    list("$substrBytes", "3.4", "A substring, in bytes of UTF-8.", (3, 3), bytes),
+    list("$substrCP", "3.4", "A substring, in code points.", (3, 3), code_points),
 ];
 
 fn bytes<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
@@ -25,7 +25,7 @@ fn bytes<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
             let text = format!("{NAME}:  {which} must be a numeric type (is BSON type {found})");
             fault(code, text)
         })?;
-        // Fractions are cut off; what is too large for a long is at its end.
+        // Fractions are truncated; values beyond a long are clamped.
         Ok(number.to_i64_truncated().unwrap_or_else(|| number.to_f64() as i64))
     };
     let start = integer(&start, 16034, "starting index")?;
@@ -43,7 +43,7 @@ fn bytes<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     if start >= whole.len() {
         return text("");
     }
-    // A negative length takes the rest.
+    // A negative length means the rest of the string.
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let end = start.saturating_add(length).min(whole.len());
     if continues(end) {

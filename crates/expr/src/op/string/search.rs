@@ -1,4 +1,4 @@
-//! `$indexOfBytes`, `$indexOfCP`: where a text begins in another, -1 where it does not.
+//! `$indexOfBytes`, `$indexOfCP`: the position of a substring, -1 if it does not occur.
 
 use mayfly_base::Result;
 use mayfly_value::RawValue;
@@ -9,12 +9,20 @@ use super::super::{OpRow, list};
 use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[
-    list("$indexOfBytes", "3.4", "Where a text stands, in bytes.", (2, 4), |args, frame| {
-        search("$indexOfBytes", (40091, 40092), args, frame)
-    }),
-    list("$indexOfCP", "3.4", "Where a text stands, in code points.", (2, 4), |args, frame| {
-        search("$indexOfCP", (40093, 40094), args, frame)
-    }),
+    list(
+        "$indexOfBytes",
+        "3.4",
+        "The position of a substring, in bytes.",
+        (2, 4),
+        |args, frame| search("$indexOfBytes", (40091, 40092), args, frame),
+    ),
+    list(
+        "$indexOfCP",
+        "3.4",
+        "The position of a substring, in code points.",
+        (2, 4),
+        |args, frame| search("$indexOfCP", (40093, 40094), args, frame),
+    ),
 ];
 
 fn search<'a>(
@@ -51,7 +59,7 @@ fn search<'a>(
         }
         return Ok(find(whole, wanted, start, end).map_or(int(-1), count));
     }
-    // Code points become bytes and the answer code points again.
+    // Code point positions are converted to bytes, and the result back.
     let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).chain([whole.len()]).collect();
     let end = end.min(places.len() - 1);
     if start > end {
@@ -62,7 +70,8 @@ fn search<'a>(
         .map_or(int(-1), |at| count(places.partition_point(|place| *place < at + places[start]))))
 }
 
-/// Where a text stands between two bytes, which may stand inside of letters: a text never begins or ends there.
+/// Finds a substring between two byte offsets, which may be inside characters: a match never begins
+/// or ends there.
 fn find(whole: &str, wanted: &str, start: usize, end: usize) -> Option<usize> {
     if wanted.is_empty() {
         return Some(start);

@@ -1,4 +1,4 @@
-//! `$trim`, `$ltrim`, `$rtrim`: without `chars`, white space and the null character go.
+//! `$trim`, `$ltrim`, `$rtrim`: without `chars` they remove white space and the NUL character.
 
 use mayfly_base::Result;
 use mayfly_value::RawValue;
@@ -10,12 +10,12 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub(in crate::op) const ROWS: &[OpRow] = &[
-    own("$trim", "4.0", "Without characters at both ends.", parse),
-    own("$ltrim", "4.0", "Without characters at the beginning.", parse),
-    own("$rtrim", "4.0", "Without characters at the end.", parse),
+    own("$trim", "4.0", "The string without characters at both ends.", parse),
+    own("$ltrim", "4.0", "The string without characters at the beginning.", parse),
+    own("$rtrim", "4.0", "The string without characters at the end.", parse),
 ];
 
-/// What goes by default.
+/// The characters removed by default.
 fn is_space(letter: char) -> bool {
     matches!(letter, '\0' | '\t'..='\r' | ' ' | '\u{A0}' | '\u{1680}' | '\u{2000}'..='\u{200A}')
 }

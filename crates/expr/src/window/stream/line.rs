@@ -1,4 +1,4 @@
-//! `$linearFill` over a stream: the documents of a gap wait until the value after it is known.
+//! `$linearFill` over a stream: the documents of a gap are pending until the next value is known.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use super::{DocumentReader, StreamMemory};
 
 pub(super) struct Line {
     input: Box<dyn DocumentReader>,
-    /// Results that are known.
+    /// Computed results.
     ready: VecDeque<Option<ValueBuf>>,
-    /// The last document with a value, and the position of the last document.
+    /// The last document with a value.
     left: Option<(Number, Number)>,
     before: Option<Number>,
     over: bool,

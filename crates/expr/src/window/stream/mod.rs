@@ -1,12 +1,14 @@
-//! Window functions over a partition that does not fit memory: results one by one, while the documents are read from files.
+//! Window functions over a partition that does not fit into memory: results are computed one by one
+//! while the documents are read from files.
 //!
-//! | function | what stays in memory |
+//! | function | state in memory |
 //! |---|---|
-//! | with an unbounded lower end, `$rank` and its like, `$locf`, `$expMovingAvg` | its running state ([`running`]) |
-//! | with a bounded lower end, `$shift` | the documents that the window reaches ([`sliding`]) |
+//! | with an unbounded lower end, `$rank` and similar ones, `$locf`, `$expMovingAvg` | its running state ([`running`]) |
+//! | with a bounded lower end, `$shift` | the documents of the window ([`sliding`]) |
 //! | `$linearFill` | the gap between two values ([`Line`]) |
 //!
-//! A window that is bounded below only reaches to the end of the partition, so that the rest of the partition has to fit memory.
+//! A window with only a lower bound extends to the end of the partition, so the rest of the
+//! partition must fit into memory.
 
 mod line;
 mod running;
@@ -33,22 +35,24 @@ pub trait DocumentReader: Send {
 /// Opens a new reader at the first document.
 pub type OpenReader<'o> = dyn FnMut() -> Result<Box<dyn DocumentReader>> + 'o;
 
-/// What a stream may use.
+/// The memory budget of a stream.
 pub trait StreamMemory {
-    /// Notes how many bytes the stream holds now; false when the streams together hold too much.
+    /// Reports the bytes that the stream holds; returns false when all streams together exceed the
+    /// budget.
     fn holds(&mut self, bytes: usize) -> bool;
 
-    /// Whether the stream may buffer so many bytes for speed, although it could go on with less.
+    /// Whether the stream may buffer this many bytes for speed, although it could continue with
+    /// less.
     fn has_room(&self, bytes: usize) -> bool;
 
-    /// The error for a stream that cannot go on with less memory.
+    /// The error for a stream that cannot continue with less memory.
     fn failure(&self) -> mayfly_base::Error;
 }
 
 /// The results of one function over one partition.
-pub struct WindowStream(Kind);
+pub struct WindowStream(StreamKind);
 
-enum Kind {
+enum StreamKind {
     Running(Running),
     Sliding(Sliding),
     Line(Line),
@@ -65,40 +69,40 @@ impl WindowStream {
             Bounds::Documents(Bound::Unbounded, _) | Bounds::Range { lower: Bound::Unbounded, .. }
         );
         Ok(WindowStream(match &function.function {
-            Function::LinearFill(_) => Kind::Line(Line::new(open()?)),
-            Function::Shift { .. } => Kind::Sliding(Sliding::new(open()?)),
+            Function::LinearFill(_) => StreamKind::Line(Line::new(open()?)),
+            Function::Shift { .. } => StreamKind::Sliding(Sliding::new(open()?)),
             Function::Rank(_) | Function::Locf(_) | Function::Fading { .. } => {
-                Kind::Running(Running::new(function, open)?)
+                StreamKind::Running(Running::new(function, open)?)
             }
             Function::Accumulate(_)
             | Function::Derivative { .. }
             | Function::Integral { .. }
             | Function::Covariance { .. } => match unbounded_below {
-                true => Kind::Running(Running::new(function, open)?),
-                false => Kind::Sliding(Sliding::new(open()?)),
+                true => StreamKind::Running(Running::new(function, open)?),
+                false => StreamKind::Sliding(Sliding::new(open()?)),
             },
         }))
     }
 
-    /// The result for the next document; it is called once for each document of the partition. Nothing means that the field is
-    /// left out.
+    /// The result for the next document. Must be called once for each document of the partition.
+    /// `None` means that the field is omitted.
     ///
     /// # Errors
-    /// Errors of expressions and operators, of the reader, and the failure of the memory.
+    /// Errors of expressions and operators, of the reader, and [`StreamMemory::failure`].
     pub fn next(
         &mut self,
         function: &WindowFunction,
         memory: &mut dyn StreamMemory,
     ) -> Result<Option<ValueBuf>> {
         match &mut self.0 {
-            Kind::Running(running) => running.next(function, memory),
-            Kind::Sliding(sliding) => sliding.next(function, memory),
-            Kind::Line(line) => line.next(function, memory),
+            StreamKind::Running(running) => running.next(function, memory),
+            StreamKind::Sliding(sliding) => sliding.next(function, memory),
+            StreamKind::Line(line) => line.next(function, memory),
         }
     }
 }
 
-/// Memory of a buffered document with its bytes.
+/// Memory of a buffered document.
 fn document_bytes(document: &DocBuf) -> usize {
     size_of::<DocBuf>() + document.as_bytes().len()
 }

@@ -1,4 +1,4 @@
-//! Functions whose windows begin with the partition: a state that documents are added to.
+//! Functions whose windows begin with the partition: a state to which documents are added.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, RawValue, ValueBuf, compare_values};
@@ -10,18 +10,18 @@ use super::super::{Function, WindowFunction, fill, null};
 use super::{DocumentReader, OpenReader, StreamMemory};
 use crate::accum::AccumState;
 
-/// How far the window of a document reaches.
-enum End {
-    /// To so many documents after it.
+/// The upper end of the windows.
+enum WindowEnd {
+    /// This many documents after the current one.
     Documents(i64),
-    /// To the last document of the partition.
+    /// The last document of the partition.
     Partition,
-    /// To the last document whose value is not greater than the value of this document and an offset. The reader is at this
-    /// document.
+    /// The last document whose value does not exceed that of the current document plus an offset.
+    /// The reader is at the current document.
     Range { upper: Bound, unit: Option<RangeUnit>, here: Box<dyn DocumentReader> },
 }
 
-enum State {
+enum RunningState {
     Accumulate(AccumState),
     Ranks(Ranks),
     Carried(ValueBuf),
@@ -32,14 +32,14 @@ enum State {
 }
 
 pub(super) struct Running {
-    state: State,
-    end: End,
+    state: RunningState,
+    end: WindowEnd,
     input: Box<dyn DocumentReader>,
     /// A document that was read and belongs to a later window.
     ahead: Option<DocBuf>,
-    /// Documents in the state.
+    /// Number of documents added to the state.
     added: i64,
-    /// The document whose result comes next.
+    /// Index of the document whose result is next.
     here: i64,
     /// The last result, if no document was added since.
     last: Option<Option<ValueBuf>>,
@@ -49,23 +49,25 @@ impl Running {
     pub(super) fn new(function: &WindowFunction, open: &mut OpenReader<'_>) -> Result<Running> {
         let end = match (&function.function, function.bounds) {
             (Function::Rank(_) | Function::Locf(_) | Function::Fading { .. }, _) => {
-                End::Documents(0)
+                WindowEnd::Documents(0)
             }
-            (_, Bounds::Documents(_, Bound::Current)) => End::Documents(0),
+            (_, Bounds::Documents(_, Bound::Current)) => WindowEnd::Documents(0),
             (_, Bounds::Documents(_, Bound::Offset(by))) => {
-                End::Documents(by.to_i64_exact().unwrap_or(0))
+                WindowEnd::Documents(by.to_i64_exact().unwrap_or(0))
             }
-            (_, Bounds::Documents(_, Bound::Unbounded)) => End::Partition,
-            (_, Bounds::Range { upper, unit, .. }) => End::Range { upper, unit, here: open()? },
+            (_, Bounds::Documents(_, Bound::Unbounded)) => WindowEnd::Partition,
+            (_, Bounds::Range { upper, unit, .. }) => {
+                WindowEnd::Range { upper, unit, here: open()? }
+            }
         };
         let state = match &function.function {
-            Function::Accumulate(accumulator) => State::Accumulate(accumulator.start(None)?),
-            Function::Rank(which) => State::Ranks(Ranks::new(*which)),
-            Function::Locf(_) => State::Carried(null()),
-            Function::Fading { .. } => State::Mean(Mean::default()),
-            Function::Derivative { .. } => State::Slope(Slope::default()),
-            Function::Integral { .. } => State::Area(Area::default()),
-            Function::Covariance { .. } => State::Moments(Moments::default()),
+            Function::Accumulate(accumulator) => RunningState::Accumulate(accumulator.start(None)?),
+            Function::Rank(which) => RunningState::Ranks(Ranks::new(*which)),
+            Function::Locf(_) => RunningState::Carried(null()),
+            Function::Fading { .. } => RunningState::Mean(Mean::default()),
+            Function::Derivative { .. } => RunningState::Slope(Slope::default()),
+            Function::Integral { .. } => RunningState::Area(Area::default()),
+            Function::Covariance { .. } => RunningState::Moments(Moments::default()),
             Function::Shift { .. } | Function::LinearFill(_) => {
                 return Err(Error::internal("a function without a running state"));
             }
@@ -80,9 +82,9 @@ impl Running {
         memory: &mut dyn StreamMemory,
     ) -> Result<Option<ValueBuf>> {
         let (to, high) = match &mut self.end {
-            End::Documents(by) => (self.here.saturating_add(*by).saturating_add(1), None),
-            End::Partition => (i64::MAX, None),
-            End::Range { upper, unit, here } => {
+            WindowEnd::Documents(by) => (self.here.saturating_add(*by).saturating_add(1), None),
+            WindowEnd::Partition => (i64::MAX, None),
+            WindowEnd::Range { upper, unit, here } => {
                 let document = here.next()?;
                 let value = document.map_or_else(null, |document| function.sort_value(&document));
                 check_kind(value.as_raw(), *unit)?;
@@ -123,31 +125,36 @@ impl Running {
         self.last = None;
         let frame = function.frame(document);
         match (&function.function, &mut self.state) {
-            (Function::Accumulate(accumulator), State::Accumulate(state)) => {
+            (Function::Accumulate(accumulator), RunningState::Accumulate(state)) => {
                 accumulator.add_in(state, frame)?;
                 if !memory.holds(state.bytes()) {
                     return Err(memory.failure());
                 }
             }
-            (Function::Rank(_), State::Ranks(ranks)) => ranks.push(function.order_key(document)),
-            (Function::Locf(input), State::Carried(last)) => {
+            (Function::Rank(_), RunningState::Ranks(ranks)) => {
+                ranks.push(function.order_key(document))
+            }
+            (Function::Locf(input), RunningState::Carried(last)) => {
                 let value = input.evaluate(frame)?.into_owned();
                 if let Some(value) = value.filter(|value| !fill::is_nullish(value)) {
                     *last = value;
                 }
             }
-            (Function::Fading { input, alpha }, State::Mean(mean)) => {
+            (Function::Fading { input, alpha }, RunningState::Mean(mean)) => {
                 mean.push(input.evaluate(frame)?.as_raw(), alpha);
             }
-            (Function::Derivative { input, .. }, State::Slope(slope)) => {
+            (Function::Derivative { input, .. }, RunningState::Slope(slope)) => {
                 let value = input.evaluate(frame)?.into_owned();
                 slope.push(function.sort_value(document), value);
             }
-            (Function::Integral { input, unit }, State::Area(area)) => {
+            (Function::Integral { input, unit }, RunningState::Area(area)) => {
                 let value = input.evaluate(frame)?;
                 area.push_value(function.sort_value(document).as_raw(), value.as_raw(), *unit)?;
             }
-            (Function::Covariance { pair: [first, second], .. }, State::Moments(moments)) => {
+            (
+                Function::Covariance { pair: [first, second], .. },
+                RunningState::Moments(moments),
+            ) => {
                 let (first, second) = (first.evaluate(frame)?, second.evaluate(frame)?);
                 moments.push_values(first.as_raw(), second.as_raw());
             }
@@ -158,15 +165,17 @@ impl Running {
 
     fn result(&self, function: &WindowFunction) -> Result<Option<ValueBuf>> {
         Ok(Some(match (&function.function, &self.state) {
-            (Function::Accumulate(accumulator), State::Accumulate(state)) => {
+            (Function::Accumulate(accumulator), RunningState::Accumulate(state)) => {
                 accumulator.finish(state)?
             }
-            (_, State::Ranks(ranks)) => RawValue::Int64(ranks.current()).to_owned(),
-            (_, State::Carried(last)) => last.clone(),
-            (_, State::Mean(mean)) => mean.result(),
-            (Function::Derivative { unit, .. }, State::Slope(slope)) => slope.result(*unit)?,
-            (Function::Integral { unit, .. }, State::Area(area)) => area.result(*unit),
-            (Function::Covariance { sample, .. }, State::Moments(moments)) => {
+            (_, RunningState::Ranks(ranks)) => RawValue::Int64(ranks.current()).to_owned(),
+            (_, RunningState::Carried(last)) => last.clone(),
+            (_, RunningState::Mean(mean)) => mean.result(),
+            (Function::Derivative { unit, .. }, RunningState::Slope(slope)) => {
+                slope.result(*unit)?
+            }
+            (Function::Integral { unit, .. }, RunningState::Area(area)) => area.result(*unit),
+            (Function::Covariance { sample, .. }, RunningState::Moments(moments)) => {
                 moments.result(*sample)
             }
             _ => return Err(Error::internal("the state of another function")),

@@ -1,5 +1,5 @@
-//! Functions whose windows move through the partition: the documents that the windows of a stretch of documents reach are
-//! buffered, and the function runs over the buffer as over a partition.
+//! Functions whose windows move through the partition: the documents in the windows of a batch of
+//! documents are buffered, and the function runs over the buffer as over a partition.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,25 +12,26 @@ use super::super::{Function, WindowFunction, slide};
 use super::{DocumentReader, StreamMemory, document_bytes};
 use crate::accum::Accumulator;
 
-/// The least number of documents that are computed together, where a function moves with its window.
-const STRETCH: usize = 1024;
+/// The least number of documents computed together, for a function that is updated as its window
+/// moves.
+const BATCH_DOCUMENTS: usize = 1024;
 
 pub(super) struct Sliding {
     input: Box<dyn DocumentReader>,
-    /// The documents from `first` on.
+    /// The documents from index `first` on.
     buffer: VecDeque<DocBuf>,
     bytes: usize,
     first: usize,
-    /// Nothing is left of the input.
+    /// The input is exhausted.
     read: bool,
-    /// The document whose result comes next.
+    /// Index of the document whose result is next.
     here: usize,
-    /// Documents before this one have their whole window in the buffer.
+    /// Documents before this index have their whole window in the buffer.
     complete: usize,
     ready: VecDeque<Option<ValueBuf>>,
 }
 
-/// What a window reaches on both sides of its document, in documents.
+/// The extent of a window on both sides of its document, in documents.
 fn sides(function: &WindowFunction) -> (usize, Option<usize>) {
     let size = |by: i64| usize::try_from(by).unwrap_or(0);
     let offset = |bound: Bound| match bound {
@@ -45,8 +46,8 @@ fn sides(function: &WindowFunction) -> (usize, Option<usize>) {
     }
 }
 
-/// The accumulator of a function that has to add every window up anew.
-fn added_anew(function: &WindowFunction) -> Option<&Accumulator> {
+/// The accumulator, if it is recomputed for every window.
+fn recomputed_accumulator(function: &WindowFunction) -> Option<&Accumulator> {
     match &function.function {
         Function::Accumulate(accumulator) if !slide::moves(accumulator.kind()) => Some(accumulator),
         _ => None,
@@ -76,9 +77,9 @@ impl Sliding {
             self.here += 1;
             return Ok(ready);
         }
-        let anew = added_anew(function);
+        let anew = recomputed_accumulator(function);
         if self.here >= self.complete {
-            self.fill(function, memory, if anew.is_some() { 1 } else { STRETCH })?;
+            self.fill(function, memory, if anew.is_some() { 1 } else { BATCH_DOCUMENTS })?;
             if self.here >= self.complete {
                 return Ok(None);
             }
@@ -99,8 +100,8 @@ impl Sliding {
         Ok(function.sort_value(document))
     }
 
-    /// Drops the documents before the window of the next document and of all later ones. False when that document has to be read
-    /// first, because its value decides.
+    /// Drops the documents before the window of the next document and of all later ones. Returns
+    /// false when that document must be read first, because its value determines the window.
     fn drop_passed(&mut self, function: &WindowFunction) -> Result<bool> {
         let low = match function.bounds {
             Bounds::Range { .. } if self.here >= self.first + self.buffer.len() => {
@@ -134,7 +135,7 @@ impl Sliding {
         Ok(true)
     }
 
-    /// Reads until the windows of so many documents are complete, or of as many as fit memory.
+    /// Reads until the windows of `least` documents are complete, or memory is full.
     fn fill(
         &mut self,
         function: &WindowFunction,
@@ -145,7 +146,8 @@ impl Sliding {
         let mut dropped = self.drop_passed(function)?;
         loop {
             self.note_complete(function, after)?;
-            // A wide window is computed for many documents at once, because each run looks at all of it.
+            // A wide window is computed for many documents at once, because each run processes all
+            // of it.
             let stretch = match least {
                 1 => 1,
                 least => {
@@ -211,7 +213,8 @@ impl Sliding {
         Ok(())
     }
 
-    /// Computes the results of all documents whose windows are complete, or of as many as fit memory.
+    /// Computes the results of all documents whose windows are complete, or as many as fit into
+    /// memory.
     fn run(&mut self, function: &WindowFunction, memory: &mut dyn StreamMemory) -> Result<()> {
         let (from, to) = (self.here - self.first, self.complete - self.first);
         let ready = &mut self.ready;
@@ -231,7 +234,7 @@ impl Sliding {
             Ok(())
         });
         match ran {
-            // The others are computed again.
+            // The remaining ones are computed again later.
             Err(_) if full => {
                 self.complete = self.here + self.ready.len();
                 Ok(())
@@ -240,7 +243,7 @@ impl Sliding {
         }
     }
 
-    /// The result of the next document, from all documents of its window.
+    /// Computes the result of the next document from all documents of its window.
     fn add_up(
         &self,
         function: &WindowFunction,
@@ -257,7 +260,7 @@ impl Sliding {
         Ok(Some(accumulator.finish(&state)?))
     }
 
-    /// The window of the next document, as places in the buffer.
+    /// The window of the next document, as a range of the buffer.
     fn window(&self, function: &WindowFunction) -> Result<Range<usize>> {
         let count = self.buffer.len();
         let here = self.here - self.first;

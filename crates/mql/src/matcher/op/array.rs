@@ -13,7 +13,7 @@ pub(super) fn all(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let RawValue::Array(items) = operand.value else {
         return Err(Error::bad_value("$all needs an array"));
     };
-    // An empty $all matches nothing, as an empty $in does.
+    // An empty `$all` matches nothing, like an empty `$in`.
     if items.is_empty() {
         return Ok(Some(Predicate::In(InList::default())));
     }
@@ -24,16 +24,16 @@ pub(super) fn all(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let mut parts = Vec::new();
     for item in items.iter() {
         parts.push(match item.value() {
-            RawValue::Document(inner) if elem_matches && of_elem_match(inner) => {
-                Predicate::All(parse_operators(inner, operand.path, operand.around.inside_array())?)
-            }
+            RawValue::Document(inner) if elem_matches && of_elem_match(inner) => Predicate::All(
+                parse_operators(inner, operand.path, operand.context.inside_array())?,
+            ),
             _ if elem_matches => {
                 return Err(Error::bad_value("$all/$elemMatch has to be consistent"));
             }
             RawValue::Document(inner) if ItemMatcher::is_operators(inner) => {
                 return Err(Error::bad_value("no $ expressions in $all"));
             }
-            value => parse_implicit(value, operand.around.scope.collation())?,
+            value => parse_implicit(value, operand.context.scope.collation())?,
         });
     }
     Ok(Some(Predicate::All(parts)))
@@ -43,16 +43,16 @@ pub(super) fn elem_match(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let RawValue::Document(inner) = operand.value else {
         return Err(Error::bad_value("$elemMatch needs an Object"));
     };
-    // A part of a link is enough here, and what stands beside fields asks about documents.
+    // Any field of a DBRef suffices here. Top-level operators make it a condition on documents.
     let on_values = link_parts(inner) == LinkParts::None
         && inner.iter().next().is_some_and(|first| {
             first.name_bytes().starts_with(b"$") && !is_top_level(first.name())
         });
-    let around = operand.around.inside_array();
+    let context = operand.context.inside_array();
     Ok(Some(if on_values {
-        Predicate::ElemMatchValue(parse_operators(inner, operand.path, around)?)
+        Predicate::ElemMatchValue(parse_operators(inner, operand.path, context)?)
     } else {
-        Predicate::ElemMatchDocument(Box::new(parse_filter(inner, around)?))
+        Predicate::ElemMatchDocument(Box::new(parse_filter(inner, context)?))
     }))
 }
 

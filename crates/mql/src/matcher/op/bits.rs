@@ -1,4 +1,5 @@
-//! `$bitsAllSet`, `$bitsAllClear`, `$bitsAnySet`, `$bitsAnyClear`: by a number, by a binary mask, by a list of positions.
+//! `$bitsAllSet`, `$bitsAllClear`, `$bitsAnySet`, `$bitsAnyClear`, with a number, a binary mask, or
+//! a list of positions.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::{Shell, ShellValue};
@@ -40,7 +41,7 @@ fn test(operand: &Operand<'_>, asked: Bits) -> Result<Option<Predicate>> {
     Ok(Some(Predicate::Bits(BitTest::new(asked, positions), operand.written())))
 }
 
-/// The operator as it was written.
+/// The operator in error messages.
 fn shown(operand: &Operand<'_>) -> String {
     format!("{}: {}", operand.name, ShellValue(operand.value))
 }
@@ -67,7 +68,7 @@ fn positions(items: RawDoc<'_>) -> Result<Vec<u32>> {
         let mut one = DocBuilder::new();
         one.append_element(item);
         let shown = one.finish();
-        // As the reference shows an element: `0: "x"`.
+        // In the form of the reference: `0: "x"`.
         let shown = Shell(shown.as_doc()).to_string();
         let shown = shown.trim_start_matches("{ ").trim_end_matches(" }").to_owned();
         let Some(number) = Number::from_value(item.value()) else {

@@ -13,7 +13,7 @@ fn compare(op: CmpOp, operand: &Operand<'_>) -> Result<Predicate> {
             "Can't have RegEx as arg to predicate over field '{}'.",
             operand.path
         ))),
-        value => Ok(Predicate::cmp(op, value, operand.around.scope.collation())),
+        value => Ok(Predicate::cmp(op, value, operand.context.scope.collation())),
     }
 }
 
@@ -59,7 +59,7 @@ fn list(operand: &Operand<'_>) -> Result<InList> {
             value => values.push(value.to_owned()),
         }
     }
-    Ok(InList::new(values, regexes, operand.around.scope.collation()))
+    Ok(InList::new(values, regexes, operand.context.scope.collation()))
 }
 
 pub(super) fn in_list(operand: &Operand<'_>) -> Result<Option<Predicate>> {

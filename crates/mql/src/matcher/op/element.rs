@@ -15,7 +15,7 @@ pub(super) fn exists(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     Ok(Some(if wanted { Predicate::Exists } else { Predicate::Exists.negated() }))
 }
 
-/// Every type that `$type` knows, by its byte.
+/// The type bytes that `$type` accepts.
 const TYPES: &[u8] = &[
     ty::DOUBLE,
     ty::STRING,
@@ -75,10 +75,10 @@ fn add_type(set: &mut TypeSet, value: RawValue<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Adds the type of this name, or all numbers.
+/// Adds the type with this name; `number` stands for all numeric types.
 ///
 /// # Errors
-/// 2 BadValue for a name that no type has.
+/// 2 BadValue for an unknown name.
 pub(in crate::matcher) fn type_of_alias(set: &mut TypeSet, alias: &str) -> Result<()> {
     if alias == "number" {
         set.insert_numbers();

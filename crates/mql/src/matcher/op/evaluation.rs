@@ -49,7 +49,7 @@ pub(super) fn regex(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     Ok(Some(Predicate::Regex(Regex::new(pattern, options)?)))
 }
 
-/// Read with `$regex`; alone it is a mistake.
+/// Parsed together with `$regex`; without it, it is an error.
 pub(super) fn options(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     match operand.siblings.get_element("$regex") {
         Some(_) => Ok(None),

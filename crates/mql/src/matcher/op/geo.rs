@@ -1,6 +1,7 @@
 //! `$geoWithin`, `$within`, `$geoIntersects`, `$near`, `$nearSphere`.
 //!
-//! Manual: "Geospatial Query Operators". The specifiers of a shape (`$geometry`, `$box`, ...) are no operators of their own.
+//! Manual: "Geospatial Query Operators". The specifiers of a shape (`$geometry`, `$box`, ...) are
+//! not operators.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
 use super::Operand;
-use crate::matcher::parse::NearPlace;
-use crate::matcher::{GeoTest, Near, Predicate, Unit, Written};
+use crate::matcher::parse::NearPosition;
+use crate::matcher::{GeoTest, Near, OriginalOperator, Predicate, Unit};
 
 const NOT_HERE: &str = "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting \
      geospatial data. If you do not need sort, consider using $geoWithin instead. Check out \
@@ -22,11 +23,11 @@ fn bad<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::bad_value(text))
 }
 
-fn predicate(test: GeoTest, written: Written) -> Result<Option<Predicate>> {
+fn predicate(test: GeoTest, written: OriginalOperator) -> Result<Option<Predicate>> {
     Ok(Some(Predicate::Geo(Arc::new(test), written)))
 }
 
-/// An operator as it was sent: `{ $op: value }`.
+/// The operator in error messages: `{ $op: value }`.
 fn shown(operand: &Operand<'_>) -> String {
     format!("{{ {}: {} }}", operand.name, ShellValue(operand.value))
 }
@@ -63,7 +64,7 @@ pub(super) fn intersects(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     }
 }
 
-/// The shape that an operator names; the last one when it names several, as in the reference.
+/// Parses the specifiers of an area; of several the last one counts, as in the reference.
 fn area(operand: &Operand<'_>) -> Result<Area> {
     let RawValue::Document(specifiers) = operand.value else {
         return bad("geometry must be an object");
@@ -145,7 +146,7 @@ fn circle(value: RawValue<'_>, name: &str) -> Result<(Pair, f64)> {
     }
 }
 
-/// `$maxDistance` and `$minDistance` belong to the `$near` that they stand behind, which has read them.
+/// `$maxDistance` and `$minDistance` after a `$near` have been parsed by it.
 pub(super) fn limit(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let first = operand.siblings.iter().next();
     match first.is_some_and(|first| matches!(first.name(), "$near" | "$nearSphere" | "$geoNear")) {
@@ -155,36 +156,36 @@ pub(super) fn limit(operand: &Operand<'_>) -> Result<Option<Predicate>> {
 }
 
 pub(super) fn near(operand: &Operand<'_>) -> Result<Option<Predicate>> {
-    match operand.around.near {
-        NearPlace::Nowhere => return Err(Error::new(ErrorCode(5_626_500), NOT_HERE)),
-        NearPlace::Nested => return bad("geoNear must be top-level expr"),
-        NearPlace::Here => {}
+    match operand.context.near {
+        NearPosition::Nowhere => return Err(Error::new(ErrorCode(5_626_500), NOT_HERE)),
+        NearPosition::Nested => return bad("geoNear must be top-level expr"),
+        NearPosition::Here => {}
     }
     let first = operand.siblings.iter().next().is_some_and(|first| first.name() == operand.name);
     let (true, RawValue::Document(question) | RawValue::Array(question)) = (first, operand.value)
     else {
         return bad(format!("near must be first in: {}", Shell(operand.siblings)));
     };
-    let limits = Limits::behind(operand)?;
+    let limits = Limits::after_operator(operand)?;
     let near = match operand.value {
         RawValue::Document(_) if question.get("$geometry").is_some() => {
             by_geometry(operand, question)?
         }
         _ => by_point(operand, question, limits)?,
     };
-    // With the limits that stand behind it.
+    // Includes the limits after the operator.
     predicate(GeoTest::Near(near), Arc::new(operand.siblings.to_owned()))
 }
 
-/// How near and how far.
+/// The minimum and maximum distance.
 struct Limits {
     min: f64,
     max: f64,
 }
 
 impl Limits {
-    /// Those that stand behind the operator.
-    fn behind(operand: &Operand<'_>) -> Result<Limits> {
+    /// The limits after the operator.
+    fn after_operator(operand: &Operand<'_>) -> Result<Limits> {
         let mut limits = Limits { min: 0.0, max: f64::INFINITY };
         for element in operand.siblings.iter().skip(1) {
             let name = element.name();
@@ -212,7 +213,7 @@ impl Limits {
     }
 }
 
-/// A limit inside of the operator.
+/// Parses a limit inside the operator.
 fn distance(element: RawElement<'_>) -> Result<f64> {
     let name = element.name();
     match Number::from_value(element.value()).map(Number::to_f64) {
@@ -222,13 +223,14 @@ fn distance(element: RawElement<'_>) -> Result<f64> {
     }
 }
 
-/// A point as GeoJSON, or nothing for another shape and another system.
+/// Parses a GeoJSON point; `None` for another shape or reference system.
 fn json_point(doc: RawDoc<'_>) -> Result<Option<Pair>> {
     let (shape, crs, kind) = query_geometry(doc)?;
     Ok(shape.pair().filter(|_| kind == Kind::Point && crs == Crs::Sphere))
 }
 
-/// `{ $near: { $geometry: { type: "Point", coordinates: [...] }, $minDistance: m, $maxDistance: m } }`.
+/// Parses `{ $near: { $geometry: { type: "Point", coordinates: [...] }, $minDistance: m,
+/// $maxDistance: m } }`.
 fn by_geometry(operand: &Operand<'_>, question: RawDoc<'_>) -> Result<Near> {
     if let Some(extra) = operand.siblings.iter().nth(1) {
         return bad(format!(
@@ -263,8 +265,8 @@ fn by_geometry(operand: &Operand<'_>, question: RawDoc<'_>) -> Result<Near> {
     Ok(Near { from, unit: Unit::Metres, min, max })
 }
 
-/// `{ $near: <point>, $minDistance: d, $maxDistance: d }`, where the point is GeoJSON or a pair; and the old
-/// `{ $near: [x, y, maxDistance] }`.
+/// Parses `{ $near: <point>, $minDistance: d, $maxDistance: d }`, where the point is GeoJSON or a
+/// pair; and the old form `{ $near: [x, y, maxDistance] }`.
 fn by_point(operand: &Operand<'_>, question: RawDoc<'_>, limits: Limits) -> Result<Near> {
     let invalid = || {
         let shown = ShellValue(operand.value);

@@ -1,14 +1,14 @@
-//! `$and`, `$or`, `$nor`, `$not`, and the operators without a field that are constant.
+//! `$and`, `$or`, `$nor`, `$not`, and the constant top-level operators.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{Number, RawElement, RawValue};
 
 use super::Operand;
-use crate::matcher::parse::{Around, parse_filter, parse_operators};
+use crate::matcher::parse::{FilterContext, parse_filter, parse_operators};
 use crate::matcher::{Expr, Predicate, Regex};
 
-/// The filters of a list, each with this around it.
-fn filters(element: RawElement<'_>, around: Around<'_>) -> Result<Vec<Expr>> {
+/// Parses a list of filters in this context.
+fn filters(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Vec<Expr>> {
     let RawValue::Array(items) = element.value() else {
         return Err(Error::bad_value(format!("{} must be an array", element.name())));
     };
@@ -16,18 +16,18 @@ fn filters(element: RawElement<'_>, around: Around<'_>) -> Result<Vec<Expr>> {
         return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
     }
     let filter = |item: RawElement<'_>| match item.value() {
-        RawValue::Document(filter) => parse_filter(filter, around),
+        RawValue::Document(filter) => parse_filter(filter, context),
         _ => Err(Error::bad_value("$or/$and/$nor entries need to be full objects")),
     };
     items.iter().map(filter).collect()
 }
 
-pub(super) fn and(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    filters(element, around.conjunct()).map(|parts| Some(Expr::and(parts)))
+pub(super) fn and(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
+    filters(element, context.conjunct()).map(|parts| Some(Expr::and(parts)))
 }
 
-pub(super) fn or(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    filters(element, around.deeper()).map(|mut parts| match parts.pop() {
+pub(super) fn or(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
+    filters(element, context.deeper()).map(|mut parts| match parts.pop() {
         Some(only) if parts.is_empty() => Some(only),
         last => {
             parts.extend(last);
@@ -36,8 +36,8 @@ pub(super) fn or(element: RawElement<'_>, around: Around<'_>) -> Result<Option<E
     })
 }
 
-pub(super) fn nor(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    filters(element, around.deeper()).map(|parts| Some(Expr::Nor(parts)))
+pub(super) fn nor(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
+    filters(element, context.deeper()).map(|parts| Some(Expr::Nor(parts)))
 }
 
 pub(super) fn not(operand: &Operand<'_>) -> Result<Option<Predicate>> {
@@ -47,14 +47,17 @@ pub(super) fn not(operand: &Operand<'_>) -> Result<Option<Predicate>> {
             return Err(Error::bad_value("$not cannot be empty"));
         }
         RawValue::Document(inner) => {
-            Predicate::All(parse_operators(inner, operand.path, operand.around.deeper())?)
+            Predicate::All(parse_operators(inner, operand.path, operand.context.deeper())?)
         }
         _ => return Err(Error::bad_value("$not needs a regex or a document")),
     };
     Ok(Some(inner.negated()))
 }
 
-pub(super) fn comment(_element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
+pub(super) fn comment(
+    _element: RawElement<'_>,
+    _around: FilterContext<'_>,
+) -> Result<Option<Expr>> {
     Ok(None)
 }
 
@@ -67,10 +70,16 @@ fn constant(element: RawElement<'_>, holds: bool) -> Result<Option<Expr>> {
     }
 }
 
-pub(super) fn always_true(element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
+pub(super) fn always_true(
+    element: RawElement<'_>,
+    _around: FilterContext<'_>,
+) -> Result<Option<Expr>> {
     constant(element, true)
 }
 
-pub(super) fn always_false(element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
+pub(super) fn always_false(
+    element: RawElement<'_>,
+    _around: FilterContext<'_>,
+) -> Result<Option<Expr>> {
     constant(element, false)
 }

@@ -1,4 +1,4 @@
-//! `$where`: compiled when the filter is parsed, so that a mistake in it shows without a document.
+//! `$where`: compiled when the filter is parsed, so that an error is reported without a document.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use mayfly_expr::Scripts;
 use mayfly_scripts::Script;
 use mayfly_value::{RawElement, RawValue};
 
-use crate::matcher::parse::{Around, Subject};
+use crate::matcher::parse::{FilterContext, Subject};
 use crate::matcher::{DocumentTest, Expr};
 
-pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    if around.subject == Subject::ArrayItem {
+pub(super) fn filter(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
+    if context.subject == Subject::ArrayItem {
         return Err(Error::bad_value("$elemMatch cannot contain $where expression"));
     }
-    if around.scope.scripts() != Scripts::InFilters {
+    if context.scope.scripts() != Scripts::InFilters {
         return Err(Error::bad_value("$where is not allowed in this context"));
     }
     let source = match element.value() {
@@ -28,7 +28,7 @@ pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Opti
     if source.is_empty() {
         return Err(Error::bad_value("code for $where cannot be empty"));
     }
-    let limits = around.scope.script_limits();
+    let limits = context.scope.script_limits();
     if !limits.enabled {
         let text = "no globalScriptEngine in $where parsing";
         return Err(Error::new(ErrorCode(6_108_304), text));

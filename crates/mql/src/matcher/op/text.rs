@@ -6,14 +6,14 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_text::{SearchOptions, Sensitivity};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
-use crate::matcher::parse::{Around, Subject};
+use crate::matcher::parse::{FilterContext, Subject};
 use crate::matcher::{DocumentTest, Expr, TextTest};
 
-pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    if around.subject == Subject::ArrayItem {
+pub(super) fn filter(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
+    if context.subject == Subject::ArrayItem {
         return Err(Error::bad_value("$text can only be applied to the top-level document"));
     }
-    if !around.scope.has_text_index() {
+    if !context.scope.has_text_index() {
         return Err(Error::bad_value("$text is not allowed in this context"));
     }
     let RawValue::Document(spec) = element.value() else {

@@ -7,12 +7,12 @@ use mayfly_expr::{Expression, Scope};
 use mayfly_value::{Number, RawElement, RawValue, ValueBuf};
 
 use crate::FieldPath;
-use crate::matcher::parse::{Around, Subject};
+use crate::matcher::parse::{FilterContext, Subject};
 use crate::matcher::whole::Computed;
 use crate::matcher::{CmpOp, DocumentTest, Expr, Predicate, Schema};
 
-pub(super) fn expr(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    match around.subject {
+pub(super) fn expr(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
+    match context.subject {
         Subject::Document => {}
         Subject::ArrayItem => {
             return Err(Error::bad_value("$expr can only be applied to the top-level document"));
@@ -22,14 +22,15 @@ pub(super) fn expr(element: RawElement<'_>, around: Around<'_>) -> Result<Option
             return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
         }
     }
-    let expression = Expression::parse_in(element.value(), around.scope)?;
-    let implied = implied(&expression, around.scope);
+    let expression = Expression::parse_in(element.value(), context.scope)?;
+    let implied = implied(&expression, context.scope);
     let computed = Computed { expression, implied, written: element.value().to_owned() };
     Ok(Some(Expr::Document(DocumentTest::Computed(Arc::new(computed)))))
 }
 
-/// Equality with constants. An expression compares the field as it is: where the constant is no array, no item of one is
-/// looked at, so that the condition of a filter holds for at least those documents.
+/// Derives predicates from equality with constants. An expression compares the field itself; if the
+/// constant is not an array, items of arrays do not match it, so the predicate of a filter is true
+/// for at least those documents.
 fn implied(expression: &Expression, scope: &Scope) -> Vec<(FieldPath, Predicate)> {
     let serves = |value: &ValueBuf| {
         let value = value.as_raw();
@@ -45,8 +46,11 @@ fn implied(expression: &Expression, scope: &Scope) -> Vec<(FieldPath, Predicate)
     implied
 }
 
-pub(super) fn json_schema(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    if around.subject == Subject::ArrayItem {
+pub(super) fn json_schema(
+    element: RawElement<'_>,
+    context: FilterContext<'_>,
+) -> Result<Option<Expr>> {
+    if context.subject == Subject::ArrayItem {
         let text = "$jsonSchema can only be applied to the top-level document";
         return Err(Error::bad_value(text));
     }
@@ -57,7 +61,10 @@ pub(super) fn json_schema(element: RawElement<'_>, around: Around<'_>) -> Result
     Ok(Some(Expr::Document(DocumentTest::Schema(parsed, Arc::new(schema.to_owned())))))
 }
 
-pub(super) fn sample_rate(element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
+pub(super) fn sample_rate(
+    element: RawElement<'_>,
+    _around: FilterContext<'_>,
+) -> Result<Option<Expr>> {
     let Some(rate) = Number::from_value(element.value()) else {
         return Err(Error::bad_value("argument to $sampleRate must be a numeric type"));
     };

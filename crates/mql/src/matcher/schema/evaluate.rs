@@ -1,4 +1,4 @@
-//! Whether values fit a schema.
+//! Evaluation of schemas.
 
 use std::collections::HashSet;
 
@@ -8,10 +8,12 @@ use mayfly_value::{DocBuilder, Finder, Number, RawDoc, RawElement, RawValue};
 use mayfly_work::current::spend;
 
 use super::super::evaluate::{all, any};
-use super::{Additional, Arrays, Dependency, Items, Numbers, Objects, Schema, Texts};
+use super::{
+    AdditionalRule, ArrayRules, Dependency, Items, NumberRules, ObjectRules, Schema, StringRules,
+};
 
 impl Schema {
-    /// Whether a value fits.
+    /// Whether a value satisfies the schema.
     pub(super) fn fits(&self, value: RawValue<'_>) -> Result<bool> {
         let bytes = match value {
             RawValue::Document(inner) | RawValue::Array(inner) => inner.as_bytes().len(),
@@ -33,7 +35,7 @@ impl Schema {
         Ok(of_type && self.combinations_fit(value)?)
     }
 
-    /// `allOf`, `anyOf`, `oneOf` and `not`.
+    /// Evaluates `allOf`, `anyOf`, `oneOf` and `not`.
     fn combinations_fit(&self, value: RawValue<'_>) -> Result<bool> {
         if !all(&self.all_of, |schema| schema.fits(value))? {
             return Ok(false);
@@ -62,7 +64,7 @@ impl Schema {
     }
 }
 
-impl Numbers {
+impl NumberRules {
     fn fit(&self, number: Number) -> bool {
         let comparable = |bound: Number| number.is_nan() == bound.is_nan();
         self.minimum.is_none_or(|bound| {
@@ -90,7 +92,7 @@ fn within(count: usize, least: Option<i64>, most: Option<i64>) -> bool {
     least.is_none_or(|least| count >= least) && most.is_none_or(|most| count <= most)
 }
 
-impl Texts {
+impl StringRules {
     fn fit(&self, text: &str) -> Result<bool> {
         let counted = self.least.is_some() || self.most.is_some();
         if counted && !within(text.chars().count(), self.least, self.most) {
@@ -100,19 +102,19 @@ impl Texts {
     }
 }
 
-impl Additional {
+impl AdditionalRule {
     fn fits(&self, value: RawValue<'_>) -> Result<bool> {
         match self {
-            Additional::Allowed(allowed) => Ok(*allowed),
-            Additional::Fit(schema) => schema.fits(value),
+            AdditionalRule::Allowed(allowed) => Ok(*allowed),
+            AdditionalRule::Fit(schema) => schema.fits(value),
         }
     }
 }
 
-/// So many names are looked for one by one.
+/// Up to this many names are looked up without a [`Finder`].
 const FEW_NAMES: usize = 16;
 
-impl Objects {
+impl ObjectRules {
     fn fit(&self, document: RawDoc<'_>) -> Result<bool> {
         let counted = self.least.is_some() || self.most.is_some();
         let finder = (self.named > FEW_NAMES).then(|| Finder::new(document));
@@ -164,7 +166,7 @@ impl Objects {
     }
 }
 
-impl Arrays {
+impl ArrayRules {
     fn fit(&self, items: RawDoc<'_>) -> Result<bool> {
         let counted = self.least.is_some() || self.most.is_some();
         Ok((!counted || within(items.iter().count(), self.least, self.most))
@@ -192,7 +194,7 @@ fn all_different(items: RawDoc<'_>) -> bool {
     items.iter().all(|item| seen.insert(unordered_key(item.value())))
 }
 
-/// Bytes that two values share when they are equal but for the order of fields in documents.
+/// A key that is equal for values that differ only in the order of fields.
 pub(super) fn unordered_key(value: RawValue<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     let sorted;

@@ -1,14 +1,15 @@
-//! Why a document does not fit a schema, as `errInfo` of a failed validation tells it.
+//! Explains why a document does not satisfy a schema, for `errInfo` of a failed validation.
 //!
-//! Works on the schema as it was written: each keyword is tried alone, which is slow and only done for a document that has
-//! already failed. Manual: "Specify JSON Schema Validation", "Confirm That the Validation Prevents Invalid Documents".
+//! Uses the original schema: each keyword is evaluated individually, which is slow and done only
+//! for a document that has failed. Manual: "Specify JSON Schema Validation", "Confirm That the
+//! Validation Prevents Invalid Documents".
 
 use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue};
 
 use super::evaluate::unordered_key;
 use super::{Regex, Schema};
 
-/// The keywords that ask for something, in the order in which broken ones are told.
+/// The keywords with rules, in the order of the report.
 const RULES: &[&str] = &[
     "allOf",
     "anyOf",
@@ -37,7 +38,7 @@ const RULES: &[&str] = &[
     "type",
 ];
 
-/// Writes the fields that tell which rules of the schema a document breaks.
+/// Appends the fields that report which rules of the schema a document violates.
 pub(in crate::matcher) fn explain(schema: RawDoc<'_>, doc: RawDoc<'_>, out: &mut DocBuilder) {
     out.append("operatorName", "$jsonSchema");
     annotate(schema, out);
@@ -46,7 +47,7 @@ pub(in crate::matcher) fn explain(schema: RawDoc<'_>, doc: RawDoc<'_>, out: &mut
     out.end();
 }
 
-/// The author's own words.
+/// Appends the title and description in the schema.
 fn annotate(schema: RawDoc<'_>, out: &mut DocBuilder) {
     for name in ["title", "description"] {
         if let Some(element) = schema.get_element(name) {
@@ -56,16 +57,17 @@ fn annotate(schema: RawDoc<'_>, out: &mut DocBuilder) {
 }
 
 fn fits(schema: RawDoc<'_>, value: RawValue<'_>) -> bool {
-    // It was parsed when the validator was. Of a pattern that fails it is not known what it says: such a rule is not named.
+    // The schema was parsed with the validator. If a regular expression fails, the result of the
+    // rule is unknown, and the rule is not reported.
     Schema::parse(schema).and_then(|schema| schema.fits(value)).unwrap_or(true)
 }
 
-/// Whether a name of a field matches; one that is not found out explains nothing.
+/// Whether a field name matches; a failed search counts as no match.
 fn finds(pattern: &Regex, name: &str) -> bool {
     pattern.matches_text(name).unwrap_or(false)
 }
 
-/// Adds a document for each rule that the value breaks.
+/// Appends a document for each rule that the value violates.
 fn push_broken(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     for name in RULES {
         let Some(rule) = schema.get_element(name) else { continue };
@@ -77,7 +79,7 @@ fn push_broken(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     }
 }
 
-/// The rule without the others, but with what gives it its meaning.
+/// The rule alone, with the keywords that modify its meaning.
 fn alone(schema: RawDoc<'_>, rule: RawElement<'_>) -> DocBuilder {
     let mut out = DocBuilder::new();
     match rule.name() {
@@ -107,7 +109,7 @@ fn alone(schema: RawDoc<'_>, rule: RawElement<'_>) -> DocBuilder {
     out
 }
 
-/// The rule as it was written.
+/// Appends the original rule.
 fn specify(schema: RawDoc<'_>, rule: RawElement<'_>, out: &mut DocBuilder) {
     out.append_element(rule);
     let flag = match rule.name() {
@@ -124,7 +126,7 @@ fn inner<'a>(schema: RawDoc<'a>, name: &str) -> RawDoc<'a> {
     schema.get(name).and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY)
 }
 
-/// How many items have a schema of their own, when they have.
+/// The number of items with individual schemas, if `items` is an array.
 fn items_in_turn(schema: RawDoc<'_>) -> Option<usize> {
     schema.get("items").and_then(RawValue::as_array).map(|list| list.iter().count())
 }
@@ -155,7 +157,7 @@ fn describe(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: 
     }
 }
 
-/// Rules that are told by their text and the value that broke them.
+/// Appends rules that are reported with the text and the considered value.
 fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     let reason = match rule.name() {
         "required" => {
@@ -196,7 +198,7 @@ fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mu
     }
 }
 
-/// Pushes the names in a list that are no fields of the document.
+/// Appends the listed names that are not fields of the document.
 fn missing(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     let names = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
     let fields = Finder::new(document);
@@ -274,7 +276,7 @@ fn additional(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out
     }
 }
 
-/// The first item that does not fit, or all that must not be there.
+/// Appends the first invalid item, or all disallowed items.
 fn item(schema: RawDoc<'_>, rule: RawElement<'_>, items: RawDoc<'_>, out: &mut DocBuilder) {
     let in_turn = items_in_turn(schema);
     let list = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
@@ -336,7 +338,7 @@ fn dependencies(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder
     out.end();
 }
 
-/// `allOf`, `anyOf`, `oneOf`.
+/// Appends the result of `allOf`, `anyOf`, `oneOf`.
 fn several(rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     let list = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
     let schemas = || list.iter().filter_map(|item| item.value().as_document()).enumerate();

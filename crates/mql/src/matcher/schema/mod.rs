@@ -1,5 +1,5 @@
-//! `$jsonSchema`: the draft 4 keywords that the reference has, with its `bsonType`. A keyword about one type of value says
-//! nothing about values of other types.
+//! `$jsonSchema`: the draft 4 keywords that the reference supports, and its `bsonType`. A keyword
+//! for one type of value does not restrict values of other types.
 
 mod evaluate;
 pub(super) mod explain;
@@ -16,21 +16,21 @@ use super::{Regex, TypeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     types: Option<TypeSet>,
-    /// Keys of the allowed values, fields of documents in no order.
+    /// Keys of the allowed values, independent of the order of fields in documents.
     one_of_values: Option<HashSet<Vec<u8>>>,
-    numbers: Numbers,
-    texts: Texts,
-    objects: Objects,
-    arrays: Arrays,
+    numbers: NumberRules,
+    texts: StringRules,
+    objects: ObjectRules,
+    arrays: ArrayRules,
     all_of: Vec<Schema>,
     any_of: Option<Vec<Schema>>,
     one_of: Option<Vec<Schema>>,
     not: Option<Box<Schema>>,
 }
 
-/// What is asked of numbers.
+/// Rules for numbers.
 #[derive(Clone, Debug, Default)]
-struct Numbers {
+struct NumberRules {
     minimum: Option<Number>,
     exclusive_minimum: bool,
     maximum: Option<Number>,
@@ -38,63 +38,63 @@ struct Numbers {
     multiple_of: Option<Number>,
 }
 
-/// What is asked of texts.
+/// Rules for strings.
 #[derive(Clone, Debug, Default)]
-struct Texts {
+struct StringRules {
     least: Option<i64>,
     most: Option<i64>,
     pattern: Option<Regex>,
 }
 
-/// What is asked of documents.
+/// Rules for documents.
 #[derive(Clone, Debug, Default)]
-struct Objects {
+struct ObjectRules {
     required: Vec<Box<str>>,
-    /// Those of one name all count.
+    /// All schemas with the same name apply.
     properties: Names<Vec<Schema>>,
     pattern_properties: Vec<(Regex, Schema)>,
-    additional: Option<Additional>,
+    additional: Option<AdditionalRule>,
     least: Option<i64>,
     most: Option<i64>,
     dependencies: Vec<(Box<str>, Dependency)>,
-    /// How many names of fields these have that may be looked for.
+    /// Number of field names that may be looked up.
     named: usize,
 }
 
-/// What is asked of arrays.
+/// Rules for arrays.
 #[derive(Clone, Debug, Default)]
-struct Arrays {
+struct ArrayRules {
     items: Option<Items>,
-    additional: Option<Additional>,
+    additional: Option<AdditionalRule>,
     least: Option<i64>,
     most: Option<i64>,
     unique: bool,
 }
 
-/// What is asked of fields or items that nothing else speaks of.
+/// The rule for fields or items without a schema of their own.
 #[derive(Clone, Debug)]
-enum Additional {
-    /// There may be some, or not.
+enum AdditionalRule {
+    /// Whether they are allowed.
     Allowed(bool),
-    /// They fit this.
+    /// They must satisfy this schema.
     Fit(Box<Schema>),
 }
 
-/// What is asked of a document that has some field.
+/// The rule for a document with a certain field.
 #[derive(Clone, Debug)]
 enum Dependency {
-    /// It has these, too.
+    /// It must have these fields too.
     Fields(Vec<Box<str>>),
-    /// It fits this.
+    /// It must satisfy this schema.
     Fit(Box<Schema>),
 }
 
-/// `items`.
+/// The keyword `items`.
 #[derive(Clone, Debug)]
 enum Items {
-    /// Every item fits this.
+    /// All items must satisfy this schema.
     Each(Box<Schema>),
-    /// The first item fits the first, and so on.
+    /// Each item must satisfy the schema with the same index.
     InTurn(Vec<Schema>),
 }
 
@@ -102,15 +102,16 @@ impl Schema {
     /// Parses a schema.
     ///
     /// # Errors
-    /// 9 FailedToParse for unknown keywords and values out of range, 14 TypeMismatch for values of the wrong type.
+    /// 9 FailedToParse for unknown keywords and values out of range, 14 TypeMismatch for values of
+    /// the wrong type.
     pub fn parse(schema: RawDoc<'_>) -> Result<Schema> {
         parse::parse(schema, 0)
     }
 
-    /// Whether a document fits.
+    /// Whether a document satisfies the schema.
     ///
     /// # Errors
-    /// Those of a pattern.
+    /// Errors of regular expressions.
     pub fn fits_document(&self, document: RawDoc<'_>) -> Result<bool> {
         self.fits(RawValue::Document(document))
     }

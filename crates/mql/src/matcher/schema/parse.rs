@@ -1,4 +1,4 @@
-//! Documents to schemas: a row per keyword, and the reference's rules for what each may hold.
+//! Parses schemas: a row per keyword, with the reference's rules for its value.
 
 use std::collections::HashSet;
 
@@ -8,15 +8,15 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawDoc, RawElement, RawValue, ty};
 
 use super::evaluate::unordered_key;
-use super::{Additional, Dependency, Items, Schema};
+use super::{AdditionalRule, Dependency, Items, Schema};
 use crate::matcher::op::type_of_alias;
 use crate::matcher::{Regex, TypeSet};
 
-/// Takes a keyword's value into the schema; the number counts the schemas around.
-type Take = fn(&mut Schema, RawElement<'_>, usize) -> Result<()>;
+/// Parses a keyword's value into the schema; the number is the nesting depth.
+type KeywordParser = fn(&mut Schema, RawElement<'_>, usize) -> Result<()>;
 
-/// Every keyword.
-const KEYWORDS: &[(&str, Take)] = &[
+/// All supported keywords.
+const KEYWORDS: &[(&str, KeywordParser)] = &[
     ("additionalItems", |schema, element, depth| {
         schema.arrays.additional = Some(additional(element, depth)?);
         Ok(())
@@ -84,10 +84,10 @@ const KEYWORDS: &[(&str, Take)] = &[
     }),
 ];
 
-/// Keywords of the standard that the reference refuses by name.
+/// Keywords of the standard that the reference rejects by name.
 const REFUSED: &[&str] = &["$ref", "$schema", "default", "definitions", "format", "id"];
 
-/// Parses a schema below `depth` others.
+/// Parses a schema at this nesting depth.
 pub(super) fn parse(document: RawDoc<'_>, depth: usize) -> Result<Schema> {
     if depth > MAX_FILTER_DEPTH {
         return Err(Error::bad_value("$jsonSchema is nested too deeply"));
@@ -137,7 +137,7 @@ fn set<T>(place: &mut Option<T>, value: Result<T>) -> Result<()> {
     Ok(())
 }
 
-/// 14 TypeMismatch: what the keyword must be.
+/// The error 14 TypeMismatch for a keyword.
 fn must(element: RawElement<'_>, be: &str) -> Error {
     Error::type_mismatch(format!("$jsonSchema keyword '{}' must be {be}", element.name()))
 }
@@ -174,7 +174,7 @@ fn array<'a>(element: RawElement<'a>) -> Result<RawDoc<'a>> {
     }
 }
 
-/// A whole number that is not negative.
+/// A non-negative whole number.
 fn size(element: RawElement<'_>) -> Result<i64> {
     let shown = format!("{}: {}", element.name(), ShellValue(element.value()));
     match number(element)?.to_i64_exact() {
@@ -266,7 +266,7 @@ fn enumeration(schema: &mut Schema, element: RawElement<'_>, _: usize) -> Result
     Ok(())
 }
 
-/// Field names, at least one, none twice.
+/// A list of at least one field name, without duplicates.
 fn names(element: RawElement<'_>) -> Result<Vec<Box<str>>> {
     let items = array(element)?;
     let keyword = element.name();
@@ -309,10 +309,10 @@ fn schemas(element: RawElement<'_>, depth: usize) -> Result<Vec<Schema>> {
     items.iter().map(one).collect()
 }
 
-fn additional(element: RawElement<'_>, depth: usize) -> Result<Additional> {
+fn additional(element: RawElement<'_>, depth: usize) -> Result<AdditionalRule> {
     match element.value() {
-        RawValue::Bool(allowed) => Ok(Additional::Allowed(allowed)),
-        RawValue::Document(inner) => Ok(Additional::Fit(Box::new(parse(inner, depth + 1)?))),
+        RawValue::Bool(allowed) => Ok(AdditionalRule::Allowed(allowed)),
+        RawValue::Document(inner) => Ok(AdditionalRule::Fit(Box::new(parse(inner, depth + 1)?))),
         _ => Err(must(element, "an object or a boolean")),
     }
 }

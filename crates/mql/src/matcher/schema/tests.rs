@@ -1,4 +1,4 @@
-//! What fits a schema, a row per keyword.
+//! Results of schemas, one row for each keyword.
 
 use mayfly_value::extjson::parse_document;
 

@@ -35,7 +35,7 @@ impl Modifier for Arithmetic {
         let Some(value) = current else {
             let fresh = match self.operation {
                 Operation::Inc => self.by,
-                // Zero in the type of the factor.
+                // Zero of the factor's type.
                 Operation::Mul => match self.by {
                     Number::Int32(_) => Number::Int32(0),
                     Number::Int64(_) => Number::Int64(0),
@@ -91,7 +91,7 @@ pub(super) fn mul(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     arithmetic(Operation::Mul, "multiply", operand)
 }
 
-/// Takes the operand where it compares so with the value.
+/// Sets the operand if its comparison with the current value has this result.
 #[derive(Debug)]
 struct Extreme {
     value: ValueBuf,
@@ -121,7 +121,7 @@ pub(super) fn max(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     Ok(extreme(operand, Ordering::Greater))
 }
 
-/// What one name of `$bit` does with two integers.
+/// The function of one operation of `$bit`.
 type BitOperation = fn(i64, i64) -> i64;
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use mayfly_value::{Collation, Number, RawDoc, RawValue, ValueBuf, ValueSet, comp
 
 use super::{Change, Modifier, Operand, Target, array_of};
 
-/// So many values are looked for among the items one by one.
+/// Up to this many values are searched linearly.
 const FEW_VALUES: usize = 16;
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) fn add_to_set(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     Ok(Box::new(AddToSet(values, operand.context.collation.clone())))
 }
 
-/// The values of `$each`, which stands alone.
+/// Parses the values of `$each`, which must be the only clause.
 fn each(operand: &Operand<'_>, value: RawValue<'_>) -> Result<Vec<ValueBuf>> {
     let RawValue::Array(items) = value else {
         return Err(Error::type_mismatch(format!(

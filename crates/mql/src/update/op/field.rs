@@ -31,7 +31,7 @@ pub(super) fn unset(_operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     Ok(Box::new(Unset))
 }
 
-/// In which type "now" is written.
+/// The type of the current date.
 #[derive(Debug)]
 enum CurrentDate {
     Date,

@@ -1,4 +1,4 @@
-//! Every update operator: one row each.
+//! The table of update operators, one row each.
 
 mod arithmetic;
 mod array;
@@ -16,23 +16,23 @@ use super::UpdateContext;
 use crate::FieldPath;
 use crate::matcher::ParseContext;
 
-/// What an operator does to the value at its path.
+/// The result of an operator for the value at its path.
 pub enum Change {
-    /// Nothing.
+    /// The value is unchanged.
     Keep,
-    /// This value instead, the path created where it is missing.
+    /// This value; the path is created where it is missing.
     Set(ValueBuf),
-    /// The field goes.
+    /// The field is removed.
     Remove,
 }
 
-/// Where an operator runs.
+/// The target of an operator.
 pub struct Target<'a> {
-    /// Its path.
+    /// The path of the field.
     pub path: &'a FieldPath,
-    /// The document before the update, for error texts.
+    /// The document before the update, for error messages.
     pub doc: RawDoc<'a>,
-    /// Time, and whether this is an insert.
+    /// The time, and whether this is an insert.
     pub context: &'a UpdateContext,
 }
 
@@ -42,7 +42,7 @@ impl Target<'_> {
         self.path.parts().last().map_or("", |part| part)
     }
 
-    /// `{_id: 1}`, as error texts name the document.
+    /// The document in error messages: `{_id: 1}`.
     pub fn document_name(&self) -> String {
         match self.doc.get("_id") {
             Some(id) => format!("{{_id: {}}}", ShellValue(id)),
@@ -53,24 +53,24 @@ impl Target<'_> {
 
 /// A parsed operator on one path.
 pub trait Modifier: fmt::Debug + Send + Sync {
-    /// What becomes of the value; nothing stands for a missing one.
+    /// Computes the change of the value; `None` for a missing one.
     fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change>;
 }
 
 /// An operator's argument for one field.
 pub struct Operand<'a> {
-    /// The operator.
+    /// The operator's name.
     pub operator: &'a str,
     /// The field's path.
     pub name: &'a str,
-    /// The argument.
+    /// The value of the argument.
     pub value: RawValue<'a>,
-    /// For operators that take a filter.
+    /// The context for operators that take a filter.
     pub context: &'a ParseContext,
 }
 
 impl Operand<'_> {
-    /// `a: "x"`, as error texts show the argument.
+    /// The argument in error messages: `a: "x"`.
     pub fn shown(&self) -> String {
         format!("{}: {}", self.name, ShellValue(self.value))
     }
@@ -81,7 +81,7 @@ pub type ParseModifier = fn(&Operand<'_>) -> Result<Box<dyn Modifier>>;
 
 /// How an operator is parsed.
 pub enum Parse {
-    /// A value for a value.
+    /// Computes a new value.
     Modifier(ParseModifier),
     /// The same, only for inserts.
     OnInsert(ParseModifier),
@@ -89,13 +89,13 @@ pub enum Parse {
     Rename,
 }
 
-/// An operator as the lists show it.
+/// A row of the table of update operators.
 pub struct OperatorRow {
-    /// With its `$`.
+    /// The name with its dollar sign.
     pub name: &'static str,
-    /// One line of help.
+    /// A one-line description.
     pub help: &'static str,
-    /// The reference's version that first had it.
+    /// The first version of the reference with the operator.
     pub since: &'static str,
     /// How it is parsed.
     pub parse: Parse,
@@ -123,13 +123,13 @@ pub const ROWS: &[OperatorRow] = &[
     row("$max", "2.6", "Keeps the greater value.", Parse::Modifier(arithmetic::max)),
     row("$bit", "1.8", "Changes an integer's bits.", Parse::Modifier(arithmetic::bit)),
     row("$push", "1.0", "Adds items to an array.", Parse::Modifier(push::push)),
-    row("$addToSet", "1.2", "Adds items that are not there.", Parse::Modifier(array::add_to_set)),
+    row("$addToSet", "1.2", "Adds items that are absent.", Parse::Modifier(array::add_to_set)),
     row("$pop", "1.0", "Removes the first or last item.", Parse::Modifier(array::pop)),
     row("$pull", "1.0", "Removes items by a condition.", Parse::Modifier(pull::pull)),
     row("$pullAll", "1.0", "Removes listed items.", Parse::Modifier(pull::pull_all)),
 ];
 
-/// What a part of a path may say about an array instead of naming a field.
+/// Parts of a path that select array items instead of naming a field.
 pub const ARRAY_PARTS: &[&str] = &["$ (positional)", "$[]", "$[identifier]"];
 
 /// Clauses of `$push` and `$addToSet`.
@@ -140,7 +140,7 @@ pub fn find(name: &str) -> Option<&'static OperatorRow> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// An array of values, written out.
+/// An array of values.
 fn array_of<'v>(items: impl Iterator<Item = RawValue<'v>>) -> ValueBuf {
     let mut out = mayfly_value::DocBuilder::new_array();
     items.for_each(|item| {

@@ -6,12 +6,12 @@ use mayfly_value::RawValue;
 use super::{Change, Modifier, Operand, Target, array_of};
 use crate::matcher::{InList, ItemMatcher, Matcher};
 
-/// Which items go.
+/// The items to remove.
 #[derive(Debug)]
 enum Pull {
     /// Documents that match a filter.
     Documents(Matcher),
-    /// Items that satisfy operators, equal a value or match a pattern.
+    /// Items that satisfy operators, equal a value or match a regular expression.
     Items(ItemMatcher),
     /// Items that equal one of the values.
     Listed(InList),

@@ -11,9 +11,9 @@ use crate::SortPattern;
 #[derive(Debug)]
 struct Push {
     values: Vec<ValueBuf>,
-    /// From the end when negative.
+    /// Counts from the end when negative.
     position: Option<i64>,
-    /// The last ones when negative.
+    /// Keeps the last items when negative.
     slice: Option<i64>,
     sort: Option<ItemSort>,
     collation: Option<Arc<Collation>>,

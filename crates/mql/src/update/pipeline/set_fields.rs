@@ -1,7 +1,9 @@
-//! `$set` (`$addFields`) of a pipeline: fields by expressions, everything else as it is.
+//! `$set` (`$addFields`) of a pipeline: sets fields to the values of expressions and keeps all
+//! others.
 //!
-//! All expressions see the document as it came. A path goes into the documents of an array; a scalar
-//! on the way becomes a document. A field whose expression gives nothing goes.
+//! All expressions are evaluated on the original document. A path applies to all documents of an
+//! array; a scalar on the path is replaced by a document. A field whose expression is missing is
+//! removed.
 
 use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -25,13 +27,13 @@ struct Level(Names<Branch>);
 
 #[derive(Debug)]
 enum Branch {
-    /// The number of the expression.
+    /// The index of the expression.
     Leaf(usize),
     Level(Level),
 }
 
-/// What stands around a field of the specification.
-struct Around<'a> {
+/// The context of a field of the specification.
+struct FieldContext<'a> {
     spec: RawDoc<'a>,
     scope: &'a Scope,
     depth: usize,
@@ -45,13 +47,17 @@ impl SetFields {
         }
         let mut fields = SetFields { root: Level::default(), expressions: Vec::new() };
         for element in spec.iter() {
-            fields.field(element.name(), element.value(), &Around { spec, scope, depth: 0 })?;
+            fields.field(
+                element.name(),
+                element.value(),
+                &FieldContext { spec, scope, depth: 0 },
+            )?;
         }
         Ok(fields)
     }
 
-    fn field(&mut self, path: &str, value: RawValue<'_>, around: &Around<'_>) -> Result<()> {
-        check_path(path, around.depth)?;
+    fn field(&mut self, path: &str, value: RawValue<'_>, context: &FieldContext<'_>) -> Result<()> {
+        check_path(path, context.depth)?;
         let nested = match value {
             RawValue::Document(inner) if inner.is_empty() => {
                 let text = format!(
@@ -67,9 +73,9 @@ impl SetFields {
             _ => None,
         };
         let Some(inner) = nested else {
-            let expression = Expression::parse_in(value, around.scope)?;
+            let expression = Expression::parse_in(value, context.scope)?;
             self.expressions.push(expression);
-            return insert(&mut self.root, path, self.expressions.len() - 1, around.spec);
+            return insert(&mut self.root, path, self.expressions.len() - 1, context.spec);
         };
         for element in inner.iter() {
             let name = element.name();
@@ -80,13 +86,13 @@ impl SetFields {
                 );
                 return Err(Error::new(ErrorCode(40183), text));
             }
-            let inner = Around { depth: around.depth + 1, ..*around };
+            let inner = FieldContext { depth: context.depth + 1, ..*context };
             self.field(&format!("{path}.{name}"), element.value(), &inner)?;
         }
         Ok(())
     }
 
-    /// Its dotted paths with their expressions.
+    /// The dotted paths with their expressions.
     pub(super) fn paths(&self) -> Vec<(String, &Expression)> {
         let mut out = Vec::new();
         self.collect(&self.root, "", &mut out);

@@ -1,4 +1,4 @@
-//! What pipelines do to a document, a row per rule.
+//! Results of pipelines, one row for each rule.
 
 use mayfly_value::extjson::{Style, parse_document, to_string};
 
