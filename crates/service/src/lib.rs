@@ -4,6 +4,7 @@
 
 mod clients;
 mod counters;
+pub mod observe;
 pub mod parameters;
 mod process;
 mod records;
@@ -18,7 +19,7 @@ pub use clients::{
 };
 pub use counters::{Metrics, Top, metrics, top};
 pub use process::{
-    Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine,
+    Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine, usage,
 };
 pub use records::{Actor, Audit, AuditConfig, AuditOptions, AuditSink, Profiler, audit, profiler};
 pub use server::{CommandLine, Service, ServiceOptions};
