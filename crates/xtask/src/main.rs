@@ -3,6 +3,7 @@
 
 mod compat;
 mod metrics;
+mod parameters;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -28,7 +29,13 @@ fn main() -> Result<()> {
 
 /// The pages that come from tables, each with its text.
 fn pages() -> Result<Vec<(&'static str, String)>> {
-    Ok(vec![("COMPATIBILITY.md", compat::page()), ("docs/metrics.md", metrics::page())])
+    let configuration = "docs/configuration.md";
+    let text = std::fs::read_to_string(root().join(configuration)).context(configuration)?;
+    Ok(vec![
+        ("COMPATIBILITY.md", compat::page()),
+        ("docs/metrics.md", metrics::page()),
+        (configuration, parameters::replaced(&text)?),
+    ])
 }
 
 /// The workspace's folder.
