@@ -24,11 +24,11 @@ pub use process::{
 pub use records::{Actor, Audit, AuditConfig, AuditOptions, AuditSink, Profiler, audit, profiler};
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{
-    Beginning, CheckedOut, CursorOwner, Cursors, OpenTransactions, Sessions, ShownTransaction,
-    TransactionCounts,
+    Beginning, CheckedOut, CursorOwner, Cursors, IdleTime, OpenTransactions, Sessions,
+    ShownTransaction, TransactionCounts,
 };
 pub use settings::{
     DefaultConcerns, Defaults, FailPoint, FailPoints, LogVerbosity, MemoryParameters, QuerySetting,
-    QuerySettings, ReplicaSet, SetConfig, Settings, fail_points, index_build_bytes, limit_memory,
-    query_settings, replica_set, write_block,
+    QuerySettings, ReplicaSet, Scripts, SetConfig, Settings, fail_points, index_build_bytes,
+    limit_memory, query_settings, replica_set, write_block,
 };

@@ -8,7 +8,7 @@ use mayfly_service::observe::{Reading, Section};
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::build_info::VERSION;
-use super::member::append_member;
+use super::member::{Role, append_member};
 use crate::context::{Command, CommandContext};
 use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
@@ -89,11 +89,11 @@ fn switched_off(request: &Request<'_>, section: &str) -> bool {
 fn replica_set(ctx: &CommandContext<'_>, doc: &mut DocBuilder) {
     let service = ctx.service;
     let Some(set) = service.replica_set.get() else { return };
-    let primary = service.is_primary();
+    let role = Role::of(service);
     // mongostat knows the primary by the older name.
-    doc.start_document("repl").append("ismaster", primary);
-    doc.append("isWritablePrimary", primary);
-    append_member(ctx, set, primary, doc);
+    doc.start_document("repl").append("ismaster", role.is_primary());
+    doc.append("isWritablePrimary", role.is_primary());
+    append_member(ctx, set, role, doc);
     doc.append("rbid", 1);
     let blocked = service.store.user_writes_blocked().is_some();
     doc.append("userWriteBlockMode", if blocked { 2 } else { 1 }).end();

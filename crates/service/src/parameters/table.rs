@@ -83,7 +83,12 @@ pub const TABLE: &[Parameter] = &[
         set_at: SetAt::Startup,
         kind: Kind::Bool,
         get: |s| Value::Bool(s.fail_points.are_enabled()),
-        set: |s, value| s.fail_points.enable(*value == Value::Bool(true)),
+        set: |s, value| {
+            // It is set at the start only, so that it is never switched off.
+            if *value == Value::Bool(true) {
+                s.fail_points.enable();
+            }
+        },
     },
     told(
         "featureCompatibilityVersion",

@@ -12,7 +12,7 @@ mod statements;
 mod transactions;
 
 pub use checked_out::CheckedOut;
-pub use cursors::{CursorOwner, Cursors};
+pub use cursors::{CursorOwner, Cursors, IdleTime};
 pub use transactions::{Beginning, OpenTransactions, ShownTransaction, TransactionCounts};
 
 use std::collections::HashMap;
@@ -104,7 +104,10 @@ impl Sessions {
         beginning: Option<Beginning>,
     ) -> Result<CheckedOut> {
         let (key, mut state) = self.lock(store, op, session)?;
-        state.check_transaction(session, txn_number, beginning.is_some())?;
+        match beginning {
+            None => state.check_going_on(session, txn_number)?,
+            Some(_) => state.check_beginning(session, txn_number)?,
+        }
         if let Some(beginning) = beginning {
             state.executed.clear();
             state.txn_number = Some(txn_number);

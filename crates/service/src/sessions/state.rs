@@ -78,35 +78,22 @@ impl State {
         }
     }
 
-    /// Whether a transaction of this number can begin, or go on.
-    pub(super) fn check_transaction(
-        &self,
-        session: SessionId,
-        number: i64,
-        begins: bool,
-    ) -> Result<()> {
-        if let Some(latest) = self.txn_number.filter(|latest| number < *latest) {
-            return Err(Error::new(
-                ErrorCode::TransactionTooOld,
-                format!(
-                    "Cannot start transaction with {{ txnNumber: {number} }} on session {session} because a newer {} with \
-                     txnNumberAndRetryCounter {{ txnNumber: {latest}, txnRetryCounter: 0 }} has already started on this \
-                     session.",
-                    self.usage.shown()
-                ),
-            ));
+    /// Whether a transaction of this number can begin.
+    pub(super) fn check_beginning(&self, session: SessionId, number: i64) -> Result<()> {
+        self.check_latest(session, number)?;
+        match self.txn_number == Some(number) {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorCode::ConflictingOperationInProgress,
+                "Only servers in a sharded cluster can start a new transaction at the active transaction number",
+            )),
         }
-        let is_latest = self.txn_number == Some(number);
-        if begins {
-            return match is_latest {
-                false => Ok(()),
-                true => Err(Error::new(
-                    ErrorCode::ConflictingOperationInProgress,
-                    "Only servers in a sharded cluster can start a new transaction at the active transaction number",
-                )),
-            };
-        }
-        match is_latest && !matches!(self.usage, Usage::Writes) {
+    }
+
+    /// Whether there is a transaction of this number that can go on.
+    pub(super) fn check_going_on(&self, session: SessionId, number: i64) -> Result<()> {
+        self.check_latest(session, number)?;
+        match self.txn_number == Some(number) && !matches!(self.usage, Usage::Writes) {
             true => Ok(()),
             false => Err(Error::new(
                 ErrorCode::NoSuchTransaction,
@@ -117,6 +104,20 @@ impl State {
                 ),
             )),
         }
+    }
+
+    /// Whether no greater number than that of a transaction was used.
+    fn check_latest(&self, session: SessionId, number: i64) -> Result<()> {
+        let Some(latest) = self.txn_number.filter(|latest| number < *latest) else { return Ok(()) };
+        Err(Error::new(
+            ErrorCode::TransactionTooOld,
+            format!(
+                "Cannot start transaction with {{ txnNumber: {number} }} on session {session} because a newer {} with \
+                 txnNumberAndRetryCounter {{ txnNumber: {latest}, txnRetryCounter: 0 }} has already started on this \
+                 session.",
+                self.usage.shown()
+            ),
+        ))
     }
 
     /// The open transaction with this number between two statements.
