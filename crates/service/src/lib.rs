@@ -4,6 +4,7 @@
 
 mod clients;
 mod counters;
+mod documents;
 pub mod observe;
 pub mod parameters;
 mod process;
