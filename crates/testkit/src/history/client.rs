@@ -15,7 +15,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::{Outcome, Step, Transaction};
-use crate::dialect::{self, Env};
+use crate::dialect::{self, parsed};
 
 /// Lists, and as many registers, in use at a time.
 pub(super) const KEYS: u32 = 6;
@@ -197,13 +197,6 @@ impl Run {
             steps.push(Step::Get { key, value });
         }
         Ok(Transaction { begin, end: self.now(), outcome: Outcome::Ok, steps })
-    }
-}
-
-pub(super) fn parsed(command: &str) -> DocBuf {
-    match dialect::document(command, &Env::default()) {
-        Ok(command) => command,
-        Err(why) => panic!("{why}: {command}"),
     }
 }
 

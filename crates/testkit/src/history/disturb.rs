@@ -7,7 +7,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::client::{KEYS, Line, Lost, Reply, Run, number, parsed};
+use super::client::{KEYS, Line, Lost, Reply, Run, number};
+use crate::dialect::parsed;
 
 /// Whether indexes come and go beside the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
