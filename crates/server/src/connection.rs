@@ -12,12 +12,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mayfly_base::Error;
 use mayfly_commands::{
-    Dispatched, DocumentSequence, Incoming, Next, Repeat, Wait, append_failure, dispatch,
+    Dispatched, DocumentSequence, Incoming, Next, Outcome, Repeat, Wait, append_failure, dispatch,
 };
 use mayfly_runs::{ScratchFile, file_failed};
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
+use mayfly_value::DocBuilder;
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
-use mayfly_work::{LONG_BYTES, memory};
+use mayfly_work::{FirstTurn, LONG_BYTES, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ const INPUT_BYTES: usize = 8 * 1024;
 /// A buffer that grew beyond this is given back.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// Longest handshake of an encrypted connection, and longest time between two steps of one who has to log in and has not.
+/// Longest time between two steps of one who has to log in and has not.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest message of one who has to log in and has not.
 const MAX_STRANGERS_BYTES: usize = 64 * 1024;
@@ -47,6 +48,9 @@ enum Now {
     Close,
 }
 
+/// The client is gone.
+struct Gone;
+
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
     stream: TcpStream,
@@ -56,7 +60,7 @@ pub(crate) async fn serve(
 ) {
     // Without it small replies wait for the client's acknowledgements; the connection works all the same.
     let _ = stream.set_nodelay(true);
-    let Some(stream) = begin(stream, transport, service, connection).await else { return };
+    let Some(stream) = tls::begin(stream, transport, service, connection).await else { return };
     let stream = peer::attach(stream, connection);
     let mut served = Served { stream, service, connection, output: Vec::new(), behind: false };
     let ended = served.run().await;
@@ -82,39 +86,6 @@ pub(crate) async fn serve(
     }
 }
 
-/// Begins a connection, encrypted or not; nothing where it ends before its first request.
-async fn begin(
-    stream: TcpStream,
-    transport: &Transport,
-    service: &Service,
-    connection: &Connection,
-) -> Option<Stream> {
-    if !transport.is_needed() {
-        return Some(Stream::Plain(stream));
-    }
-    let accepted = tokio::select! {
-        accepted = tokio::time::timeout(PATIENCE, transport.accept(stream)) => accepted,
-        () = service.shutdown.requested() => return None,
-        () = connection.close.requested() => return None,
-    };
-    let why = match accepted {
-        Ok(Ok(stream)) => {
-            tls::note_client(&stream, service, connection);
-            return Some(stream);
-        }
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "its handshake takes long".to_owned(),
-    };
-    tracing::info!(
-        id = 22988,
-        ctx = &**connection.desc(),
-        remote = &*connection.client,
-        why,
-        "closing a connection that did not begin"
-    );
-    None
-}
-
 struct Served<'s> {
     stream: peer::Lendable,
     service: &'s Arc<Service>,
@@ -124,7 +95,19 @@ struct Served<'s> {
     behind: bool,
 }
 
-impl Served<'_> {
+/// What is known of the request that a client is about to send.
+#[derive(Default)]
+struct Awaited<'s> {
+    /// Room for its bytes, if it is large.
+    room: Option<UnderWay<'s>>,
+    /// Whether the client has sent a request before.
+    spoke: bool,
+    /// When a client that has not logged in must be done with the present step.
+    deadline: Option<Instant>,
+}
+
+impl<'s> Served<'s> {
+    /// Reads requests and answers them, until the connection ends.
     async fn run(&mut self) -> Result<(), WireError> {
         let (service, connection) = (self.service, self.connection);
         let ending = async {
@@ -135,11 +118,7 @@ impl Served<'_> {
         };
         let mut ending = pin!(ending);
         let mut input = BytesMut::with_capacity(INPUT_BYTES);
-        let mut room: Option<UnderWay<'_>> = None;
-        // Whether the client has sent a request.
-        let mut spoke = false;
-        // When one who has not logged in must be done with the present step.
-        let mut deadline: Option<Instant> = None;
+        let mut awaited = Awaited::default();
         loop {
             match apart(input.len(), || Codec.decode(&mut input)) {
                 Ok(Some(message)) => {
@@ -149,7 +128,7 @@ impl Served<'_> {
                     if connection.close.is_requested() {
                         return Ok(());
                     }
-                    (spoke, deadline) = (true, None);
+                    (awaited.spoke, awaited.deadline) = (true, None);
                     self.behind = !input.is_empty() || self.stream.holds_bytes();
                     if self.answer(&message).await? == Now::Close {
                         return Ok(());
@@ -161,43 +140,10 @@ impl Served<'_> {
                         rest.extend_from_slice(&input);
                         input = rest;
                     }
-                    room = None;
+                    awaited.room = None;
                 }
                 Ok(None) => {
-                    let is_stranger = self.serves_stranger();
-                    if is_stranger && Codec::announced(&input) > Some(MAX_STRANGERS_BYTES) {
-                        let why = "its request is too large for one who has not logged in";
-                        self.note_refused(why);
-                        return Ok(());
-                    }
-                    let hurries = is_stranger
-                        && (!spoke || !input.is_empty() || connection.access.is_logging_in());
-                    deadline =
-                        hurries.then(|| deadline.unwrap_or_else(|| Instant::now() + PATIENCE));
-                    if room.is_none()
-                        && let Some(announced) = Codec::announced(&input)
-                        && announced > LARGE_BYTES
-                    {
-                        room = tokio::select! {
-                            room = service.buffers.request(announced) => Some(room),
-                            () = ended(&mut ending) => return Ok(()),
-                        };
-                    }
-                    // The read comes first: what a client has sent before the end is still answered.
-                    let read = tokio::select! {
-                        biased;
-                        read = self.stream.read_buf(&mut input) => read?,
-                        () = ended(&mut ending) => return Ok(()),
-                        () = reached(deadline) => {
-                            self.note_refused("it takes long to log in");
-                            return Ok(());
-                        }
-                        () = overdue(room.as_ref()) => {
-                            self.note_slow("its large request takes long to arrive, and others wait for the memory");
-                            return Ok(());
-                        }
-                    };
-                    if read == 0 {
+                    if self.read(&mut input, &mut awaited, &mut ending).await? == Now::Close {
                         return Ok(());
                     }
                 }
@@ -212,6 +158,49 @@ impl Served<'_> {
                 Err(fatal) => return Err(fatal),
             }
         }
+    }
+
+    /// Reads more of a request, and closes the connection of a client that takes too long for it.
+    async fn read(
+        &mut self,
+        input: &mut BytesMut,
+        awaited: &mut Awaited<'s>,
+        ending: &mut Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Now, WireError> {
+        let is_stranger = self.serves_stranger();
+        let announced = Codec::announced(input);
+        if is_stranger && announced > Some(MAX_STRANGERS_BYTES) {
+            self.note_refused("its request is too large for one who has not logged in");
+            return Ok(Now::Close);
+        }
+        let hurries = is_stranger
+            && (!awaited.spoke || !input.is_empty() || self.connection.access.is_logging_in());
+        let deadline = awaited.deadline;
+        awaited.deadline = hurries.then(|| deadline.unwrap_or_else(|| Instant::now() + PATIENCE));
+        if awaited.room.is_none()
+            && let Some(announced) = announced
+            && announced > LARGE_BYTES
+        {
+            awaited.room = tokio::select! {
+                room = self.service.buffers.request(announced) => Some(room),
+                () = ended(ending) => return Ok(Now::Close),
+            };
+        }
+        // The read comes first: what a client has sent before the end is still answered.
+        let read = tokio::select! {
+            biased;
+            read = self.stream.read_buf(input) => read?,
+            () = ended(ending) => return Ok(Now::Close),
+            () = reached(awaited.deadline) => {
+                self.note_refused("it takes long to log in");
+                return Ok(Now::Close);
+            }
+            () = overdue(awaited.room.as_ref()) => {
+                self.note_slow("its large request takes long to arrive, and others wait for the memory");
+                return Ok(Now::Close);
+            }
+        };
+        Ok(if read == 0 { Now::Close } else { Now::GoOn })
     }
 
     /// Whether nobody has logged in, and somebody has to.
@@ -231,51 +220,28 @@ impl Served<'_> {
         incoming.sequences = &sequences;
         incoming.legacy_db = message.legacy_db.as_deref();
         incoming.exhaust_allowed = message.flags.contains(Flags::EXHAUST_ALLOWED);
-        if memory::is_short() {
-            self.service.relieve_memory();
-        }
-        if self.service.buffers.is_crowded() && incoming.may_answer_much() {
-            tokio::select! {
-                () = self.service.buffers.room_for_reply() => {}
-                () = self.service.shutdown.requested() => {}
-                () = self.connection.close.requested() => {}
-            }
-        }
-        let mut first_turn = None;
-        // What a stranger sends is refused at once.
-        if incoming.starts_long() && !self.serves_stranger() {
-            tokio::select! {
-                biased;
-                turn = mayfly_work::first_turn() => first_turn = Some(turn),
-                () = self.service.shutdown.requested() => {}
-                () = self.connection.close.requested() => {}
-                () = peer::gone(&self.stream), if !self.behind => return Ok(Now::Close),
-            }
-        }
+        let Ok(first_turn) = self.admit(&incoming).await else { return Ok(Now::Close) };
         incoming.first_turn = first_turn.as_ref();
         loop {
             let request_id = next_request_id();
             let output = std::mem::take(&mut self.output);
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
             let (service, connection) = (self.service, self.connection);
-            let Dispatched { doc, next } =
-                peer::lending(&mut self.stream, to.wanted && !self.behind, || {
-                    dispatch(service, connection, &incoming, doc)
-                });
+            let command = || dispatch(service, connection, &incoming, doc);
+            // A write that the client wants no reply to is done even if the client is gone, and so is everything that it sent further
+            // commands after.
+            let Dispatched { doc, next } = match to.wanted && !self.behind {
+                true => peer::lending(&mut self.stream, command),
+                false => command(),
+            };
             let outcome = match next {
                 Next::Reply(outcome) => outcome,
                 Next::Wait(wait) => {
                     incoming.first_turn.inspect(|turn| turn.give_back());
                     self.take_back(doc.finish_buffer());
-                    let clock = &self.service.clock;
-                    let began = clock.monotonic_micros();
-                    if self.wait(&wait).await == Now::Close {
-                        return Ok(Now::Close);
-                    }
+                    let Ok(waited) = self.wait(&wait).await else { return Ok(Now::Close) };
                     incoming.repeat.waited = true;
-                    // A short wait counts as well, so that the command comes to an end among many that write something else.
-                    let waited = (clock.monotonic_micros() - began).max(1000);
-                    incoming.repeat.waited_for += Duration::from_micros(waited.unsigned_abs());
+                    incoming.repeat.waited_for += waited;
                     continue;
                 }
                 Next::HangUp => return Ok(Now::Close),
@@ -292,19 +258,7 @@ impl Served<'_> {
                 self.take_back(doc.finish_buffer());
                 return Ok(now);
             }
-            let store = &self.service.store;
-            let durable = match (outcome.wait_durable, outcome.wait_shown) {
-                (true, _) => store.wait_durable().await,
-                (false, 0) => Ok(()),
-                (false, shown) => store.wait_durable_up_to(shown).await,
-            };
-            let flags = ReplyFlags { more_to_come: outcome.more_to_come };
-            let finished = durable.and_then(|()| apart(doc.len(), || reply.finish(doc, flags)));
-            match finished {
-                Ok(output) => self.output = output,
-                Err(error) => self.reply_error(to, &error)?,
-            }
-            self.send().await?;
+            self.reply(to, &outcome, reply, doc).await?;
             if !outcome.more_to_come {
                 return Ok(now);
             }
@@ -314,9 +268,58 @@ impl Served<'_> {
         }
     }
 
-    /// Waits for what a command waits for, its time, or the end of the server or of the client.
-    async fn wait(&self, wait: &Wait) -> Now {
+    /// Waits until there is memory for a reply and a turn for a long command. Gives the turn if it needs one.
+    async fn admit(&self, incoming: &Incoming<'_>) -> Result<Option<FirstTurn>, Gone> {
+        if memory::is_short() {
+            self.service.relieve_memory();
+        }
+        if self.service.buffers.is_crowded() && incoming.may_answer_much() {
+            tokio::select! {
+                () = self.service.buffers.room_for_reply() => {}
+                () = self.service.shutdown.requested() => {}
+                () = self.connection.close.requested() => {}
+            }
+        }
+        // What a stranger sends is refused at once.
+        if !incoming.starts_long() || self.serves_stranger() {
+            return Ok(None);
+        }
+        tokio::select! {
+            biased;
+            turn = mayfly_work::first_turn() => Ok(Some(turn)),
+            () = self.service.shutdown.requested() => Ok(None),
+            () = self.connection.close.requested() => Ok(None),
+            () = peer::gone(&self.stream), if !self.behind => Err(Gone),
+        }
+    }
+
+    /// Sends a reply, once what it shows or acknowledges is durable.
+    async fn reply(
+        &mut self,
+        to: ReplyTo,
+        outcome: &Outcome,
+        reply: ReplyBuilder,
+        doc: DocBuilder,
+    ) -> Result<(), WireError> {
+        let store = &self.service.store;
+        let durable = match (outcome.wait_durable, outcome.wait_shown) {
+            (true, _) => store.wait_durable().await,
+            (false, 0) => Ok(()),
+            (false, shown) => store.wait_durable_up_to(shown).await,
+        };
+        let flags = ReplyFlags { more_to_come: outcome.more_to_come };
+        let finished = durable.and_then(|()| apart(doc.len(), || reply.finish(doc, flags)));
+        match finished {
+            Ok(output) => self.output = output,
+            Err(error) => self.reply_error(to, &error)?,
+        }
+        self.send().await
+    }
+
+    /// Waits for what a command waits for, its time, or the end of the server. Gives how long it waited.
+    async fn wait(&self, wait: &Wait) -> Result<Duration, Gone> {
         let service = self.service;
+        let began = service.clock.monotonic_micros();
         let happens = async {
             match wait {
                 Wait::Data(data) => data.awaited.beyond(&service.store, data.seen).await,
@@ -327,10 +330,12 @@ impl Served<'_> {
             () = happens => {}
             () = service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
-            () = peer::gone(&self.stream), if !self.behind => return Now::Close,
+            () = peer::gone(&self.stream), if !self.behind => return Err(Gone),
             () = tokio::time::sleep(wait.longest()) => {}
         }
-        Now::GoOn
+        // A short wait counts as well, so that the command comes to an end among many that write something else.
+        let waited = (service.clock.monotonic_micros() - began).max(1000);
+        Ok(Duration::from_micros(waited.unsigned_abs()))
     }
 
     /// Sends a reply that counts. While many are held, what the client does not take at once goes into a file.

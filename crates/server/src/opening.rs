@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, anyhow};
 use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
-use mayfly_service::{CommandLine, Service, ServiceOptions};
+use mayfly_service::{CommandLine, Scripts, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_work::OpRegistry;
 
@@ -115,7 +115,9 @@ fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.profiler.set_sample_rate(sample_rate);
     let profiled = config.profiling.profiled();
     service.profiler.set_default(profiled.map_err(|error| anyhow!("{}", error.message()))?);
-    service.settings.set_scripts_enabled(config.javascript_enabled);
+    if !config.javascript_enabled {
+        service.settings.set_scripts(Scripts::Refused);
+    }
     if config.redact_client_data {
         mayfly_base::redact_client_data(true);
     }

@@ -50,11 +50,10 @@ pub(crate) fn attach(stream: Stream, connection: &Connection) -> Lendable {
     shared.lock_arc()
 }
 
-/// Runs a command. One that is awaited ends with its client; a write that nobody wants a reply to is done in any case, and so is
-/// what the client sent further commands behind.
+/// Runs a command that ends when its client is gone.
 #[inline]
-pub(crate) fn lending<T>(stream: &mut Lendable, awaited: bool, command: impl FnOnce() -> T) -> T {
-    if awaited { ArcMutexGuard::unlocked(stream, command) } else { command() }
+pub(crate) fn lending<T>(stream: &mut Lendable, command: impl FnOnce() -> T) -> T {
+    ArcMutexGuard::unlocked(stream, command)
 }
 
 /// Ends the operations that have run for long and whose clients are gone.

@@ -4,6 +4,8 @@
 
 mod clients;
 mod counters;
+mod documents;
+pub mod observe;
 pub mod parameters;
 mod process;
 mod records;
@@ -18,16 +20,16 @@ pub use clients::{
 };
 pub use counters::{Metrics, Top, metrics, top};
 pub use process::{
-    Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine,
+    Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine, usage,
 };
 pub use records::{Actor, Audit, AuditConfig, AuditOptions, AuditSink, Profiler, audit, profiler};
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{
-    Beginning, CheckedOut, CursorOwner, Cursors, OpenTransactions, Sessions, ShownTransaction,
-    TransactionCounts,
+    Beginning, CheckedOut, CursorOwner, Cursors, IdleTime, OpenTransactions, Sessions,
+    ShownTransaction, TransactionCounts,
 };
 pub use settings::{
     DefaultConcerns, Defaults, FailPoint, FailPoints, LogVerbosity, MemoryParameters, QuerySetting,
-    QuerySettings, ReplicaSet, SetConfig, Settings, fail_points, index_build_bytes, limit_memory,
-    query_settings, replica_set, write_block,
+    QuerySettings, ReplicaSet, Scripts, SetConfig, Settings, fail_points, index_build_bytes,
+    limit_memory, query_settings, replica_set, write_block,
 };

@@ -18,6 +18,8 @@ mod session;
 mod store;
 mod sweep;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 pub mod timeseries;
 pub mod ttl;

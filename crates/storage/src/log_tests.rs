@@ -7,15 +7,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_kv::{Engine, EngineAround, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
-use mayfly_work::{OpCtx, OpRegistry};
+use mayfly_work::OpCtx;
 
 use crate::oplog::{decode, visit_all};
 use crate::record::kept::visit_kept;
 use crate::record::layout::{decode_stored, prefixed};
+use crate::testing::{self, Opened};
 use crate::*;
 
 struct Fixture {
@@ -48,12 +49,9 @@ fn open(engine: &Arc<MemoryEngine>, oplog_bytes: u64) -> Fixture {
 }
 
 fn open_on(disk: Arc<Full>, oplog_bytes: u64) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
     let options = StoreOptions { background: false, oplog_bytes, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(disk.clone(), options, clock.clone(), ops).unwrap();
-    let (op, view) = (OpCtx::detached(clock), ReadView::now());
-    Fixture { store, engine: disk.inner.clone(), disk, op, view }
+    let Opened { store, op, .. } = testing::open_with(disk.clone(), testing::clock(), options);
+    Fixture { store, engine: disk.inner.clone(), disk, op, view: ReadView::now() }
 }
 
 fn fixture() -> Fixture {

@@ -13,12 +13,11 @@ use mayfly_kv::{
 };
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
-use mayfly_work::{OpCtx, OpRegistry};
+use mayfly_work::OpCtx;
 
+use crate::testing::{self, NOW, Opened};
 use crate::ttl::PassState;
 use crate::*;
-
-const NOW: i64 = 1_800_000_000_000;
 
 pub(crate) struct Fixture {
     pub(crate) store: Arc<Store>,
@@ -28,14 +27,11 @@ pub(crate) struct Fixture {
 }
 
 pub(crate) fn fixture() -> Fixture {
-    over(Arc::new(MemoryEngine::new()), Arc::new(ManualClock::at_ms(NOW)))
+    over(testing::memory(), testing::clock())
 }
 
 fn over(engine: Arc<dyn Engine>, clock: Arc<ManualClock>) -> Fixture {
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock.clone());
+    let Opened { store, op, .. } = testing::open(engine.clone(), clock.clone());
     Fixture { store, engine, clock, op }
 }
 
@@ -655,14 +651,12 @@ impl RecordFilter for PanicOnce {
 
 #[test]
 fn the_monitor_outlives_a_panic_of_a_pass() {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let clock = testing::clock();
     let filters = Arc::new(PanicOnce::default());
     let asked = filters.0.clone();
     let options = StoreOptions { background: true, filters, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock.clone());
+    let engine = testing::memory();
+    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
     let f = Fixture { store, engine, clock, op };
     let mut spec = ttl("x", 0);
     spec.insert("partialFilterExpression", doc! { "y": 1 });
@@ -694,11 +688,11 @@ impl EngineAround for SweepsLater {
 
 #[test]
 fn the_sweeper_outlives_a_panic() {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let clock = testing::clock();
     let sweeps = Arc::new(SweepsLater(Default::default(), MemoryEngine::new()));
-    let (engine, ops): (Arc<dyn Engine>, _) = (sweeps.clone(), OpRegistry::new(clock.clone()));
-    let store = Store::open(engine.clone(), StoreOptions::default(), clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock.clone());
+    let engine: Arc<dyn Engine> = sweeps.clone();
+    let options = StoreOptions::default();
+    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
     let f = Fixture { store, engine, clock, op };
     f.insert("d.c", &doc! { "_id": 1 }).unwrap();
     let all = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
@@ -743,15 +737,13 @@ impl RecordFilter for Unsure {
 /// Whether the document belongs into the index is not known: it is neither left out of it nor removed because of it.
 #[test]
 fn a_filter_that_fails_decides_nothing() {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let clock = testing::clock();
     let filters = Unsure::default();
     let fails = filters.0.clone();
     let options =
         StoreOptions { background: false, filters: Arc::new(filters), ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock.clone());
+    let engine = testing::memory();
+    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
     let f = Fixture { store, engine, clock, op };
     let mut spec = ttl("x", 0);
     spec.insert("partialFilterExpression", doc! { "y": 1 });
@@ -794,7 +786,7 @@ fn a_filter_that_fails_decides_nothing() {
 
 #[test]
 fn a_unit_that_was_too_slow_once_is_tried_again() {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let clock = testing::clock();
     let memory = Arc::new(MemoryEngine::new());
     let limits = Some(Caps { max_txn_age_ms: 1000, ..memory.caps() });
     let options = ChaosOptions { limits, ..ChaosOptions::default() };
@@ -835,14 +827,14 @@ fn sizes_tell_documents_and_indexes() {
 #[test]
 fn what_follows_the_log_learns_that_it_was_cut() {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let clock = testing::clock();
     let open = || {
         let options =
             StoreOptions { background: false, oplog_bytes: 4096, ..StoreOptions::default() };
-        Store::open(engine.clone(), options, clock.clone(), OpRegistry::new(clock.clone())).unwrap()
+        testing::open_with(engine.clone(), clock.clone(), options)
     };
-    let op = OpCtx::detached(clock.clone());
-    let fixture = Fixture { store: open(), engine: engine.clone(), clock: clock.clone(), op };
+    let Opened { store, op, .. } = open();
+    let fixture = Fixture { store, engine: engine.clone(), clock: clock.clone(), op };
     for id in 0..100 {
         fixture.insert("db.c", &doc! { "_id": id, "text": "x".repeat(100) }).unwrap();
     }
@@ -857,7 +849,7 @@ fn what_follows_the_log_learns_that_it_was_cut() {
     let (all, reached) = follow(&fixture.store, 0).unwrap();
     let first = all[0];
     fixture.store.trim_oplog().unwrap();
-    let store = open();
+    let Opened { store, .. } = open();
     for store in [&fixture.store, &store] {
         for after in [0, first - 1, first] {
             assert_eq!(follow(store, after).unwrap_err(), ErrorCode::ChangeStreamHistoryLost);
@@ -878,12 +870,10 @@ fn what_follows_the_log_learns_that_it_was_cut() {
 /// Who follows one collection steps over what concerns others, even when it was cut from the log meanwhile.
 #[test]
 fn a_watch_knows_what_need_not_be_read() {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let clock = testing::clock();
+    let engine = testing::memory();
     let options = StoreOptions { background: false, oplog_bytes: 4096, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock.clone());
+    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
     let fixture = Fixture { store, engine, clock, op };
     let many = |name: &str, ids: std::ops::Range<i32>| {
         for id in ids {

@@ -10,7 +10,7 @@ const HEAD: &str = "\
 # Compatibility
 
 What this server answers to, compared with MongoDB 8.0. Generated from the tables in the code by
-`cargo run -p mayfly-xtask -- compat`; a test fails when it is out of date.
+`cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
 
 A member that is listed as missing answers its proper error, usually 238 `NotImplemented`; one that is not listed at
 all does not exist in the reference either. Members that came with versions behind 8.0 answer as 8.0 does, which does not

@@ -1,7 +1,9 @@
-//! Development tasks: `compat` writes COMPATIBILITY.md from the tables, `tidy` checks what no compiler checks, `ceilings` lowers counts
-//! that may only go down to what is there.
+//! Development tasks: `pages` writes the pages that come from tables (COMPATIBILITY.md, docs/metrics.md, the parameters in
+//! docs/configuration.md), `tidy` checks what no compiler checks, `ceilings` lowers counts that may only go down to what is there.
 
 mod compat;
+mod metrics;
+mod parameters;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -10,10 +12,9 @@ use anyhow::{Context, Result, bail};
 
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
-        Some("compat") => {
-            let path = root().join("COMPATIBILITY.md");
-            std::fs::write(&path, compat::page()).with_context(|| path.display().to_string())
-        }
+        Some("pages") => pages()?.into_iter().try_for_each(|(name, text)| {
+            std::fs::write(root().join(name), text).with_context(|| name.to_owned())
+        }),
         Some("tidy") => {
             let problems = tidy::check(&root())?;
             for problem in &problems {
@@ -22,8 +23,19 @@ fn main() -> Result<()> {
             if problems.is_empty() { Ok(()) } else { bail!("{} problems", problems.len()) }
         }
         Some("ceilings") => tidy::lower_ceilings(&root()),
-        _ => bail!("usage: xtask compat | tidy | ceilings"),
+        _ => bail!("usage: xtask pages | tidy | ceilings"),
     }
+}
+
+/// The pages that come from tables, each with its text.
+fn pages() -> Result<Vec<(&'static str, String)>> {
+    let configuration = "docs/configuration.md";
+    let text = std::fs::read_to_string(root().join(configuration)).context(configuration)?;
+    Ok(vec![
+        ("COMPATIBILITY.md", compat::page()),
+        ("docs/metrics.md", metrics::page()),
+        (configuration, parameters::replaced(&text)?),
+    ])
 }
 
 /// The workspace's folder.
@@ -42,8 +54,10 @@ mod tests {
     }
 
     #[test]
-    fn the_compatibility_page_is_current() {
-        let found = std::fs::read_to_string(root().join("COMPATIBILITY.md")).unwrap();
-        assert!(found == compat::page(), "run `cargo run -p mayfly-xtask -- compat`");
+    fn generated_pages_are_current() {
+        for (name, text) in pages().unwrap() {
+            let found = std::fs::read_to_string(root().join(name)).unwrap_or_default();
+            assert!(found == text, "{name}: run `cargo run -p mayfly-xtask -- pages`");
+        }
     }
 }

@@ -346,13 +346,22 @@ fn append_mechanisms(ctx: &CommandContext<'_>, name: &str, reply: &mut DocBuilde
     Ok(())
 }
 
+/// How much `connectionStatus` shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StatusDetail {
+    /// The user and the roles.
+    Roles,
+    /// The privileges, too.
+    Privileges,
+}
+
 /// `authInfo` of `connectionStatus`.
 ///
 /// # Errors
 /// Those of the engine.
 pub(crate) fn append_status(
     ctx: &CommandContext<'_>,
-    privileges: bool,
+    detail: StatusDetail,
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let user = ctx.service.access.user(&ctx.service.store, ctx.connection)?;
@@ -364,7 +373,7 @@ pub(crate) fn append_status(
     reply.end();
     let roles = user.as_ref().map(|user| user.roles.as_slice()).unwrap_or_default();
     mayfly_auth::RoleName::append_all(roles, "authenticatedUserRoles", reply);
-    if privileges {
+    if detail == StatusDetail::Privileges {
         let listed = user.as_ref().map(|user| user.listed.as_slice()).unwrap_or_default();
         mayfly_auth::Role::append_privileges(listed, "authenticatedUserPrivileges", reply);
     }

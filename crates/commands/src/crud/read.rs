@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor, Hint};
+use mayfly_service::IdleTime;
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
 use mayfly_work::memory;
@@ -131,7 +132,8 @@ pub(crate) fn first_batch(
         let mut kept = Kept::default();
         kept.grown_since(began, reply.capacity() - reply_before);
         let now_micros = ctx.op.monotonic_micros();
-        ctx.service.cursors.register((cursor, kept), owner, batch.no_timeout, now_micros)
+        let idle = if batch.no_timeout { IdleTime::Unlimited } else { IdleTime::Limited };
+        ctx.service.cursors.register((cursor, kept), owner, idle, now_micros)
     };
     reply.append("id", id).append("ns", shown.as_str()).end();
     Ok(())

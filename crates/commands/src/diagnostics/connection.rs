@@ -5,7 +5,7 @@ use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::access::authenticate;
+use crate::access::authenticate::{self, StatusDetail};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{InTransaction, RowFlags};
 use crate::request::{Needs, Request};
@@ -37,7 +37,11 @@ pub(crate) const CMD_LINE_OPTS: Command =
 
 fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["showPrivileges"])?;
-    authenticate::append_status(ctx, fields.bool("showPrivileges")? == Some(true), doc)
+    let detail = match fields.bool("showPrivileges")? {
+        Some(true) => StatusDetail::Privileges,
+        Some(false) | None => StatusDetail::Roles,
+    };
+    authenticate::append_status(ctx, detail, doc)
 }
 
 fn run_uri(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

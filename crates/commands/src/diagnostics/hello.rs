@@ -13,7 +13,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_service::ClientInfo;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use super::member::append_member;
+use super::member::{Role, append_member};
 use crate::access::authenticate;
 use crate::context::{Command, CommandContext, Wait};
 use crate::request::fields::{whole_number, wrong_type};
@@ -211,10 +211,10 @@ fn write_reply(
     if fields.get("helloOk").is_some_and(truthy) {
         doc.append("helloOk", true);
     }
-    let primary = ctx.service.is_primary();
-    doc.append(name, primary);
+    let role = Role::of(ctx.service);
+    doc.append(name, role.is_primary());
     match ctx.service.replica_set.get() {
-        Some(set) => append_member(ctx, set, primary, doc),
+        Some(set) => append_member(ctx, set, role, doc),
         // A router: drivers send retryable writes to it and do not look for other addresses.
         None => {
             doc.append("msg", "isdbgrid");

@@ -3,6 +3,7 @@
 use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::machine::Memory;
+use mayfly_service::usage;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::process;
@@ -40,8 +41,8 @@ fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Resul
     doc.append("kernelVersion", process::line("/proc/sys/kernel/osrelease").as_str());
     doc.append("cpuFrequencyMHz", "unknown");
     doc.append("cpuFeatures", "");
-    doc.append("pageSize", process::PAGE_BYTES as i64);
-    doc.append("numPages", (memory.machine_bytes / process::PAGE_BYTES) as i32);
+    doc.append("pageSize", usage::PAGE_BYTES as i64);
+    doc.append("numPages", (memory.machine_bytes / usage::PAGE_BYTES) as i32);
     doc.append("maxOpenFiles", process::max_open_files());
     doc.end();
     Ok(())

@@ -22,20 +22,37 @@ pub(crate) fn last_write_ms(service: &Service) -> i64 {
     ((service.store.last_timestamp() >> 32) as i64).saturating_mul(1000)
 }
 
+/// Whether clients may write to a server, at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Primary,
+    Secondary,
+}
+
+impl Role {
+    pub(crate) fn of(service: &Service) -> Role {
+        if service.is_primary() { Role::Primary } else { Role::Secondary }
+    }
+
+    pub(crate) fn is_primary(self) -> bool {
+        self == Role::Primary
+    }
+}
+
 /// What a member of a replica set says in `hello`, and in `serverStatus`.
 pub(crate) fn append_member(
     ctx: &CommandContext<'_>,
     set: &ReplicaSet,
-    primary: bool,
+    role: Role,
     doc: &mut DocBuilder,
 ) {
     let me = set.me(ctx.connection, &ctx.service.host);
     doc.append("setName", set.name.as_str());
     append_whole(doc, "setVersion", set.config().version);
-    doc.append("secondary", !primary);
+    doc.append("secondary", !role.is_primary());
     doc.start_array("hosts").push(me.as_str());
     doc.end();
-    if primary {
+    if role.is_primary() {
         doc.append("primary", me.as_str());
         doc.append("electionId", RawValue::ObjectId(set.election_id()));
     }

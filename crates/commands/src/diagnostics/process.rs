@@ -1,25 +1,6 @@
-//! What the operating system says about this process and machine. Where it says nothing, zero or `unknown`.
+//! What the operating system says about the machine and the limits of this process. Where it says nothing, zero or `unknown`.
 
 use std::fs;
-
-/// Size of a memory page, on all machines that this server is built for.
-pub(super) const PAGE_BYTES: u64 = 4096;
-
-/// Resident and virtual memory of this process, in bytes.
-pub(super) fn memory() -> (u64, u64) {
-    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut pages = text.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
-    let (size, resident) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-    (resident * PAGE_BYTES, size * PAGE_BYTES)
-}
-
-/// Major page faults of this process.
-pub(super) fn page_faults() -> i64 {
-    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name may hold spaces, so fields count from the closing parenthesis: the tenth is majflt.
-    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    rest.split_whitespace().nth(9).and_then(|word| word.parse().ok()).unwrap_or(0)
-}
 
 /// A one-line file, for example under `/proc/sys/kernel`.
 pub(super) fn line(path: &str) -> String {

@@ -404,3 +404,33 @@ impl Layers {
         DocBuf::from_bson(&parsed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn each_key_and_each_flag_has_a_line_of_help() {
+        let (mut sections, mut explained) = (Vec::new(), Vec::new());
+        let lines = || DEFAULTS.lines().map(str::trim_start);
+        for ((before, line), indented) in lines().zip(lines().skip(1)).zip(DEFAULTS.lines().skip(1))
+        {
+            let Some((name, _)) = line.split_once(':').filter(|_| !line.starts_with('#')) else {
+                continue;
+            };
+            sections.truncate((indented.len() - line.len()) / 2);
+            sections.push(name);
+            if before.starts_with('#') {
+                explained.push(sections.join("."));
+            }
+        }
+        for key in KEYS {
+            assert!(explained.iter().any(|path| path == key.path), "{} has no comment", key.path);
+        }
+        for flag in Flags::command().get_arguments() {
+            assert!(flag.get_help().is_some(), "--{} has no help", flag.get_id());
+        }
+    }
+}

@@ -6,6 +6,7 @@
 //! 3. The subject of a client's verified certificate is kept with the connection, for a login by `MONGODB-X509`.
 
 mod files;
+mod handshake;
 mod stream;
 mod subject;
 
@@ -25,6 +26,7 @@ use secrecy::SecretString;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+pub(crate) use handshake::begin;
 pub(crate) use stream::Stream;
 
 use crate::failure::{Failure, FailureKind};
@@ -255,7 +257,7 @@ impl TransportSecurity for Transport {
 }
 
 /// Notes what a connection's handshake says of its client.
-pub(crate) fn note_client(stream: &Stream, service: &Service, connection: &Connection) {
+fn note_client(stream: &Stream, service: &Service, connection: &Connection) {
     if let Some(version) = stream.version()
         && let Some(at) = TLS_VERSIONS.iter().position(|known| *known == version)
     {

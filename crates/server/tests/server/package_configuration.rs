@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Connection, Server};
+use crate::common::{Connection, Server, is_healthy};
 use mayfly_base::testing::wait_until;
 use mayfly_value::RawValue;
 use mayfly_value::bson::{Document, doc};
@@ -210,13 +210,6 @@ fn a_process_number_that_cannot_be_written() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("--pidfilepath"));
     assert!(!Path::new(&folder.path().join("data")).exists());
-}
-
-/// Runs the health check with nothing but the folder in its environment, as a container does.
-fn is_healthy(data: &Path, flags: &[&str]) -> bool {
-    let mut check = Command::new(env!("CARGO_BIN_EXE_mayflydb"));
-    check.arg("--healthcheck").args(flags).env("MAYFLYDB_DBPATH", data);
-    check.output().unwrap().status.success()
 }
 
 #[test]

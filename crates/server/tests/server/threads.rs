@@ -96,6 +96,54 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
     server.stop().await.unwrap();
 }
 
+/// More conversions than the runtime has threads wait for a transaction, and take no thread from others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversions_to_capped_collections_leave_threads_to_others() {
+    const CONVERSIONS: usize = 4;
+    let server = start(StartOptions::for_tests(Arc::new(SystemClock::new())).unwrap()).await;
+    let server = server.unwrap();
+    let mut client = TaskConnection::open(server.address()).await;
+    let session = doc! {"id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![8; 16] }};
+    let name = |number: usize| format!("c{number}");
+    for number in 0..CONVERSIONS {
+        client.run(doc! {"insert": name(number), "documents": [{"_id": 1}]}).await;
+    }
+    for number in 0..CONVERSIONS {
+        let mut insert =
+            doc! {"insert": name(number), "documents": [{"_id": 2}], "lsid": session.clone()};
+        insert.extend(doc! {"txnNumber": 1_i64, "autocommit": false});
+        if number == 0 {
+            insert.insert("startTransaction", true);
+        }
+        assert_eq!(client.run(insert).await.get_i32("n").ok(), Some(1));
+    }
+    let mut running = Vec::new();
+    for number in 0..CONVERSIONS {
+        let mut client = TaskConnection::open(server.address()).await;
+        let convert = doc! {"convertToCapped": name(number), "size": 10_000};
+        running.push(tokio::spawn(async move { client.run(convert).await }));
+    }
+    wait_until("all of them wait", || server.service.ops.list().len() >= CONVERSIONS);
+    assert_eq!(client.run(doc! {"ping": 1}).await, doc! {"ok": 1.0});
+    let reply = client.run(doc! {"insert": "other", "documents": [{"_id": 1}]}).await;
+    assert_eq!(reply.get_i32("n").ok(), Some(1));
+    assert!(running.iter().all(|one| !one.is_finished()), "one did not wait");
+    let commit = doc! {
+        "commitTransaction": 1, "lsid": session, "txnNumber": 1_i64, "autocommit": false, "$db": "admin"
+    };
+    let committed = client.run(commit).await;
+    assert_eq!(committed.get_f64("ok").ok(), Some(1.0), "{committed}");
+    for one in running {
+        let reply = one.await.unwrap();
+        assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply}");
+    }
+    for number in 0..CONVERSIONS {
+        let counted = client.run(doc! {"count": name(number)}).await;
+        assert_eq!(counted.get_i32("n").ok(), Some(2));
+    }
+    server.stop().await.unwrap();
+}
+
 /// A stage that computes for long, with little memory.
 fn long_sums() -> Document {
     let each = doc! {"$map": {"input": {"$range": [0, 1000]}, "in": {"$add": ["$$this", "$_id"]}}};

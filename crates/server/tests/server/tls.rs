@@ -23,7 +23,7 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::common::{Connection, Server, message};
+use crate::common::{Connection, Server, is_healthy, message};
 
 /// An authority with its key.
 struct Authority {
@@ -486,6 +486,36 @@ fn a_supervisor_sees_whether_it_is_well() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mayflydb"));
     command.args(["--healthcheck", "--port", &port.to_string(), "--tlsMode", "requireTLS"]);
     assert!(!command.output().unwrap().status.success());
+}
+
+#[test]
+fn the_health_check_needs_no_flags_over_tls() {
+    let authority = Authority::new("authority");
+    let files = tempfile::tempdir().unwrap();
+    let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+    let (server, ca) = (path("server.pem"), path("ca.pem"));
+    std::fs::write(&server, authority.server("first").0).unwrap();
+    std::fs::write(&ca, &authority.pem).unwrap();
+    // With an authority clients need a certificate, which the check does not have.
+    let with_certificates = ["--tlsCAFile", &ca];
+    for (mode, more) in [
+        ("allowTLS", &[][..]),
+        ("preferTLS", &with_certificates),
+        ("requireTLS", &[]),
+        ("requireTLS", &with_certificates),
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        let own = ["--tlsMode", mode, "--tlsCertificateKeyFile", &server];
+        let mut running = Server::start_with(data.path(), &[&own, more].concat());
+        assert!(is_healthy(data.path(), &[]), "{mode} {more:?}");
+        if mode == "requireTLS" && !more.is_empty() {
+            let refused = connect(running.port, &authority.pem, None);
+            assert!(refused.is_err(), "the server takes clients without a certificate");
+        }
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+        assert!(!is_healthy(data.path(), &[]), "{mode} {more:?}: nobody answers any more");
+    }
 }
 
 /// What the binary says that does not start.

@@ -9,6 +9,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 use crate::server::Service;
 use crate::settings::LogVerbosity;
 
+mod row;
 mod table;
 
 pub use table::{FEATURE_COMPATIBILITY_VERSION, TABLE};
@@ -75,6 +76,8 @@ pub enum Value {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
+    /// What it does, its unit, and its default: a line of docs/configuration.md.
+    pub help: &'static str,
     /// When it may be set.
     pub set_at: SetAt,
     /// Type and bounds.

@@ -2,13 +2,16 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::{is_client_data_redacted, redact_client_data};
 use mayfly_query::PlannerSettings;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
 use mayfly_work::spill::Operator;
 
+use super::row::{
+    ANY_BYTES, DOCUMENT_BYTES, FROM_MINUS_ONE, FROM_ONE, GROWTH, NOT_NEGATIVE, OPERATION_BYTES,
+    POSITIVE, RATIO, SHARE, SOME_BYTES, flag, fraction, number, told,
+};
 use super::{Kind, Parameter, SetAt, Value};
 use crate::server::Service;
 use crate::sessions::OpenTransactions;
@@ -16,21 +19,6 @@ use crate::settings::MemoryParameters;
 
 /// The version whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
-
-const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
-const FROM_MINUS_ONE: Kind = Kind::Int { least: -1, exclusive: false };
-const FROM_ONE: Kind = Kind::Int { least: 1, exclusive: false };
-const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
-const SOME_BYTES: Kind = Kind::Long { least: 0, exclusive: true };
-const ANY_BYTES: Kind = Kind::Long { least: 0, exclusive: false };
-const RATIO: Kind = Kind::Double { least: 0.0, exclusive: false, most: f64::MAX };
-const GROWTH: Kind = Kind::Double { least: 1.0, exclusive: true, most: f64::MAX };
-const SHARE: Kind = Kind::Double { least: 0.0, exclusive: false, most: 1.0 };
-/// Whatever a stored document has room for.
-const DOCUMENT_BYTES: Kind = Kind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
-
-/// With less each document would be a file of its own.
-const OPERATION_BYTES: Kind = Kind::Long { least: 64 << 10, exclusive: false };
 
 fn memory(service: &Service) -> &MemoryParameters {
     &service.settings.memory
@@ -52,87 +40,69 @@ fn open(service: &Service) -> &OpenTransactions {
     &service.sessions.transactions
 }
 
-/// A row whose value is a number in an atomic.
-macro_rules! number {
-    ($name:literal, $kind:expr, |$service:ident| $place:expr) => {
-        Parameter {
-            name: $name,
-            set_at: SetAt::Both,
-            kind: $kind,
-            get: |$service| Value::Number($place.load(Ordering::Relaxed)),
-            set: |$service, value| {
-                if let Value::Number(value) = value {
-                    $place.store(*value, Ordering::Relaxed);
-                }
-            },
-        }
-    };
-}
-
-/// A row whose value is a flag in an atomic.
-macro_rules! flag {
-    ($name:literal, |$service:ident| $place:expr) => {
-        Parameter {
-            name: $name,
-            set_at: SetAt::Both,
-            kind: Kind::Bool,
-            get: |$service| Value::Bool($place.load(Ordering::Relaxed)),
-            set: |$service, value| {
-                if let Value::Bool(value) = value {
-                    $place.store(*value, Ordering::Relaxed);
-                }
-            },
-        }
-    };
-}
-
-/// A row whose value is a number with a fraction.
-macro_rules! fraction {
-    ($name:literal, $kind:expr, |$service:ident| $place:expr) => {
-        Parameter {
-            name: $name,
-            set_at: SetAt::Both,
-            kind: $kind,
-            get: |$service| Value::Double($place.get()),
-            set: |$service, value| {
-                if let Value::Double(value) = value {
-                    $place.set(*value);
-                }
-            },
-        }
-    };
-}
-
-/// A row that only tells something.
-const fn told(name: &'static str, kind: Kind, get: fn(&Service) -> Value) -> Parameter {
-    Parameter { name, set_at: SetAt::Never, kind, get, set: |_, _| {} }
-}
-
 /// All parameters, ascending by name.
 pub const TABLE: &[Parameter] = &[
-    flag!("allowDiskUseByDefault", |s| memory(s).allow_disk_use),
-    flag!("auditAuthorizationSuccess", |s| s.audit.authorization_success),
-    told("authSchemaVersion", NOT_NEGATIVE, |_| Value::Number(5)),
-    number!("batchedDeletesTargetBatchDocs", NOT_NEGATIVE, |s| ttl(s).batch_docs),
-    number!("batchedDeletesTargetBatchTimeMS", NOT_NEGATIVE, |s| ttl(s).batch_ms),
-    number!("batchedDeletesTargetStagedDocBytes", NOT_NEGATIVE, |s| ttl(s).batch_bytes),
-    number!("cursorTimeoutMillis", Kind::Long { least: 1, exclusive: false }, |s| s
-        .cursors
-        .timeout_ms),
+    flag!(
+        "allowDiskUseByDefault",
+        "Whether sorts, groups and other operators of queries may use files, where a command does not say so. Default: true.",
+        |s| memory(s).allow_disk_use
+    ),
+    flag!(
+        "auditAuthorizationSuccess",
+        "Whether the audit log records commands that were allowed, too. Default: false.",
+        |s| s.audit.authorization_success
+    ),
+    told("authSchemaVersion", "The format of users and roles.", NOT_NEGATIVE, |_| Value::Number(5)),
+    number!(
+        "batchedDeletesTargetBatchDocs",
+        "Most expired documents that the TTL monitor deletes in one batch; 0 for no limit. Default: 10.",
+        NOT_NEGATIVE,
+        |s| ttl(s).batch_docs
+    ),
+    number!(
+        "batchedDeletesTargetBatchTimeMS",
+        "Most milliseconds that the TTL monitor collects expired documents for one batch; 0 for no limit. Default: 5.",
+        NOT_NEGATIVE,
+        |s| ttl(s).batch_ms
+    ),
+    number!(
+        "batchedDeletesTargetStagedDocBytes",
+        "Most bytes of expired documents that the TTL monitor deletes in one batch; 0 for no limit. Default: 2097152.",
+        NOT_NEGATIVE,
+        |s| ttl(s).batch_bytes
+    ),
+    number!(
+        "cursorTimeoutMillis",
+        "Milliseconds after which an idle cursor is closed. Default: 600000.",
+        Kind::Long { least: 1, exclusive: false },
+        |s| s.cursors.timeout_ms
+    ),
     Parameter {
         name: "enableTestCommands",
+        help: "Whether the command configureFailPoint works. Default: false.",
         set_at: SetAt::Startup,
         kind: Kind::Bool,
         get: |s| Value::Bool(s.fail_points.are_enabled()),
-        set: |s, value| s.fail_points.enable(*value == Value::Bool(true)),
+        set: |s, value| {
+            // It is set at the start only, so that it is never switched off.
+            if *value == Value::Bool(true) {
+                s.fail_points.enable();
+            }
+        },
     },
-    told("featureCompatibilityVersion", Kind::Document, |_| {
-        let mut doc = DocBuilder::new();
-        doc.append("version", FEATURE_COMPATIBILITY_VERSION);
-        Value::Document(doc.finish())
-    }),
+    told(
+        "featureCompatibilityVersion",
+        "The version of the reference whose features clients may expect.",
+        Kind::Document,
+        |_| {
+            let mut doc = DocBuilder::new();
+            doc.append("version", FEATURE_COMPATIBILITY_VERSION);
+            Value::Document(doc.finish())
+        },
+    ),
     Parameter {
         name: "honorSystemUmask",
+        help: "Whether the mask of the system decides about permissions of new files; otherwise only the server's user may read them. Default: false.",
         set_at: SetAt::Startup,
         kind: Kind::Bool,
         get: |s| Value::Bool(s.settings.honor_system_umask.load(Ordering::Relaxed)),
@@ -141,73 +111,204 @@ pub const TABLE: &[Parameter] = &[
             s.settings.honor_system_umask.store(honors, Ordering::Relaxed);
         },
     },
-    number!("internalDocumentSourceBucketAutoMaxMemoryBytes", SOME_BYTES, |s| operator(
-        s,
-        Operator::BucketAuto
-    )),
-    number!("internalDocumentSourceDensifyMaxMemoryBytes", SOME_BYTES, |s| operator(
-        s,
-        Operator::Densify
-    )),
-    number!("internalDocumentSourceGraphLookupMaxMemoryBytes", SOME_BYTES, |s| operator(
-        s,
-        Operator::GraphLookup
-    )),
-    number!("internalDocumentSourceGroupMaxMemoryBytes", SOME_BYTES, |s| operator(
-        s,
-        Operator::Group
-    )),
-    number!("internalDocumentSourceLookupCacheSizeBytes", ANY_BYTES, |s| operator(
-        s,
-        Operator::LookupCache
-    )),
-    number!("internalDocumentSourceSetWindowFieldsMaxMemoryBytes", SOME_BYTES, |s| operator(
-        s,
-        Operator::WindowFields
-    )),
-    number!("internalIndexScanStageMaxMemoryBytes", SOME_BYTES, |s| operator(
-        s,
-        Operator::IndexScan
-    )),
-    number!("internalLookupStageIntermediateDocumentMaxSizeBytes", DOCUMENT_BYTES, |s| memory(s)
-        .lookup_array),
-    number!("internalNearStageMaxMemoryBytes", SOME_BYTES, |s| operator(s, Operator::Near)),
-    flag!("internalQueryCacheDisableInactiveEntries", |s| planner(s).active_at_once),
-    fraction!("internalQueryCacheEvictionRatio", RATIO, |s| planner(s).replanned_at),
-    number!("internalQueryCacheMaxEntriesPerCollection", NOT_NEGATIVE, |s| planner(s).cached_plans),
-    fraction!("internalQueryCacheWorksGrowthCoefficient", GROWTH, |s| planner(s).cache_growth),
-    number!("internalQueryFacetBufferSizeBytes", POSITIVE, |s| memory(s).facet_buffer),
-    number!("internalQueryFacetMaxOutputDocSizeBytes", SOME_BYTES, |s| operator(
-        s,
-        Operator::Facet
-    )),
-    number!("internalQueryMaxAddToSetBytes", POSITIVE, |s| memory(s).add_to_set),
-    number!("internalQueryMaxBlockingSortMemoryUsageBytes", ANY_BYTES, |s| operator(
-        s,
-        Operator::Sort
-    )),
-    number!("internalQueryMaxConcatArraysBytes", POSITIVE, |s| memory(s).concat_arrays),
-    number!("internalQueryMaxPushBytes", POSITIVE, |s| memory(s).push),
-    number!("internalQueryMaxScansToExplode", NOT_NEGATIVE, |s| planner(s).merged_scans),
-    number!("internalQueryMaxSetUnionBytes", POSITIVE, |s| memory(s).set_union),
-    fraction!("internalQueryPlanEvaluationCollFraction", SHARE, |s| planner(s).trial_share),
-    number!("internalQueryPlanEvaluationMaxResults", NOT_NEGATIVE, |s| planner(s).trial_results),
-    number!("internalQueryPlanEvaluationWorks", POSITIVE, |s| planner(s).trial_works),
-    flag!("internalQueryPlannerEnableHashIntersection", |s| planner(s).hash_intersection),
-    number!("internalQueryPlannerMaxIndexedSolutions", POSITIVE, |s| planner(s).plans),
+    number!(
+        "internalDocumentSourceBucketAutoMaxMemoryBytes",
+        "Bytes that $bucketAuto may hold in memory before it uses files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::BucketAuto)
+    ),
+    number!(
+        "internalDocumentSourceDensifyMaxMemoryBytes",
+        "Bytes that $densify may hold in memory before it uses files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::Densify)
+    ),
+    number!(
+        "internalDocumentSourceGraphLookupMaxMemoryBytes",
+        "Bytes that $graphLookup may hold in memory before it uses files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::GraphLookup)
+    ),
+    number!(
+        "internalDocumentSourceGroupMaxMemoryBytes",
+        "Bytes that $group may hold in memory before it uses files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::Group)
+    ),
+    number!(
+        "internalDocumentSourceLookupCacheSizeBytes",
+        "Bytes of results that $lookup keeps of a pipeline that does not depend on the document. Default: 104857600.",
+        ANY_BYTES,
+        |s| operator(s, Operator::LookupCache)
+    ),
+    number!(
+        "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
+        "Bytes that $setWindowFields may hold in memory before it uses files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::WindowFields)
+    ),
+    number!(
+        "internalIndexScanStageMaxMemoryBytes",
+        "Bytes of record keys that scans of indexes may hold in memory before they use files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::IndexScan)
+    ),
+    number!(
+        "internalLookupStageIntermediateDocumentMaxSizeBytes",
+        "Most bytes of a document that $lookup makes, if the next stage takes the array apart. Default: 104857600.",
+        DOCUMENT_BYTES,
+        |s| memory(s).lookup_array
+    ),
+    number!(
+        "internalNearStageMaxMemoryBytes",
+        "Bytes that a search by distance may hold in memory before it uses files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::Near)
+    ),
+    flag!(
+        "internalQueryCacheDisableInactiveEntries",
+        "Whether a cached plan is used from its first trial on; otherwise a second trial has to confirm it. Default: false.",
+        |s| planner(s).active_at_once
+    ),
+    fraction!(
+        "internalQueryCacheEvictionRatio",
+        "How many times the works of its trial a cached plan may need before the plans are tried again. Default: 10.",
+        RATIO,
+        |s| planner(s).replanned_at
+    ),
+    number!(
+        "internalQueryCacheMaxEntriesPerCollection",
+        "Most plans that the cache keeps of a collection. Default: 1000.",
+        NOT_NEGATIVE,
+        |s| planner(s).cached_plans
+    ),
+    fraction!(
+        "internalQueryCacheWorksGrowthCoefficient",
+        "By which factor an inactive entry of the plan cache allows more works with each trial that needed more. Default: 2.",
+        GROWTH,
+        |s| planner(s).cache_growth
+    ),
+    number!(
+        "internalQueryFacetBufferSizeBytes",
+        "Accepted for clients of the reference: $facet passes each document on at once and buffers no input. Default: 104857600.",
+        POSITIVE,
+        |s| memory(s).facet_buffer
+    ),
+    number!(
+        "internalQueryFacetMaxOutputDocSizeBytes",
+        "Most bytes of the document that $facet returns. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::Facet)
+    ),
+    number!(
+        "internalQueryMaxAddToSetBytes",
+        "Most bytes of the array that $addToSet of a group may make. Default: 104857600.",
+        POSITIVE,
+        |s| memory(s).add_to_set
+    ),
+    number!(
+        "internalQueryMaxBlockingSortMemoryUsageBytes",
+        "Bytes that a sort may hold in memory before it uses files. Default: 104857600.",
+        ANY_BYTES,
+        |s| operator(s, Operator::Sort)
+    ),
+    number!(
+        "internalQueryMaxConcatArraysBytes",
+        "Most bytes of the array that $concatArrays of a group may make. Default: 104857600.",
+        POSITIVE,
+        |s| memory(s).concat_arrays
+    ),
+    number!(
+        "internalQueryMaxPushBytes",
+        "Most bytes of the array that $push of a group may make. Default: 104857600.",
+        POSITIVE,
+        |s| memory(s).push
+    ),
+    number!(
+        "internalQueryMaxScansToExplode",
+        "Most scans of an index that a plan merges to give a sort order. Default: 200.",
+        NOT_NEGATIVE,
+        |s| planner(s).merged_scans
+    ),
+    number!(
+        "internalQueryMaxSetUnionBytes",
+        "Most bytes of the array that $setUnion of a group may make. Default: 104857600.",
+        POSITIVE,
+        |s| memory(s).set_union
+    ),
+    fraction!(
+        "internalQueryPlanEvaluationCollFraction",
+        "The share of a collection that a trial of plans may look at, where that is more than internalQueryPlanEvaluationWorks; from 0 to 1. Default: 0.",
+        SHARE,
+        |s| planner(s).trial_share
+    ),
+    number!(
+        "internalQueryPlanEvaluationMaxResults",
+        "Results after which a trial of plans ends. Default: 101.",
+        NOT_NEGATIVE,
+        |s| planner(s).trial_results
+    ),
+    number!(
+        "internalQueryPlanEvaluationWorks",
+        "Most keys and documents that a plan looks at in its trial. Default: 10000.",
+        POSITIVE,
+        |s| planner(s).trial_works
+    ),
+    flag!(
+        "internalQueryPlannerEnableHashIntersection",
+        "Whether plans may intersect the records of several indexes. Default: false.",
+        |s| planner(s).hash_intersection
+    ),
+    number!(
+        "internalQueryPlannerMaxIndexedSolutions",
+        "Most plans by indexes that are tried for a query. Default: 64.",
+        POSITIVE,
+        |s| planner(s).plans
+    ),
     number!(
         "internalQuerySlotBasedExecutionHashLookupApproxMemoryUseInBytesBeforeSpill",
+        "Bytes that the table of a $lookup without an index may hold in memory before it uses files. Default: 104857600.",
         SOME_BYTES,
         |s| operator(s, Operator::HashLookup)
     ),
-    number!("internalQueryTopNAccumulatorBytes", POSITIVE, |s| memory(s).top_n),
-    number!("internalTextOrStageMaxMemoryBytes", SOME_BYTES, |s| operator(s, Operator::TextOr)),
-    number!("internalQueryJavaScriptFnTimeoutMillis", POSITIVE, |s| s.settings.script_timeout_ms),
-    number!("internalQueryJavaScriptHeapSizeLimitMB", NOT_NEGATIVE, |s| s.settings.script_heap_mb),
-    number!("jsHeapLimitMB", POSITIVE, |s| s.settings.any_script_heap_mb),
-    flag!("lastModifiedTTL", |s| ttl(s).last_modified),
+    number!(
+        "internalQueryTopNAccumulatorBytes",
+        "Most bytes that $topN, $firstN and similar accumulators of a group may hold. Default: 104857600.",
+        POSITIVE,
+        |s| memory(s).top_n
+    ),
+    number!(
+        "internalTextOrStageMaxMemoryBytes",
+        "Bytes that a text search may hold in memory before it uses files. Default: 104857600.",
+        SOME_BYTES,
+        |s| operator(s, Operator::TextOr)
+    ),
+    number!(
+        "internalQueryJavaScriptFnTimeoutMillis",
+        "Milliseconds after which a call of a script ends with an error. Default: 60000.",
+        POSITIVE,
+        |s| s.settings.script_timeout_ms
+    ),
+    number!(
+        "internalQueryJavaScriptHeapSizeLimitMB",
+        "Megabytes that the scripts of a query may hold; 0 for jsHeapLimitMB. Default: 100.",
+        NOT_NEGATIVE,
+        |s| s.settings.script_heap_mb
+    ),
+    number!(
+        "jsHeapLimitMB",
+        "Megabytes that scripts may hold, whatever internalQueryJavaScriptHeapSizeLimitMB says. Default: 1100.",
+        POSITIVE,
+        |s| s.settings.any_script_heap_mb
+    ),
+    flag!(
+        "lastModifiedTTL",
+        "Whether a TTL index on _ts expires documents by the time of their last change. Default: true.",
+        |s| ttl(s).last_modified
+    ),
     Parameter {
         name: "logComponentVerbosity",
+        help: "How much the log tells, by component: a document with a verbosity from 0 to 5 for each, -1 for that of the component above. Default: 0 for all.",
         set_at: SetAt::Both,
         kind: Kind::LogVerbosity,
         get: |s| Value::Document(s.settings.log_verbosity().document()),
@@ -222,6 +323,7 @@ pub const TABLE: &[Parameter] = &[
     },
     Parameter {
         name: "logLevel",
+        help: "How much the log tells of components without a verbosity of their own, from 0 to 5. Default: 0.",
         set_at: SetAt::Both,
         kind: NOT_NEGATIVE,
         get: |s| Value::Number(s.settings.log_level()),
@@ -233,6 +335,7 @@ pub const TABLE: &[Parameter] = &[
     },
     Parameter {
         name: "memoryLimitMB",
+        help: "Megabytes that the process may hold; 0 for no limit. Default: three quarters of the memory.",
         set_at: SetAt::Both,
         kind: NOT_NEGATIVE,
         get: |_| Value::Number(crate::settings::process_limit_mb()),
@@ -242,12 +345,33 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!("maxConnectionsPerAddress", NOT_NEGATIVE, |s| s.connections.max_per_address),
-    number!("maxOperationScratchBytes", NOT_NEGATIVE, |s| s.ops.scratch().operation_limit),
-    number!("maxScratchBytes", NOT_NEGATIVE, |s| s.ops.scratch().limit),
-    number!("maxOperationMemoryBytes", OPERATION_BYTES, |s| memory(s).operation),
+    number!(
+        "maxConnectionsPerAddress",
+        "Most connections from one address; 0 for no limit. Default: 0.",
+        NOT_NEGATIVE,
+        |s| s.connections.max_per_address
+    ),
+    number!(
+        "maxOperationScratchBytes",
+        "Most bytes of the temporary files of one operation; 0 for a quarter of the disk, at most 16 GB. Default: 0.",
+        NOT_NEGATIVE,
+        |s| s.ops.scratch().operation_limit
+    ),
+    number!(
+        "maxScratchBytes",
+        "Most bytes of the temporary files of all operations; 0 for half of the disk. Default: 0.",
+        NOT_NEGATIVE,
+        |s| s.ops.scratch().limit
+    ),
+    number!(
+        "maxOperationMemoryBytes",
+        "Bytes that one operation may hold with all of its operators. Default: a quarter of the memory, at most 1 GiB.",
+        OPERATION_BYTES,
+        |s| memory(s).operation
+    ),
     Parameter {
         name: "maxIndexBuildMemoryUsageMegabytes",
+        help: "Megabytes that all index builds of a command may hold before they use files. Default: an eighth of the memory, at most 200.",
         set_at: SetAt::Both,
         kind: Kind::Int { least: 50, exclusive: false },
         get: |s| Value::Number(s.store.index_build_bytes.load(Ordering::Relaxed) >> 20),
@@ -257,12 +381,20 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| s
-        .store
-        .transaction_lock_timeout_ms),
-    flag!("notablescan", |s| planner(s).no_table_scan),
+    number!(
+        "maxTransactionLockRequestTimeoutMillis",
+        "Milliseconds that a statement of a transaction waits for a lock of a collection; -1 for as long as the operation may. Default: 5.",
+        FROM_MINUS_ONE,
+        |s| s.store.transaction_lock_timeout_ms
+    ),
+    flag!(
+        "notablescan",
+        "Whether queries that would scan a whole collection fail. Default: false.",
+        |s| planner(s).no_table_scan
+    ),
     Parameter {
         name: "redactClientLogData",
+        help: "Whether the log has ### in place of values of documents and commands. Default: false.",
         set_at: SetAt::Both,
         kind: Kind::Bool,
         get: |_| Value::Bool(is_client_data_redacted()),
@@ -272,12 +404,21 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!("shutdownTimeoutMillisForSignaledShutdown", NOT_NEGATIVE, |s| s
-        .settings
-        .signaled_shutdown_ms),
-    number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
+    number!(
+        "shutdownTimeoutMillisForSignaledShutdown",
+        "Milliseconds that running commands may go on after SIGTERM or SIGINT. Default: 5000.",
+        NOT_NEGATIVE,
+        |s| s.settings.signaled_shutdown_ms
+    ),
+    number!(
+        "transactionLifetimeLimitSeconds",
+        "Seconds after which an open transaction is aborted. Default: 60.",
+        FROM_ONE,
+        |s| open(s).lifetime_secs
+    ),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",
+        help: "Seconds for which snapshots are kept for reads of the past. Default: 300.",
         set_at: SetAt::Both,
         kind: NOT_NEGATIVE,
         get: |s| Value::Number(s.store.history().window_secs()),
@@ -287,11 +428,27 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!("ttlClockJumpLimitSecs", NOT_NEGATIVE, |s| ttl(s).clock_jump_limit_secs),
-    number!("ttlIndexDeleteTargetDocs", NOT_NEGATIVE, |s| ttl(s).index_target_docs),
-    number!("ttlIndexDeleteTargetTimeMS", NOT_NEGATIVE, |s| ttl(s).index_target_ms),
+    number!(
+        "ttlClockJumpLimitSecs",
+        "Seconds that the clock may jump without suspending expiry; 0 to trust every clock. Default: 300.",
+        NOT_NEGATIVE,
+        |s| ttl(s).clock_jump_limit_secs
+    ),
+    number!(
+        "ttlIndexDeleteTargetDocs",
+        "Most documents that the TTL monitor deletes in one visit of an index; 0 for no limit. Default: 50000.",
+        NOT_NEGATIVE,
+        |s| ttl(s).index_target_docs
+    ),
+    number!(
+        "ttlIndexDeleteTargetTimeMS",
+        "Most milliseconds of one visit of the TTL monitor to an index; 0 for no limit. Default: 1000.",
+        NOT_NEGATIVE,
+        |s| ttl(s).index_target_ms
+    ),
     Parameter {
         name: "ttlIndexRules",
+        help: "Whose rules of expiry hold where they differ: manual, what the manual promises, or mongod8, what servers of 8.x do. Default: manual.",
         set_at: SetAt::Both,
         kind: Kind::Word(&["manual", "mongod8"]),
         get: |s| {
@@ -307,10 +464,19 @@ pub const TABLE: &[Parameter] = &[
             });
         },
     },
-    flag!("ttlMonitorBatchDeletes", |s| ttl(s).batch_deletes),
-    flag!("ttlMonitorEnabled", |s| ttl(s).enabled),
+    flag!(
+        "ttlMonitorBatchDeletes",
+        "Whether the TTL monitor deletes several documents in one batch. Default: true.",
+        |s| ttl(s).batch_deletes
+    ),
+    flag!(
+        "ttlMonitorEnabled",
+        "Whether the TTL monitor deletes expired documents. Default: true.",
+        |s| ttl(s).enabled
+    ),
     Parameter {
         name: "ttlMonitorSleepSecs",
+        help: "Seconds between two passes of the TTL monitor. Default: 60.",
         set_at: SetAt::Both,
         kind: Kind::Int { least: 0, exclusive: true },
         get: |s| Value::Number(ttl(s).sleep_secs()),
@@ -320,5 +486,10 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!("ttlMonitorSubPassTargetSecs", NOT_NEGATIVE, |s| ttl(s).sub_pass_target_secs),
+    number!(
+        "ttlMonitorSubPassTargetSecs",
+        "Most seconds of a round of the TTL monitor over all indexes; 0 for one round. Default: 60.",
+        NOT_NEGATIVE,
+        |s| ttl(s).sub_pass_target_secs
+    ),
 ];

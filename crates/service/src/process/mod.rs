@@ -5,6 +5,7 @@ mod log_ring;
 pub mod machine;
 mod shutdown;
 mod topology;
+pub mod usage;
 
 pub use buffers::{Buffers, LARGE_BYTES, UnderWay};
 pub use log_ring::{LogRing, LogRotation};

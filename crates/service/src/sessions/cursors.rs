@@ -56,6 +56,15 @@ struct Entry {
     killed: bool,
 }
 
+/// How long a cursor may be idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleTime {
+    /// As long as `cursorTimeoutMillis` says.
+    Limited,
+    /// As long as its session is there.
+    Unlimited,
+}
+
 /// What `killCursors` reports.
 #[derive(Debug, Default)]
 pub struct Killed {
@@ -82,7 +91,7 @@ impl Cursors {
         &self,
         (cursor, kept): (Cursor, Kept),
         owner: CursorOwner,
-        no_timeout: bool,
+        idle: IdleTime,
         now_micros: i64,
     ) -> i64 {
         self.close_idle(now_micros);
@@ -99,7 +108,7 @@ impl Cursors {
                     last_used_micros: now_micros,
                     kept,
                     scratch: OperationScratch::of_current(),
-                    no_timeout,
+                    no_timeout: idle == IdleTime::Unlimited,
                     killed: false,
                 };
                 open.insert(id, entry);

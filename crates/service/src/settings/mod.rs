@@ -18,4 +18,4 @@ pub(crate) use memory::{process_limit_mb, set_process_limit_mb};
 pub use query_settings::{QuerySetting, QuerySettings};
 pub use replica_set::{ReplicaSet, SetConfig};
 pub(crate) use stored::{put, read};
-pub use values::Settings;
+pub use values::{Scripts, Settings};

@@ -14,6 +14,15 @@ const SIGNALED_SHUTDOWN_MS: i64 = 5_000;
 /// A function that is called with new levels of the log.
 type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
 
+/// What becomes of scripts in queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scripts {
+    /// They run.
+    Run,
+    /// Commands with scripts fail.
+    Refused,
+}
+
 /// Values of the parameters that have no other owner.
 pub struct Settings {
     pub(crate) log_verbosity: Mutex<LogVerbosity>,
@@ -89,8 +98,8 @@ impl Settings {
     }
 
     /// Whether the server runs scripts: `security.javascriptEnabled`.
-    pub fn set_scripts_enabled(&self, enabled: bool) {
-        self.scripts_enabled.store(enabled, Ordering::Relaxed);
+    pub fn set_scripts(&self, scripts: Scripts) {
+        self.scripts_enabled.store(scripts == Scripts::Run, Ordering::Relaxed);
     }
 
     /// Names the one who filters the log; the first one stays.

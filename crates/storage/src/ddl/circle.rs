@@ -81,12 +81,13 @@ mod tests {
     use mayfly_kv::MemoryEngine;
     use mayfly_value::DocBuf;
     use mayfly_value::bson::{Bson, DateTime, doc};
-    use mayfly_work::{OpCtx, OpRegistry};
+    use mayfly_work::OpCtx;
 
     use super::*;
+    use crate::CreateIndexesOptions;
     use crate::ddl::put_collection;
     use crate::isolation::ReadView;
-    use crate::{CreateIndexesOptions, StoreOptions};
+    use crate::testing::{self, Opened};
 
     /// A folder of an older server: the names of its collections are changed behind the back of the checks.
     struct Folder {
@@ -96,15 +97,12 @@ mod tests {
 
     impl Folder {
         fn new() -> Folder {
-            let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
-            Folder { engine: Arc::new(MemoryEngine::new()), clock }
+            Folder { engine: Arc::new(MemoryEngine::new()), clock: testing::clock() }
         }
 
         fn open(&self) -> (Arc<Store>, Arc<OpCtx>) {
-            let options = StoreOptions { background: false, ..StoreOptions::default() };
-            let ops = OpRegistry::new(self.clock.clone());
-            let store = Store::open(self.engine.clone(), options, self.clock.clone(), ops).unwrap();
-            (store, OpCtx::detached(self.clock.clone()))
+            let Opened { store, op, .. } = testing::open(self.engine.clone(), self.clock.clone());
+            (store, op)
         }
     }
 

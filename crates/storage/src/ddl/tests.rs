@@ -9,12 +9,11 @@ use mayfly_base::{Clock, ErrorCode, ManualClock, Namespace, Result};
 use mayfly_kv::MemoryEngine;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{DateTime, Document, doc};
-use mayfly_work::{OpCtx, OpRegistry};
+use mayfly_work::OpCtx;
 use parking_lot::Mutex;
 
-use crate::{CreateIndexesOptions, IndexSelector, Store, StoreOptions};
-
-const NOW: i64 = 1_800_000_000_000;
+use crate::testing::{self, NOW, Opened};
+use crate::{CreateIndexesOptions, IndexSelector, Store};
 
 /// Acts at each look at it, until it says that it is over.
 type Act = Box<dyn FnMut(&Store) -> bool + Send>;
@@ -55,11 +54,8 @@ fn fixture() -> Fixture {
 fn over(engine: Arc<MemoryEngine>) -> Fixture {
     let time = ManualClock::at_ms(NOW);
     let clock = Arc::new(ActingClock { time, store: OnceLock::new(), act: Mutex::new(None) });
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine, options, clock.clone(), ops).unwrap();
+    let Opened { store, op, .. } = testing::open(engine, clock.clone());
     clock.store.set(Arc::downgrade(&store)).unwrap();
-    let op = OpCtx::detached(clock.clone());
     Fixture { clock, store, op }
 }
 

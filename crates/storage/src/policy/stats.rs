@@ -21,5 +21,4 @@ pub struct TtlStats {
     pub batch_docs: AtomicI64,
     pub staged_size_bytes: AtomicI64,
     pub time_in_batch_micros: AtomicI64,
-    pub refetches_due_to_yield: AtomicI64,
 }

@@ -527,15 +527,13 @@ fn is_in(range: &KeyRange, position: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use mayfly_base::{ManualClock, Namespace};
-    use mayfly_kv::MemoryEngine;
+
     use mayfly_value::bson::{Bson, DateTime, doc};
-    use mayfly_work::OpRegistry;
 
     use super::*;
     use crate::policy::TtlIndexRules;
-    use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, StoreOptions};
-
-    const NOW: i64 = 1_800_000_000_000;
+    use crate::testing::{self, NOW, Opened};
+    use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter};
 
     /// A store with a policy `x_1` over documents that are a second overdue, all of them in one visit's reach.
     struct Overdue {
@@ -549,11 +547,7 @@ mod tests {
     impl Overdue {
         fn with(documents: i32, key: &str) -> Overdue {
             let clock = Arc::new(ManualClock::at_ms(NOW - 1000));
-            let options = StoreOptions { background: false, ..StoreOptions::default() };
-            let ops = OpRegistry::new(clock.clone());
-            let store =
-                Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
-            let op = OpCtx::detached(clock.clone());
+            let Opened { store, op, .. } = testing::open(testing::memory(), clock.clone());
             let ns = Namespace::parse("d.c").unwrap();
             let seconds = i32::from(key == "_ts");
             let spec = doc! { "key": { key: 1 }, "name": "x_1", "expireAfterSeconds": seconds, "ttl": {

@@ -42,6 +42,17 @@ pub struct Env {
     pub snapshot: u64,
 }
 
+/// Reads a command of a program that has no variables.
+///
+/// # Panics
+/// The text is no document.
+pub fn parsed(command: &str) -> DocBuf {
+    match document(command, &Env::default()) {
+        Ok(command) => command,
+        Err(why) => panic!("{why}: {command}"),
+    }
+}
+
 /// Reads a document.
 ///
 /// # Errors

@@ -15,10 +15,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::{Outcome, Step, Transaction};
-use crate::dialect::{self, Env};
+use crate::dialect::{self, parsed};
 
 /// Lists, and as many registers, in use at a time.
-const KEYS: u32 = 6;
+pub(super) const KEYS: u32 = 6;
 /// Numbers that are written before other lists and registers take their place.
 const TURN: u64 = 60;
 /// Turns before other collections take their place, unless told otherwise.
@@ -126,7 +126,7 @@ impl Run {
         self.began.elapsed().as_micros() as u64
     }
 
-    fn turn(&self) -> u32 {
+    pub(super) fn turn(&self) -> u32 {
         (self.next_value.load(Ordering::Relaxed) / TURN) as u32
     }
 
@@ -135,13 +135,13 @@ impl Run {
     }
 
     /// Where a list lives.
-    fn list_at(&self, key: u32) -> (&'static str, String) {
+    pub(super) fn list_at(&self, key: u32) -> (&'static str, String) {
         let (db, name) = [("one", "lists"), ("one", "others"), ("two", "lists")][key as usize % 3];
         (db, format!("{name}{}", key / KEYS / self.generation))
     }
 
     /// Where a register lives.
-    fn register_at(&self, key: u32) -> (&'static str, String) {
+    pub(super) fn register_at(&self, key: u32) -> (&'static str, String) {
         ("two", format!("registers{}", key / KEYS / self.generation))
     }
 
@@ -200,13 +200,6 @@ impl Run {
     }
 }
 
-pub(super) fn parsed(command: &str) -> DocBuf {
-    match dialect::document(command, &Env::default()) {
-        Ok(command) => command,
-        Err(why) => panic!("{why}: {command}"),
-    }
-}
-
 pub(super) fn number(document: RawDoc<'_>, name: &str) -> i64 {
     match document.get(name) {
         Some(RawValue::Int32(number)) => i64::from(number),
@@ -229,14 +222,14 @@ pub(super) fn register(document: RawDoc<'_>) -> Option<u64> {
 }
 
 /// An answer that came.
-struct Reply {
+pub(super) struct Reply {
     document: DocBuf,
     /// 0 when all went well; that of the first write error, too.
-    code: i32,
+    pub(super) code: i32,
 }
 
 impl Reply {
-    fn of(document: DocBuf) -> Reply {
+    pub(super) fn of(document: DocBuf) -> Reply {
         let reply = document.as_doc();
         let first = reply.get("writeErrors").and_then(RawValue::as_array);
         let first = first.and_then(|errors| errors.iter().next()?.value().as_document());
@@ -276,7 +269,7 @@ impl Reply {
         self.document.as_doc().get("value")?.as_document().map(RawDoc::to_owned)
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         dialect::show(self.document.as_doc())
     }
 }
@@ -662,130 +655,4 @@ fn note_shown(reply: &Reply, key: u32, shows: bool, steps: &mut Vec<Step>) {
         let values = reply.value().map(|it| list(it.as_doc())).unwrap_or_default();
         steps.push(Step::Read { key, values });
     }
-}
-
-/// Makes and drops indexes if wanted, and kills operations and sessions, until the run is over.
-pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: bool, clients: u8, seed: u64) {
-    let mut random = SmallRng::seed_from_u64(!seed);
-    while !run.over.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(random.random_range(1..20)));
-        let key = run.turn() * KEYS + random.random_range(0..KEYS);
-        let (db, collection) = match random.random_bool(0.3) {
-            true => run.register_at(key),
-            false => run.list_at(key),
-        };
-        // Whoever is killed or not there is no matter.
-        let _answer = match random.random_range(if indexes { 0 } else { 5 }..8) {
-            0..3 => {
-                let index = "{key: {length: 1}, name: 'length'}";
-                line.ask(
-                    db,
-                    parsed(&format!("{{createIndexes: '{collection}', indexes: [{index}]}}"))
-                        .as_doc(),
-                )
-            }
-            3..5 => line.ask(
-                db,
-                parsed(&format!("{{dropIndexes: '{collection}', index: 'length'}}")).as_doc(),
-            ),
-            5 => {
-                let mut command = DocBuilder::new();
-                command.start_array("killSessions").push_document();
-                let id = [random.random_range(1..=clients); 16];
-                command.append("id", RawValue::Binary { subtype: 4, bytes: &id }).end().end();
-                line.ask("admin", command.finish().as_doc())
-            }
-            _ => kill_one(line, &mut random),
-        };
-    }
-}
-
-/// Changes definitions, fills and empties other collections, and lets documents expire, until the run is over. Of the lists and
-/// registers it changes what their clients do not see.
-pub fn upheave<L: Line>(run: &Run, line: &mut L, seed: u64) {
-    let mut random = SmallRng::seed_from_u64(seed.rotate_left(17));
-    while !run.over.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(random.random_range(5..60)));
-        let key = run.turn() * KEYS + random.random_range(0..KEYS);
-        let (db, collection) = match random.random_bool(0.3) {
-            true => run.register_at(key),
-            false => run.list_at(key),
-        };
-        let flag = random.random_bool(0.5);
-        let (db, command) = match random.random_range(0..16) {
-            0 => ("three", "{drop: 'side'}".to_owned()),
-            1 => ("three", "{create: 'side', validator: {a: {$gte: 0}}}".to_owned()),
-            2 => {
-                ("three", "{createIndexes: 'side', indexes: [{key: {a: 1}, name: 'a'}]}".to_owned())
-            }
-            3 => ("three", "{dropIndexes: 'side', index: 'a'}".to_owned()),
-            4 => ("three", "{collMod: 'side', validationLevel: 'moderate'}".to_owned()),
-            5 | 6 => {
-                let documents = "{at: Date(0)}, ".repeat(random.random_range(1..20));
-                (
-                    "three",
-                    format!("{{insert: 'due', documents: [{documents}]}}").replace(", ]", "]"),
-                )
-            }
-            7 => {
-                let index = "{key: {at: 1}, name: 'at', expireAfterSeconds: 0}";
-                ("three", format!("{{createIndexes: 'due', indexes: [{index}]}}"))
-            }
-            8 => (
-                db,
-                format!(
-                    "{{aggregate: '{collection}', pipeline: [{{$out: {{db: 'three', coll: 'copy'}}}}], cursor: {{}}}}"
-                ),
-            ),
-            9 => {
-                let into = "{db: 'three', coll: 'copies'}";
-                (
-                    db,
-                    format!(
-                        "{{aggregate: '{collection}', pipeline: [{{$merge: {{into: {into}}}}}], cursor: {{}}}}"
-                    ),
-                )
-            }
-            10 => (
-                "admin",
-                "{renameCollection: 'three.copy', to: 'three.renamed', dropTarget: true}"
-                    .to_owned(),
-            ),
-            11 => (
-                db,
-                format!(
-                    "{{collMod: '{collection}', changeStreamPreAndPostImages: {{enabled: {flag}}}}}"
-                ),
-            ),
-            12 => (
-                db,
-                format!("{{collMod: '{collection}', index: {{name: 'length', hidden: {flag}}}}}"),
-            ),
-            13 => {
-                let index = "{key: {never: 1}, name: 'never', expireAfterSeconds: 0}";
-                (db, format!("{{createIndexes: '{collection}', indexes: [{index}]}}"))
-            }
-            14 => (db, format!("{{dropIndexes: '{collection}', index: 'never'}}")),
-            _ => ("three", "{dropDatabase: 1}".to_owned()),
-        };
-        let Ok(reply) = line.ask(db, parsed(&command).as_doc()) else { continue };
-        let reply = Reply::of(reply);
-        if [1, 8].contains(&reply.code) {
-            run.complain(format!("{} to {command}", reply.shown()));
-        }
-    }
-}
-
-fn kill_one<L: Line>(line: &mut L, random: &mut SmallRng) -> Result<DocBuf, Lost> {
-    let reply = line.ask("admin", parsed("{currentOp: 1, active: true}").as_doc())?;
-    let running =
-        reply.as_doc().get("inprog").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
-    let running = running.iter().filter_map(|it| it.value().as_document());
-    let of_sessions = running.filter(|it| it.get("lsid").is_some());
-    let ids: Vec<i64> = of_sessions.map(|it| number(it, "opid")).filter(|id| *id != 0).collect();
-    if ids.is_empty() {
-        return Ok(DocBuf::empty());
-    }
-    let id = ids[random.random_range(0..ids.len())];
-    line.ask("admin", parsed(&format!("{{killOp: 1, op: {id}}}")).as_doc())
 }

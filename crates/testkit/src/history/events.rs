@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::client::{Line, Run, list, number, parsed, register};
+use super::client::{Line, Run, list, number, register};
 use super::{Outcome, Step, Transaction};
+use crate::dialect::parsed;
 
 /// How long a `getMore` waits for events.
 const WAIT_MS: i32 = 100;

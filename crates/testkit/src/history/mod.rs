@@ -22,6 +22,7 @@
 //! ([`registers`]). The outcome is `ok`, `fail` (surely without effect) or `info` (nobody knows). The last line may read all lists once more.
 
 pub mod client;
+pub mod disturb;
 pub mod events;
 mod graph;
 mod registers;

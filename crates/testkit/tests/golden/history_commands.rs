@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
-use mayfly_testkit::history::client::{Client, Line, Lost, Run, disturb};
+use mayfly_testkit::history::client::{Client, Line, Lost, Run};
+use mayfly_testkit::history::disturb::{IndexChanges, disturb};
 use mayfly_testkit::history::{Outcome, Transaction, check};
 use mayfly_testkit::{
     Fixture, KeptOpen, OpenEngine, dialect, environment, memory, memory_under_chaos,
@@ -49,8 +50,10 @@ fn no_anomalies(
     let seed = environment::number("HISTORY_SEED").unwrap_or_else(rand::random);
     let seconds = environment::number("HISTORY_SECS");
     let fixture = Fixture::new(open);
-    let indexes = faults.is_none();
-    let run = if indexes { Run::default() } else { Run::over_few_collections() };
+    let (indexes, run) = match faults {
+        None => (IndexChanges::Made, Run::default()),
+        Some(_) => (IndexChanges::None, Run::over_few_collections()),
+    };
     fixture.ok("admin", "{setParameter: 1, transactionLifetimeLimitSeconds: 1}");
     if let Some((engine, options)) = faults {
         for (db, collection) in run.namespaces() {

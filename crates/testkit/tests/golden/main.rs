@@ -23,6 +23,7 @@ mod index_kinds;
 mod log_model;
 mod memory;
 mod model;
+mod parameters;
 mod policies;
 mod properties;
 mod scripting;

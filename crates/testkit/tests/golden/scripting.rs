@@ -1,5 +1,6 @@
 //! A server without scripts (`--noscripting`) refuses them as the reference does.
 
+use mayfly_service::Scripts;
 use mayfly_testkit::{Fixture, dialect};
 
 fn fails(fixture: &Fixture, command: &str, code: i32, text: &str) {
@@ -57,12 +58,12 @@ fn without_scripts_they_are_refused() {
         (6_108_304, "no globalScriptEngine in $where parsing"),
         (31264, "Cannot run server-side javascript without the javascript engine enabled"),
     ];
-    for enabled in [true, false] {
-        fixture.service.settings.set_scripts_enabled(enabled);
+    for scripts in [Scripts::Run, Scripts::Refused] {
+        fixture.service.settings.set_scripts(scripts);
         for (command, code) in commands() {
             fixture.run("test", "{drop: 'c'}");
             fixture.ok("test", "{insert: 'c', documents: [{_id: 1}]}");
-            if enabled {
+            if scripts == Scripts::Run {
                 let reply = dialect::show(fixture.run("test", &command).as_doc());
                 assert!(reply.contains("ok: 1") && !reply.contains("code: "), "{command}: {reply}");
             } else {

@@ -62,6 +62,13 @@ impl Server {
     }
 }
 
+/// Runs the health check with nothing but the folder in its environment, as a container does.
+pub(crate) fn is_healthy(data: &Path, flags: &[&str]) -> bool {
+    let mut check = program();
+    check.arg("--healthcheck").args(flags).env("MAYFLYDB_DBPATH", data);
+    check.output().unwrap().status.success()
+}
+
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_mayflydb"))
 }

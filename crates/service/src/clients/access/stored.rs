@@ -6,11 +6,12 @@ use std::sync::{Arc, LazyLock};
 
 use mayfly_auth::{Role, RoleName, Roles, User, UserName};
 use mayfly_base::{Namespace, Result};
-use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, Store, UpdateStyle, whole_range};
+use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, Store, whole_range};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
 use super::{Access, Stamp};
+use crate::documents;
 
 type Name = LazyLock<Option<Namespace>>;
 
@@ -250,29 +251,11 @@ fn user_of(document: RawDoc<'_>) -> Option<User> {
 }
 
 fn read(store: &Store, name: &Name, id: &str) -> Result<Option<DocBuf>> {
-    let Some(collection) = collection(store, name) else { return Ok(None) };
-    match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
-        Some(key) => {
-            store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned())
-        }
-        None => Ok(None),
-    }
+    name.as_ref().map_or(Ok(None), |ns| documents::read(store, ns, id))
 }
 
 fn put(store: &Store, op: &OpCtx, name: &Name, id: &str, document: RawDoc<'_>) -> Result<()> {
-    let Some(name) = name.as_ref() else { return Ok(()) };
-    let (collection, _) = store.get_or_create(&ReadView::now(), name)?;
-    let key = store.locate(&ReadView::now(), &collection, RawValue::String(id))?;
-    store.write(op, &ReadView::now(), &collection, |unit| {
-        let old = match &key {
-            Some(key) => unit.read(key)?.map(|old| (key, old)),
-            None => None,
-        };
-        match old {
-            Some((key, old)) => unit.update(key, &old, document, UpdateStyle::Replacement),
-            None => unit.insert(document),
-        }
-    })
+    name.as_ref().map_or(Ok(()), |ns| documents::put(store, op, ns, id, document))
 }
 
 fn remove(store: &Store, op: &OpCtx, name: &Name, id: &str) -> Result<bool> {

@@ -13,18 +13,17 @@ use mayfly_kv::{
 };
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
-use mayfly_work::{OpRegistry, current};
+use mayfly_work::current;
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::testing::{self, NOW, Opened};
 use crate::{
-    CreateIndexesOptions, IndexSelector, OpenTransaction, StoreOptions, TransactionOwner,
-    UpdateStyle, ValidateOptions, WriteUnit, id_key, whole_range,
+    CreateIndexesOptions, IndexSelector, OpenTransaction, TransactionOwner, UpdateStyle,
+    ValidateOptions, WriteUnit, id_key, whole_range,
 };
-
-const NOW: i64 = 1_800_000_000_000;
 
 struct Fixture {
     store: Arc<Store>,
@@ -34,16 +33,14 @@ struct Fixture {
 }
 
 fn over(engine: Arc<dyn Engine>) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    let clock = testing::clock();
+    let Opened { store, op, .. } = testing::open(engine.clone(), clock.clone());
     store.ttl_params().last_modified.store(true, Ordering::Relaxed);
-    Fixture { store, engine, op: OpCtx::detached(clock.clone()), clock }
+    Fixture { store, engine, op, clock }
 }
 
 fn fixture() -> Fixture {
-    over(Arc::new(MemoryEngine::new()))
+    over(testing::memory())
 }
 
 fn ns() -> Namespace {

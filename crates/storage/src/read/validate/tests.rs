@@ -3,13 +3,14 @@
 use crate::isolation::ReadView;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace};
-use mayfly_kv::{Engine, Guard, MemoryEngine, TxnOptions};
+use mayfly_base::{ErrorCode, Namespace};
+use mayfly_kv::{Engine, Guard, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_work::{OpCtx, OpInfo, OpRegistry};
 
 use super::*;
-use crate::{CreateIndexesOptions, Store, StoreOptions};
+use crate::testing::{self, Opened};
+use crate::{CreateIndexesOptions, Store};
 
 struct Fixture {
     store: Arc<Store>,
@@ -21,12 +22,8 @@ struct Fixture {
 
 /// Three documents, one with an array; a plain, a unique and a descending index.
 fn fixture() -> Fixture {
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-    let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
-    let ops = OpRegistry::new(clock.clone());
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let store = Store::open(engine.clone(), options, clock.clone(), ops.clone()).unwrap();
-    let op = OpCtx::detached(clock);
+    let engine = testing::memory();
+    let Opened { store, ops, op } = testing::open(engine.clone(), testing::clock());
     let ns = Namespace::parse("db.c").unwrap();
     let (collection, _) = store.get_or_create(&ReadView::now(), &ns).unwrap();
     for document in [

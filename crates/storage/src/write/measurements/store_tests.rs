@@ -7,16 +7,15 @@ use std::sync::atomic::AtomicBool;
 
 use mayfly_base::{ManualClock, Namespace};
 use mayfly_buckets::{BucketView, MAX_MEASUREMENTS};
-use mayfly_kv::{Direction, KeyRange, Keyspace, MemoryEngine, ScanLimit};
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
 use mayfly_value::bson::{DateTime, doc};
 use mayfly_value::{DocBuf, Number};
-use mayfly_work::{OpCtx, OpRegistry};
+use mayfly_work::OpCtx;
 
 use crate::read::whole_range;
+use crate::testing::{self, NOW, Opened};
 use crate::timeseries::open::OpenBuckets;
-use crate::{Collection, Store, StoreOptions};
-
-const NOW: i64 = 1_800_000_000_000;
+use crate::{Collection, Store};
 
 struct Fixture {
     clock: Arc<ManualClock>,
@@ -25,10 +24,8 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
+    let clock = testing::clock();
+    let Opened { store, .. } = testing::open(testing::memory(), clock.clone());
     let ns = Namespace::parse("d.system.buckets.s").unwrap();
     let options =
         doc! { "expireAfterSeconds": 100i64, "timeseries": { "timeField": "t", "metaField": "m" } };

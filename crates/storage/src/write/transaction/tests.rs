@@ -4,13 +4,13 @@ use crate::isolation::ReadView;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
-use mayfly_kv::MemoryEngine;
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
-use mayfly_work::{OpCtx, OpRegistry};
+use mayfly_work::OpCtx;
 
 use super::*;
+use crate::testing::{self, Opened};
 use crate::*;
 
 mod definitions;
@@ -23,12 +23,8 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let engine = Arc::new(MemoryEngine::new());
-    let store = Store::open(engine, options, clock.clone(), ops).unwrap();
-    Fixture { store, op: OpCtx::detached(clock), view: ReadView::now() }
+    let Opened { store, op, .. } = testing::open(testing::memory(), testing::clock());
+    Fixture { store, op, view: ReadView::now() }
 }
 
 fn ns(name: &str) -> Namespace {

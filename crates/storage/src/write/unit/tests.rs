@@ -5,16 +5,15 @@ use crate::isolation::ReadView;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_value::bson::{Bson, DateTime, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
-use mayfly_work::{OpCtx, OpRegistry};
+use mayfly_work::OpCtx;
 
 use crate::record::RecordKey;
+use crate::testing::{self, NOW, Opened};
 use crate::*;
-
-const NOW: i64 = 1_800_000_000_000;
 
 struct Fixture {
     store: Arc<Store>,
@@ -23,14 +22,11 @@ struct Fixture {
 }
 
 fn fixture(engine: Arc<dyn Engine>, options: mayfly_value::bson::Document) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(NOW));
-    let ops = OpRegistry::new(clock.clone());
-    let closed = StoreOptions { background: false, ..StoreOptions::default() };
-    let store = Store::open(engine, closed, clock.clone(), ops).unwrap();
+    let Opened { store, op, .. } = testing::open(engine, testing::clock());
     let ns = Namespace::parse("d.c").unwrap();
     store.create_collection(&ReadView::now(), &ns, DocBuf::from_bson(&options)).unwrap();
     let collection = store.collection(&ReadView::now(), &ns).unwrap();
-    Fixture { store, collection, op: OpCtx::detached(clock) }
+    Fixture { store, collection, op }
 }
 
 /// Both layouts, over chaos.

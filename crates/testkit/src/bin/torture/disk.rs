@@ -32,6 +32,15 @@ const OUT_OF_DISK_SPACE: i32 = 14031;
 /// The reserve of a start that other programs cannot take.
 const RESERVE: &str = "RESERVE";
 
+/// Where files of a [`Disk`] are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileSystem {
+    /// In memory.
+    Tmpfs,
+    /// In a file.
+    Ext4,
+}
+
 /// A file system of so many megabytes, mounted on a folder until it is dropped.
 pub(crate) struct Disk {
     folder: PathBuf,
@@ -40,15 +49,15 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// One in memory, or ext4 in a file.
+    /// Makes and mounts one.
     ///
     /// # Errors
     /// It cannot be mounted.
-    pub(crate) fn mount(folder: &Path, megabytes: u64, ext4: bool) -> Result<Disk, String> {
+    pub(crate) fn mount(folder: &Path, megabytes: u64, kind: FileSystem) -> Result<Disk, String> {
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let disk = Disk {
             folder: folder.to_owned(),
-            image: ext4.then(|| folder.with_extension("image")),
+            image: (kind == FileSystem::Ext4).then(|| folder.with_extension("image")),
             megabytes,
         };
         disk.make()?;

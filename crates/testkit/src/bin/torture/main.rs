@@ -84,7 +84,8 @@ fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("mayfly-torture-").tempdir();
     let folder = folder.map_err(|error| error.to_string())?;
     if let What::Disk { megabytes, ext4, rounds, ref only } = arguments.what {
-        let done = match disk::Disk::mount(&folder.path().join("data"), megabytes, ext4) {
+        let kind = if ext4 { disk::FileSystem::Ext4 } else { disk::FileSystem::Tmpfs };
+        let done = match disk::Disk::mount(&folder.path().join("data"), megabytes, kind) {
             Ok(disk) => {
                 let (program, folder) = (&arguments.server, folder.path());
                 let done = disk::FullDisk { program, folder, disk: &disk, seed, only }.run(rounds);

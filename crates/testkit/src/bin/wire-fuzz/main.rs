@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use mayfly_testkit::dialect::{self, parsed};
 use mayfly_testkit::outside::{Connection, Server};
-use mayfly_testkit::{Env, dialect};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use client::{Client, PATIENCE, command};
@@ -332,11 +332,4 @@ fn replay(arguments: &Arguments, file: &Path) -> Result<(), String> {
     server.stop_within(Duration::from_secs(arguments.stop_secs))?;
     server.complaints().iter().for_each(|complaint| println!("{complaint}"));
     Ok(())
-}
-
-fn parsed(command: &str) -> DocBuf {
-    match dialect::document(command, &Env::default()) {
-        Ok(command) => command,
-        Err(why) => panic!("{why}: {command}"),
-    }
 }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use mayfly_testkit::dialect::{self, Env};
-use mayfly_testkit::history::client::{Client, Line, Run, disturb, upheave};
+use mayfly_testkit::history::client::{Client, Line, Run};
+use mayfly_testkit::history::disturb::{IndexChanges, disturb, upheave};
 use mayfly_testkit::history::events::Follower;
 use mayfly_testkit::history::{Outcome, Transaction, check};
 use mayfly_testkit::outside::{Server, ended};
@@ -69,48 +70,21 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let mut server = Server::start(&arguments.server, &server_arguments, folder.path())?;
     let (run, network) = (Run::with_slow_clients(), Network::default());
     network.port.store(server.port, Ordering::Release);
-    let cutting = f64::from(arguments.cuts.min(1000)) / 1000.0;
     let mut ends = Ends::default();
-    let mut failed = None;
     let mut follower = Follower::new(&run);
     // It sees everything from here on.
     while !follower.is_open() {
         follower.step(&mut Wire::new(&network, &run, seed, 0.0));
     }
-    let mut history: Vec<Transaction> = std::thread::scope(|threads| {
-        let (run, network, follower) = (&run, &network, &mut follower);
-        let client = |session: u8| {
-            let line = Wire::new(network, run, seed.wrapping_mul(31) + u64::from(session), cutting);
-            let mut client = Client::new(run, line, session, seed);
-            threads.spawn(move || {
-                let mut seen = Vec::new();
-                while !run.over.load(Ordering::Acquire) {
-                    seen.push(client.transaction());
-                }
-                seen
-            })
-        };
-        let clients: Vec<_> = (1..=arguments.clients).map(client).collect();
-        threads.spawn(|| {
-            disturb(run, &mut Wire::new(network, run, seed, 0.0), true, arguments.clients, seed);
-        });
-        threads.spawn(|| upheave(run, &mut Wire::new(network, run, !seed, 0.0), seed));
-        threads.spawn(move || {
-            let mut line = Wire::new(network, run, seed.rotate_left(7), cutting);
-            while !run.over.load(Ordering::Acquire) {
-                follower.step(&mut line);
-            }
-        });
-        failed = ends.again_and_again(arguments, seed, &mut server, run, network).err();
-        run.over.store(true, Ordering::Release);
-        let seen = clients.into_iter().map(|client| client.join().unwrap_or_default());
-        seen.flatten().collect()
-    });
+    let played = play((arguments, seed), &mut server, (&run, &network), &mut ends, &mut follower);
     let seconds = run.elapsed().as_secs_f64();
-    if let Some(why) = failed {
-        let _kept = folder.keep();
-        return Err(why);
-    }
+    let mut history = match played {
+        Ok(history) => history,
+        Err(why) => {
+            let _kept = folder.keep();
+            return Err(why);
+        }
+    };
     // What was acknowledged last must survive, too.
     server.kill()?;
     server.restart()?;
@@ -154,6 +128,51 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
         write(&history, file)?;
     }
     Ok(wrong)
+}
+
+/// Runs clients and what disturbs them, while the server is ended again and again; gives what the clients saw.
+fn play(
+    (arguments, seed): (&Arguments, u64),
+    server: &mut Server,
+    (run, network): (&Run, &Network),
+    ends: &mut Ends,
+    follower: &mut Follower<'_>,
+) -> Result<Vec<Transaction>, String> {
+    let cutting = f64::from(arguments.cuts.min(1000)) / 1000.0;
+    let mut failed = None;
+    let history = std::thread::scope(|threads| {
+        let client = |session: u8| {
+            let line = Wire::new(network, run, seed.wrapping_mul(31) + u64::from(session), cutting);
+            let mut client = Client::new(run, line, session, seed);
+            threads.spawn(move || {
+                let mut seen = Vec::new();
+                while !run.over.load(Ordering::Acquire) {
+                    seen.push(client.transaction());
+                }
+                seen
+            })
+        };
+        let clients: Vec<_> = (1..=arguments.clients).map(client).collect();
+        threads.spawn(|| {
+            let mut line = Wire::new(network, run, seed, 0.0);
+            disturb(run, &mut line, IndexChanges::Made, arguments.clients, seed);
+        });
+        threads.spawn(|| upheave(run, &mut Wire::new(network, run, !seed, 0.0), seed));
+        threads.spawn(move || {
+            let mut line = Wire::new(network, run, seed.rotate_left(7), cutting);
+            while !run.over.load(Ordering::Acquire) {
+                follower.step(&mut line);
+            }
+        });
+        failed = ends.again_and_again(arguments, seed, server, run, network).err();
+        run.over.store(true, Ordering::Release);
+        let seen = clients.into_iter().map(|client| client.join().unwrap_or_default());
+        seen.flatten().collect()
+    });
+    match failed {
+        None => Ok(history),
+        Some(why) => Err(why),
+    }
 }
 
 /// How often the server was ended.

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mayfly_testkit::dialect::{self, parsed};
 use mayfly_testkit::outside::Connection;
-use mayfly_testkit::{Env, dialect};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -52,14 +52,6 @@ impl Run {
     fn now_ms(&self) -> i64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis());
         now as i64 + self.offset_ms.load(Ordering::Relaxed)
-    }
-}
-
-/// Reads a command in the dialect of the scripts.
-pub(crate) fn parsed(command: &str) -> DocBuf {
-    match dialect::document(command, &Env::default()) {
-        Ok(command) => command,
-        Err(why) => panic!("{why}: {command}"),
     }
 }
 

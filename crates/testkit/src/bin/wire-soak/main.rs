@@ -14,14 +14,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use mayfly_testkit::dialect;
+use mayfly_testkit::dialect::{self, parsed};
 use mayfly_testkit::outside::{Connection, Server, ended};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use clock::Clock;
-use load::{Client, PATIENCE, Run, number, parsed, preparations};
+use load::{Client, PATIENCE, Run, number, preparations};
 use store::ObjectStore;
 
 /// Little memory, so that what is kept shows; short lives, so that it ends soon.

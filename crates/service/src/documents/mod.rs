@@ -1,0 +1,45 @@
+//! Documents that the server keeps in collections of its own, each under a string as its `_id`.
+
+use mayfly_base::{Namespace, Result};
+use mayfly_storage::{ReadView, Store, UpdateStyle};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_work::OpCtx;
+
+/// The document with this id.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn read(store: &Store, ns: &Namespace, id: &str) -> Result<Option<DocBuf>> {
+    let view = ReadView::now();
+    let Some(collection) = store.collection(&view, ns) else { return Ok(None) };
+    match store.locate(&view, &collection, RawValue::String(id))? {
+        Some(key) => store.read_one(&view, &collection, &key, |document| document.to_owned()),
+        None => Ok(None),
+    }
+}
+
+/// Writes the document with this id. The collection is created if it is missing.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn put(
+    store: &Store,
+    op: &OpCtx,
+    ns: &Namespace,
+    id: &str,
+    document: RawDoc<'_>,
+) -> Result<()> {
+    let view = ReadView::now();
+    let (collection, _) = store.get_or_create(&view, ns)?;
+    let key = store.locate(&view, &collection, RawValue::String(id))?;
+    store.write(op, &view, &collection, |unit| {
+        let old = match &key {
+            Some(key) => unit.read(key)?.map(|old| (key, old)),
+            None => None,
+        };
+        match old {
+            Some((key, old)) => unit.update(key, &old, document, UpdateStyle::Replacement),
+            None => unit.insert(document),
+        }
+    })
+}

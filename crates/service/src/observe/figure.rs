@@ -1,0 +1,225 @@
+//! What a row of the table of figures says.
+
+use super::reading::Reading;
+
+/// How a figure changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureKind {
+    /// It counts up from the start of the server.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// A field of `serverStatus` that clients of the reference expect, and that has no name as a metric: it is always zero, or
+    /// repeats another figure.
+    Expected,
+}
+
+/// The unit in which a figure is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Microseconds.
+    Micros,
+    /// Milliseconds.
+    Millis,
+    /// 0 or 1.
+    Flag,
+}
+
+impl Unit {
+    /// The base unit of a metric, as its name ends; empty for numbers of things.
+    pub fn base(self) -> &'static str {
+        match self {
+            Unit::Count | Unit::Flag => "",
+            Unit::Bytes => "bytes",
+            Unit::Micros | Unit::Millis => "seconds",
+        }
+    }
+
+    /// A value in the base unit.
+    pub fn in_base(self, value: i64) -> f64 {
+        match self {
+            Unit::Count | Unit::Bytes | Unit::Flag => value as f64,
+            Unit::Micros => value as f64 / 1e6,
+            Unit::Millis => value as f64 / 1e3,
+        }
+    }
+}
+
+/// How `serverStatus` shows a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// As an int64.
+    Long,
+    /// As an int32, at most the largest one.
+    Int,
+    /// As a boolean.
+    Bool,
+    /// A thousandth of it, as an int64.
+    Thousandth,
+    /// Milliseconds as seconds with a fraction of zero, as a double.
+    WholeSeconds,
+    /// Milliseconds as hours, as a double.
+    Hours,
+    /// Bytes as mebibytes, as an int32.
+    Mebibytes,
+}
+
+/// Reads a figure: one point, or one for each combination of labels.
+#[derive(Clone, Copy)]
+enum Read {
+    One(fn(&Reading<'_>) -> i64),
+    Each(fn(&Reading<'_>, &mut Points<'_>)),
+}
+
+/// One figure, or one for each combination of its labels.
+#[derive(Clone, Copy)]
+pub struct Figure {
+    /// Its place in `serverStatus`, with labels in braces.
+    pub place: &'static str,
+    /// Its name as a metric; empty for those of [`FigureKind::Expected`].
+    pub name: &'static str,
+    /// How it changes.
+    pub kind: FigureKind,
+    /// The unit in which it is read.
+    pub unit: Unit,
+    /// How `serverStatus` shows it.
+    pub shown: Shown,
+    /// What it says; of [`FigureKind::Expected`], why it has no name.
+    pub help: &'static str,
+    read: Read,
+}
+
+/// Takes the points of a figure: values of its labels, in their order, and a number.
+pub struct Points<'t> {
+    take: &'t mut dyn FnMut(&[&str], i64),
+}
+
+impl Points<'_> {
+    /// Adds a point.
+    pub fn add(&mut self, labels: &[&str], value: i64) {
+        (self.take)(labels, value);
+    }
+}
+
+impl Figure {
+    /// The names of its labels, in the order of its place.
+    pub fn labels(&self) -> impl Iterator<Item = &'static str> {
+        self.place.split('.').filter_map(label)
+    }
+
+    /// Whether it has this place in `serverStatus`.
+    pub fn is_at<'p>(&self, place: impl IntoIterator<Item = &'p str>) -> bool {
+        let mut steps = self.place.split('.');
+        let all_match = place
+            .into_iter()
+            .all(|name| steps.next().is_some_and(|step| label(step).is_some() || step == name));
+        all_match && steps.next().is_none()
+    }
+
+    /// Reads it.
+    pub fn read(&self, reading: &Reading<'_>, take: &mut dyn FnMut(&[&str], i64)) {
+        match self.read {
+            Read::One(read) => take(&[], read(reading)),
+            Read::Each(read) => read(reading, &mut Points { take }),
+        }
+    }
+}
+
+/// The label that a step of a place stands for.
+pub(super) fn label(step: &str) -> Option<&str> {
+    step.strip_prefix('{')?.strip_suffix('}')
+}
+
+/// A row without its function.
+pub(super) struct Draft(Figure);
+
+const fn draft(
+    place: &'static str,
+    name: &'static str,
+    kind: FigureKind,
+    help: &'static str,
+) -> Draft {
+    let (unit, shown, read) = (Unit::Count, Shown::Long, Read::One(|_| 0));
+    Draft(Figure { place, name, kind, unit, shown, help, read })
+}
+
+/// A row of something that counts up.
+pub(super) const fn counter(place: &'static str, name: &'static str, help: &'static str) -> Draft {
+    draft(place, name, FigureKind::Counter, help)
+}
+
+/// A row of something that goes up and down.
+pub(super) const fn gauge(place: &'static str, name: &'static str, help: &'static str) -> Draft {
+    draft(place, name, FigureKind::Gauge, help)
+}
+
+/// A row of a field that is there for clients of the reference, and why it is no metric.
+pub(super) const fn expected(place: &'static str, why: &'static str) -> Draft {
+    draft(place, "", FigureKind::Expected, why)
+}
+
+impl Draft {
+    pub(super) const fn unit(self, unit: Unit) -> Draft {
+        Draft(Figure { unit, ..self.0 })
+    }
+
+    pub(super) const fn shown(self, shown: Shown) -> Draft {
+        Draft(Figure { shown, ..self.0 })
+    }
+
+    /// Shown as an int32.
+    pub(super) const fn int(self) -> Draft {
+        self.shown(Shown::Int)
+    }
+
+    /// Read in bytes.
+    pub(super) const fn bytes(self) -> Draft {
+        self.unit(Unit::Bytes)
+    }
+
+    /// Read in microseconds.
+    pub(super) const fn micros(self) -> Draft {
+        self.unit(Unit::Micros)
+    }
+
+    /// The row, of a figure without labels.
+    pub(super) const fn read(self, read: fn(&Reading<'_>) -> i64) -> Figure {
+        Figure { read: Read::One(read), ..self.0 }
+    }
+
+    /// The row, of a figure with labels, or of one that may be missing.
+    pub(super) const fn each(self, read: fn(&Reading<'_>, &mut Points<'_>)) -> Figure {
+        Figure { read: Read::Each(read), ..self.0 }
+    }
+
+    /// The row, of a figure that is always zero.
+    pub(super) const fn zero(self) -> Figure {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_labels() {
+        let row = counter("a.{b}.c.{d}", "mayflydb_a_total", "A.").zero();
+        assert_eq!(row.labels().collect::<Vec<_>>(), ["b", "d"]);
+        assert!(row.is_at(["a", "x.1", "c", "y"]));
+        for other in [&["a", "x", "c"][..], &["a", "x", "z", "y"], &["a", "x", "c", "y", "z"]] {
+            assert!(!row.is_at(other.iter().copied()), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn metrics_have_base_units() {
+        assert_eq!(Unit::Micros.in_base(1_500_000), 1.5);
+        assert_eq!(Unit::Millis.in_base(250), 0.25);
+        assert_eq!((Unit::Bytes.in_base(7), Unit::Bytes.base()), (7.0, "bytes"));
+    }
+}

@@ -1,0 +1,120 @@
+//! The sources of figures at one moment. A source that costs something is asked when the first row needs it, and once.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mayfly_kv::EngineStats;
+use mayfly_storage::ReadView;
+use mayfly_work::OpCtx;
+
+use crate::process::usage;
+use crate::server::Service;
+use crate::sessions::TransactionCounts;
+
+/// Figures of a server at one moment.
+pub struct Reading<'s> {
+    /// The server.
+    pub service: &'s Service,
+    /// Names of the commands, by their places in the command table.
+    pub commands: &'s [&'static str],
+    catalog: OnceCell<CatalogCounts>,
+    engine: OnceCell<EngineStats>,
+    running: OnceCell<Vec<Arc<OpCtx>>>,
+    cursors: OnceCell<(i64, i64)>,
+    transactions: OnceCell<TransactionCounts>,
+    memory: OnceCell<usage::Memory>,
+    messages: OnceCell<(usize, usize, u64)>,
+}
+
+/// Collections by what they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CatalogCounts {
+    pub(super) collections: i64,
+    pub(super) capped: i64,
+    pub(super) clustered: i64,
+    pub(super) time_series: i64,
+    pub(super) views: i64,
+    pub(super) internal_collections: i64,
+}
+
+impl<'s> Reading<'s> {
+    /// Reads figures of a server; `commands` are the names of its commands by their places in the command table.
+    pub fn new(service: &'s Service, commands: &'s [&'static str]) -> Reading<'s> {
+        Reading {
+            service,
+            commands,
+            catalog: OnceCell::new(),
+            engine: OnceCell::new(),
+            running: OnceCell::new(),
+            cursors: OnceCell::new(),
+            transactions: OnceCell::new(),
+            memory: OnceCell::new(),
+            messages: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn engine(&self) -> &EngineStats {
+        self.engine.get_or_init(|| self.service.store.engine_stats())
+    }
+
+    /// The running operations.
+    pub(super) fn running(&self) -> &[Arc<OpCtx>] {
+        self.running.get_or_init(|| self.service.ops.list())
+    }
+
+    /// How many of the running operations read.
+    pub(super) fn running_reads(&self) -> i64 {
+        let reads = |op: &&Arc<OpCtx>| matches!(op.info().op, "query" | "getmore" | "command");
+        self.running().iter().filter(reads).count() as i64
+    }
+
+    /// Open cursors, and how many timed out.
+    pub(super) fn cursors(&self) -> (i64, i64) {
+        let now = || self.service.clock.monotonic_micros();
+        *self.cursors.get_or_init(|| self.service.cursors.counts(now()))
+    }
+
+    pub(super) fn transactions(&self) -> &TransactionCounts {
+        self.transactions.get_or_init(|| self.service.sessions.transactions.counts())
+    }
+
+    pub(super) fn memory(&self) -> &usage::Memory {
+        self.memory.get_or_init(usage::memory)
+    }
+
+    /// Bytes of requests and of replies that are under way, and connections that were closed for their sake.
+    pub(super) fn messages(&self) -> (usize, usize, u64) {
+        *self.messages.get_or_init(|| self.service.buffers.counts())
+    }
+
+    pub(super) fn catalog(&self) -> &CatalogCounts {
+        self.catalog.get_or_init(|| count_catalog(self.service))
+    }
+}
+
+fn count_catalog(service: &Service) -> CatalogCounts {
+    let mut counts = CatalogCounts::default();
+    let mut databases = BTreeSet::new();
+    for collection in service.store.collections(None) {
+        let ns = collection.namespace();
+        let internal = matches!(ns.db(), "admin" | "config" | "local");
+        let system = ns.collection().starts_with("system.");
+        let count = match internal || system {
+            true => &mut counts.internal_collections,
+            false => &mut counts.collections,
+        };
+        *count += 1;
+        counts.capped += i64::from(collection.capped().is_some());
+        counts.time_series += i64::from(collection.time_series().is_some());
+        let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
+        counts.clustered += i64::from(clustered);
+        databases.insert(ns.db().to_owned());
+    }
+    // A database whose views cannot be read has none to count.
+    let views = |db: &String| {
+        service.store.views(&ReadView::now(), db).map_or(0, |views| views.len() as i64)
+    };
+    counts.views = databases.iter().map(views).sum();
+    counts
+}

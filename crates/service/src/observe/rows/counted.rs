@@ -1,0 +1,163 @@
+//! The section `metrics`: commands, cursors, documents, queries, expiry.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mayfly_storage::TtlStats;
+use mayfly_work::spill::{Operator, Spilled};
+
+use super::long;
+use crate::counters::metrics::CommandCounts;
+use crate::observe::figure::{Figure, Points, counter, expected, gauge};
+use crate::observe::reading::Reading;
+
+pub(super) const ROWS: &[Figure] = &[
+    counter(
+        "metrics.commands.{command}.failed",
+        "mayflydb_commands_failed_total",
+        "Commands that failed, by command; those that never ran are left out.",
+    )
+    .each(|r, out| commands(r, out, |counts| counts.failed.get())),
+    counter(
+        "metrics.commands.{command}.total",
+        "mayflydb_commands_total",
+        "Commands that ran, by command; those that never ran are left out.",
+    )
+    .each(|r, out| commands(r, out, |counts| counts.total.get())),
+    counter(
+        "metrics.changeStreams.logEntriesRead",
+        "mayflydb_change_streams_log_entries_read_total",
+        "Entries of the operation log that change streams read.",
+    )
+    .read(|r| long(r.service.store.oplog().entries_followed())),
+    counter(
+        "metrics.cursor.timedOut",
+        "mayflydb_cursors_timed_out_total",
+        "Idle cursors that were closed because their time was over.",
+    )
+    .read(|r| r.cursors().1),
+    gauge("metrics.cursor.open.total", "mayflydb_cursors_open", "Open cursors.")
+        .read(|r| r.cursors().0),
+    counter(
+        "metrics.document.{change}",
+        "mayflydb_documents_total",
+        "Documents that commands deleted, inserted, returned and updated.",
+    )
+    .each(|r, out| {
+        let documents = &r.service.metrics.documents;
+        out.add(&["deleted"], documents.deleted.get());
+        out.add(&["inserted"], documents.inserted.get());
+        out.add(&["returned"], documents.returned.get());
+        out.add(&["updated"], documents.updated.get());
+    }),
+    counter(
+        "metrics.operation.writeConflicts",
+        "mayflydb_write_conflicts_total",
+        "Writes that met another write of the same document.",
+    )
+    .read(|r| r.service.store.write_conflicts.load(Ordering::Relaxed)),
+    counter(
+        "metrics.query.{operator}.spills",
+        "mayflydb_spills_total",
+        "How often operators of queries went on in files, by operator.",
+    )
+    .each(|r, out| spills(r, out, |spilled| spilled.spills)),
+    counter(
+        "metrics.query.{operator}.spilledBytes",
+        "mayflydb_spilled_bytes_total",
+        "Bytes that operators of queries put into files, by operator.",
+    )
+    .bytes()
+    .each(|r, out| spills(r, out, |spilled| spilled.bytes)),
+    counter(
+        "metrics.query.{operator}.spilledRecords",
+        "mayflydb_spilled_records_total",
+        "Entries that operators of queries put into files, by operator.",
+    )
+    .each(|r, out| spills(r, out, |spilled| spilled.records)),
+    counter(
+        "metrics.query.{operator}.spilledDataStorageSize",
+        "mayflydb_spill_files_bytes_total",
+        "Bytes of the files that operators of queries wrote, by operator.",
+    )
+    .bytes()
+    .each(|r, out| spills(r, out, |spilled| spilled.file_bytes)),
+    expected("metrics.query.sort.spillToDisk", "Repeats metrics.query.sort.spills.")
+        .read(|r| long(r.service.metrics.spills.of(Operator::Sort).spills)),
+    counter(
+        "metrics.query.sort.totalBytesSorted",
+        "mayflydb_sorted_bytes_total",
+        "Bytes of the documents that were sorted.",
+    )
+    .bytes()
+    .read(|r| r.service.metrics.bytes_sorted.get()),
+    counter(
+        "metrics.query.sort.totalKeysSorted",
+        "mayflydb_sorted_documents_total",
+        "Documents that were sorted.",
+    )
+    .read(|r| r.service.metrics.keys_sorted.get()),
+    counter(
+        "metrics.ttl.deletedDocuments",
+        "mayflydb_ttl_deleted_documents_total",
+        "Documents that expired and were deleted.",
+    )
+    .read(|r| expiry(r, |stats| &stats.deleted_documents)),
+    counter(
+        "metrics.ttl.deletedKeys",
+        "mayflydb_ttl_deleted_keys_total",
+        "Index entries of documents that expired and were deleted.",
+    )
+    .read(|r| expiry(r, |stats| &stats.deleted_keys)),
+    counter("metrics.ttl.passes", "mayflydb_ttl_passes_total", "Passes of the TTL monitor.")
+        .read(|r| expiry(r, |stats| &stats.passes)),
+    counter(
+        "metrics.ttl.subPasses",
+        "mayflydb_ttl_sub_passes_total",
+        "Sub-passes of the TTL monitor.",
+    )
+    .read(|r| expiry(r, |stats| &stats.sub_passes)),
+    counter(
+        "metrics.ttl.examinedDocuments",
+        "mayflydb_ttl_examined_documents_total",
+        "Documents that the TTL monitor read.",
+    )
+    .read(|r| expiry(r, |stats| &stats.examined_documents)),
+    counter(
+        "metrics.ttl.examinedKeys",
+        "mayflydb_ttl_examined_keys_total",
+        "Index entries that the TTL monitor read.",
+    )
+    .read(|r| expiry(r, |stats| &stats.examined_keys)),
+    counter(
+        "metrics.ttl.durationMicros",
+        "mayflydb_ttl_duration_seconds_total",
+        "Time of the TTL monitor's passes.",
+    )
+    .micros()
+    .read(|r| expiry(r, |stats| &stats.duration_micros)),
+    counter(
+        "metrics.ttl.invalidTTLIndexSkips",
+        "mayflydb_ttl_invalid_index_skips_total",
+        "TTL indexes that a pass left out because their definition is not valid.",
+    )
+    .read(|r| expiry(r, |stats| &stats.invalid_ttl_index_skips)),
+];
+
+fn commands(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&CommandCounts) -> i64) {
+    for (at, name) in reading.commands.iter().enumerate() {
+        let counts = reading.service.metrics.command(at);
+        if counts.total.get() > 0 {
+            out.add(&[name], of(counts));
+        }
+    }
+}
+
+fn spills(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&Spilled) -> u64) {
+    for operator in Operator::ALL {
+        out.add(&[operator.name()], long(of(&reading.service.metrics.spills.of(operator))));
+    }
+}
+
+fn expiry(reading: &Reading<'_>, of: fn(&TtlStats) -> &AtomicI64) -> i64 {
+    of(reading.service.store.ttl_stats()).load(Ordering::Relaxed)
+}

@@ -1,0 +1,88 @@
+//! What rows of the table are made of: kinds that several have, and forms of rows whose value is in an atomic.
+
+use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
+
+use super::{Kind, Parameter, SetAt, Value};
+use crate::server::Service;
+
+pub(super) const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
+pub(super) const FROM_MINUS_ONE: Kind = Kind::Int { least: -1, exclusive: false };
+pub(super) const FROM_ONE: Kind = Kind::Int { least: 1, exclusive: false };
+pub(super) const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
+pub(super) const SOME_BYTES: Kind = Kind::Long { least: 0, exclusive: true };
+pub(super) const ANY_BYTES: Kind = Kind::Long { least: 0, exclusive: false };
+pub(super) const RATIO: Kind = Kind::Double { least: 0.0, exclusive: false, most: f64::MAX };
+pub(super) const GROWTH: Kind = Kind::Double { least: 1.0, exclusive: true, most: f64::MAX };
+pub(super) const SHARE: Kind = Kind::Double { least: 0.0, exclusive: false, most: 1.0 };
+/// Whatever a stored document has room for.
+pub(super) const DOCUMENT_BYTES: Kind =
+    Kind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
+
+/// With less each document would be a file of its own.
+pub(super) const OPERATION_BYTES: Kind = Kind::Long { least: 64 << 10, exclusive: false };
+
+/// A row whose value is a number in an atomic.
+macro_rules! number {
+    ($name:literal, $help:literal, $kind:expr, |$service:ident| $place:expr) => {
+        Parameter {
+            name: $name,
+            help: $help,
+            set_at: SetAt::Both,
+            kind: $kind,
+            get: |$service| Value::Number($place.load(Ordering::Relaxed)),
+            set: |$service, value| {
+                if let Value::Number(value) = value {
+                    $place.store(*value, Ordering::Relaxed);
+                }
+            },
+        }
+    };
+}
+
+/// A row whose value is a flag in an atomic.
+macro_rules! flag {
+    ($name:literal, $help:literal, |$service:ident| $place:expr) => {
+        Parameter {
+            name: $name,
+            help: $help,
+            set_at: SetAt::Both,
+            kind: Kind::Bool,
+            get: |$service| Value::Bool($place.load(Ordering::Relaxed)),
+            set: |$service, value| {
+                if let Value::Bool(value) = value {
+                    $place.store(*value, Ordering::Relaxed);
+                }
+            },
+        }
+    };
+}
+
+/// A row whose value is a number with a fraction.
+macro_rules! fraction {
+    ($name:literal, $help:literal, $kind:expr, |$service:ident| $place:expr) => {
+        Parameter {
+            name: $name,
+            help: $help,
+            set_at: SetAt::Both,
+            kind: $kind,
+            get: |$service| Value::Double($place.get()),
+            set: |$service, value| {
+                if let Value::Double(value) = value {
+                    $place.set(*value);
+                }
+            },
+        }
+    };
+}
+
+/// A row that only tells something.
+pub(super) const fn told(
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    get: fn(&Service) -> Value,
+) -> Parameter {
+    Parameter { name, help, set_at: SetAt::Never, kind, get, set: |_, _| {} }
+}
+
+pub(super) use {flag, fraction, number};

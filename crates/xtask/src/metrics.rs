@@ -1,0 +1,57 @@
+//! `docs/metrics.md`: the table of figures as a page.
+
+use std::fmt::Write;
+
+use mayfly_service::observe::{Figure, FigureKind, Unit, figures};
+
+const HEAD: &str = "\
+# Metrics
+
+What the server measures of itself. The page is generated from the table of figures (`crates/service/src/observe/rows`) by
+`cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
+
+`db.serverStatus()` shows each figure at the place in the last column. A name in braces is a label: `opcounters.{kind}` stands for
+`opcounters.insert`, `opcounters.query` and so on. Names follow the conventions of Prometheus and units are base units: bytes and
+seconds, also where `serverStatus` shows mebibytes, milliseconds or microseconds. Counters begin at zero with the server. The server
+does not serve these names over HTTP yet.
+
+";
+
+/// The page.
+pub(crate) fn page() -> String {
+    let mut out = HEAD.to_owned();
+    let mut rows: Vec<&Figure> = figures().filter(|row| !row.name.is_empty()).collect();
+    rows.sort_by_key(|row| row.name);
+    out.push_str("| name | labels | kind | unit | what it says | in `serverStatus` |\n");
+    out.push_str("|---|---|---|---|---|---|\n");
+    for row in rows {
+        let labels: Vec<String> = row.labels().map(|label| format!("`{label}`")).collect();
+        let (labels, Figure { name, place, help, .. }) = (labels.join(", "), row);
+        let (kind, unit) = (kind(row), unit(row));
+        let _ = writeln!(out, "| `{name}` | {labels} | {kind} | {unit} | {help} | `{place}` |");
+    }
+    out.push_str("\n## Fields that are no metrics\n\n");
+    out.push_str("`serverStatus` has these for clients that expect them.\n\n");
+    out.push_str("| in `serverStatus` | why |\n|---|---|\n");
+    let mut rows: Vec<&Figure> = figures().filter(|row| row.name.is_empty()).collect();
+    rows.sort_by_key(|row| row.place);
+    for Figure { place, help, .. } in rows {
+        let _ = writeln!(out, "| `{place}` | {help} |");
+    }
+    out
+}
+
+fn kind(row: &Figure) -> &'static str {
+    match row.kind {
+        FigureKind::Counter => "counter",
+        FigureKind::Gauge => "gauge",
+        FigureKind::Expected => "",
+    }
+}
+
+fn unit(row: &Figure) -> &'static str {
+    match row.unit {
+        Unit::Flag => "0 or 1",
+        Unit::Count | Unit::Bytes | Unit::Micros | Unit::Millis => row.unit.base(),
+    }
+}
