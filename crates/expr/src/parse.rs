@@ -242,7 +242,7 @@ impl<'s> Parser<'s> {
             _ => self.scope.variable(name),
         };
         match (constant, name) {
-            (Some(constant), _) if rest.is_empty() => Ok(constant),
+            (Some(value), _) if rest.is_empty() || !is_constant(&value) => Ok(value),
             // A path below a constant: the variable of an operator that is not there.
             (Some(constant), _) => self.fold(Expression::Let {
                 first: 0,

@@ -164,7 +164,13 @@ impl Scope {
         Ok(())
     }
 
-    /// The constant that a variable stands for.
+    /// Adds a variable that has no value yet: what names it is not constant. Expressions of this scope are parsed to be checked, and
+    /// never evaluated.
+    pub fn declare_unknown(&mut self, name: &str) {
+        self.variables.insert(name.to_owned(), Expression::Path(vec![name.to_owned()]));
+    }
+
+    /// What a variable stands for: a constant, or something that is no constant where its value is not known.
     pub(crate) fn variable(&self, name: &str) -> Option<Expression> {
         self.variables.get(name).cloned()
     }

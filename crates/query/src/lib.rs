@@ -37,9 +37,11 @@ pub use modify::{
     delete, find_and_modify, update,
 };
 pub use pipeline::rows::{
-    MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,
+    ABSENT as ABSENT_STAGES, Absence, STAGES, StageConcern, StagePlace, StageRow, is_stage,
 };
-pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
+pub use pipeline::{
+    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, UncheckedPipeline, Validation,
+};
 pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
 pub use plan::is_clustered;
 pub use plan::plan_key::PlanKey;
@@ -47,6 +49,6 @@ pub use plan::{
     AtomicF64, EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, PlannerSettings, RecordScan,
     TextAccess, check_absent, forget_plans, plan, plans,
 };
-pub use stage::{Around, Host, Inside, RunSettings};
+pub use stage::{Around, Description, Host, Inside, Needs as StageNeeds, Rights, RunSettings};
 pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};
 pub use view_reads::view_reads;
