@@ -28,7 +28,7 @@ pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{
     AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, IndexHints, PlanShape,
-    QueryShape, QueryShapeHash,
+    QueryShape, QueryShapeHash, StageShape,
 };
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};

@@ -5,6 +5,7 @@ mod parse;
 mod places;
 pub(crate) mod rows;
 mod run;
+mod shape;
 mod unchecked;
 
 use std::collections::VecDeque;

@@ -10,6 +10,7 @@ use mayfly_mql::update::pipeline::STAGES as UPDATE_STAGES;
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 use mayfly_work::spill::Operator;
 
+use crate::language::StageShape;
 use crate::stage::{
     Around, Inside, Needs, Source, Stage, Step, bucket, bucket_auto, count, densify, documents,
     facet, fill, filter, geo_near, graph_lookup, group, lookup, merge, out, project, redact,
@@ -66,6 +67,8 @@ pub struct StageRow {
     pub after_changes: bool,
     /// Which read concerns it takes.
     pub concern: StageConcern,
+    /// What of its operand belongs to the shape of a query.
+    pub shape: StageShape,
     /// The operators that limit its memory, each with a parameter.
     pub memory: &'static [Operator],
     parse: Parse,
@@ -101,6 +104,7 @@ const fn with((name, help, since, needs): Told, parse: Parse) -> StageRow {
         in_transaction: true,
         after_changes: false,
         concern: StageConcern::Any,
+        shape: StageShape::Options,
         memory: &[],
         parse,
     }
@@ -163,6 +167,10 @@ impl StageRow {
         StageRow { concern, ..self }
     }
 
+    const fn shaped(self, shape: StageShape) -> StageRow {
+        StageRow { shape, ..self }
+    }
+
     /// It keeps documents, within the limits of these operators.
     const fn keeps(self, memory: &'static [Operator]) -> StageRow {
         StageRow { memory, ..self }
@@ -183,19 +191,25 @@ pub(crate) const SPLIT_LARGE_EVENT: &str = "$changeStreamSplitLargeEvent";
 /// Stages that work.
 pub const STAGES: &[StageRow] = &[
     row(("$match", "Keeps documents that match a filter", "2.1", Needs::Input), filter::parse)
-        .after_changes(),
+        .after_changes()
+        .shaped(StageShape::Filter),
     row(("$sort", "Sorts documents", "2.1", Needs::Input), |value, around| {
         sort::parse(value, around.scope)
     })
-    .keeps(&[Operator::Sort]),
-    row(("$skip", "Drops the first documents", "2.1", Needs::Input), window::parse_skip),
-    row(("$limit", "Keeps the first documents", "2.1", Needs::Input), window::parse_limit),
+    .keeps(&[Operator::Sort])
+    .shaped(StageShape::Verbatim),
+    row(("$skip", "Drops the first documents", "2.1", Needs::Input), window::parse_skip)
+        .shaped(StageShape::Type),
+    row(("$limit", "Keeps the first documents", "2.1", Needs::Input), window::parse_limit)
+        .shaped(StageShape::Type),
     row(
         ("$project", "Includes, excludes and computes fields", "2.1", Needs::Input),
         |value, around| project::parse(value, around.scope),
     )
-    .after_changes(),
-    short(("$count", "Counts documents", "3.4", Needs::Input), |value, _| count::parse(value)),
+    .after_changes()
+    .shaped(StageShape::Projection),
+    short(("$count", "Counts documents", "3.4", Needs::Input), |value, _| count::parse(value))
+        .shaped(StageShape::Verbatim),
     row(
         (
             "$group",
@@ -205,38 +219,46 @@ pub const STAGES: &[StageRow] = &[
         ),
         |value, around| group::parse(value, around.scope),
     )
-    .keeps(&[Operator::Group]),
+    .keeps(&[Operator::Group])
+    .shaped(StageShape::Expression),
     row(("$set", "Adds or replaces fields", "4.2", Needs::Input), |value, around| {
         reshape::parse("$set", value, around.scope)
     })
-    .after_changes(),
+    .after_changes()
+    .shaped(StageShape::Expression),
     row(("$addFields", "Adds or replaces fields", "3.4", Needs::Input), |value, around| {
         reshape::parse("$addFields", value, around.scope)
     })
-    .after_changes(),
+    .after_changes()
+    .shaped(StageShape::Expression),
     row(("$unset", "Removes fields", "4.2", Needs::Input), |value, around| {
         reshape::parse("$unset", value, around.scope)
     })
-    .after_changes(),
+    .after_changes()
+    .shaped(StageShape::Verbatim),
     row(
         ("$replaceRoot", "Replaces each document by an expression", "3.4", Needs::Input),
         |value, around| reshape::parse("$replaceRoot", value, around.scope),
     )
-    .after_changes(),
+    .after_changes()
+    .shaped(StageShape::Expression),
     row(
         ("$replaceWith", "Replaces each document by an expression", "4.2", Needs::Input),
         |value, around| reshape::parse("$replaceWith", value, around.scope),
     )
-    .after_changes(),
+    .after_changes()
+    .shaped(StageShape::Expression),
     row(
         ("$unwind", "Gives one document for each item of an array", "2.1", Needs::Input),
         unwind::parse,
-    ),
+    )
+    .shaped(StageShape::Verbatim),
     short(
         ("$sortByCount", "Counts documents by a key, the most frequent first", "3.4", Needs::Input),
         |value, _| sort_by_count::parse(value),
     )
-    .keeps(&[Operator::Group, Operator::Sort]),
+    .keeps(&[Operator::Group, Operator::Sort])
+    .shaped(StageShape::Expression),
     row(
         (
             mayfly_storage::UNPACK_STAGE,
@@ -282,7 +304,8 @@ pub const STAGES: &[StageRow] = &[
         facet::parse,
     )
     .not_in_facets()
-    .keeps(&[Operator::Facet]),
+    .keeps(&[Operator::Facet])
+    .shaped(StageShape::Pipelines),
     short(
         ("$bucket", "Groups documents into ranges with given boundaries", "3.4", Needs::Input),
         bucket::parse,
@@ -326,14 +349,16 @@ pub const STAGES: &[StageRow] = &[
         ),
         redact::parse,
     )
-    .after_changes(),
+    .after_changes()
+    .shaped(StageShape::Expression),
     row(("$sample", "Picks documents at random", "3.2", Needs::Input), sample::parse)
         .keeps(&[Operator::Sort]),
     source(
         ("$documents", "Gives documents that are written in the stage", "5.1", Needs::Nothing),
         documents::parse,
     )
-    .in_joins(),
+    .in_joins()
+    .shaped(StageShape::Type),
     row(
         (
             "$geoNear",
@@ -349,7 +374,8 @@ pub const STAGES: &[StageRow] = &[
     last(
         ("$out", "Replaces a collection by the results", "2.6", Needs::InputAndOptions),
         out::parse,
-    ),
+    )
+    .shaped(StageShape::Verbatim),
     last(
         ("$merge", "Writes the results into a collection", "4.2", Needs::InputAndOptions),
         merge::parse,
