@@ -36,11 +36,10 @@ pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
     delete, find_and_modify, update,
 };
-pub use pipeline::rows::{
-    ABSENT as ABSENT_STAGES, Absence, STAGES, StageConcern, StagePlace, StageRow, is_stage,
-};
+pub use pipeline::rows::{ABSENT as ABSENT_STAGES, Absence, STAGES, is_stage};
 pub use pipeline::{
-    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, UncheckedPipeline, Validation,
+    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, StageConcern, StagePlace,
+    StageRow, UncheckedPipeline, Validation,
 };
 pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
 pub use plan::is_clustered;

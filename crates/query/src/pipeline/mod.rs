@@ -3,6 +3,7 @@
 
 mod parse;
 mod places;
+mod row;
 pub(crate) mod rows;
 mod run;
 mod shape;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_storage::{Collection, ReadView, Store, StoreSession};
-use mayfly_value::{Collation, DocBuf, RawDoc};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use crate::change::LogScan;
 use crate::change::{ChangeScope, ChangeStream};
@@ -35,6 +36,7 @@ use crate::stage::{About, Around, Description, Host, RunSettings, Source, Step};
 use crate::timeseries::prepare;
 pub(crate) use parse::{note_rights, parse_stages};
 use places::{check_behind_changes, check_split};
+pub use row::{StageConcern, StagePlace, StageRow};
 use run::Input;
 pub use run::PipelineRun;
 pub use unchecked::{Client, UncheckedPipeline, Validation};
@@ -112,7 +114,7 @@ impl Pipeline {
         &self,
         view: &ReadView,
         collection: Option<&Collection>,
-        hinted: bool,
+        hint: Option<RawValue<'_>>,
     ) -> Result<Explained> {
         let mut shown = Explained {
             filter: DocBuf::empty(),
@@ -152,7 +154,7 @@ impl Pipeline {
         let taken = self.steps.len() - steps.len();
         let (rest, query) = (&self.steps[taken..], CanonicalQuery::everything(None)?);
         let cut = shown.skip > 0 || shown.limit > 0 || shown.sort.is_some();
-        let whole = shown.filter.as_doc().is_empty() && !cut && !hinted;
+        let whole = shown.filter.as_doc().is_empty() && !cut && hint.is_none();
         shown.purpose = match collection {
             Some(collection) if whole && counts_all(view, collection, &query, rest) => {
                 Purpose::Count

@@ -5,7 +5,7 @@ use mayfly_expr::Scope;
 use mayfly_value::RawDoc;
 
 use super::places::check_in_transaction;
-use super::rows::{Parsed, StageRow, parse_stage};
+use super::row::{Parsed, StageRow, parse_stage};
 use crate::stage::filter::Match;
 use crate::stage::geo_near::{self, Distances, GeoNear};
 use crate::stage::{Around, Inside, Source, Step};

@@ -3,7 +3,8 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawDoc;
 
-use super::rows::{SPLIT_LARGE_EVENT, StageRow, is_outside_transactions};
+use super::row::StageRow;
+use super::rows::{SPLIT_LARGE_EVENT, is_outside_transactions};
 use crate::change::ChangeOptions;
 use crate::stage::Step;
 use crate::stage::split_event::SplitLargeEvent;

@@ -3,7 +3,7 @@
 use mayfly_base::Namespace;
 use mayfly_value::RawDoc;
 
-use super::rows::StageRow;
+use super::row::StageRow;
 use crate::language::{QueryShape, StageShape};
 
 impl QueryShape {

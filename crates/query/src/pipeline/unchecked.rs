@@ -99,7 +99,8 @@ mod tests {
     use mayfly_value::RawValue;
     use mayfly_value::extjson::parse_document;
 
-    use crate::pipeline::rows::{STAGES, StageRow};
+    use crate::pipeline::StageRow;
+    use crate::pipeline::rows::STAGES;
     use crate::stage::Needs;
 
     /// The rights that a pipeline over `db.c` is refused without, as `action target`, in the order in which they are asked for.
@@ -200,8 +201,8 @@ mod tests {
         let near = "{$geoNear: {near: '$$x', distanceField: 'd'}}";
         check(&within(&format!("[{near}, {{$unionWith: 'p'}}]")), &find);
         // The options of a facet are not known where one of its pipelines is never parsed.
-        let facet = format!("[{{$facet: {{a: [{{$limit: '$$x'}}], b: [{{$unionWith: 'p'}}]}}}}]");
-        let asked = needed(&within(&facet));
+        let facet = "[{$facet: {a: [{$limit: '$$x'}], b: [{$unionWith: 'p'}]}}]";
+        let asked = needed(&within(facet));
         assert!(asked.contains(&"AnyAction everything".to_owned()), "{asked:?}");
     }
 

@@ -47,8 +47,7 @@ pub(super) fn explain_stages(
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
-    let shown =
-        parsed.explained(ctx.store.view, collection.as_deref(), fields.get("hint").is_some())?;
+    let shown = parsed.explained(ctx.store.view, collection.as_deref(), fields.get("hint"))?;
     let first_of = parsed.first_of();
     let key = collection.as_deref().and_then(|over| hinted_buckets(over, fields.get("hint")));
     let key = key.as_ref().map(|key| RawValue::Document(key.as_doc()));
