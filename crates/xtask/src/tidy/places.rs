@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::{code_of, is_test};
+use super::is_test;
 
 /// A member that stands for its kind.
 struct Example {
@@ -40,8 +40,8 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         kind: "a command",
-        names: &["db_hash::", "\"dbHash\""],
-        own: "crates/commands/src/diagnostics/db_hash.rs",
+        names: &["ttl_status::", "\"ttlStatus\""],
+        own: "crates/commands/src/diagnostics/ttl_status.rs",
         row: "crates/commands/src/diagnostics/mod.rs",
     },
 ];
@@ -56,7 +56,8 @@ fn places(root: &Path, files: &[String], example: &Example) -> BTreeSet<String> 
     let beside = files.iter().filter(|file| !file.starts_with(example.own) && !is_test(file));
     let named = beside.filter(|file| {
         let text = fs::read_to_string(root.join(file)).unwrap_or_default();
-        code_of(&text).lines().any(names_it)
+        let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        code.lines().any(names_it)
     });
     named.cloned().collect()
 }
