@@ -243,7 +243,7 @@ impl<'s> Parser<'s> {
             _ => self.scope.variable(name),
         };
         match (constant, name) {
-            (Some(constant), _) if rest.is_empty() => Ok(constant),
+            (Some(value), _) if rest.is_empty() || !is_constant(&value) => Ok(value),
             // A path inside a constant is evaluated as a path inside a variable of a `$let`.
             (Some(constant), _) => self.fold(Expression::Let {
                 first: 0,

@@ -167,7 +167,13 @@ impl Scope {
         Ok(())
     }
 
-    /// The value of a variable.
+    /// Adds a variable whose value is not known yet. Expressions of this scope are parsed to be checked, and
+    /// never evaluated.
+    pub fn declare_unknown(&mut self, name: &str) {
+        self.variables.insert(name.to_owned(), Expression::Path(vec![name.to_owned()]));
+    }
+
+    /// The value of a variable; an expression that is no constant where the value is not known.
     pub(crate) fn variable(&self, name: &str) -> Option<Expression> {
         self.variables.get(name).cloned()
     }

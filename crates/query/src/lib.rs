@@ -28,7 +28,7 @@ pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{
     AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, IndexHints, PlanShape,
-    QueryShape, QueryShapeHash,
+    QueryShape, QueryShapeHash, StageShape,
 };
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
@@ -36,10 +36,11 @@ pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, SingleWrite,
     Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, single_id, update, write_together,
 };
-pub use pipeline::rows::{
-    MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,
+pub use pipeline::rows::{ABSENT as ABSENT_STAGES, Absence, STAGES, is_stage};
+pub use pipeline::{
+    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, StageConcern, StagePlace,
+    StageRow, UncheckedPipeline, Validation,
 };
-pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
 pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
 pub use plan::is_clustered;
 pub use plan::plan_key::PlanKey;
@@ -47,6 +48,6 @@ pub use plan::{
     AtomicF64, EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, PlannerSettings, RecordScan,
     TextAccess, check_absent, forget_plans, plan, plans,
 };
-pub use stage::{Around, Host, Inside, RunSettings};
+pub use stage::{Around, Description, Host, Inside, Needs as StageNeeds, Rights, RunSettings};
 pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};
 pub use view_reads::view_reads;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use mayfly_commands::{Handler, registry};
 use mayfly_mql::matcher::op as match_op;
 use mayfly_mql::update::op as update_op;
+use mayfly_query::{ABSENT_STAGES, Absence, STAGES, StageRow};
 
 const HEAD: &str = "\
 # Compatibility
@@ -162,16 +163,11 @@ pub(crate) fn page() -> String {
     section(&mut out, "Update paths", parts);
     let clauses = update_op::CLAUSES.iter().map(|name| (*name, true));
     section(&mut out, "Clauses of $push and $addToSet", clauses);
-    let stages = mayfly_mql::update::pipeline::STAGES.iter().map(|row| (row.name, true));
-    section(&mut out, "Stages of an update", stages);
+    let of_updates = mayfly_mql::update::pipeline::STAGES.iter().map(|row| (row.name, true));
+    section(&mut out, "Stages of an update", of_updates);
     let projections = mayfly_mql::projection::row::ROWS.iter().map(|row| (row.name, row.works));
     section(&mut out, "Projection", projections);
-    // One stands for a name, in this server only.
-    let known = mayfly_query::STAGES.iter().map(|row| row.name);
-    let stages = known.filter(|name| *name != "$_internalShowBuckets").map(|name| (name, true));
-    let missing = mayfly_query::MISSING_STAGES.iter().map(|name| (*name, false));
-    section(&mut out, "Pipeline stages", stages.chain(missing));
-    newer(&mut out, mayfly_query::NEWER_STAGES);
+    stages(&mut out);
     let accumulators = mayfly_expr::accum::ROWS.iter().map(|row| (row.name, true));
     section(&mut out, "Accumulators of $group", accumulators);
     let windows = mayfly_expr::window::ROWS.iter().map(|row| row.name);
@@ -194,6 +190,27 @@ pub(crate) fn page() -> String {
 fn newer(out: &mut String, names: &[&str]) {
     out.push_str("Newer than 8.0, so that they are unrecognized:\n\n");
     list(out, names);
+}
+
+fn stages(out: &mut String) {
+    let mut rows: Vec<&StageRow> = STAGES.iter().filter(|row| !row.is_internal()).collect();
+    rows.sort_by_key(|row| row.name);
+    out.push_str(
+        "## Pipeline stages that work\n\n| stage | what it does | since |\n|---|---|---|\n",
+    );
+    for row in rows {
+        let since = if row.since.is_empty() { "this server only" } else { row.since };
+        let _ = writeln!(out, "| `{}` | {} | {since} |", row.name, row.help);
+    }
+    let absent = |wanted: &[Absence]| -> Vec<&str> {
+        let stages = ABSENT_STAGES.iter().filter(|stage| wanted.contains(&stage.absence));
+        let mut names: Vec<_> = stages.map(|stage| stage.name).collect();
+        names.sort_unstable();
+        names
+    };
+    out.push_str("\n## Pipeline stages that are missing\n\n");
+    list(out, &absent(&[Absence::Missing, Absence::Search]));
+    newer(out, &absent(&[Absence::Newer]));
 }
 
 fn commands(out: &mut String) {

@@ -9,7 +9,7 @@ use mayfly_expr::Scope;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_query::{
-    Around, CanonicalQuery, FindOptions, Hint, Pipeline, QueryShape, QueryShapeHash,
+    Around, CanonicalQuery, FindOptions, Hint, QueryShape, QueryShapeHash, UncheckedPipeline,
 };
 use mayfly_service::QuerySetting;
 use mayfly_service::query_settings::namespace_of;
@@ -129,7 +129,7 @@ fn check_query(
             scope.declare(variables)?;
         }
         let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
-        Pipeline::parse(pipeline, &Around::command(ns.db(), &scope))?;
+        UncheckedPipeline::parse(pipeline, &Around::command(ns.db(), &scope)).validate()?;
         return Ok(Planned::Otherwise);
     }
     let finds = row.kind == OpKind::Query;

@@ -1,16 +1,15 @@
 //! `aggregate`.
 
-use std::sync::Arc;
+mod host;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
-    Around, ChangeScope, Cursor, CursorSource, Hint, Host, Pipeline, PipelineRun, RunSettings,
-    cached_plans,
+    Around, ChangeScope, Cursor, CursorSource, Description, Hint, Pipeline, PipelineRun,
+    RunSettings, StageRow, UncheckedPipeline,
 };
-use mayfly_service::QuerySetting;
 use mayfly_service::query_settings::namespace_of;
-use mayfly_storage::Collection;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_storage::ResolvedView;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::explain;
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
@@ -20,19 +19,13 @@ use super::view::{
     source,
 };
 use crate::context::{Command, CommandContext};
-use crate::diagnostics::coll_stats::{
-    Shown, coll_stats_document, log_stats_document, view_stats_document,
-};
-use crate::diagnostics::current_op::Whose;
-use crate::diagnostics::current_op::{CurrentOpOptions, current_ops};
-use crate::diagnostics::index_stats::index_stats;
 use crate::request::row::{Expected, InTransaction, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::primacy::not_writable;
-use crate::rules::rights::demands;
+use host::{Described, ServerHost};
 
 pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run)
-    .needs(Needs::Demands(demands::aggregate))
+    .needs(Needs::InHandler)
     .since("2.2")
     .flags(RowFlags::STABLE.union(RowFlags::SHAPED).union(RowFlags::PIPELINE))
     .writes(Writes::Sometimes)
@@ -75,75 +68,35 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     refuse(&fields, &["needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
-    let hint = hint(&fields)?;
-    let collation = Collating::parse(&fields)?;
-    let collection = match request.target() {
-        RawValue::String(_) => ctx.store.collection(&request.namespace()?),
+    let asked = Asked {
+        request,
+        pipeline,
+        hint: hint(&fields)?,
+        collation: Collating::parse(&fields)?,
+        variables: fields.document("let")?,
+    };
+    let settings = run_settings(ctx, &fields)?;
+    let named = match request.target() {
+        RawValue::String(_) => Some(request.namespace()?),
         _ => None,
     };
-    let variables = fields.document("let")?;
-    let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
-    let mut settings = run_settings(ctx, &fields)?;
-    let around = Around::command(request.db, &scope).with_view(ctx.store.view);
-    let parsed = Pipeline::parse(pipeline, &around)?;
-    let writes = parsed.writes();
-    ctx.op.set_writes(writes);
-    if writes && !ctx.service.is_primary() {
-        return Err(not_writable());
-    }
-    if ctx.service.query_settings.any()
-        && !parsed.is_source()
-        && !parsed.describes_collection()
-        && let Some(ns) = namespace_of(request.db, request.target())
-    {
-        let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
-        settings.hints = setting.and_then(|setting| setting.hints.clone());
-    }
-    if let Some(all) = parsed.follows_changes() {
-        return follow_changes(ctx, request, (parsed, all), batch, settings, reply);
-    }
-    if parsed.lists_sessions()
-        && request.namespace().ok().as_ref().map(Namespace::as_str) != Some(SESSIONS)
-    {
-        let text = format!("$listSessions may only be run against {SESSIONS}");
-        return Err(Error::new(ErrorCode::InvalidNamespace, text));
-    }
-    let (ns, run) = match request.target() {
-        RawValue::String(_) if parsed.lists_sessions() => (
-            request.namespace()?,
-            parsed.start_source(
-                ctx.store,
-                &ServerHost { ctx, described: Described::Nothing },
-                settings,
-            )?,
-        ),
-        RawValue::String(_) => {
-            let ns = request.namespace()?;
-            if parsed.gives_documents() {
-                let text =
-                    format!("'{}' can only be run with {{aggregate: 1}}", stage_name(pipeline));
-                return Err(Error::new(ErrorCode::InvalidNamespace, text));
-            }
-            if parsed.is_source() {
-                return Err(only_without_collection(pipeline));
-            }
-            let asked = Asked { pipeline, parsed, collation, collection, variables };
-            let run = start_named(ctx, &ns, asked, hint, settings)?;
-            (ns, run)
+    // A client that may not use the name does not learn what is wrong with it: an error waits until the rights are checked.
+    let found = named.as_ref().map(|ns| source(ctx, ns));
+    let begins_elsewhere = StageRow::first_of(pipeline).is_some_and(StageRow::is_source);
+    let started = match (named, found) {
+        (Some(ns), Some(Ok(Source::View(view)))) if !begins_elsewhere => {
+            start_over_view(ctx, asked, (ns, &view), settings)?
         }
-        number if number.is_number() => {
-            let ns = Namespace::new(request.db, "$cmd.aggregate")?;
-            if !parsed.is_source() {
-                return Err(needs_collection(pipeline));
+        (named, found) => {
+            let parsed = asked.parse(ctx, named.as_ref())?;
+            if let Some(all) = parsed.follows_changes() {
+                let settings = with_hints(ctx, request, settings)?;
+                return follow_changes(ctx, request, (parsed, all), batch, settings, reply);
             }
-            if request.db != "admin" && parsed.is_admin_only() {
-                return Err(only_without_collection(pipeline));
-            }
-            let host = ServerHost { ctx, described: Described::Nothing };
-            (ns, parsed.start_source(ctx.store, &host, settings)?)
+            start(ctx, asked, (named, found), parsed, settings)?
         }
-        other => return Err(fields.wrong(request.row.name, other, "[string, int]")),
     };
+    let Started { ns, run, writes } = started;
     ctx.op.update_info(|info| {
         info.ns = ns.as_str().to_owned();
         info.plan_summary = run.plan_summary();
@@ -156,60 +109,181 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     first_batch(ctx, cursor, batch, reply)
 }
 
-/// What an aggregation asks of a name.
+/// What an aggregation asks for.
 struct Asked<'a> {
+    request: &'a Request<'a>,
     /// As it was sent.
     pipeline: RawDoc<'a>,
-    parsed: Pipeline,
+    hint: Option<Hint>,
     collation: Collating,
-    /// The collection of this name, if there is one.
-    collection: Option<Arc<Collection>>,
     variables: Option<RawDoc<'a>>,
 }
 
-/// Starts a pipeline over what has this name: a collection, a view, or nothing.
+/// A pipeline that runs.
+struct Started {
+    ns: Namespace,
+    run: PipelineRun,
+    /// It changes data.
+    writes: bool,
+}
+
+impl Asked<'_> {
+    /// The pipeline over the collection of this name, or over none, which the client may run.
+    ///
+    /// # Errors
+    /// 13 Unauthorized, those of the variables and of the stages.
+    fn parse(&self, ctx: &CommandContext<'_>, named: Option<&Namespace>) -> Result<Pipeline> {
+        let collection = named.and_then(|ns| ctx.store.collection(ns));
+        let collation = self.collation.over(collection.as_deref());
+        let scope = command_scope(ctx, collation, self.variables)?;
+        let around = Around::command(self.request.db, &scope).with_view(ctx.store.view);
+        let pipeline =
+            ctx.checked(self.request, UncheckedPipeline::parse(self.pipeline, &around))?;
+        note_writes(ctx, &pipeline)?;
+        Ok(pipeline)
+    }
+}
+
+/// Notes whether a pipeline writes.
+///
+/// # Errors
+/// 10107 NotWritablePrimary.
+fn note_writes(ctx: &CommandContext<'_>, pipeline: &Pipeline) -> Result<()> {
+    let writes = pipeline.writes_to().is_some();
+    ctx.op.set_writes(writes);
+    match writes && !ctx.service.is_primary() {
+        true => Err(not_writable()),
+        false => Ok(()),
+    }
+}
+
+/// The same settings with the indexes that query settings allow.
+///
+/// # Errors
+/// 411 QueryRejectedBySettings.
+fn with_hints(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    settings: RunSettings,
+) -> Result<RunSettings> {
+    let ns = match ctx.service.query_settings.any() {
+        true => namespace_of(request.db, request.target()),
+        false => None,
+    };
+    let Some(ns) = ns else { return Ok(settings) };
+    let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
+    Ok(RunSettings { hints: setting.and_then(|setting| setting.hints.clone()), ..settings })
+}
+
+/// Starts a pipeline over a view: its stages follow those of the view, as one pipeline.
+///
+/// # Errors
+/// 13 Unauthorized, those of the stages and of planning.
+fn start_over_view(
+    ctx: &CommandContext<'_>,
+    Asked { request, pipeline, hint, collation, variables }: Asked<'_>,
+    (ns, view): (Namespace, &ResolvedView),
+    settings: RunSettings,
+) -> Result<Started> {
+    let mut stages = Stages::new(view);
+    stages.push_all(pipeline);
+    let stages = stages.parse((ctx, request), view, variables)?;
+    note_writes(ctx, stages.pipeline())?;
+    let settings = with_hints(ctx, request, settings)?;
+    check_collation(view, &collation)?;
+    let writes = stages.pipeline().writes_to().is_some();
+    Ok(Started { ns, run: stages.start(ctx, hint, settings)?, writes })
+}
+
+/// Starts a pipeline over what its command names, or without a collection.
+///
+/// # Errors
+/// 73 InvalidNamespace where a stage needs a collection or may not have one; those of views and of planning.
+fn start(
+    ctx: &CommandContext<'_>,
+    asked: Asked<'_>,
+    (named, found): (Option<Namespace>, Option<Result<Source>>),
+    parsed: Pipeline,
+    settings: RunSettings,
+) -> Result<Started> {
+    let (request, pipeline) = (asked.request, asked.pipeline);
+    let reads = !parsed.is_source() && parsed.describes_collection().is_none();
+    let settings = if reads { with_hints(ctx, request, settings)? } else { settings };
+    let writes = parsed.writes_to().is_some();
+    let sourced = |parsed: Pipeline, settings| {
+        let host = ServerHost { ctx, described: Described::Nothing };
+        parsed.start_source(ctx.store, &host, settings)
+    };
+    if parsed.lists_sessions() && named.as_ref().map(Namespace::as_str) != Some(SESSIONS) {
+        let text = format!("$listSessions may only be run against {SESSIONS}");
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
+    }
+    let (ns, run) = match (named, found) {
+        (Some(ns), Some(_)) if parsed.lists_sessions() => (ns, sourced(parsed, settings)?),
+        (Some(ns), Some(found)) => {
+            if parsed.gives_documents() {
+                let text =
+                    format!("'{}' can only be run with {{aggregate: 1}}", stage_name(pipeline));
+                return Err(Error::new(ErrorCode::InvalidNamespace, text));
+            }
+            if parsed.is_source() {
+                return Err(only_without_collection(pipeline));
+            }
+            let run = start_named(ctx, (&ns, found?), (asked, parsed), settings)?;
+            (ns, run)
+        }
+        _ if request.target().is_number() => {
+            let ns = Namespace::new(request.db, "$cmd.aggregate")?;
+            if !parsed.is_source() {
+                return Err(needs_collection(pipeline));
+            }
+            if request.db != "admin" && parsed.is_admin_only() {
+                return Err(only_without_collection(pipeline));
+            }
+            (ns, sourced(parsed, settings)?)
+        }
+        _ => {
+            let fields = request.fields(KNOWN)?;
+            return Err(fields.wrong(request.row.name, request.target(), "[string, int]"));
+        }
+    };
+    Ok(Started { ns, run, writes })
+}
+
+/// Starts a pipeline over what has this name: a collection, a view that its first stage tells about, or nothing.
 ///
 /// # Errors
 /// 26 NamespaceNotFound for `$collStats` of nothing; those of planning and of views.
 fn start_named(
     ctx: &CommandContext<'_>,
-    ns: &Namespace,
-    Asked { pipeline, parsed, collation, collection, variables }: Asked<'_>,
-    hint: Option<Hint>,
+    (ns, found): (&Namespace, Source),
+    (asked, parsed): (Asked<'_>, Pipeline),
     settings: RunSettings,
 ) -> Result<PipelineRun> {
-    Ok(match source(ctx, ns)? {
-        Source::Collection(collection) if parsed.describes_collection() => {
-            let described = Described::Documents(collection);
-            parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
+    let described = match (found, parsed.describes_collection()) {
+        (Source::Collection(collection), None) => {
+            return parsed.start(ctx.store.view, Some(collection), asked.hint, settings);
         }
-        Source::Collection(collection) => {
-            parsed.start(ctx.store.view, Some(collection), hint, settings)?
-        }
-        Source::Nothing if stage_name(pipeline) == "$collStats" => {
+        (Source::Collection(collection), Some(_)) => Described::Documents(collection),
+        (Source::Nothing, Some(Description::Figures)) => {
             let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         }
-        Source::Nothing => parsed.start(ctx.store.view, None, hint, settings)?,
-        Source::View(view) if parsed.describes_collection() && has_natural_order(&view) => {
-            let described = match (reads_log(&view), collection) {
-                (true, _) => Described::Log,
-                (false, Some(buckets)) => Described::Documents(buckets),
-                (false, None) => Described::Nothing,
-            };
-            parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
+        (Source::Nothing, _) => {
+            return parsed.start(ctx.store.view, None, asked.hint, settings);
         }
-        Source::View(_) if parsed.describes_collection() => {
-            let described = described_view(ctx, ns, stage_name(pipeline))?;
-            parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)?
+        (Source::View(view), Some(_)) if reads_log(&view) => Described::Log,
+        (Source::View(view), Some(_)) if has_natural_order(&view) => {
+            ctx.store.collection(ns).map_or(Described::Nothing, Described::Documents)
         }
-        Source::View(view) => {
-            check_collation(&view, &collation)?;
-            let mut stages = Stages::new(&view);
-            stages.push_all(pipeline);
-            stages.start(ctx, &view, variables, hint, settings)?
+        (Source::View(_), Some(description)) => {
+            described_view(ctx, ns, description, stage_name(asked.pipeline))?
         }
-    })
+        (Source::View(_), None) => {
+            return Err(Error::internal("a pipeline over a view was not parsed with its stages"));
+        }
+    };
+    parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)
 }
 
 /// Opens a change stream over a collection, a database (`aggregate: 1`), or all of them (on `admin`).
@@ -309,10 +383,17 @@ fn needs_collection(pipeline: RawDoc<'_>) -> Error {
 }
 
 /// What stages that describe a collection can say about something that is read as a view.
-fn described_view(ctx: &CommandContext<'_>, ns: &Namespace, stage: &str) -> Result<Described> {
-    match (ctx.service.store.time_series_named(ctx.store.view, ns), stage) {
-        (Some((buckets, _)), "$collStats" | "$indexStats") => Ok(Described::Measurements(buckets)),
-        (None, "$collStats") => Ok(Described::View(ns.clone())),
+fn described_view(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    description: Description,
+    stage: &str,
+) -> Result<Described> {
+    match (ctx.service.store.time_series_named(ctx.store.view, ns), description) {
+        (Some((buckets, _)), Description::Figures | Description::Indexes) => {
+            Ok(Described::Measurements(buckets))
+        }
+        (None, Description::Figures) => Ok(Described::View(ns.clone())),
         _ => Err(not_on_views(stage)),
     }
 }
@@ -320,125 +401,4 @@ fn described_view(ctx: &CommandContext<'_>, ns: &Namespace, stage: &str) -> Resu
 fn not_on_views(stage: &str) -> Error {
     let text = format!("{stage} is not supported on views");
     Error::new(ErrorCode::CommandNotSupportedOnView, text)
-}
-
-/// What a stage describes that reads no documents.
-enum Described {
-    /// A collection.
-    Documents(Arc<Collection>),
-    /// The measurements in these buckets.
-    Measurements(Arc<Collection>),
-    /// A view, of which only its use is known.
-    View(Namespace),
-    /// The operation log.
-    Log,
-    Nothing,
-}
-
-impl Described {
-    fn collection(&self) -> Option<&Collection> {
-        match self {
-            Described::Documents(collection) | Described::Measurements(collection) => {
-                Some(collection)
-            }
-            Described::View(_) | Described::Log | Described::Nothing => None,
-        }
-    }
-}
-
-struct ServerHost<'a, 'c> {
-    ctx: &'a CommandContext<'c>,
-    described: Described,
-}
-
-impl Host for ServerHost<'_, '_> {
-    fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        let known = &[
-            "allUsers",
-            "idleConnections",
-            "idleCursors",
-            "idleSessions",
-            "localOps",
-            "backtrace",
-            "truncateOps",
-            "targetAllNodes",
-        ];
-        let fields = Fields::strict(options, "$currentOp", known)?;
-        let all_users = fields.bool("allUsers")?.unwrap_or(false);
-        let options = CurrentOpOptions {
-            whose: if all_users { Whose::All } else { Whose::of(self.ctx) },
-            idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
-            idle_sessions: fields.bool("idleSessions")?.unwrap_or(true),
-            truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
-        };
-        Ok(current_ops(self.ctx.service, &options))
-    }
-
-    fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(self.ctx, "$listLocalSessions", options)
-    }
-
-    fn sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(self.ctx, "$listSessions", options)
-    }
-
-    fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>> {
-        Ok(list_settings(self.ctx, with_shapes))
-    }
-
-    fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        Ok(vec![match &self.described {
-            Described::Documents(collection) => {
-                coll_stats_document(self.ctx, collection, Shown::Documents, options)?
-            }
-            Described::Measurements(buckets) => {
-                coll_stats_document(self.ctx, buckets, Shown::Measurements, options)?
-            }
-            Described::Log => log_stats_document(self.ctx, options)?,
-            Described::View(ns) if options.iter().all(|part| part.name() == "latencyStats") => {
-                view_stats_document(self.ctx, ns, options)?
-            }
-            Described::View(_) => return Err(not_on_views("$collStats")),
-            Described::Nothing => return Ok(Vec::new()),
-        }])
-    }
-
-    fn index_stats(&self) -> Result<Vec<DocBuf>> {
-        let specs = match &self.described {
-            Described::Measurements(buckets) => buckets.list_measurement_indexes(),
-            Described::Documents(collection) => collection.list_indexes(),
-            Described::View(_) | Described::Log | Described::Nothing => Vec::new(),
-        };
-        let list = |collection| index_stats(self.ctx.service, collection, &specs);
-        Ok(self.described.collection().map(list).unwrap_or_default())
-    }
-
-    fn cached_plans(&self) -> Result<Vec<DocBuf>> {
-        let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
-        cached_plans(collection, &self.ctx.service.host)
-    }
-
-    fn ttl_stats(&self) -> Result<Vec<DocBuf>> {
-        let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
-        let statuses = self.ctx.service.store.ttl_status(self.ctx.op, collection)?;
-        let documents = statuses.iter().map(|status| {
-            let mut document = DocBuilder::new();
-            status.append_to(&mut document);
-            document.finish()
-        });
-        Ok(documents.collect())
-    }
-}
-
-/// The documents of `$querySettings`.
-fn list_settings(ctx: &CommandContext<'_>, with_shapes: bool) -> Vec<DocBuf> {
-    let document = |setting: &Arc<QuerySetting>| {
-        let mut out = DocBuilder::new();
-        setting.append_to(&mut out);
-        if with_shapes && let Some(shape) = setting.shape() {
-            out.append("debugQueryShape", RawValue::Document(shape.as_doc()));
-        }
-        out.finish()
-    };
-    ctx.service.query_settings.all().iter().map(document).collect()
 }

@@ -75,7 +75,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             check_collation(&view, &collating)?;
             let (stages, settings) =
                 (on_view(&view, filter, skip, limit), run_settings(ctx, &fields)?);
-            let run = stages.start(ctx, &view, None, query.hint, settings)?;
+            let stages = stages.parse((ctx, request), &view, None)?;
+            let run = stages.start(ctx, query.hint, settings)?;
             reply.append("n", number(counted_by(ctx, run)?));
             return Ok(());
         }

@@ -80,7 +80,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));
             let settings = RunSettings { hints, ..run_settings(ctx, &fields)? };
-            let run = stages.start(ctx, &view, None, query.hint, settings)?;
+            let stages = stages.parse((ctx, request), &view, None)?;
+            let run = stages.start(ctx, query.hint, settings)?;
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }

@@ -56,6 +56,7 @@ const PARAMETERS: [&str; 8] = [
 
 /// The command that is explained.
 struct Inner<'a> {
+    request: &'a Request<'a>,
     /// Its fields.
     fields: Fields<'a>,
     /// Its namespace.
@@ -74,7 +75,7 @@ impl<'a> Inner<'a> {
     /// 73 InvalidNamespace, 40415 for an unknown argument, those of the collation.
     fn of(
         ctx: &CommandContext<'_>,
-        request: &Request<'a>,
+        request: &'a Request<'a>,
         verbosity: Verbosity,
     ) -> Result<Inner<'a>> {
         let ns = request.namespace()?;
@@ -84,7 +85,7 @@ impl<'a> Inner<'a> {
         let fields = Fields::new(request.body, name);
         let collating = Collating::parse(&fields)?;
         let setting = settings_of(ctx, name, &ns, request.body);
-        Ok(Inner { fields, ns, verbosity, collating, setting })
+        Ok(Inner { request, fields, ns, verbosity, collating, setting })
     }
 }
 

@@ -108,7 +108,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
                 stages.follow();
             }
             let settings = RunSettings { hints, ..run_settings(ctx, &fields)? };
-            let run = stages.start(ctx, &view, fields.document("let")?, hint, settings)?;
+            let stages = stages.parse((ctx, request), &view, fields.document("let")?)?;
+            let run = stages.start(ctx, hint, settings)?;
             let mut cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
             cursor.await_data = tailing.await_data;
             return Work::Pipeline.length().run(|| first_batch(ctx, cursor, batch, reply));

@@ -5,6 +5,7 @@ use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
+    is_stage,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
@@ -195,8 +196,12 @@ impl<'a> UpdateStatement<'a> {
         let now_ms = ctx.op.now_ms();
         let collection = ctx.store.collection(ns);
         let collation = self.collation.over(collection.as_deref());
-        let context =
-            ParseContext { now_ms, collation: collation.clone(), ..ParseContext::default() };
+        let context = ParseContext {
+            now_ms,
+            collation: collation.clone(),
+            is_stage: Some(is_stage),
+            ..ParseContext::default()
+        };
         let scripts = ctx.service.settings.script_limits();
         let scope = Scope::at(now_ms).with_script_limits(scripts).collated(collation.clone());
         let scope = self.scope(scope)?;

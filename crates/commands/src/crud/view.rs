@@ -7,6 +7,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_query::{
     Around, Budget, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings,
+    UncheckedPipeline,
 };
 use mayfly_storage::{Collection, OPLOG, ResolvedView, shown_buckets};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
@@ -14,7 +15,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collati
 use super::read::Collating;
 use super::write::keep_empty_timestamps;
 use crate::context::CommandContext;
-use crate::request::Fields;
+use crate::request::{Fields, Request};
 
 /// What a name stands for.
 pub(crate) enum Source {
@@ -67,9 +68,11 @@ fn check_local_snapshot(store: StoreSession<'_>, ns: &Namespace) -> Result<()> {
     }
 }
 
-/// Stages behind those of a view.
+/// The stages of a view, and after them those of a command.
 pub(crate) struct Stages {
     stages: DocBuilder,
+    /// How many are the view's.
+    of_view: usize,
     /// At the end of the log its reader waits.
     following: bool,
 }
@@ -90,7 +93,8 @@ impl Stages {
         for stage in view.pipeline.as_doc() {
             out.push(stage.value());
         }
-        Stages { stages: out, following: false }
+        let of_view = view.pipeline.as_doc().iter().count();
+        Stages { stages: out, of_view, following: false }
     }
 
     /// From now on the reader waits at the end, when what is read is the log.
@@ -120,47 +124,81 @@ impl Stages {
         self
     }
 
-    /// All stages, as an array.
-    pub(crate) fn finish(self) -> DocBuf {
-        self.stages.finish()
+    /// All stages, as an array, and how many of them are the view's.
+    pub(crate) fn finish(self) -> (DocBuf, usize) {
+        (self.stages.finish(), self.of_view)
     }
 
-    /// Starts them over what the view reads.
+    /// Parses them, and checks the rights of those that the command has; those of the view were checked when it was defined.
     ///
     /// # Errors
-    /// Those of the variables, the stages and of planning.
+    /// 13 Unauthorized, those of the variables and of the stages.
+    pub(super) fn parse<'v>(
+        self,
+        (ctx, request): (&CommandContext<'_>, &Request<'_>),
+        view: &'v ResolvedView,
+        variables: Option<RawDoc<'_>>,
+    ) -> Result<OverView<'v>> {
+        let following = self.following;
+        let (stages, of_view) = self.finish();
+        let scope = command_scope(ctx, view.collation.clone(), variables)?;
+        let around = Around::command(view.on.db(), &scope).with_view(ctx.store.view);
+        let parsed = UncheckedPipeline::parse(stages.as_doc(), &around.after_view(of_view));
+        let pipeline = ctx.checked(request, parsed)?;
+        Ok(OverView { view, pipeline, following })
+    }
+}
+
+/// A pipeline over what a view reads, the stages of the view first.
+pub(crate) struct OverView<'v> {
+    view: &'v ResolvedView,
+    pipeline: Pipeline,
+    /// At the end of the log its reader waits.
+    following: bool,
+}
+
+impl OverView<'_> {
+    /// The pipeline.
+    pub(super) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Starts it over the log.
+    ///
+    /// # Errors
+    /// 2 BadValue for the hint of an index.
+    fn start_log(self, hint: Option<&Hint>, settings: RunSettings) -> Result<PipelineRun> {
+        let order = match hint {
+            Some(Hint::Natural { backward: true }) => LogOrder::Descending,
+            None | Some(Hint::Natural { .. }) if self.following => LogOrder::Following,
+            None | Some(Hint::Natural { .. }) => LogOrder::Ascending,
+            Some(Hint::Name(_) | Hint::Key(_) | Hint::Between { .. }) => {
+                let text = "error processing query: planner returned error :: caused by :: hint provided does not \
+                            correspond to an existing index";
+                return Err(Error::bad_value(text));
+            }
+        };
+        let filter = self.pipeline.first_filter();
+        let mut scan = LogScan::new(filter.unwrap_or(RawDoc::EMPTY), order);
+        if self.view.collation.is_some() {
+            scan.read_all();
+        }
+        self.pipeline.start_log(scan, settings)
+    }
+
+    /// Starts it over what the view reads.
+    ///
+    /// # Errors
+    /// Those of planning.
     pub(super) fn start(
         self,
         ctx: &CommandContext<'_>,
-        view: &ResolvedView,
-        variables: Option<RawDoc<'_>>,
         hint: Option<Hint>,
         settings: RunSettings,
     ) -> Result<PipelineRun> {
-        let following = self.following;
-        let pipeline = self.finish();
-        let scope = command_scope(ctx, view.collation.clone(), variables)?;
-        let around = Around::command(view.on.db(), &scope).with_view(ctx.store.view);
-        let parsed = Pipeline::parse(pipeline.as_doc(), &around)?;
+        let view = self.view;
         if reads_log(view) {
-            let first =
-                pipeline.as_doc().iter().next().and_then(|stage| stage.value().as_document());
-            let filter = first.and_then(|stage| stage.get("$match")?.as_document());
-            let order = match hint {
-                Some(Hint::Natural { backward: true }) => LogOrder::Descending,
-                None | Some(Hint::Natural { .. }) if following => LogOrder::Following,
-                None | Some(Hint::Natural { .. }) => LogOrder::Ascending,
-                Some(Hint::Name(_) | Hint::Key(_) | Hint::Between { .. }) => {
-                    let text = "error processing query: planner returned error :: caused by :: hint provided does not \
-                                correspond to an existing index";
-                    return Err(Error::bad_value(text));
-                }
-            };
-            let mut scan = LogScan::new(filter.unwrap_or(RawDoc::EMPTY), order);
-            if view.collation.is_some() {
-                scan.read_all();
-            }
-            let run = parsed.start_log(scan, settings)?;
+            let run = self.start_log(hint.as_ref(), settings)?;
             ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
             return Ok(run);
         }
@@ -173,7 +211,7 @@ impl Stages {
             }
             (hint, _) => hint,
         };
-        let run = parsed.start(ctx.store.view, collection, hint, settings)?;
+        let run = self.pipeline.start(ctx.store.view, collection, hint, settings)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
     }

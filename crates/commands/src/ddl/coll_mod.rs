@@ -78,7 +78,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         if let Some(name) = others.copied().find(|name| fields.get(name).is_some()) {
             return Err(invalid(format!("option not supported on a view: {name}")));
         }
-        view::change(ctx, &ns, view.as_doc(), &fields)?;
+        view::change(ctx, (request, &ns), view.as_doc(), &fields)?;
         return Ok(());
     }
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {

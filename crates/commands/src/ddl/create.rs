@@ -79,7 +79,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         }
         Some(on) => {
             check_view_options(&fields)?;
-            view::create(ctx, &ns, on, &fields)?;
+            view::create(ctx, (request, &ns), on, &fields)?;
         }
         None => create_collection(ctx, &fields, &defining)?,
     }

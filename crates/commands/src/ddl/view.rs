@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{Around, Pipeline, view_reads};
+use mayfly_query::{Around, StageRow, UncheckedPipeline, view_reads};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::CommandContext;
 use crate::crud::command_scope;
-use crate::request::Fields;
+use crate::request::{Fields, Request};
 
 /// Creates a view.
 ///
@@ -16,7 +16,7 @@ use crate::request::Fields;
 /// Those of the definition and of [`mayfly_storage::Store::create_view`].
 pub(super) fn create(
     ctx: &CommandContext<'_>,
-    ns: &Namespace,
+    (request, ns): (&Request<'_>, &Namespace),
     on: &str,
     fields: &Fields<'_>,
 ) -> Result<()> {
@@ -28,8 +28,9 @@ pub(super) fn create(
         }
         Some(collation) => Collation::parse(collation, "create.collation")?,
     };
-    let options = definition(ctx, ns, on, pipeline, collation)?;
-    ctx.service.store.create_view(ctx.op, ns, options.as_doc(), &view_reads)
+    let defined = definition(ctx, (request, ns), on, pipeline, collation)?;
+    let reads_of = |db: &str, view: RawDoc<'_>| defined.reads_of(db, view);
+    ctx.service.store.create_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
 
 /// Changes a view; what is there now is `existing`.
@@ -38,7 +39,7 @@ pub(super) fn create(
 /// Those of the definition and of [`mayfly_storage::Store::replace_view`].
 pub(super) fn change(
     ctx: &CommandContext<'_>,
-    ns: &Namespace,
+    (request, ns): (&Request<'_>, &Namespace),
     existing: RawDoc<'_>,
     fields: &Fields<'_>,
 ) -> Result<()> {
@@ -49,18 +50,37 @@ pub(super) fn change(
     let old = existing.get("pipeline").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
     let on = on.or(existing.get("viewOn").and_then(RawValue::as_str)).unwrap_or_default();
     let pipeline = pipeline.unwrap_or(old);
-    let options = definition(ctx, ns, on, pipeline, Collation::of_options(existing)?)?;
-    ctx.service.store.replace_view(ctx.op, ns, options.as_doc(), &view_reads)
+    let collation = Collation::of_options(existing)?;
+    let defined = definition(ctx, (request, ns), on, pipeline, collation)?;
+    let reads_of = |db: &str, view: RawDoc<'_>| defined.reads_of(db, view);
+    ctx.service.store.replace_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
 
-/// `viewOn`, `pipeline` and `collation`, checked.
+/// A view that was checked.
+struct Defined {
+    /// `viewOn`, `pipeline` and `collation`.
+    options: DocBuf,
+    /// The collections that it reads.
+    reads: Vec<Namespace>,
+}
+
+impl Defined {
+    /// The collections that a view of this database reads: this one, or another that is there.
+    fn reads_of(&self, db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
+        let own = self.options.as_doc();
+        let is_own = ["viewOn", "pipeline"].iter().all(|field| own.get(field) == view.get(field));
+        if is_own { self.reads.clone() } else { view_reads(db, view) }
+    }
+}
+
+/// Checks `viewOn`, `pipeline` and `collation`, and that the client may read what the view reads.
 fn definition(
     ctx: &CommandContext<'_>,
-    ns: &Namespace,
+    (request, ns): (&Request<'_>, &Namespace),
     on: &str,
     pipeline: RawDoc<'_>,
     collation: Option<Arc<Collation>>,
-) -> Result<DocBuf> {
+) -> Result<Defined> {
     if on.is_empty() {
         return Err(Error::bad_value("'viewOn' cannot be empty"));
     }
@@ -68,10 +88,11 @@ fn definition(
         let text = "View name cannot be 'system.views', the collection that holds views";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
-    Namespace::new(ns.db(), on)?;
+    let source = Namespace::new(ns.db(), on)?;
     for (at, stage) in pipeline.iter().enumerate() {
         let name = stage.value().as_document().and_then(|stage| stage.iter().next());
-        if let Some(name @ ("$out" | "$merge")) = name.map(|field| field.name()) {
+        let row = name.and_then(|field| StageRow::find(field.name()));
+        if let Some(StageRow { name, .. }) = row.filter(|row| row.writes()) {
             let text = format!(
                 "The aggregation stage {name} in position {at} of the pipeline cannot be used in the view definition of {ns}"
             );
@@ -79,11 +100,13 @@ fn definition(
         }
     }
     let scope = command_scope(ctx, collation.clone(), None)?;
-    Pipeline::parse(pipeline, &Around::view(ns.db(), &scope))?;
+    let stages = UncheckedPipeline::parse(pipeline, &Around::view(ns.db(), &scope));
+    let stages = ctx.checked_over(request, Some(on), stages)?;
+    let reads = std::iter::once(source).chain(stages.collections()).collect();
     let mut options = DocBuilder::new();
     options.append("viewOn", on).append("pipeline", RawValue::Array(pipeline));
     if let Some(collation) = collation {
         options.append("collation", collation.document());
     }
-    Ok(options.finish())
+    Ok(Defined { options: options.finish(), reads })
 }

@@ -66,7 +66,7 @@ pub(super) fn authorize(
     let permitted = check::check(&authority, request, registry::row);
     if call.is_audited && !call.incoming.repeat.waited {
         let code = permitted.as_ref().map_or_else(Error::code, |()| ErrorCode::OK);
-        audit::authorization(service, connection, request, code);
+        audit::authorized(service, connection, request, code);
     }
     permitted?;
     match call.command.handler {

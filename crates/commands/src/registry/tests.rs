@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mayfly_query::{ABSENT_STAGES, STAGES};
 use mayfly_service::metrics::MAX_COMMANDS;
 
 use super::*;
@@ -220,6 +221,63 @@ fn no_rule_names_a_command() {
         }
     }
     assert!(files.len() > 100 && problems.is_empty(), "{problems:#?}");
+}
+
+/// The files that may have a stage's name in a list: the table itself, and one with operators of filters, of which one is called as a
+/// stage is.
+const STAGE_TABLES: &[&str] = &["query/src/pipeline/rows.rs", "query/src/language/validator.rs"];
+
+/// Adding a stage is one file and one row: no rule lists stages or compares a name with one.
+#[test]
+fn no_rule_names_a_stage() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    for name in ["commands", "query", "service", "storage"] {
+        rust_files(&crates.join(name).join("src"), &mut files);
+    }
+    let absent = ABSENT_STAGES.iter().map(|stage| stage.name);
+    let stages: Vec<_> = STAGES.iter().map(|row| row.name).chain(absent).collect();
+    let mut problems = Vec::new();
+    for file in &files {
+        let inside = file.strip_prefix(crates).unwrap();
+        let shown = inside.to_str().unwrap();
+        if STAGE_TABLES.contains(&shown) || shown.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(file).unwrap();
+        let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(&text);
+        for (at, line) in code.lines().enumerate().filter(|(_, line)| !is_prose(line)) {
+            if stages.iter().any(|stage| asks_for(line, stage)) {
+                problems.push(format!("{}:{}: {}", inside.display(), at + 1, line.trim()));
+            }
+        }
+    }
+    assert!(files.len() > 200 && problems.is_empty(), "{problems:#?}");
+}
+
+/// Whether a line compares something with this name, or has it in a list or a pattern.
+fn asks_for(line: &str, stage: &str) -> bool {
+    let (line, name) = (line.trim(), format!("\"{stage}\""));
+    let lists = line.starts_with(&name) && (line.ends_with(',') || line.contains("=>"));
+    let parts = [format!("== {name}"), format!("| {name}"), format!("{name} |")];
+    lists
+        || line.starts_with(&format!("({name}"))
+        || line.contains(&name) && line.contains("matches!")
+        || parts.iter().any(|part| line.contains(part.as_str()))
+}
+
+#[test]
+fn a_line_that_asks_for_a_stage_is_found() {
+    for line in [
+        r#"if name == "$out" {"#,
+        r#""$densify","#,
+        r#""$out" | "$merge" => true,"#,
+        r#"matches!(name, "$out")"#,
+        r#"("$facet", RawValue::Document(facets)) => {"#,
+    ] {
+        assert!(STAGES.iter().any(|row| asks_for(line, row.name)), "{line}");
+    }
+    assert!(!asks_for(r#"stages.push("$skip", skip);"#, "$skip"));
 }
 
 fn is_prose(line: &str) -> bool {

@@ -1,6 +1,7 @@
 //! What a command needs, as its row says, and what that comes to for a request. Manual: "Privilege Actions".
 
 use mayfly_auth::{Action, Target};
+use mayfly_query::Rights;
 use mayfly_service::Authority;
 
 use super::Request;
@@ -62,6 +63,11 @@ impl Demands<'_> {
     /// Demands what another command needs.
     pub fn need_for(&mut self, request: &Request<'_>) {
         self.met = self.met && are_met(self.authority, request, self.find);
+    }
+
+    /// Demands what a pipeline over this collection of a database needs.
+    pub fn need_rights(&mut self, rights: &Rights, on: (&str, Option<&str>)) {
+        self.met = self.met && rights.are_met(on, &|target, action| self.may(target, action));
     }
 
     /// Whether an action is allowed, for demands that depend on it.

@@ -10,9 +10,22 @@ use crate::request::row::{Audited, Names};
 use crate::request::{Needs, Request, RowFlags};
 use crate::rules::redaction;
 
-/// The event that says whether a command was allowed. What anybody may do before a login is none.
+/// The event that says whether a command was allowed, where that is known before it runs. A command that finds out by itself has the
+/// event after it ran ([`finished`]).
 #[cold]
-pub(crate) fn authorization(
+pub(crate) fn authorized(
+    service: &Service,
+    connection: &Connection,
+    request: &Request<'_>,
+    code: ErrorCode,
+) {
+    if code != ErrorCode::OK || !matches!(request.row.needs, Needs::InHandler) {
+        authorization(service, connection, request, code);
+    }
+}
+
+/// The event that says whether a command was allowed. What anybody may do before a login is none.
+fn authorization(
     service: &Service,
     connection: &Connection,
     request: &Request<'_>,
@@ -46,6 +59,9 @@ pub(crate) fn finished(
     let code = result.as_ref().map_or_else(|error| error.code(), |()| ErrorCode::OK);
     if code == ErrorCode::Unauthorized {
         return authorization(service, connection, request, code);
+    }
+    if matches!(request.row.needs, Needs::InHandler) {
+        authorization(service, connection, request, ErrorCode::OK);
     }
     let (name, db, body) = (request.row.name, request.db, request.body);
     let target = request.target().as_str().unwrap_or_default();

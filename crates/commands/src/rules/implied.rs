@@ -2,6 +2,7 @@
 //! that a default read concern can have read alike on a single node, but for what is durable.
 
 use mayfly_base::Result;
+use mayfly_query::StageRow;
 use mayfly_service::Service;
 use mayfly_value::RawValue;
 
@@ -74,5 +75,5 @@ fn writes(request: &Request<'_>) -> bool {
     let stages = request.body.get("pipeline").and_then(RawValue::as_array);
     let last = stages.and_then(|stages| stages.iter().last()).and_then(|s| s.value().as_document());
     let name = last.and_then(|stage| stage.iter().next()).map_or("", |stage| stage.name());
-    matches!(name, "$out" | "$merge")
+    StageRow::find(name).is_some_and(StageRow::writes)
 }

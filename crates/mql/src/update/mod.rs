@@ -116,9 +116,9 @@ impl Update {
                 let filters = ArrayFilters::parse(array_filters, scope)?;
                 Ok(Update { kind: parse::parse(update, filters, context)? })
             }
-            RawValue::Array(stages) if array_filters.is_empty() => {
-                Ok(Update { kind: UpdateKind::Pipeline(Pipeline::parse(stages, scope)?) })
-            }
+            RawValue::Array(stages) if array_filters.is_empty() => Ok(Update {
+                kind: UpdateKind::Pipeline(Pipeline::parse(stages, scope, context.is_stage)?),
+            }),
             RawValue::Array(_) => {
                 let text = "arrayFilters may not be specified for pipeline-style updates";
                 Err(Error::failed_to_parse(text))

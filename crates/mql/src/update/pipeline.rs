@@ -32,42 +32,6 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$replaceWith", parse: parse_replace_with },
 ];
 
-/// Stages of the aggregation language that an update rejects by name.
-const ELSEWHERE: &[&str] = &[
-    "$bucket",
-    "$bucketAuto",
-    "$changeStream",
-    "$collStats",
-    "$count",
-    "$currentOp",
-    "$densify",
-    "$documents",
-    "$facet",
-    "$fill",
-    "$geoNear",
-    "$graphLookup",
-    "$group",
-    "$indexStats",
-    "$limit",
-    "$listLocalSessions",
-    "$listSessions",
-    "$lookup",
-    "$match",
-    "$merge",
-    "$out",
-    "$planCacheStats",
-    "$redact",
-    "$sample",
-    "$search",
-    "$setWindowFields",
-    "$skip",
-    "$sort",
-    "$sortByCount",
-    "$unionWith",
-    "$unwind",
-    "$vectorSearch",
-];
-
 #[derive(Debug)]
 enum Stage {
     Set(SetFields),
@@ -128,7 +92,11 @@ impl DocumentStage {
 pub(super) struct Pipeline(Vec<Stage>);
 
 impl Pipeline {
-    pub(super) fn parse(stages: RawDoc<'_>, scope: &Scope) -> Result<Pipeline> {
+    pub(super) fn parse(
+        stages: RawDoc<'_>,
+        scope: &Scope,
+        is_stage: Option<fn(&str) -> bool>,
+    ) -> Result<Pipeline> {
         let mut parsed = Vec::new();
         for stage in stages.iter() {
             let RawValue::Document(spec) = stage.value() else {
@@ -140,7 +108,7 @@ impl Pipeline {
                     format!("Pipeline length must be no longer than {MAX_PIPELINE_STAGES} stages");
                 return Err(Error::new(ErrorCode::FailedToParse, text));
             }
-            parsed.push(parse_stage(spec, scope)?);
+            parsed.push(parse_stage(spec, scope, is_stage)?);
         }
         Ok(Pipeline(parsed))
     }
@@ -186,7 +154,11 @@ fn not_a_document(called: &str, value: Option<RawValue<'_>>, doc: RawDoc<'_>) ->
     )
 }
 
-fn parse_stage(spec: RawDoc<'_>, scope: &Scope) -> Result<Stage> {
+fn parse_stage(
+    spec: RawDoc<'_>,
+    scope: &Scope,
+    is_stage: Option<fn(&str) -> bool>,
+) -> Result<Stage> {
     let mut fields = spec.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
         return Err(Error::new(
@@ -198,7 +170,7 @@ fn parse_stage(spec: RawDoc<'_>, scope: &Scope) -> Result<Stage> {
     if let Some(row) = STAGES.iter().find(|row| row.name == name) {
         return (row.parse)(name, field.value(), scope);
     }
-    if ELSEWHERE.contains(&name) {
+    if is_stage.is_some_and(|is_stage| is_stage(name)) {
         let text = format!("{name} is not allowed to be used within an update");
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }

@@ -94,15 +94,7 @@ fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
             let range = [KeyRange { start: key.clone(), end: Vec::new() }];
             fetch_by_id(&range, Direction::Forward, (&said_of_point(query), query), counted)
         }
-        Plan::Records(scan) if scan.is_of_collection() => {
-            let backward = scan.direction == Direction::Backward;
-            let stage = Node::new("COLLSCAN").filtered(joined(of.conditions)).with(|out| {
-                out.append("direction", if backward { "backward" } else { "forward" });
-            });
-            ran.did(stage).counting(|out| {
-                out.append("docsExamined", number(counted.documents));
-            })
-        }
+        Plan::Records(scan) if scan.is_of_collection() => collection_scan(of, scan, ran),
         Plan::Records(scan) if scan.clustered => clustered_scan(of, scan, ran),
         Plan::Records(scan) => {
             fetch_by_id(&scan.ranges, scan.direction, (&scan.said, query), counted)
@@ -110,29 +102,9 @@ fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
         Plan::Text(text) => text_match(text, of.conditions, counted),
         Plan::Index(scan) => index_scan(of, scan, ran),
         Plan::Near(near) => by_distance(near, of.conditions, counted),
-        Plan::And(inputs) => {
-            let stage = Node::new("AND_HASH").inputs(several(of, &**inputs, ran));
-            ran.did(stage).counting(|out| {
-                let limit = of.explained.budget.limits().of(Operator::IndexScan);
-                out.append("memUsage", number(counted.held))
-                    .append("memLimit", number(limit as u64));
-            })
-        }
-        Plan::Or(inputs) => {
-            let stage = Node::new("OR").inputs(several(of, inputs, ran));
-            ran.did(stage).counting(|out| {
-                write_duplicates(counted, out);
-                out.append("recordIdsForgotten", 0);
-            })
-        }
-        Plan::Merge { inputs, .. } => {
-            let stage = Node::new("SORT_MERGE").inputs(several(of, inputs, ran)).with(|out| {
-                if let Some(sort) = of.explained.sort {
-                    out.append("sortPattern", sort);
-                }
-            });
-            ran.did(stage).counting(|out| write_duplicates(counted, out))
-        }
+        Plan::And(inputs) => intersection(of, &**inputs, ran),
+        Plan::Or(inputs) => union(of, inputs, ran),
+        Plan::Merge { inputs, .. } => merge(of, inputs, ran),
         Plan::Fetch(input) => fetch(below(input), rest_behind(of, input), counted),
         Plan::Keys(input) => match &**input {
             Plan::Index(scan) if of.explained.purpose == Purpose::Count => {
@@ -140,14 +112,7 @@ fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
             }
             _ => below(input),
         },
-        Plan::Covered(input) => {
-            let shows = query.shows.as_ref().map(|paths| shown(paths));
-            let projection = of.explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
-            let stage = Node::new("PROJECTION_COVERED").with(|out| {
-                out.append("transformBy", projection.unwrap_or(RawDoc::EMPTY));
-            });
-            ran.did(stage).over(below(input))
-        }
+        Plan::Covered(input) => covered(of, ran).over(below(input)),
         Plan::Sort { input, most } => sort(*most, of.explained, ran).over(below(input)),
         Plan::Skip { input, .. } | Plan::Limit { input, .. }
             if of.explained.purpose == Purpose::Count =>
@@ -162,6 +127,49 @@ fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
         }
         Plan::Limit { input, .. } => below(input),
     }
+}
+
+fn collection_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
+    let backward = scan.direction == Direction::Backward;
+    let stage = Node::new("COLLSCAN").filtered(joined(of.conditions)).with(|out| {
+        out.append("direction", if backward { "backward" } else { "forward" });
+    });
+    ran.did(stage).counting(|out| {
+        out.append("docsExamined", number(ran.counters.documents));
+    })
+}
+
+fn intersection(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
+    let stage = Node::new("AND_HASH").inputs(several(of, inputs, ran));
+    ran.did(stage).counting(|out| {
+        let limit = of.explained.budget.limits().of(Operator::IndexScan);
+        out.append("memUsage", number(ran.counters.held)).append("memLimit", number(limit as u64));
+    })
+}
+
+fn union(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
+    let stage = Node::new("OR").inputs(several(of, inputs, ran));
+    ran.did(stage).counting(|out| {
+        write_duplicates(&ran.counters, out);
+        out.append("recordIdsForgotten", 0);
+    })
+}
+
+fn merge(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
+    let stage = Node::new("SORT_MERGE").inputs(several(of, inputs, ran)).with(|out| {
+        if let Some(sort) = of.explained.sort {
+            out.append("sortPattern", sort);
+        }
+    });
+    ran.did(stage).counting(|out| write_duplicates(&ran.counters, out))
+}
+
+fn covered(of: &Of<'_>, ran: &Ran) -> Node {
+    let shows = of.query.shows.as_ref().map(|paths| shown(paths));
+    let projection = of.explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
+    ran.did(Node::new("PROJECTION_COVERED").with(|out| {
+        out.append("transformBy", projection.unwrap_or(RawDoc::EMPTY));
+    }))
 }
 
 /// The inputs of a stage that takes from several. What a filter leaves to be tested is tested behind them.

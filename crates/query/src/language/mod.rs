@@ -18,3 +18,4 @@ pub use allowed::{AllowedBy, AllowedIndexes, IndexHints};
 pub use canonical::{CanonicalQuery, FindOptions, FirstOf, Hint};
 pub use query_shape::{QueryShape, QueryShapeHash};
 pub use shape::PlanShape;
+pub use stage_shape::StageShape;

@@ -13,7 +13,7 @@ use mayfly_mql::matcher::{is_operator_document, joined};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 use sha2::{Digest, Sha256};
 
-use super::stage_shape::append_pipeline;
+use super::stage_shape::{ShapeOf, append_pipeline};
 
 /// Fields of `find` whose values are no data.
 const FIND_FLAGS: &[&str] = &[
@@ -58,8 +58,14 @@ impl fmt::Display for QueryShapeHash {
 pub struct QueryShape(DocBuf);
 
 impl QueryShape {
-    /// The shape of a command with this name and body; nothing for commands that have none. The command has been checked.
-    pub fn of(command: &str, ns: &Namespace, body: RawDoc<'_>) -> Option<QueryShape> {
+    /// The shape of a command with this name and body; nothing for commands that have none. The command has been checked. `shape_of`
+    /// tells the shapes of stages.
+    pub(crate) fn with_stages(
+        command: &str,
+        ns: &Namespace,
+        body: RawDoc<'_>,
+        shape_of: ShapeOf,
+    ) -> Option<QueryShape> {
         let mut out = DocBuilder::new();
         out.start_document("cmdNs").append("db", ns.db()).append("coll", ns.collection()).end();
         out.append("command", command);
@@ -91,7 +97,7 @@ impl QueryShape {
             }
             "aggregate" => {
                 let Some(RawValue::Array(pipeline)) = body.get("pipeline") else { return None };
-                append_pipeline("pipeline", pipeline, &mut out);
+                append_pipeline("pipeline", pipeline, shape_of, &mut out);
                 append_flag("allowDiskUse", body, &mut out);
             }
             _ => return None,

@@ -1,54 +1,82 @@
 //! The shapes of stages: names of fields, collections and operators stay, values become their types.
 
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
 
 use super::query_shape::{Place, append_expression, append_projection, filter, type_of};
 
+/// What stays of the operand of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StageShape {
+    /// The operand is a filter.
+    Filter,
+    /// The type of the operand.
+    Type,
+    /// The operand as it is: it has no values.
+    Verbatim,
+    /// The operand is a projection.
+    Projection,
+    /// The operand is an expression, or a document of expressions.
+    Expression,
+    /// The operand is a document of pipelines.
+    Pipelines,
+    /// The operand is a document of options.
+    Options,
+}
+
+/// Tells the shape of the stage with a name. The table of stages stands above this floor.
+pub(crate) type ShapeOf = fn(&str) -> StageShape;
+
 /// Appends the stages of a pipeline.
-pub(super) fn append_pipeline(name: &str, stages: RawDoc<'_>, out: &mut DocBuilder) {
+pub(super) fn append_pipeline(
+    name: &str,
+    stages: RawDoc<'_>,
+    shape_of: ShapeOf,
+    out: &mut DocBuilder,
+) {
     out.start_array(name);
     for stage in stages.iter().filter_map(|stage| stage.value().as_document()) {
         out.push_document();
-        stage.iter().for_each(|field| append_stage(field.name(), field.value(), out));
+        stage.iter().for_each(|field| append_stage(field, shape_of, out));
         out.end();
     }
     out.end();
 }
 
-fn append_stage(name: &str, value: RawValue<'_>, out: &mut DocBuilder) {
-    match (name, value) {
-        ("$match", RawValue::Document(conditions)) => {
+fn append_stage(field: RawElement<'_>, shape_of: ShapeOf, out: &mut DocBuilder) {
+    let name = field.name();
+    match (shape_of(name), field.value()) {
+        (StageShape::Filter, RawValue::Document(conditions)) => {
             out.append(name, &filter(conditions));
         }
-        ("$limit" | "$skip" | "$documents", value) => {
+        (StageShape::Type, value) => {
             out.append(name, type_of(value).as_str());
         }
-        ("$sort" | "$unset" | "$unwind" | "$count" | "$out", value) => {
+        (StageShape::Verbatim, value) => {
             out.append(name, value);
         }
-        ("$project", RawValue::Document(fields)) => append_projection(name, fields, out),
-        (
-            "$group" | "$addFields" | "$set" | "$sortByCount" | "$redact" | "$replaceRoot"
-            | "$replaceWith",
-            value,
-        ) => append_expression(Place::Field(name), value, out),
-        ("$facet", RawValue::Document(facets)) => {
+        (StageShape::Projection, RawValue::Document(fields)) => {
+            append_projection(name, fields, out);
+        }
+        (StageShape::Expression, value) => append_expression(Place::Field(name), value, out),
+        (StageShape::Pipelines, RawValue::Document(facets)) => {
             out.start_document(name);
             for facet in facets {
                 if let RawValue::Array(stages) = facet.value() {
-                    append_pipeline(facet.name(), stages, out);
+                    append_pipeline(facet.name(), stages, shape_of, out);
                 }
             }
             out.end();
         }
-        (_, value) => append_option(name, value, out),
+        (_, value) => append_option(name, value, shape_of, out),
     }
 }
 
 /// Arguments of other stages: texts are names, some arguments have a meaning in all of them.
-fn append_option(name: &str, value: RawValue<'_>, out: &mut DocBuilder) {
+fn append_option(name: &str, value: RawValue<'_>, shape_of: ShapeOf, out: &mut DocBuilder) {
     match (name, value) {
-        ("pipeline" | "whenMatched", RawValue::Array(stages)) => append_pipeline(name, stages, out),
+        ("pipeline" | "whenMatched", RawValue::Array(stages)) => {
+            append_pipeline(name, stages, shape_of, out);
+        }
         ("query" | "restrictSearchWithMatch", RawValue::Document(conditions)) => {
             out.append(name, &filter(conditions));
         }
@@ -89,7 +117,9 @@ fn append_option(name: &str, value: RawValue<'_>, out: &mut DocBuilder) {
         }
         (_, RawValue::Document(options)) => {
             out.start_document(name);
-            options.iter().for_each(|option| append_option(option.name(), option.value(), out));
+            for option in options {
+                append_option(option.name(), option.value(), shape_of, out);
+            }
             out.end();
         }
         (_, value @ (RawValue::String(_) | RawValue::Bool(_))) => {

@@ -1,17 +1,20 @@
 //! A pipeline: stages parsed, checked and brought into a better order, the front of it run as a plan, the rest shown document after
 //! document.
 
+mod parse;
 mod places;
+mod row;
 pub(crate) mod rows;
 mod run;
+mod shape;
+mod unchecked;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_expr::Scope;
+use mayfly_base::{Error, Namespace, Result};
 use mayfly_storage::{Collection, ReadView, Store, StoreSession};
-use mayfly_value::{Collation, DocBuf, RawDoc};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use crate::change::LogScan;
 use crate::change::{ChangeScope, ChangeStream};
@@ -24,20 +27,21 @@ use crate::plan::allowed::allowed_on;
 use crate::plan::no_text_index;
 use crate::stage::fields::wanted;
 use crate::stage::filter::Match;
-use crate::stage::geo_near::{self, Distances, GeoNear};
+use crate::stage::geo_near::GeoNear;
 use crate::stage::group::Group;
 use crate::stage::sort::Sort;
 use crate::stage::source::Given;
 use crate::stage::window::{Limit, Skip};
-use crate::stage::{About, Around, Host, Inside, RunSettings, Source, Step};
+use crate::stage::{About, Around, Description, Host, RunSettings, Source, Step};
 use crate::timeseries::prepare;
-use crate::timeseries::unpack::Unpack;
-use places::{check_behind_changes, check_in_transaction, check_split};
-use rows::{Parsed, StageRow, parse_stage};
+pub(crate) use parse::{note_rights, parse_stages};
+use places::{check_behind_changes, check_split};
+pub use row::{StageConcern, StagePlace, StageRow};
 use run::Input;
 pub use run::PipelineRun;
+pub use unchecked::{Client, UncheckedPipeline, Validation};
 
-/// A checked pipeline.
+/// A parsed pipeline. Outside of this crate it is one whose rights were checked ([`UncheckedPipeline`]).
 pub struct Pipeline {
     /// Where its documents come from, when its first stage says so.
     source: Option<Box<dyn Source>>,
@@ -75,8 +79,20 @@ impl Pipeline {
     /// # Errors
     /// 14 for what is no document, 7749501 for too many stages, 40601 and 40602 for stages in the wrong place, those of the
     /// stages.
-    pub fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
-        let (source, mut steps) = parse_stages(pipeline, around)?;
+    pub(crate) fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
+        Pipeline::parse_counted(pipeline, around, &mut 0)
+    }
+
+    /// The same; counts the stages that could be parsed.
+    ///
+    /// # Errors
+    /// As [`Pipeline::parse`].
+    pub(crate) fn parse_counted(
+        pipeline: RawDoc<'_>,
+        around: &Around<'_>,
+        parsed: &mut usize,
+    ) -> Result<Pipeline> {
+        let (source, mut steps) = parse::parse_counted(pipeline, around, parsed)?;
         let changes = source.as_ref().and_then(|source| source.changes());
         if changes.is_some() {
             check_behind_changes(pipeline)?;
@@ -98,7 +114,7 @@ impl Pipeline {
         &self,
         view: &ReadView,
         collection: Option<&Collection>,
-        hinted: bool,
+        hint: Option<RawValue<'_>>,
     ) -> Result<Explained> {
         let mut shown = Explained {
             filter: DocBuf::empty(),
@@ -138,7 +154,7 @@ impl Pipeline {
         let taken = self.steps.len() - steps.len();
         let (rest, query) = (&self.steps[taken..], CanonicalQuery::everything(None)?);
         let cut = shown.skip > 0 || shown.limit > 0 || shown.sort.is_some();
-        let whole = shown.filter.as_doc().is_empty() && !cut && !hinted;
+        let whole = shown.filter.as_doc().is_empty() && !cut && hint.is_none();
         shown.purpose = match collection {
             Some(collection) if whole && counts_all(view, collection, &query, rest) => {
                 Purpose::Count
@@ -154,6 +170,12 @@ impl Pipeline {
     /// Its first stage as it is shown.
     pub(crate) fn first_written(&self) -> Option<RawDoc<'_>> {
         self.steps.first().and_then(Step::written)
+    }
+
+    /// The filter in its first stage, as it was sent.
+    pub fn first_filter(&self) -> Option<RawDoc<'_>> {
+        let first = self.steps.first().filter(|step| step.is::<Match>())?;
+        first.written()?.iter().next()?.value().as_document()
     }
 
     /// The collections that its stages read beside its own.
@@ -205,13 +227,16 @@ impl Pipeline {
     pub fn is_source(&self) -> bool {
         match self.about() {
             Some(About::Server | About::Admin | About::Sessions | About::Pipeline) => true,
-            Some(About::Collection | About::Changes) | None => false,
+            Some(About::Collection(_) | About::Changes) | None => false,
         }
     }
 
-    /// Whether its first stage tells about the collection.
-    pub fn describes_collection(&self) -> bool {
-        self.about() == Some(About::Collection)
+    /// What its first stage tells about the collection, when it does.
+    pub fn describes_collection(&self) -> Option<Description> {
+        match self.about() {
+            Some(About::Collection(description)) => Some(description),
+            _ => None,
+        }
     }
 
     /// Whether its first stage stands for the collection of sessions, `config.system.sessions`, and runs on that only.
@@ -287,9 +312,9 @@ impl Pipeline {
         group.first_of(ordered)
     }
 
-    /// Whether it changes data.
-    pub fn writes(&self) -> bool {
-        self.steps.last().is_some_and(|step| step.stage().writes())
+    /// The collection that it writes to.
+    pub fn writes_to(&self) -> Option<&Namespace> {
+        self.steps.last().and_then(|step| step.stage().writes_to())
     }
 
     /// Whether its documents are written in its first stage.
@@ -329,76 +354,6 @@ impl Pipeline {
         };
         Ok(PipelineRun::new(Input::Source(source), self.steps, settings))
     }
-}
-
-/// Where the documents of a pipeline come from, when its first stage says so, and its other stages.
-pub(crate) type ParsedStages = (Option<Box<dyn Source>>, Vec<Step>);
-
-/// Parses all stages of a pipeline: where its documents come from, when the first says so, and the others as they were sent.
-pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<ParsedStages> {
-    let (mut source, mut steps) = (None, Vec::new());
-    let count = pipeline.iter().count();
-    if count > limits::MAX_PIPELINE_STAGES {
-        let most = limits::MAX_PIPELINE_STAGES;
-        let text = format!("Pipeline length must be no longer than {most} stages");
-        return Err(Error::new(ErrorCode(7749501), text));
-    }
-    // What the first stage finds may have metadata, which those behind it may ask for.
-    let mut behind = None;
-    for (at, element) in pipeline.iter().enumerate() {
-        let here = behind.as_ref().map_or(*around, |scope| around.scoped(scope));
-        let Some(spec) = element.value().as_document() else {
-            return Err(Error::type_mismatch(
-                "Each element of the 'pipeline' array must be an object",
-            ));
-        };
-        if here.in_transaction {
-            check_in_transaction(spec)?;
-        }
-        let mut parsed = match parse_stage(spec, &here)? {
-            Parsed::Steps(parsed) => parsed,
-            Parsed::Source(found) => {
-                source.get_or_insert(found);
-                continue;
-            }
-        };
-        let unpacked = at == 1 && steps.first().is_some_and(Step::is::<Unpack>);
-        if unpacked
-            && let [only] = &parsed[..]
-            && only.is::<GeoNear>()
-        {
-            let stage = parsed.pop().and_then(Step::take::<GeoNear>);
-            parsed = match stage {
-                Some(stage) => geo_near::over_measurements(*stage, spec)?,
-                None => Vec::new(),
-            };
-        }
-        let searches =
-            |step: &Step| step.get::<Match>().is_some_and(|found| found.0.text().is_some());
-        if (at > 0 || around.inside == Inside::Facet) && parsed.iter().any(searches) {
-            let text = "$match with $text is only allowed as the first pipeline stage";
-            return Err(Error::new(ErrorCode(17313), text));
-        }
-        if at == 0 || unpacked {
-            let names = parsed.iter().flat_map(|step| step.stage().gives_metadata());
-            behind = names.fold(None, |scope: Option<Scope>, name| {
-                let scope = scope.unwrap_or_else(|| around.scope.clone());
-                Some(scope.with_metadata(name))
-            });
-        }
-        steps.extend(parsed);
-    }
-    let names = pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
-    let over_measurements = matches!(
-        &steps[..],
-        [first, second, ..] if first.is::<Unpack>() && second.is::<Distances>()
-    );
-    for (at, name) in names.enumerate() {
-        if !(over_measurements && at == 1) {
-            StageRow::of(name)?.check_place(at, count)?;
-        }
-    }
-    Ok((source, steps))
 }
 
 /// Whether the number of documents is all that stages ask for, and nothing stands in the way of knowing it: no policy hides

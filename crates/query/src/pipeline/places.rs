@@ -3,23 +3,11 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawDoc;
 
-use super::rows::SPLIT_LARGE_EVENT;
+use super::row::StageRow;
+use super::rows::{SPLIT_LARGE_EVENT, is_outside_transactions};
 use crate::change::ChangeOptions;
 use crate::stage::Step;
 use crate::stage::split_event::SplitLargeEvent;
-
-/// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
-const BEHIND_CHANGES: &[&str] = &[
-    "$addFields",
-    SPLIT_LARGE_EVENT,
-    "$match",
-    "$project",
-    "$redact",
-    "$replaceRoot",
-    "$replaceWith",
-    "$set",
-    "$unset",
-];
 
 /// Refuses stages that may not stand behind `$changeStream`.
 ///
@@ -28,7 +16,8 @@ const BEHIND_CHANGES: &[&str] = &[
 pub(super) fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
     let stages = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
     let names = stages.filter_map(|stage| stage.iter().next());
-    match names.map(|field| field.name()).find(|name| !BEHIND_CHANGES.contains(name)) {
+    let may_follow = |name: &str| StageRow::find(name).is_some_and(|row| row.after_changes);
+    match names.map(|field| field.name()).find(|name| !may_follow(name)) {
         None => Ok(()),
         Some(name) => Err(Error::new(
             ErrorCode::IllegalOperation,
@@ -37,27 +26,6 @@ pub(super) fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
     }
 }
 
-/// Stages that no transaction runs: those that write, that read what is no part of its snapshot, and `$unionWith`, which the
-/// reference refuses, too.
-const NOT_IN_TRANSACTIONS: &[&str] = &[
-    "$changeStream",
-    "$changeStreamSplitLargeEvent",
-    "$collStats",
-    "$currentOp",
-    "$indexStats",
-    "$listClusterCatalog",
-    "$listLocalSessions",
-    "$listSearchIndexes",
-    "$listSessions",
-    "$merge",
-    "$out",
-    "$planCacheStats",
-    "$querySettings",
-    "$queryStats",
-    "$ttlStats",
-    "$unionWith",
-];
-
 /// Refuses stages that no transaction runs.
 ///
 /// # Errors
@@ -65,7 +33,7 @@ const NOT_IN_TRANSACTIONS: &[&str] = &[
 #[cold]
 pub(super) fn check_in_transaction(spec: RawDoc<'_>) -> Result<()> {
     let name = spec.iter().next().map_or("", |field| field.name());
-    match NOT_IN_TRANSACTIONS.contains(&name) {
+    match is_outside_transactions(name) {
         true => Err(Error::new(
             ErrorCode::OperationNotSupportedInTransaction,
             format!("Stage not supported inside of a multi-document transaction: {name}"),

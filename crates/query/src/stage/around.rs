@@ -3,9 +3,11 @@
 use mayfly_storage::ReadView;
 use std::sync::Arc;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 
+use super::rights::Noted;
 use crate::language::IndexHints;
 use crate::memory::Budget;
 
@@ -42,6 +44,10 @@ pub struct Around<'a> {
     as_written: bool,
     /// It is a statement of an open transaction, in which some stages are refused.
     pub(crate) in_transaction: bool,
+    /// Where the rights that its stages need are noted; nothing when they were checked before.
+    pub(super) rights: Option<&'a Noted>,
+    /// So many stages at its front are those of a view, whose rights were checked when it was defined.
+    of_view: usize,
 }
 
 impl<'a> Around<'a> {
@@ -54,6 +60,8 @@ impl<'a> Around<'a> {
             depth: 0,
             as_written: false,
             in_transaction: false,
+            rights: None,
+            of_view: 0,
         }
     }
 
@@ -61,6 +69,36 @@ impl<'a> Around<'a> {
     #[must_use]
     pub fn with_view(self, view: &ReadView) -> Around<'a> {
         Around { in_transaction: view.in_transaction(), ..self }
+    }
+
+    /// The same for a pipeline whose first stages, so many, are those of a view.
+    #[must_use]
+    pub fn after_view(self, of_view: usize) -> Around<'a> {
+        Around { of_view, ..self }
+    }
+
+    /// The same where the rights that stages need are noted.
+    pub(crate) fn noting<'b>(self, rights: &'b Noted) -> Around<'b>
+    where
+        'a: 'b,
+    {
+        Around { rights: Some(rights), ..self }
+    }
+
+    /// Whether rights are noted.
+    pub(crate) fn notes_rights(&self) -> bool {
+        self.rights.is_some()
+    }
+
+    /// Whether its first stages are those of a view.
+    pub(crate) fn follows_view(&self) -> bool {
+        self.of_view > 0
+    }
+
+    /// Around the stage at this place: of a view's stages no rights are noted.
+    pub(crate) fn for_stage(&self, at: usize) -> Around<'a> {
+        let rights = self.rights.filter(|_| at >= self.of_view);
+        Around { rights, of_view: 0, ..*self }
     }
 
     /// Around the pipeline of a view.
@@ -103,12 +141,14 @@ impl<'a> Around<'a> {
         !self.as_written
     }
 
-    /// A collection of the command's database.
+    /// A collection of the command's database that a stage reads; notes the right.
     ///
     /// # Errors
     /// 73 InvalidNamespace.
     pub(crate) fn collection(&self, name: &str) -> Result<Namespace> {
-        Namespace::new(self.db, name)
+        let ns = Namespace::new(self.db, name)?;
+        self.needs_on(&ns, Action::Find);
+        Ok(ns)
     }
 
     /// How deep it stands.

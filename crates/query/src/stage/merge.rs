@@ -1,6 +1,7 @@
 //! `$merge`: writes each result into a collection, as an update, an insert or both. How it is parsed; running it has a file of
 //! its own ([`super::merge_run`]).
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::{Expression, Scope};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -86,6 +87,12 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         "coll" => fault(40414, "BSON field 'into.coll' is missing but a required field"),
         other => fault(40415, format!("BSON field 'into.{other}' is an unknown field.")),
     })?;
+    if not_matched == NotMatched::Insert {
+        around.needs_on(&into, Action::Insert);
+    }
+    if !matches!(matched, Matched::Fail) {
+        around.needs_on(&into, Action::Update);
+    }
     check_target(&into, "$merge", (31319, 31320))?;
     if let (Matched::Keep | Matched::Fail, NotMatched::Discard | NotMatched::Fail) =
         (&matched, not_matched)
@@ -114,8 +121,8 @@ impl Stage for Merge {
         Box::new(RunningMerge::new(*self))
     }
 
-    fn writes(&self) -> bool {
-        true
+    fn writes_to(&self) -> Option<&Namespace> {
+        Some(&self.into)
     }
 }
 

@@ -15,6 +15,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 use std::sync::Arc;
 
 use super::merge::{Matched, Merge, NotMatched, fault};
+use super::sub::is_stage;
 use super::target::{filled, with_id};
 use super::{Next, Running, StageContext};
 use crate::exec::Flow;
@@ -104,7 +105,7 @@ impl RunningMerge {
     }
 
     fn update(&self, document: RawDoc<'_>) -> Result<Update> {
-        let context = ParseContext::default();
+        let context = ParseContext { is_stage: Some(is_stage), ..ParseContext::default() };
         let operator = |name: &str| {
             let mut out = DocBuilder::new();
             out.append(name, document);

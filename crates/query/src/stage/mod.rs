@@ -31,6 +31,7 @@ mod out_tests;
 pub(crate) mod project;
 pub(crate) mod redact;
 pub(crate) mod reshape;
+mod rights;
 pub(crate) mod sample;
 pub(crate) mod sort;
 pub(crate) mod sort_by_count;
@@ -60,6 +61,9 @@ use mayfly_work::current::spend;
 pub use around::{Around, Inside, RunSettings};
 pub(crate) use fields::{Effect, Reads};
 pub use host::Host;
+pub(crate) use rights::Noted;
+pub use rights::{Needs, Rights};
+pub use source::Description;
 pub(crate) use source::{About, Source};
 pub(crate) use step::{Step, written};
 pub(crate) use watched::Watched;
@@ -100,9 +104,9 @@ pub(crate) trait Stage: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Whether it changes data.
-    fn writes(&self) -> bool {
-        false
+    /// The collection that it writes to.
+    fn writes_to(&self) -> Option<&Namespace> {
+        None
     }
 }
 

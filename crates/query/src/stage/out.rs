@@ -9,6 +9,7 @@
 //! With the option `timeseries`, or onto a time series, the results are measurements: the collection beside the target is one of
 //! buckets, and takes the name of the target's buckets.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::{Collection, Replacement};
@@ -48,6 +49,8 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
             Error::new(ErrorCode(40415), format!("BSON field '$out.{other}' is an unknown field."))
         }
     })?;
+    around.needs_on(&target, Action::Insert);
+    around.needs_on(&target, Action::Remove);
     check_target(&target, "$out", (17385, 31321))?;
     let series = value.as_document().and_then(|spec| spec.get("timeseries"));
     let series = match series {
@@ -68,8 +71,8 @@ impl Stage for Out {
         Box::new(RunningOut::new(*self))
     }
 
-    fn writes(&self) -> bool {
-        true
+    fn writes_to(&self) -> Option<&Namespace> {
+        Some(&self.target)
     }
 }
 

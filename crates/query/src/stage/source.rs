@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::StoreSession;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -13,11 +14,24 @@ use crate::change::ChangeOptions;
 use crate::language::metadata::Metadata;
 use crate::stage::Host;
 
+/// What a first stage tells about the collection of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Description {
+    /// Its size and its use.
+    Figures,
+    /// The use of its indexes.
+    Indexes,
+    /// Its cached plans.
+    Plans,
+    /// What its policies have expired.
+    Expiry,
+}
+
 /// What documents are about that no collection holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The collection of the command.
-    Collection,
+    Collection(Description),
     /// The server, asked of any database.
     Server,
     /// The server, asked of the database `admin`.
@@ -137,12 +151,24 @@ pub(crate) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<
         let text = "$changeStream is not supported in a view definition";
         return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
     }
-    Ok(Box::new(Changes(ChangeOptions::parse(value)?)))
+    let options = ChangeOptions::parse(value);
+    let all = options.as_ref().is_ok_and(|options| options.all);
+    for action in [Action::ChangeStream, Action::Find] {
+        match all {
+            true => around.needs_on_all(action),
+            false => around.needs_on_input(action),
+        }
+    }
+    Ok(Box::new(Changes(options?)))
 }
 
-pub(crate) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+/// A client may see its own operations.
+pub(crate) fn current_op(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
+            if !matches!(options.get("allUsers"), None | Some(RawValue::Bool(false))) {
+                around.needs_on_cluster(Action::Inprog);
+            }
             told(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
         }
         other => Err(Error::failed_to_parse(format!(
@@ -152,9 +178,17 @@ pub(crate) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
     }
 }
 
-pub(crate) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+/// Without options a client sees its own sessions.
+fn note_sessions(options: RawDoc<'_>, around: &Around<'_>) {
+    if !options.is_empty() {
+        around.needs_on_cluster(Action::ListSessions);
+    }
+}
+
+pub(crate) fn local_sessions(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
+            note_sessions(options, around);
             told(About::Server, options.to_owned(), |host, options| host.local_sessions(options))
         }
         other => Err(Error::type_mismatch(format!(
@@ -164,9 +198,10 @@ pub(crate) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<
     }
 }
 
-pub(crate) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn sessions(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
+            note_sessions(options, around);
             told(About::Sessions, options.to_owned(), |host, options| host.sessions(options))
         }
         other => Err(Error::type_mismatch(format!(
@@ -179,7 +214,9 @@ pub(crate) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn So
 pub(crate) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
-            told(About::Collection, DocBuf::empty(), |host, _| host.index_stats())
+            told(About::Collection(Description::Indexes), DocBuf::empty(), |host, _| {
+                host.index_stats()
+            })
         }
         _ => Err(Error::new(
             ErrorCode(28803),
@@ -191,7 +228,9 @@ pub(crate) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn
 pub(crate) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
-            told(About::Collection, DocBuf::empty(), |host, _| host.ttl_stats())
+            told(About::Collection(Description::Expiry), DocBuf::empty(), |host, _| {
+                host.ttl_stats()
+            })
         }
         _ => Err(Error::failed_to_parse("$ttlStats takes an empty object")),
     }
@@ -228,7 +267,8 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
             }
         }
     }
-    told(About::Collection, wanted.finish(), |host, options| host.coll_stats(options))
+    let about = About::Collection(Description::Figures);
+    told(about, wanted.finish(), |host, options| host.coll_stats(options))
 }
 
 /// There are no shards whose data could be anywhere.
@@ -274,7 +314,9 @@ pub(crate) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<
 pub(crate) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
-            told(About::Collection, DocBuf::empty(), |host, _| host.cached_plans())
+            told(About::Collection(Description::Plans), DocBuf::empty(), |host, _| {
+                host.cached_plans()
+            })
         }
         RawValue::Document(options) => {
             let name = options.iter().next().map_or("", |option| option.name());

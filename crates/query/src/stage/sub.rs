@@ -15,7 +15,8 @@ use std::sync::Arc;
 use super::{Around, Inside, StageContext, Step};
 use crate::optimise::optimised;
 pub(crate) use crate::pipeline::PipelineRun;
-use crate::pipeline::{Pipeline, parse_stages};
+pub(crate) use crate::pipeline::rows::is_stage;
+use crate::pipeline::{Pipeline, note_rights, parse_stages};
 
 /// A checked pipeline over another collection.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct SubPipeline {
     scope: Scope,
     /// The variables of the stage around it, without values.
     unknown: DocBuf,
+    /// What its stages read beside that, as far as they could be parsed without values of the variables.
+    reads: Vec<Namespace>,
 }
 
 /// Where the documents of a name come from.
@@ -67,28 +70,25 @@ impl SubPipeline {
         }
         let unknown = unknown.finish();
         scope.declare(unknown.as_doc())?;
-        let checked = Pipeline::parse(stages, &inner.scoped(&scope)).map(|parsed| {
-            let first = parsed.gives_documents();
-            first == from.is_none()
-        });
-        match checked {
-            Ok(true) => {}
-            Ok(false) if from.is_some() => {
-                let text = "'$documents' can only be run with {aggregate: 1}";
-                return Err(Error::new(ErrorCode::InvalidNamespace, text));
-            }
-            Ok(false) => {
-                let name = if inside == Inside::Lookup { "$lookup" } else { "$unionWith" };
-                let text = format!(
-                    "{name} stage without explicit collection must have a pipeline with $documents as first stage"
-                );
-                return Err(Error::failed_to_parse(text));
+        let mut parsed = 0;
+        let checked = Pipeline::parse_counted(stages, &inner.scoped(&scope), &mut parsed);
+        let reads = match checked {
+            Ok(pipeline) => {
+                check_first(&pipeline, from.as_ref(), inside)?;
+                pipeline.collections()
             }
             Err(error) if variables.is_empty() || WRITTEN_WRONG.contains(&error.code().0) => {
                 return Err(error);
             }
-            Err(_) => {}
-        }
+            Err(_) => {
+                if around.notes_rights() {
+                    let mut scope = own.clone();
+                    variables.iter().for_each(|variable| scope.declare_unknown(variable.name()));
+                    note_rights(stages, parsed, &inner.scoped(&scope));
+                }
+                Vec::new()
+            }
+        };
         Ok(SubPipeline {
             from,
             db: around.db.to_owned(),
@@ -97,6 +97,7 @@ impl SubPipeline {
             depth: inner.depth(),
             scope: own,
             unknown,
+            reads,
         })
     }
 
@@ -122,14 +123,7 @@ impl SubPipeline {
 
     /// The collections that it reads.
     pub(crate) fn collections(&self) -> Vec<Namespace> {
-        let mut unknown = self.scope.clone();
-        let around = unknown
-            .declare(self.unknown.as_doc())
-            .ok()
-            .map(|()| Around::command(&self.db, &unknown).at_depth(self.depth, self.inside));
-        let inside = around.and_then(|it| Pipeline::parse(self.stages.as_doc(), &it).ok());
-        let inside = inside.map_or_else(Vec::new, |pipeline| pipeline.collections());
-        self.from.iter().cloned().chain(inside).collect()
+        self.from.iter().chain(&self.reads).cloned().collect()
     }
 
     /// Whether it keeps every document.
@@ -276,6 +270,27 @@ impl SubPipeline {
         let around = self.around(context, scope);
         let pipeline = Pipeline::parse(self.stages.as_doc(), &around)?;
         Ok(pipeline.start_over(documents, context.settings.clone()))
+    }
+}
+
+/// Whether a pipeline over a collection reads it, and one without a collection has documents of its own.
+///
+/// # Errors
+/// 73 InvalidNamespace, 9 FailedToParse.
+fn check_first(pipeline: &Pipeline, from: Option<&Namespace>, inside: Inside) -> Result<()> {
+    match (pipeline.gives_documents(), from) {
+        (true, None) | (false, Some(_)) => Ok(()),
+        (true, Some(_)) => {
+            let text = "'$documents' can only be run with {aggregate: 1}";
+            Err(Error::new(ErrorCode::InvalidNamespace, text))
+        }
+        (false, None) => {
+            let name = if inside == Inside::Lookup { "$lookup" } else { "$unionWith" };
+            let text = format!(
+                "{name} stage without explicit collection must have a pipeline with $documents as first stage"
+            );
+            Err(Error::failed_to_parse(text))
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
                 match (option.name(), option.value()) {
                     ("coll", RawValue::String(name)) => from = Some(name),
                     ("coll", other) => {
+                        around.needs_named(other);
                         return Err(Error::type_mismatch(format!(
                             "BSON field '$unionWith.coll' is the wrong type '{}', expected type 'string'",
                             other.type_name()

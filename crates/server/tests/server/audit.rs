@@ -240,6 +240,15 @@ fn logins_and_what_is_refused_are_events() {
     let param = json!({ "command": "find", "ns": "shop.c", "args": args });
     assert_eq!(log.news(), [done("authCheck", param)]);
 
+    // So it is where the rights follow from parsed stages.
+    for (db, code) in [("shop", 0), ("other", 13)] {
+        let command = doc! { "aggregate": "c", "pipeline": [], "cursor": {}, "$db": db };
+        run(&mut client, command);
+        let args = json!({ "aggregate": "c", "pipeline": [], "cursor": {}, "$db": db });
+        let param = json!({ "command": "aggregate", "ns": format!("{db}.c"), "args": args });
+        assert_eq!(log.news(), [event("authCheck", code, param)]);
+    }
+
     let metadata = doc! { "driver": { "name": "d", "version": "1" }, "os": { "type": "Linux" } };
     ok(&mut client, doc! { "hello": 1, "client": &metadata, "$db": "admin" });
     let sent = json!({ "driver": { "name": "d", "version": "1" }, "os": { "type": "Linux" } });

@@ -253,6 +253,88 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     assert_eq!(shown, "Command find requires authentication");
 }
 
+/// What a view reads is the business of its definer. What stages name is the client's, wherever they stand, and a client that may not
+/// read a collection learns nothing about it from errors either. Manual: "Views", "Access Control"; "$lookup", "Behavior".
+#[test]
+fn stages_of_a_pipeline_need_the_rights_of_what_they_name() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    ok(&mut admin, doc! { "insert": "c", "documents": [{ "_id": 1, "x": 3 }], "$db": "shop" });
+    let view = doc! { "create": "v", "viewOn": "c", "pipeline": [joined_with("c")], "$db": "shop" };
+    ok(&mut admin, view);
+    let resource = doc! { "db": "shop", "collection": "v" };
+    let privileges = doc! { "resource": resource, "actions": ["find"] };
+    let role =
+        doc! { "createRole": "only-v", "privileges": [privileges], "roles": [], "$db": "shop" };
+    ok(&mut admin, role);
+    for (user, role) in [("viewer", "only-v"), ("writer", "readWrite")] {
+        let create = doc! { "createUser": user, "pwd": "pw", "roles": [role], "$db": "shop" };
+        ok(&mut admin, create);
+    }
+    let (mut viewer, mut writer) = (server.connect(), server.connect());
+    ok_login(&mut viewer, "viewer", "shop", "pw");
+    ok_login(&mut writer, "writer", "shop", "pw");
+    let aggregate = |on: &str, stages: Vec<Document>| {
+        doc! { "aggregate": on, "pipeline": stages, "cursor": {}, "$db": "shop" }
+    };
+    let explained = |on: &str, stages: Vec<Document>| {
+        let inner = doc! { "aggregate": on, "pipeline": stages, "cursor": {} };
+        doc! { "explain": inner, "verbosity": "queryPlanner", "$db": "shop" }
+    };
+    let union = doc! { "$unionWith": "c" };
+
+    for read in [
+        doc! { "find": "v", "sort": { "x": 1 }, "projection": { "x": 1 }, "$db": "shop" },
+        doc! { "count": "v", "query": { "x": 3 }, "$db": "shop" },
+        doc! { "distinct": "v", "key": "x", "$db": "shop" },
+        aggregate("v", vec![doc! { "$match": { "x": 3 } }, doc! { "$unionWith": "v" }]),
+        explained("v", vec![doc! { "$match": { "x": 3 } }]),
+        doc! { "explain": { "find": "v", "filter": { "x": 3 } }, "$db": "shop" },
+    ] {
+        ok(&mut viewer, read);
+    }
+    // A stage that is parsed only when its variable has a value, and one behind it.
+    let range = doc! { "$set": { "r": { "$range": [0, "$$x"] } } };
+    let late = |stage: &Document| {
+        let stages = [range.clone(), stage.clone()];
+        doc! { "$lookup": { "from": "v", "let": { "x": "$x" }, "pipeline": stages, "as": "l" } }
+    };
+    ok(&mut viewer, aggregate("v", vec![late(&doc! { "$unionWith": "v" })]));
+    for stages in [vec![union.clone()], vec![joined_with("c")], vec![late(&union)]] {
+        refused(&mut viewer, aggregate("v", stages.clone()));
+        let shown = refused(&mut viewer, explained("v", stages));
+        assert!(
+            shown.starts_with("not authorized on shop to execute command { explain: "),
+            "{shown}"
+        );
+    }
+
+    // What is wrong with a pipeline is told to those who may read.
+    for (client, on) in [(&mut viewer, "v"), (&mut writer, "c")] {
+        for (stage, code) in
+            [(doc! { "$nothing": 1 }, 40324), (doc! { "$lookup": { "from": on } }, 9)]
+        {
+            let reply = run(client, aggregate(on, vec![stage]));
+            assert_eq!(reply.get_i32("code").ok(), Some(code), "{reply}");
+        }
+    }
+    refused(&mut viewer, aggregate("c", vec![doc! { "$nothing": 1 }]));
+    refused(&mut viewer, explained("c", vec![doc! { "$nothing": 1 }]));
+
+    // Who defines a view must be allowed to read what it reads, in a variable's scope as well.
+    let define = |name: &str, stage: Document| doc! { "create": name, "viewOn": "c", "pipeline": [stage], "$db": "shop" };
+    ok(&mut writer, define("a", late(&union)));
+    refused(&mut writer, define("b", late(&doc! { "$unionWith": "system.profile" })));
+    let mut out = aggregate("c", vec![doc! { "$out": "o" }]);
+    ok(&mut writer, out.clone());
+    out.insert("bypassDocumentValidation", true);
+    refused(&mut writer, out);
+}
+
+fn joined_with(from: &str) -> Document {
+    doc! { "$lookup": { "from": from, "localField": "_id", "foreignField": "_id", "as": "j" } }
+}
+
 #[test]
 fn restrictions_decide_from_where() {
     let (_folder, server) = start(&[]);

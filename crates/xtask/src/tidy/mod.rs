@@ -2,6 +2,8 @@
 
 mod ceilings;
 mod map;
+#[cfg(test)]
+mod places;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,8 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
-    Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, RunSettings, Verbosity,
+    Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, RunSettings,
+    UncheckedPipeline, Verbosity,
 };
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -20,14 +21,15 @@ pub(super) fn aggregate(
 ) -> Result<()> {
     let fields = &inner.fields;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
-    explain_stages(ctx, inner, pipeline, doc)
+    explain_stages(ctx, inner, (pipeline, 0), doc)
 }
 
-/// Explains stages over the collection of a command; the other arguments are those of the command.
+/// Explains stages over the collection of a command, the first of which are those of a view; the other arguments are those of the
+/// command.
 pub(super) fn explain_stages(
     ctx: &CommandContext<'_>,
     inner: &Inner<'_>,
-    pipeline: RawDoc<'_>,
+    (pipeline, of_view): (RawDoc<'_>, usize),
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = &inner.fields;
@@ -35,7 +37,8 @@ pub(super) fn explain_stages(
     let collation = inner.collating.over(collection.as_deref());
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation, variables)?;
-    let parsed = Pipeline::parse(pipeline, &Around::command(inner.ns.db(), &scope))?;
+    let around = Around::command(inner.ns.db(), &scope).after_view(of_view);
+    let parsed = ctx.checked(inner.request, UncheckedPipeline::parse(pipeline, &around))?;
     if parsed.follows_changes().is_some() {
         // What it reads is the log, not the collection whose plan would be shown.
         return Err(Error::not_implemented("explain of '$changeStream'"));
@@ -44,8 +47,7 @@ pub(super) fn explain_stages(
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
-    let shown =
-        parsed.explained(ctx.store.view, collection.as_deref(), fields.get("hint").is_some())?;
+    let shown = parsed.explained(ctx.store.view, collection.as_deref(), fields.get("hint"))?;
     let first_of = parsed.first_of();
     let key = collection.as_deref().and_then(|over| hinted_buckets(over, fields.get("hint")));
     let key = key.as_ref().map(|key| RawValue::Document(key.as_doc()));

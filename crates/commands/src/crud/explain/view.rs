@@ -24,10 +24,10 @@ pub(super) fn explain(
     if reads_log(view) {
         return Err(Error::not_implemented("explain of a read of the operation log"));
     }
-    let stages = on_view(&inner.fields, view)?.finish();
+    let (stages, of_view) = on_view(&inner.fields, view)?.finish();
     let collating = Collating::By(view.collation.clone());
     let below = Inner { ns: view.on.clone(), collating, ..inner };
-    pipeline::explain_stages(ctx, &below, stages.as_doc(), doc)
+    pipeline::explain_stages(ctx, &below, (stages.as_doc(), of_view), doc)
 }
 
 /// The stages of `count`.

@@ -5,6 +5,7 @@
 //! the command ([`mayfly_storage::Core::pin_reads`]). A router takes all of them, as a member of a replica set does.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_query::{StageConcern, StageRow};
 use mayfly_service::Service;
 use mayfly_value::{RawDoc, RawValue};
 
@@ -67,10 +68,6 @@ const PROVENANCES: &[&str] = &[
     "getLastErrorDefaults",
     "internalWriteDefault",
 ];
-
-/// Stages that read as local and in no other way.
-const ONLY_LOCAL_STAGES: &[&str] =
-    &["$currentOp", "$listLocalSessions", "$planCacheStats", "$querySettings"];
 
 fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
@@ -243,16 +240,14 @@ fn check_stages(concern: &ReadConcern, body: RawDoc<'_>) -> Result<()> {
     let stages = pipeline.iter().filter_map(|stage| stage.value().as_document()?.iter().next());
     for stage in stages {
         let name = stage.name();
-        let refused = match level {
-            // A change stream reads with majority by default.
-            ReadLevel::Local | ReadLevel::Available if name == "$changeStream" => concern.has_level,
-            ReadLevel::Local => false,
-            _ if ONLY_LOCAL_STAGES.contains(&name) => true,
-            // What is written is not of the time that is read.
-            ReadLevel::Linearizable | ReadLevel::Snapshot => {
-                matches!(name, "$out" | "$merge" | "$changeStream")
+        let takes = StageRow::find(name).map_or(StageConcern::Any, |row| row.concern);
+        let refused = match (takes, level) {
+            (StageConcern::Any, _) => false,
+            (StageConcern::Local, level) => level != ReadLevel::Local,
+            (StageConcern::Majority, ReadLevel::Local | ReadLevel::Available) => concern.has_level,
+            (StageConcern::Present | StageConcern::Majority, level) => {
+                matches!(level, ReadLevel::Linearizable | ReadLevel::Snapshot)
             }
-            ReadLevel::Available | ReadLevel::Majority => false,
         };
         if refused {
             return Err(invalid(format!(

@@ -2,6 +2,7 @@
 
 use mayfly_auth::{Action, RoleName, Target, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_query::{Client, Pipeline, UncheckedPipeline, Validation};
 use mayfly_service::Authority;
 use mayfly_value::RawDoc;
 use mayfly_value::shell::Shell;
@@ -10,6 +11,7 @@ use crate::context::CommandContext;
 use crate::request::Request;
 use crate::request::needs::{FindRow, are_met};
 use crate::rules::redaction;
+use crate::rules::rights::is_set;
 
 /// That a command may run.
 ///
@@ -35,6 +37,38 @@ impl CommandContext<'_> {
             true => Ok(()),
             false => Err(unauthorized(&self.authority, request)),
         }
+    }
+
+    /// The pipeline of the command, which the client may run over the collection that the command names.
+    ///
+    /// # Errors
+    /// 13 Unauthorized, those of the stages.
+    pub(crate) fn checked(
+        &self,
+        request: &Request<'_>,
+        stages: UncheckedPipeline,
+    ) -> Result<Pipeline> {
+        self.checked_over(request, request.target().as_str(), stages)
+    }
+
+    /// The same over another collection of the database.
+    ///
+    /// # Errors
+    /// As [`CommandContext::checked`].
+    pub(crate) fn checked_over(
+        &self,
+        request: &Request<'_>,
+        collection: Option<&str>,
+        stages: UncheckedPipeline,
+    ) -> Result<Pipeline> {
+        let bypasses = is_set(request.body, "bypassDocumentValidation");
+        stages.check(&Client {
+            db: request.db,
+            collection,
+            allows: &|target, action| self.authority.allows(target, action),
+            refusal: &|| unauthorized(&self.authority, request),
+            validation: if bypasses { Validation::Bypassed } else { Validation::Kept },
+        })
     }
 
     /// That the client may give or take these roles: each belongs to its database.

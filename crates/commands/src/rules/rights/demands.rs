@@ -2,10 +2,10 @@
 //! demands at least as much as what it was meant to be, and the handler says what is wrong.
 
 use mayfly_auth::{Action, Target};
+use mayfly_query::{Inside, UncheckedPipeline};
 use mayfly_value::{RawDoc, RawValue};
 
-use super::pipeline;
-use crate::request::{Demands, Fields, Request};
+use crate::request::{Demands, Fields, Request, RowFlags};
 
 /// A flag as handlers read it; what is no flag counts as set.
 pub(crate) fn is_set(body: RawDoc<'_>, name: &str) -> bool {
@@ -144,7 +144,7 @@ fn view(demands: &mut Demands<'_>, request: &Request<'_>) {
     };
     demands.need(Target::Collection(request.db, on), Action::Find);
     if let Some(RawValue::Array(stages)) = request.body.get("pipeline") {
-        pipeline::demand(demands, (request.db, Some(on)), stages, pipeline::Inside::Another);
+        self::stages(demands, (request.db, Some(on)), stages, Inside::View);
     }
 }
 
@@ -214,13 +214,10 @@ pub(crate) fn profile(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
-pub(crate) fn aggregate(demands: &mut Demands<'_>, request: &Request<'_>) {
-    let Some(RawValue::Array(stages)) = request.body.get("pipeline") else {
-        return demands.need_on_target(request, &[Action::Find]);
-    };
-    let on = (request.db, request.target().as_str());
-    pipeline::demand(demands, on, stages, pipeline::Inside::Command);
-    pipeline::bypasses(demands, request, stages);
+/// What the stages of a pipeline need, for commands that explain or keep it. The handler checks the pipeline again, as it is parsed
+/// then; this check comes before anything of the command is done.
+fn stages(demands: &mut Demands<'_>, on: (&str, Option<&str>), stages: RawDoc<'_>, inside: Inside) {
+    demands.need_rights(UncheckedPipeline::parse_alone(stages, on.0, inside).rights(), on);
 }
 
 /// What the explained command needs.
@@ -228,15 +225,28 @@ pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
     let RawValue::Document(body) = request.target() else {
         return demands.need(Target::Everything, Action::Find);
     };
-    if pipeline::has_repeats(body, 1) {
+    if has_repeats(body) {
         return demands.need(Target::Everything, Action::AnyAction);
     }
     let name = body.iter().next().map_or("", |first| first.name());
     let Some(row) = demands.row(name) else { return };
     // An explanation of an explanation is refused: nothing to ask for, at any depth.
     if row.name != request.row.name {
-        demands.need_for(&Request::inner(row, request.db, body));
+        let inner = Request::inner(row, request.db, body);
+        demands.need_for(&inner);
+        if let Some(RawValue::Array(pipeline)) = body.get("pipeline")
+            && row.flags.contains(RowFlags::PIPELINE)
+        {
+            stages(demands, (inner.db, inner.target().as_str()), pipeline, Inside::Command);
+        }
     }
+}
+
+/// Whether a field stands twice in a document: what is checked could then be another value than what is used.
+fn has_repeats(document: RawDoc<'_>) -> bool {
+    document.iter().enumerate().any(|(at, field)| {
+        document.iter().take(at).any(|before| before.name_bytes() == field.name_bytes())
+    })
 }
 
 /// The balancer's settings are documents.

@@ -2,6 +2,5 @@
 
 pub(crate) mod check;
 pub(crate) mod demands;
-mod pipeline;
 
 pub(crate) use demands::is_set;

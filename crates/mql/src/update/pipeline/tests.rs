@@ -8,7 +8,9 @@ fn pipeline(stages: &str) -> Result<Pipeline> {
     let wrapped = parse_document(&format!("{{u: {stages}}}")).unwrap();
     let mut scope = Scope::at(5);
     scope.declare(parse_document("{v: 7}").unwrap().as_doc())?;
-    Pipeline::parse(wrapped.as_doc().get("u").and_then(RawValue::as_array).unwrap(), &scope)
+    let is_stage = |name: &str| matches!(name, "$match" | "$group");
+    let stages = wrapped.as_doc().get("u").and_then(RawValue::as_array).unwrap();
+    Pipeline::parse(stages, &scope, Some(is_stage))
 }
 
 fn check(stages: &str, doc: &str, expected: &str) {

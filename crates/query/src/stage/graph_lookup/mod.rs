@@ -66,7 +66,10 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
                     return Err(fault(40185, text));
                 }
             },
-            "from" => collection = Some(text()?),
+            "from" => {
+                around.needs_named(value);
+                collection = Some(text()?);
+            }
             "as" => result = Some(parts(text()?)?),
             "connectFromField" => from = Some(parts(text()?)?),
             "connectToField" => to = Some(text()?),

@@ -36,7 +36,10 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
     for option in spec {
         let (name, value) = (option.name(), option.value());
         match name {
-            "from" => from = Some(text_of(name, value)?),
+            "from" => {
+                around.needs_named(value);
+                from = Some(text_of(name, value)?);
+            }
             "localField" => local = Some(text_of(name, value)?),
             "foreignField" => foreign = Some(text_of(name, value)?),
             "as" => result = Some(text_of(name, value)?),

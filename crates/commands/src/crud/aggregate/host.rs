@@ -1,0 +1,139 @@
+//! What stages are told about their server and about the collection of the command.
+
+use std::sync::Arc;
+
+use mayfly_base::{Namespace, Result};
+use mayfly_query::{Host, cached_plans};
+use mayfly_service::QuerySetting;
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::not_on_views;
+use crate::context::CommandContext;
+use crate::diagnostics::coll_stats::{
+    Shown, coll_stats_document, log_stats_document, view_stats_document,
+};
+use crate::diagnostics::current_op::{CurrentOpOptions, Whose, current_ops};
+use crate::diagnostics::index_stats::index_stats;
+use crate::request::Fields;
+
+/// What a stage describes that reads no documents.
+pub(super) enum Described {
+    /// A collection.
+    Documents(Arc<Collection>),
+    /// The measurements in these buckets.
+    Measurements(Arc<Collection>),
+    /// A view, of which only its use is known.
+    View(Namespace),
+    /// The operation log.
+    Log,
+    Nothing,
+}
+
+impl Described {
+    fn collection(&self) -> Option<&Collection> {
+        match self {
+            Described::Documents(collection) | Described::Measurements(collection) => {
+                Some(collection)
+            }
+            Described::View(_) | Described::Log | Described::Nothing => None,
+        }
+    }
+}
+
+pub(super) struct ServerHost<'a, 'c> {
+    pub(super) ctx: &'a CommandContext<'c>,
+    pub(super) described: Described,
+}
+
+impl Host for ServerHost<'_, '_> {
+    fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        let known = &[
+            "allUsers",
+            "idleConnections",
+            "idleCursors",
+            "idleSessions",
+            "localOps",
+            "backtrace",
+            "truncateOps",
+            "targetAllNodes",
+        ];
+        let fields = Fields::strict(options, "$currentOp", known)?;
+        let all_users = fields.bool("allUsers")?.unwrap_or(false);
+        let options = CurrentOpOptions {
+            whose: if all_users { Whose::All } else { Whose::of(self.ctx) },
+            idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
+            idle_sessions: fields.bool("idleSessions")?.unwrap_or(true),
+            truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
+        };
+        Ok(current_ops(self.ctx.service, &options))
+    }
+
+    fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        crate::diagnostics::local_sessions::local_sessions(self.ctx, "$listLocalSessions", options)
+    }
+
+    fn sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        crate::diagnostics::local_sessions::local_sessions(self.ctx, "$listSessions", options)
+    }
+
+    fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>> {
+        Ok(list_settings(self.ctx, with_shapes))
+    }
+
+    fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        Ok(vec![match &self.described {
+            Described::Documents(collection) => {
+                coll_stats_document(self.ctx, collection, Shown::Documents, options)?
+            }
+            Described::Measurements(buckets) => {
+                coll_stats_document(self.ctx, buckets, Shown::Measurements, options)?
+            }
+            Described::Log => log_stats_document(self.ctx, options)?,
+            Described::View(ns) if options.iter().all(|part| part.name() == "latencyStats") => {
+                view_stats_document(self.ctx, ns, options)?
+            }
+            Described::View(_) => return Err(not_on_views("$collStats")),
+            Described::Nothing => return Ok(Vec::new()),
+        }])
+    }
+
+    fn index_stats(&self) -> Result<Vec<DocBuf>> {
+        let specs = match &self.described {
+            Described::Measurements(buckets) => buckets.list_measurement_indexes(),
+            Described::Documents(collection) => collection.list_indexes(),
+            Described::View(_) | Described::Log | Described::Nothing => Vec::new(),
+        };
+        let list = |collection| index_stats(self.ctx.service, collection, &specs);
+        Ok(self.described.collection().map(list).unwrap_or_default())
+    }
+
+    fn cached_plans(&self) -> Result<Vec<DocBuf>> {
+        let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
+        cached_plans(collection, &self.ctx.service.host)
+    }
+
+    fn ttl_stats(&self) -> Result<Vec<DocBuf>> {
+        let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
+        let statuses = self.ctx.service.store.ttl_status(self.ctx.op, collection)?;
+        let documents = statuses.iter().map(|status| {
+            let mut document = DocBuilder::new();
+            status.append_to(&mut document);
+            document.finish()
+        });
+        Ok(documents.collect())
+    }
+}
+
+/// The documents of `$querySettings`.
+fn list_settings(ctx: &CommandContext<'_>, with_shapes: bool) -> Vec<DocBuf> {
+    let document = |setting: &Arc<QuerySetting>| {
+        let mut out = DocBuilder::new();
+        setting.append_to(&mut out);
+        if with_shapes && let Some(shape) = setting.shape() {
+            out.append("debugQueryShape", RawValue::Document(shape.as_doc()));
+        }
+        out.finish()
+    };
+    ctx.service.query_settings.all().iter().map(document).collect()
+}

@@ -1,0 +1,143 @@
+//! Stages from BSON: each one parsed, and where it may stand among the others.
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_expr::Scope;
+use mayfly_value::RawDoc;
+
+use super::places::check_in_transaction;
+use super::row::{Parsed, StageRow, parse_stage};
+use crate::stage::filter::Match;
+use crate::stage::geo_near::{self, Distances, GeoNear};
+use crate::stage::{Around, Inside, Source, Step};
+use crate::timeseries::unpack::Unpack;
+
+/// Where the documents of a pipeline come from, when its first stage says so, and its other stages.
+pub(crate) type ParsedStages = (Option<Box<dyn Source>>, Vec<Step>);
+
+/// Parses all stages of a pipeline: where its documents come from, when the first says so, and the others as they were sent.
+pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<ParsedStages> {
+    parse_counted(pipeline, around, &mut 0)
+}
+
+/// The same; counts the stages that were parsed, for those who go on after an error.
+pub(super) fn parse_counted(
+    pipeline: RawDoc<'_>,
+    around: &Around<'_>,
+    parsed: &mut usize,
+) -> Result<ParsedStages> {
+    let count = pipeline.iter().count();
+    if around.follows_view() || reads_input(pipeline) {
+        around.reads_input();
+    }
+    if count > limits::MAX_PIPELINE_STAGES {
+        let most = limits::MAX_PIPELINE_STAGES;
+        let text = format!("Pipeline length must be no longer than {most} stages");
+        return Err(Error::new(ErrorCode(7749501), text));
+    }
+    let mut stages = Stages { around, source: None, steps: Vec::new(), behind: None };
+    for (at, element) in pipeline.iter().enumerate() {
+        let Some(spec) = element.value().as_document() else {
+            return Err(Error::type_mismatch(
+                "Each element of the 'pipeline' array must be an object",
+            ));
+        };
+        stages.add(at, spec)?;
+        *parsed += 1;
+    }
+    stages.check_places(pipeline, count)?;
+    Ok((stages.source, stages.steps))
+}
+
+/// Whether the first stage reads the collection of the command; so does what is no stage.
+fn reads_input(pipeline: RawDoc<'_>) -> bool {
+    StageRow::first_of(pipeline).is_none_or(|row| row.needs.read_input())
+}
+
+/// Notes the rights of stages of which one could not be parsed because it depends on variables that have no values yet. A stage that
+/// even then cannot be parsed, and whose rights depend on its options, needs every right.
+pub(crate) fn note_rights(stages: RawDoc<'_>, from: usize, around: &Around<'_>) {
+    for spec in stages.iter().skip(from).filter_map(|stage| stage.value().as_document()) {
+        let row = spec.iter().next().and_then(|field| StageRow::find(field.name()));
+        if parse_stage(spec, around).is_err()
+            && row.is_some_and(|row| row.needs.depend_on_options())
+        {
+            around.needs_everything();
+        }
+    }
+}
+
+/// The stages so far.
+struct Stages<'a> {
+    around: &'a Around<'a>,
+    source: Option<Box<dyn Source>>,
+    steps: Vec<Step>,
+    /// What the first stage finds may have metadata, which the later ones may ask for.
+    behind: Option<Scope>,
+}
+
+impl Stages<'_> {
+    /// Parses the stage at this place and adds it.
+    fn add(&mut self, at: usize, spec: RawDoc<'_>) -> Result<()> {
+        let here = self.behind.as_ref().map_or(*self.around, |scope| self.around.scoped(scope));
+        if here.in_transaction {
+            check_in_transaction(spec)?;
+        }
+        let parsed = match parse_stage(spec, &here.for_stage(at))? {
+            Parsed::Steps(parsed) => parsed,
+            Parsed::Source(found) => {
+                self.source.get_or_insert(found);
+                return Ok(());
+            }
+        };
+        let unpacked = at == 1 && self.steps.first().is_some_and(Step::is::<Unpack>);
+        let parsed = if unpacked { over_measurements(parsed, spec)? } else { parsed };
+        self.check_search(at, &parsed)?;
+        if at == 0 || unpacked {
+            let names = parsed.iter().flat_map(|step| step.stage().gives_metadata());
+            self.behind = names.fold(None, |scope: Option<Scope>, name| {
+                let scope = scope.unwrap_or_else(|| self.around.scope.clone());
+                Some(scope.with_metadata(name))
+            });
+        }
+        self.steps.extend(parsed);
+        Ok(())
+    }
+
+    /// A search for words is the first stage.
+    fn check_search(&self, at: usize, parsed: &[Step]) -> Result<()> {
+        let searches =
+            |step: &Step| step.get::<Match>().is_some_and(|found| found.0.text().is_some());
+        if (at > 0 || self.around.inside == Inside::Facet) && parsed.iter().any(searches) {
+            let text = "$match with $text is only allowed as the first pipeline stage";
+            return Err(Error::new(ErrorCode(17313), text));
+        }
+        Ok(())
+    }
+
+    /// Checks the place of each stage, as its row says.
+    fn check_places(&self, pipeline: RawDoc<'_>, count: usize) -> Result<()> {
+        let names =
+            pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
+        let over_measurements = matches!(
+            &self.steps[..],
+            [first, second, ..] if first.is::<Unpack>() && second.is::<Distances>()
+        );
+        for (at, name) in names.enumerate() {
+            if !(over_measurements && at == 1) {
+                StageRow::of(name)?.check_place(at, count)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stage after the one that unpacks buckets: a search by distance reads measurements there.
+fn over_measurements(mut parsed: Vec<Step>, spec: RawDoc<'_>) -> Result<Vec<Step>> {
+    match &parsed[..] {
+        [only] if only.is::<GeoNear>() => {
+            let stage = parsed.pop().and_then(Step::take::<GeoNear>);
+            stage.map_or(Ok(Vec::new()), |stage| geo_near::over_measurements(*stage, spec))
+        }
+        _ => Ok(parsed),
+    }
+}

@@ -1,0 +1,97 @@
+//! That adding a member touches the places that ARCHITECTURE's table says: of each kind an example is looked up in the sources. Lines
+//! that only declare a module, comments and tests are no places.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::is_test;
+
+/// A member that stands for its kind.
+struct Example {
+    /// What the first column of the table calls it.
+    kind: &'static str,
+    /// How the code names it: its module, and the name that clients use.
+    names: &'static [&'static str],
+    /// The folder or file that is its own.
+    own: &'static str,
+    /// The file of its row.
+    row: &'static str,
+}
+
+const EXAMPLES: &[Example] = &[
+    Example {
+        kind: "a stage that is short for others",
+        names: &["sort_by_count", "\"$sortByCount\""],
+        own: "crates/query/src/stage/sort_by_count.rs",
+        row: "crates/query/src/pipeline/rows.rs",
+    },
+    Example {
+        kind: "a stage",
+        names: &["densify::", "\"$densify\""],
+        own: "crates/query/src/stage/densify",
+        row: "crates/query/src/pipeline/rows.rs",
+    },
+    Example {
+        kind: "a rule of the optimiser",
+        names: &["unions::", "filter_both_sides"],
+        own: "crates/query/src/optimise/unions.rs",
+        row: "crates/query/src/optimise/mod.rs",
+    },
+    Example {
+        kind: "a command",
+        names: &["ttl_status::", "\"ttlStatus\""],
+        own: "crates/commands/src/diagnostics/ttl_status.rs",
+        row: "crates/commands/src/diagnostics/mod.rs",
+    },
+];
+
+/// The files beside its own in which an example is named.
+fn places(root: &Path, files: &[String], example: &Example) -> BTreeSet<String> {
+    let names_it = |line: &str| {
+        let line = line.trim_start();
+        let declares = line.starts_with("mod ") || line.contains(") mod ");
+        !declares && !line.starts_with("//") && example.names.iter().any(|name| line.contains(name))
+    };
+    let beside = files.iter().filter(|file| !file.starts_with(example.own) && !is_test(file));
+    let named = beside.filter(|file| {
+        let text = fs::read_to_string(root.join(file)).unwrap_or_default();
+        let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        code.lines().any(names_it)
+    });
+    named.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_of_each_kind_has_its_file_and_its_row() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let page = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+        let mut files = Vec::new();
+        for folder in ["query", "commands", "service", "server", "storage", "mql", "expr"] {
+            collect(root, &root.join("crates").join(folder).join("src"), &mut files);
+        }
+        assert!(files.len() > 400, "{}", files.len());
+        for example in EXAMPLES {
+            assert!(page.contains(&format!("\n| {} |", example.kind)), "{}", example.kind);
+            assert!(root.join(example.own).exists(), "{}", example.own);
+            let places: Vec<_> = places(root, &files, example).into_iter().collect();
+            assert_eq!(places, [example.row], "{}", example.kind);
+        }
+    }
+
+    fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => collect(root, &path, files),
+                false => {
+                    files.push(path.strip_prefix(root).unwrap().to_string_lossy().into_owned());
+                }
+            }
+        }
+    }
+}
