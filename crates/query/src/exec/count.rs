@@ -1,5 +1,5 @@
-//! Counting. Where the bounds of an index say all that the filter says, its entries are counted without a look into
-//! them; everywhere else the documents are run through and not kept.
+//! Counting results. If the bounds of an index scan are equivalent to the filter, its entries are
+//! counted without being decoded; otherwise the plan runs and the documents are dropped.
 
 use mayfly_storage::StoreSession;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,15 +14,15 @@ use crate::plan::{IndexScan, Plan};
 const CHUNK_ENTRIES: usize = 10_000;
 
 impl Executor {
-    /// How many results there are, skip and limit considered. The executor is done then.
+    /// Counts the remaining results, with skip and limit applied, and finishes the executor.
     ///
     /// # Errors
-    /// Those of [`Executor::run`].
+    /// Errors of [`Executor::run`].
     pub fn count(mut self, session: StoreSession<'_>) -> Result<u64> {
         self.count_only();
         self.settle(session)?;
         if self.trial.is_some() {
-            // What was cached is taken as it is: nothing is read by it.
+            // A cached choice is used as it is: a count does not run far enough to doubt it.
             note_use(&self.collection, &self.plan);
         }
         if let Plan::Keys(input) = &self.plan
@@ -42,7 +42,8 @@ impl Executor {
         Ok(counted)
     }
 
-    /// Counts the entries of a scan's ranges; nothing when a document may have several of them, and when some are hidden.
+    /// Counts the entries in the ranges of a scan; `None` if a document may have several of them,
+    /// or if some are hidden.
     fn count_entries(&self, scan: &IndexScan, session: StoreSession<'_>) -> Result<Option<u64>> {
         let plain = scan.checks.is_empty() && scan.key_filter.is_none() && !scan.repeats;
         if !plain || self.collection.hides_expired() {
@@ -52,7 +53,8 @@ impl Executor {
         self.collection.check_alive()?;
         index.check_alive()?;
         let snapshot = session.snapshot()?;
-        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
+        // This must come after the snapshot: an index is marked multikey before its array keys are
+        // visible.
         if index.is_multikey() {
             return Ok(None);
         }
@@ -71,7 +73,7 @@ impl Executor {
                 }
             }
         }
-        // As behind every scan: what was dropped meanwhile is cleared under open snapshots, too.
+        // As after every scan: the range of a dropped index is cleared even under open snapshots.
         self.collection.check_alive()?;
         index.check_alive()?;
         Ok(Some(counted))

@@ -1,6 +1,8 @@
-//! Runs plans: batches of results, each batch over a snapshot of its own.
+//! The executor: runs plans in batches of results, each batch over its own snapshot. README.md in
+//! this folder describes nodes, rows and batches.
 //!
-//! A plan's nodes ([`node`]) are started with the first batch. Documents reach the sink as borrowed bytes.
+//! The nodes of a plan ([`node`]) start with the first batch. Documents reach the sink as borrowed
+//! bytes.
 
 mod count;
 mod node;
@@ -33,67 +35,69 @@ use crate::language::needed::Fields;
 use crate::memory::Budget;
 use crate::plan::{Plan, is_whole, plan_in_order, planned};
 
-/// So many documents are looked at in a moment.
+/// Reading this many documents counts as short work.
 const FEW_DOCUMENTS: u64 = 1000;
 
-/// So many documents a narrow scan of an index finds, about.
+/// The approximate number of documents that a narrow index scan finds.
 const NARROW_DOCUMENTS: i64 = 16;
 
-/// What a sink answers.
+/// The reply of a sink to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Taken; go on.
+    /// The sink accepted the document and wants more.
     More,
-    /// Taken; that is enough for now.
+    /// The sink accepted the document and wants no more in this batch.
     Pause,
-    /// Not taken: give it again next time.
+    /// The sink did not accept the document, and wants it again in the next batch.
     Refused,
 }
 
-/// Receives documents with the keys of their records, and what is known about them beside their fields.
+/// Receives documents with their record keys and metadata.
 pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>, &Metadata) -> Result<Flow> + 's;
 
 /// A running plan.
 pub struct Executor {
     collection: Arc<Collection>,
-    /// The collection's name when it began.
+    /// The name of the collection when the query started.
     namespace: Namespace,
     query: CanonicalQuery,
     plan: Plan,
     settings: Settings,
-    /// What it may be chosen from, until that is settled.
+    /// The candidates for a trial, until the plan is chosen.
     trial: Option<Trial>,
-    /// Nobody looks at documents.
+    /// The caller does not need documents.
     counts_only: bool,
-    /// Its nodes, once they run.
+    /// The root of the running nodes, from the first batch on.
     root: Option<Box<dyn Node>>,
     /// A document that the sink refused.
     pending: Option<(RecordKey, DocBuf, Metadata)>,
-    /// Memory for what it has to keep.
+    /// Memory for operators that buffer.
     budget: Budget,
     done: bool,
-    /// How results are shown.
+    /// The shape in which results are returned.
     shape: ResultShape,
-    /// The command that failures name.
+    /// The command that errors name.
     command: Option<&'static str>,
-    /// How many documents the next batch takes, where that is known.
+    /// Limit on the documents of the next batch, if known.
     expected: Option<u64>,
-    /// Whether the entries of its documents may move between batches although what is shown of the documents does not change.
+    /// Whether index entries may move between batches without a visible change of the documents, as
+    /// in a time series.
     keeps_keys: bool,
 }
 
-/// Counts the use of indexes.
+/// Counts the use of the indexes of a plan.
 fn note_use(collection: &Collection, plan: &Plan) {
     match plan {
         Plan::Id(_) => collection.id_uses.add(),
-        // A scan of everything uses no order.
+        // A whole scan does not use the order of the records.
         Plan::Records(scan) if !scan.is_whole() => collection.id_uses.add(),
         Plan::Text(text) => text.index.runtime.uses.add(),
-        // Counted with the collection, which may do without this index.
+        // Uses of the `_id` index are counted with the collection, which may be clustered and have
+        // no such index.
         Plan::Index(scan) if scan.index.spec.name() == "_id_" => collection.id_uses.add(),
         Plan::Index(scan) => scan.index.runtime.uses.add(),
         Plan::Near(near) => near.index.runtime.uses.add(),
-        // Parts of one index.
+        // Several scans of one index count once.
         Plan::Merge { inputs, .. } | Plan::Or(inputs) => {
             let mut last = None;
             for input in inputs {
@@ -109,10 +113,10 @@ fn note_use(collection: &Collection, plan: &Plan) {
 }
 
 impl Executor {
-    /// Plans the query with the indexes that the view sees.
+    /// Plans the query with the indexes that are visible to the view.
     ///
     /// # Errors
-    /// 2 BadValue for a hint that fits no index.
+    /// 2 BadValue for a hint that matches no index.
     pub fn new(
         view: &ReadView,
         collection: Arc<Collection>,
@@ -129,7 +133,7 @@ impl Executor {
         Ok(Executor { trial, ..Executor::with_plan(collection, query, plan) })
     }
 
-    /// Runs a query by one of its plans ([`crate::plans`]).
+    /// Runs a query with one of its plans ([`crate::plans`]).
     pub fn with_plan(collection: Arc<Collection>, query: CanonicalQuery, plan: Plan) -> Executor {
         Executor {
             done: matches!(plan.source(), Plan::Nothing),
@@ -150,10 +154,10 @@ impl Executor {
         }
     }
 
-    /// The same, which learns nothing from the queries before it.
+    /// Creates an executor that neither uses nor fills the plan cache.
     ///
     /// # Errors
-    /// Those of [`Executor::new`].
+    /// Errors of [`Executor::new`].
     pub(crate) fn by_itself(
         view: &ReadView,
         collection: Arc<Collection>,
@@ -174,15 +178,16 @@ impl Executor {
         &self.query
     }
 
-    /// The collection it reads.
+    /// The collection that the plan reads.
     pub fn collection(&self) -> &Arc<Collection> {
         &self.collection
     }
 
-    /// Whether the first batch may look at many documents: a scan, a sort, a range without a limit, a script. Such work must not
-    /// keep one of the runtime's threads; for shorter work saying so would cost more than the work.
+    /// Whether the first batch may examine many documents: a scan, a sort, a range without a limit,
+    /// a script. Such work must leave the runtime's thread first; for shorter work leaving would
+    /// cost more than the work.
     pub fn may_take_long(&self) -> bool {
-        // A script may loop over its first document.
+        // A script may loop on its first document.
         if self.query.matcher.computes() {
             return true;
         }
@@ -200,7 +205,7 @@ impl Executor {
             Plan::Index(scan) => scan.narrow,
             _ => false,
         };
-        // So does a trial.
+        // A trial may take long as well.
         let tries = self.trial.as_ref().is_some_and(|trial| trial.allowed().is_none());
         if tries || self.plan.blocking_sort() {
             return true;
@@ -211,7 +216,7 @@ impl Executor {
             Plan::Index(scan) => {
                 let bounded =
                     scan.ranges.iter().all(|range| !is_whole(std::slice::from_ref(range)));
-                // A batch is full soon when every entry gives a document.
+                // If every entry is a result, a batch fills quickly.
                 let exact = scan.exact && scan.multikey == 0 && !scan.repeats;
                 let exact = exact && !self.settings.for_write && !self.collection.hides_expired();
                 let limited = few(self.query.limit) || exact && few(self.expected);
@@ -221,10 +226,11 @@ impl Executor {
         }
     }
 
-    /// Whether documents are so large that the first batch copies megabytes, however few they are.
+    /// Whether documents are so large that even a few of them in the first batch are megabytes.
     fn may_give_much(&self) -> bool {
         let (documents, bytes) = self.collection.size_about();
-        // On average a document has less: one that is read by its `_id` is not long, and most reads are of one.
+        // Judged by the average size: a read by `_id`, the most frequent query, is short if
+        // documents are small.
         let are_small = bytes <= documents.saturating_mul(LONG_BYTES as i64);
         if bytes <= LONG_BYTES as i64 || are_small && matches!(self.plan, Plan::Id(_)) {
             return false;
@@ -233,7 +239,7 @@ impl Executor {
             Plan::Nothing => 0,
             Plan::Id(_) => 1,
             Plan::Index(scan) if scan.narrow => NARROW_DOCUMENTS,
-            // Of a large collection of small documents the other rules say how many are looked at.
+            // For a large collection of small documents, the other rules decide.
             _ => documents.min(FEW_DOCUMENTS as i64),
         };
         let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
@@ -241,13 +247,13 @@ impl Executor {
         average.saturating_mul(found.min(wanted)) > LONG_BYTES as i64
     }
 
-    /// Whether everything was given.
+    /// Whether all results were returned.
     pub fn is_done(&self) -> bool {
         self.done && self.pending.is_none()
     }
 
-    /// From now on it finds records for a write, which changes or deletes them meanwhile: an index does not show a record a second
-    /// time, even when an update moved its keys.
+    /// Prepares the executor to find records for a write, which changes or deletes them meanwhile:
+    /// an index scan does not return a record twice, even when an update moves its keys.
     pub fn find_for_write(&mut self) {
         self.settings.for_write = true;
         self.adapt();
@@ -258,17 +264,18 @@ impl Executor {
         self.plan = self.adapted(plan);
     }
 
-    /// A plan for what is wanted of it.
+    /// Adjusts a plan to the needs of the caller.
     fn adapted(&self, plan: Plan) -> Plan {
         let reads = self.settings.for_write || self.shape.key_only;
         let plan = if reads { plan.reading() } else { plan };
         if self.counts_only { plan.without_documents() } else { plan }
     }
 
-    /// Settles which plan it is, where that takes a trial. Gives the plans that were tried, the chosen one first.
+    /// Runs the trial, if the plan is not chosen yet. Returns the plans that were tried, the chosen
+    /// one first.
     ///
     /// # Errors
-    /// Those of running plans.
+    /// Errors of running plans.
     pub(crate) fn settle(&mut self, session: StoreSession<'_>) -> Result<Vec<Tried>> {
         let Some(trial) = self.trial.take() else { return Ok(Vec::new()) };
         if trial.allowed().is_some() && self.root.is_none() {
@@ -279,7 +286,7 @@ impl Executor {
         let tried = self.choose(&trial, session)?;
         note_use(&self.collection, &self.plan);
         session.op.update_info(|info| {
-            // A plan inside of a stage is not that of the command.
+            // The plan of a pipeline inside of a stage is not that of the command.
             if info.plan_summary == before {
                 info.plan_summary = self.plan.summary();
             }
@@ -287,10 +294,10 @@ impl Executor {
         Ok(tried)
     }
 
-    /// From now on it waits at the end of its collection, which must be capped.
+    /// Makes the executor wait for new records at the end of its collection, which must be capped.
     ///
     /// # Errors
-    /// Those of a query that cannot be followed.
+    /// Errors for queries that cannot be tailable.
     pub fn follow(&mut self) -> Result<()> {
         self.settings.tail = Some(Tail::new(&self.collection, &self.query)?);
         self.plan = plan_in_order(&self.collection, &self.query);
@@ -299,46 +306,46 @@ impl Executor {
         Ok(())
     }
 
-    /// From now on results are shown in this shape.
+    /// Sets the shape in which results are returned.
     ///
     /// # Errors
-    /// 238 NotImplemented when this plan's results cannot be.
+    /// 238 NotImplemented if the plan cannot return this shape.
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
         self.shape = shape;
         self.check_shape(&self.plan)?;
         if self.tells_keys() {
-            // Once its first document is shown it stays with its index.
+            // Once the first document is returned, the index must not change.
             self.trial = self.trial.take().map(Trial::by_itself);
         }
         self.adapt();
         Ok(())
     }
 
-    /// Whether the keys of its index are shown.
+    /// Whether results contain the keys of the index.
     fn tells_keys(&self) -> bool {
         let projection = self.query.projection.as_ref();
         self.shape.key_only || projection.is_some_and(|it| it.asks_for(INDEX_KEY))
     }
 
-    /// Whether results of a plan can be shown as they are asked for.
+    /// Checks that a plan can return the requested shape.
     ///
     /// # Errors
-    /// 238 NotImplemented when they cannot be.
+    /// 238 NotImplemented if it cannot.
     fn check_shape(&self, plan: &Plan) -> Result<()> {
         ResultShape { key_only: self.tells_keys(), ..self.shape }.check(plan)
     }
 
-    /// From now on what it keeps is kept within this budget.
+    /// Sets the memory budget for operators that buffer.
     pub fn use_budget(&mut self, budget: Budget) {
         self.budget = budget;
     }
 
-    /// What its nodes did.
+    /// The statistics of the running nodes.
     pub(crate) fn ran(&self) -> Option<Ran> {
         self.root.as_ref().map(|root| root.ran())
     }
 
-    /// Whether it keeps more than its position.
+    /// Whether the executor keeps more than a position between batches.
     pub fn keeps_much(&self) -> bool {
         self.settings.for_write
             || self.plan.any(&mut |node| match node {
@@ -349,38 +356,40 @@ impl Executor {
             })
     }
 
-    /// From now on a sort keeps of documents no more than this, besides what it goes by.
+    /// Restricts the fields that a sort buffers to these, besides its sort keys.
     pub(crate) fn sort_keeping(&mut self, keeps: Option<Fields>) {
         self.settings.keeps = keeps;
     }
 
-    /// How results are shown.
+    /// The shape in which results are returned.
     pub(crate) fn shape(&self) -> ResultShape {
         self.shape
     }
 
-    /// From now on its nodes say how long they took.
+    /// Makes the nodes measure their execution time.
     pub(crate) fn time_nodes(&mut self) {
         self.settings.timed = true;
     }
 
-    /// Failures that a document causes name this command and its collection, as the reference's do.
+    /// Makes errors that a document causes name this command and the collection, as in the
+    /// reference.
     pub fn name_failures(&mut self, command: &'static str) {
         self.command = Some(command);
     }
 
-    /// The command that failures name.
+    /// The command that errors name.
     pub(crate) fn command(&self) -> Option<&'static str> {
         self.command
     }
 
-    /// From now on all runs of a batch share a snapshot, and [`Executor::end_batch`] is called with it: the cursor returns each
-    /// bucket of a time series once, whatever is inserted between batches (`node/key_list.rs`).
+    /// Makes all runs of a batch share one snapshot; the caller passes it to
+    /// [`Executor::end_batch`]. The cursor thereby returns each bucket of a time series once,
+    /// whatever is inserted between batches (`node/key_list.rs`).
     pub(crate) fn keep_keys(&mut self) {
         self.keeps_keys = self.collection.time_series().is_some();
     }
 
-    /// A batch has ended and another one may follow.
+    /// Ends a batch that another one may follow.
     ///
     /// # Errors
     /// Errors of the store, of the operation's deadline, and of files for record keys.
@@ -397,29 +406,31 @@ impl Executor {
         root.check_alive()
     }
 
-    /// From now on the sink counts and does not look: it may be given empty documents.
+    /// Declares that the sink counts only: it may receive empty documents.
     pub fn count_only(&mut self) {
         self.counts_only = true;
         self.adapt();
     }
 
-    /// The next batch takes at most so many documents: no more records are read ahead than that.
+    /// Limits the read-ahead of the next batch to this number of documents.
     pub fn expect(&mut self, documents: usize) {
         self.expected = Some(documents as u64);
     }
 
-    /// Gives documents to the sink until it pauses, refuses, or nothing is left. Projection is not applied.
+    /// Passes documents to the sink until it pauses, refuses, or none are left. Projection is not
+    /// applied.
     ///
     /// # Errors
-    /// Those of the sink, the store, and the operation's deadline.
+    /// Errors of the sink, the store, and the operation's deadline.
     pub fn run(&mut self, session: StoreSession<'_>, sink: &mut Sink<'_>) -> Result<()> {
         self.run_over(&mut None, session, sink)
     }
 
-    /// The same as a part of a batch: takes its snapshot, and leaves it where [`Executor::keep_keys`] was called.
+    /// Runs as a part of a batch: takes the batch's snapshot, and returns it after
+    /// [`Executor::keep_keys`] was called.
     ///
     /// # Errors
-    /// Those of [`Executor::run`].
+    /// Errors of [`Executor::run`].
     pub(crate) fn run_over(
         &mut self,
         snapshot: &mut Option<Snapshot>,
@@ -460,7 +471,7 @@ impl Executor {
             self.done = progress == Progress::Over;
             return Ok(());
         }
-        // The plan that others were served by is no good for this one. What it has given stays given.
+        // The cached plan does not suit this query. Results that it has returned stay valid.
         let trial = trial.map(|trial| trial.doubted(self, session.op));
         if given == 0 {
             self.root = None;
@@ -472,7 +483,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs the nodes, as long as so much may be spent on it. Says how many results there were.
+    /// Runs the nodes within a limit of works. Returns the number of results as well.
     fn go_on(
         &mut self,
         (session, snapshot): (StoreSession<'_>, &mut Option<Snapshot>),
@@ -503,8 +514,8 @@ impl Executor {
             stopped = flow != Flow::More;
             Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        // What was dropped meanwhile is not maintained any more, and its range is cleared under open snapshots, too:
-        // the scan may have missed documents.
+        // The range of a dropped collection or index is cleared even under open snapshots, so the
+        // scan may have missed documents.
         self.collection.check_alive()?;
         root.check_alive()?;
         let spent = progress == Progress::Stopped && !stopped && batch.works_left() == 0;

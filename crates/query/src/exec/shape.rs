@@ -1,5 +1,5 @@
-//! What `find` shows instead of, or beside, its documents: the keys of the index (`returnKey`), the records' keys
-//! (`showRecordId`).
+//! Results of `find` with index keys in place of documents (`returnKey`) or with record keys in
+//! addition (`showRecordId`).
 
 use mayfly_storage::StoreSession;
 use std::borrow::Cow;
@@ -18,23 +18,23 @@ use crate::plan::{IndexScan, Plan};
 /// The arguments `returnKey` and `showRecordId`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResultShape {
-    /// Only the fields of the index that the plan uses; none for a collection scan.
+    /// Return only the fields of the index that the plan uses; none for a collection scan.
     pub key_only: bool,
-    /// The record's key as `$recordId`: its number; of a record that is clustered by its `_id` the bytes, as the reference shows
-    /// it there.
+    /// Return the record key as `$recordId`: a number, or, in a collection clustered by `_id`, the
+    /// bytes of the key, as in the reference.
     pub record_id: bool,
 }
 
 impl ResultShape {
-    /// Whether documents are shown as they are.
+    /// Whether documents are returned unchanged.
     pub(crate) fn is_plain(self) -> bool {
         !self.key_only && !self.record_id
     }
 
-    /// Whether this plan can be shown so.
+    /// Checks that a plan can return this shape.
     ///
     /// # Errors
-    /// 238 NotImplemented for keys of an index that has several for a document.
+    /// 238 NotImplemented for keys of an index with several keys for a document.
     pub(crate) fn check(self, plan: &Plan) -> Result<()> {
         let Some(scan) = plan.index_scan().filter(|_| self.key_only) else { return Ok(()) };
         if scan.index.spec.collation().is_some() {
@@ -46,7 +46,7 @@ impl ResultShape {
         Ok(())
     }
 
-    /// The document as it is shown; `projected` when no key takes its place.
+    /// The result for a document; `projected` is used unless the index key replaces it.
     pub(crate) fn shown(
         self,
         key: &KeyPaths,
@@ -67,7 +67,7 @@ impl ResultShape {
     }
 }
 
-/// What a projection asks for beside the documents.
+/// The metadata that a projection requests from the executor.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     key: bool,
@@ -75,14 +75,14 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What this projection asks for; nothing when that is nothing.
+    /// The metadata that a projection requests; `None` if it requests none.
     pub(crate) fn by(projection: Option<&Projection>) -> Option<Asked> {
         let asks_for = |name| projection.is_some_and(|projection| projection.asks_for(name));
         let (key, record_id) = (asks_for(INDEX_KEY), asks_for(RECORD_ID));
         (key || record_id).then_some(Asked { key, record_id })
     }
 
-    /// What is known about a document, with that.
+    /// Adds the requested metadata to that of a document.
     pub(crate) fn noted(
         self,
         key: &KeyPaths,
@@ -112,7 +112,7 @@ pub(crate) struct KeyPaths {
 }
 
 impl KeyPaths {
-    /// Those of the executor's plan.
+    /// The fields for the plan of an executor.
     pub(crate) fn of(executor: &Executor, asked: Option<Asked>) -> KeyPaths {
         let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
         let id = || vec!["_id".to_owned()];
@@ -132,7 +132,8 @@ impl KeyPaths {
         KeyPaths { paths, collection: executor.collection().clone(), wants_record }
     }
 
-    /// The key of a document's record: the one it came with, or, as a sorted result comes without it, the one that it has now.
+    /// The record key of a document: the known one, or the current one, because sorted results have
+    /// lost theirs.
     pub(crate) fn record<'k>(
         &self,
         session: StoreSession<'_>,
@@ -148,7 +149,7 @@ impl KeyPaths {
     }
 
     fn append_record(&self, name: &str, record: &[u8], out: &mut DocBuilder) {
-        // It may be gone by now.
+        // The record may have been deleted.
         if !record.is_empty() {
             out.append(name, record_id(record, self.collection.is_numbered()));
         }

@@ -1,4 +1,5 @@
-//! A tailable scan: at the end of a capped collection it waits for what comes, behind the last record that it looked at.
+//! A tailable scan: at the end of a capped collection it waits for records after the last one that
+//! it examined.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Direction, KeyRange, RecordKey, Snapshot, whole_range};
@@ -12,10 +13,10 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Checks that a query can be followed.
+    /// Checks that a query can be tailable.
     ///
     /// # Errors
-    /// 2 BadValue for a collection that is not capped, and for an order that is not its own.
+    /// 2 BadValue for a collection that is not capped, and for an order other than the natural one.
     pub(crate) fn new(collection: &Collection, query: &CanonicalQuery) -> Result<Tail> {
         if query.matcher.text().is_some() {
             let text = "text and tailable cursor not allowed in same query";
@@ -39,22 +40,23 @@ impl Tail {
         Ok(Tail::default())
     }
 
-    /// The scan looked at this record.
+    /// Records that the scan examined this record.
     pub(crate) fn looked_at(&mut self, key: &[u8]) {
         let last = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(key);
     }
 
-    /// Whether it has a position to go on from. A scan that found the collection empty has none, and ends.
+    /// Whether the scan has a position to continue from. A scan of an empty collection has none,
+    /// and ends.
     pub(crate) fn is_alive(&self) -> bool {
         self.last.is_some()
     }
 
-    /// What is left to scan; nothing before the first record.
+    /// The range left to scan; `None` before the first record.
     ///
     /// # Errors
-    /// 136 CappedPositionLost when the record of the position has gone.
+    /// 136 CappedPositionLost if the record at the position was deleted.
     pub(crate) fn rest(
         &self,
         snapshot: &Snapshot,
@@ -66,7 +68,8 @@ impl Tail {
     }
 }
 
-/// Checks that the record is there which a scan of a capped collection looked at last: otherwise there may be a gap behind it.
+/// Checks that the last examined record of a capped collection still exists. Otherwise records
+/// after it may have been deleted unseen.
 ///
 /// # Errors
 /// 136 CappedPositionLost.

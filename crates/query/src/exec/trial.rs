@@ -1,5 +1,5 @@
-//! Finding out which of several plans is the best: each is run for a while, and the one that gives most for what it looks at wins.
-//! Manual: "Query Plans", "Plan Cache".
+//! Trials: several plans run side by side for a while, and the plan with the most results for its
+//! works wins. Manual: "Query Plans", "Plan Cache".
 
 use mayfly_storage::StoreSession;
 use mayfly_work::OpCtx;
@@ -16,27 +16,28 @@ use crate::plan::{
     CachedPlan, Candidates, Choice, Plan, PlanCache, PlannerSettings, Ranked, Way, over,
 };
 
-/// What each of them may spend at first; each further turn it is twice as much, until one has shown what it can.
+/// Works of each plan in the first round; each later round has twice as many, until one plan is
+/// done.
 const FIRST_WORKS: u64 = 16;
 
 /// A plan that was tried.
 pub(crate) struct Tried {
-    /// Its number among those that there were to choose from.
+    /// Its index among the candidates.
     at: usize,
     pub(crate) plan: Plan,
     pub(crate) ran: Ran,
-    /// Results, and what was looked at for them.
+    /// The number of results, and the works spent on them.
     pub(crate) returned: u64,
     pub(crate) works: u64,
     pub(crate) score: f64,
 }
 
-/// The plans that an executor may choose from.
+/// The candidates of an executor.
 pub(super) struct Trial {
     candidates: Box<Candidates>,
-    /// What the cached plan needed when it was tried, and what it may look at until it is doubted.
+    /// The works of the cached plan in its trial, and the works after which it is abandoned.
     cached: Option<(u64, u64)>,
-    /// What comes of the trial is noted for others.
+    /// Whether the result is stored in the plan cache.
     notes: bool,
 }
 
@@ -51,7 +52,7 @@ impl Trial {
         Trial { candidates: Box::new(candidates), cached, notes: true }
     }
 
-    /// Notes what the choice is known by.
+    /// Records shape and plan cache key in the operation, for the profiler and the slow log.
     pub(super) fn note_keys(&self, op: &OpCtx) {
         if let Candidates::Whole(ranked) = &*self.candidates {
             op.planning.keys.0.store(ranked.shape.digits(), Relaxed);
@@ -59,17 +60,17 @@ impl Trial {
         }
     }
 
-    /// Nobody learns of it, and it learns from nobody.
+    /// Neither uses nor fills the plan cache.
     pub(super) fn by_itself(self) -> Trial {
         Trial { cached: None, notes: false, ..self }
     }
 
-    /// What a cached plan may look at until it is doubted.
+    /// The works after which a cached plan is abandoned.
     pub(super) fn allowed(&self) -> Option<u64> {
         self.cached.map(|(_, allowed)| allowed)
     }
 
-    /// The plan that was cached needed much more than it did once.
+    /// Deactivates the cached plan, which needed far more works than in its trial.
     pub(super) fn doubted(mut self, executor: &Executor, op: &OpCtx) -> Trial {
         if let Candidates::Whole(ranked) = &*self.candidates {
             PlanCache::doubt(&executor.collection, ranked.key);
@@ -83,10 +84,11 @@ impl Trial {
 }
 
 impl Executor {
-    /// Takes the best of the plans that there are to choose from. Says which were tried for all of the query, the best first.
+    /// Chooses the best of the candidates. Returns the plans that were tried for the whole query,
+    /// the best first.
     ///
     /// # Errors
-    /// Those of running plans, when none of them can be run.
+    /// Errors of running plans, if none of them can run.
     pub(super) fn choose(
         &mut self,
         trial: &Trial,
@@ -110,7 +112,7 @@ impl Executor {
         }
     }
 
-    /// The best way to the documents of an alternative: by what earlier trials found, else by one of its own.
+    /// The best way for one alternative of an `$or`: from the plan cache, else by a trial.
     fn alternative(
         &self,
         (query, ways): &(CanonicalQuery, Vec<Way>),
@@ -135,9 +137,9 @@ impl Executor {
         ranked.way(at).ok_or_else(|| Error::internal("an alternative without a way"))
     }
 
-    /// Tries plans, and notes which was the best. The best comes first.
+    /// Tries plans and records the winner, which comes first in the result.
     fn tried(&self, ranked: &Ranked, notes: bool, session: StoreSession<'_>) -> Result<Vec<Tried>> {
-        // What is sorted in a trial was not sorted by the operation.
+        // Sorts in a trial are not charged to the operation.
         let sorted =
             (&session.op.has_sort_stage, &session.op.keys_sorted, &session.op.bytes_sorted);
         let before = (sorted.0.load(Relaxed), sorted.1.load(Relaxed), sorted.2.load(Relaxed));
@@ -145,7 +147,7 @@ impl Executor {
         let (mut running, mut failed) = (Vec::new(), None);
         for (at, plan) in ranked.plans(&self.collection).enumerate() {
             let plan = self.adapted(plan);
-            // Not every plan can tell the keys of its index.
+            // Not every plan can return the keys of its index.
             if self.check_shape(&plan).is_ok() {
                 running.push(self.try_out(at, plan));
             }
@@ -162,7 +164,8 @@ impl Executor {
                         settled |= done;
                         at += 1;
                     }
-                    // A sort that does not fit memory is no reason to do without the others.
+                    // If the sort of one plan exceeds its memory, the other plans remain
+                    // candidates.
                     Err(error) if is_about_plan(error.code()) => {
                         failed = Some(error);
                         running.remove(at);
@@ -176,7 +179,7 @@ impl Executor {
         sorted.1.store(before.1, Relaxed);
         sorted.2.store(before.2, Relaxed);
         let mut tried: Vec<Tried> = running.into_iter().map(Trying::scored).collect();
-        // The first of equals, which were better by rule.
+        // Of equal scores the first wins, because it is better by rule.
         let mut best = 0;
         for (at, one) in tried.iter().enumerate() {
             if one.score > tried[best].score {
@@ -214,7 +217,7 @@ impl Executor {
         Trying { at, plan, root, most, returned: 0, works: 0, over: false }
     }
 
-    /// Lets a plan spend so much; true when it has shown what it can.
+    /// Runs a plan for some works. Returns true if the plan is done.
     fn go_on_trying(
         &self,
         one: &mut Trying,
@@ -246,7 +249,7 @@ struct Trying {
     at: usize,
     plan: Plan,
     root: Box<dyn Node>,
-    /// Results that are enough.
+    /// Number of results after which the plan is done.
     most: u64,
     returned: u64,
     works: u64,
@@ -258,7 +261,8 @@ impl Trying {
         self.over || self.returned >= self.most
     }
 
-    /// Results for each work, a point for having come to the end, and, between equals, what saves reading and sorting.
+    /// The score: results per work, a point for reaching the end, and small bonuses for plans
+    /// without reads or sorts.
     fn scored(self) -> Tried {
         let works = self.works.max(1) as f64;
         let bonus = (1.0 / (10.0 * works)).min(1e-4);

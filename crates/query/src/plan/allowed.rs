@@ -1,5 +1,6 @@
-//! Queries that may use some indexes only: by the index filters of their collection, or by query settings, which the query
-//! brings along. A hint of the client does not count then. Manual: "planCacheSetFilter", "setQuerySettings".
+//! Restricts a query to some indexes, either by the index filters of its collection or by query
+//! settings that the query carries. A restriction overrides the client's hint. Manual:
+//! "planCacheSetFilter", "setQuerySettings".
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,26 +15,27 @@ use super::{Plan, Ways, choose};
 use crate::language::shape::PlanShape;
 use crate::language::{AllowedBy, AllowedIndexes, CanonicalQuery, Hint, IndexHints};
 
-/// Most index filters of a collection.
+/// Limit on the index filters of one collection.
 const MAX_INDEX_FILTERS: usize = 10_000;
 
-/// An index filter: the query that it was set for, and the indexes.
+/// An index filter: the query that it was set for, and the indexes that queries of its shape may
+/// use.
 #[derive(Clone, Debug)]
 pub struct IndexFilter {
-    /// The filter of the query.
+    /// The filter of the example query.
     pub query: DocBuf,
-    /// Its order.
+    /// The sort pattern of the example query.
     pub sort: DocBuf,
-    /// Its projection.
+    /// The projection of the example query.
     pub projection: DocBuf,
-    /// How it compares strings; empty where it does so by their bytes.
+    /// The collation of the example query; empty for binary comparison.
     pub collation: DocBuf,
-    /// The indexes.
+    /// The indexes that queries of this shape may use.
     pub allowed: Arc<AllowedIndexes>,
 }
 
 impl IndexFilter {
-    /// As `planCacheListFilters` shows it.
+    /// Appends the fields that `planCacheListFilters` returns.
     pub fn append_to(&self, out: &mut DocBuilder) {
         out.append("query", &self.query).append("sort", &self.sort);
         out.append("projection", &self.projection);
@@ -51,21 +53,21 @@ impl IndexFilter {
     }
 }
 
-/// The index filters of a collection, in memory only.
+/// The index filters of a collection. They are kept in memory only.
 #[derive(Clone, Debug, Default)]
 pub struct IndexFilters(BTreeMap<PlanShape, IndexFilter>);
 
 impl IndexFilters {
-    /// All of them.
+    /// Returns copies of all index filters of a collection.
     pub fn all(collection: &Collection) -> Vec<IndexFilter> {
         let filters = collection.index_filters.get::<IndexFilters>();
         filters.map_or_else(Vec::new, |filters| filters.0.values().cloned().collect())
     }
 
-    /// Sets the filter for queries of a shape; one that was there goes.
+    /// Sets the index filter for queries of a shape, replacing an earlier one.
     ///
     /// # Errors
-    /// 2 BadValue when there are too many.
+    /// 2 BadValue when the collection has the maximum number of filters.
     pub fn set(collection: &Collection, shape: PlanShape, filter: IndexFilter) -> Result<()> {
         let mut full = false;
         collection.index_filters.change::<IndexFilters>(|filters| {
@@ -84,7 +86,7 @@ impl IndexFilters {
         }
     }
 
-    /// Removes that for queries of a shape.
+    /// Removes the index filter for queries of a shape.
     pub fn remove(collection: &Collection, shape: PlanShape) {
         collection.index_filters.change::<IndexFilters>(|filters| {
             let mut filters = filters.cloned().unwrap_or_default();
@@ -93,13 +95,14 @@ impl IndexFilters {
         });
     }
 
-    /// Removes all of them.
+    /// Removes all index filters of a collection.
     pub fn clear(collection: &Collection) {
         collection.index_filters.change::<IndexFilters>(|_| None);
     }
 }
 
-/// The indexes of a collection that hints allow: of a time series in terms of its buckets.
+/// The indexes of a collection that the hints allow. For the buckets of a time series, keys are
+/// translated to keys on buckets.
 pub fn allowed_on(hints: &IndexHints, collection: &Collection) -> Option<Arc<AllowedIndexes>> {
     let ns = collection.namespace();
     let Some(series) = collection.time_series() else { return hints.of(&ns).cloned() };
@@ -112,7 +115,7 @@ pub fn allowed_on(hints: &IndexHints, collection: &Collection) -> Option<Arc<All
     Some(Arc::new(on_buckets))
 }
 
-/// Whether an index filter says which indexes a query uses.
+/// Whether an index filter restricts the indexes of a query.
 pub(crate) fn index_filter_set(collection: &Collection, query: &CanonicalQuery) -> bool {
     let by = |allowed: &Arc<AllowedIndexes>| allowed.by() == AllowedBy::IndexFilter;
     restricted(collection, query).allowed.as_ref().is_some_and(by)
@@ -126,7 +129,7 @@ pub(super) fn allows(query: &CanonicalQuery, index: &Index) -> bool {
     }
 }
 
-/// Whether a query may use the index on `_id`, or the order of the records in its place.
+/// Whether a query may use the index on `_id`, or the record order that replaces it.
 pub(super) fn allows_id(collection: &Collection, query: &CanonicalQuery) -> bool {
     let Some(allowed) = &query.allowed else { return true };
     let mut key = DocBuilder::new();
@@ -135,21 +138,22 @@ pub(super) fn allows_id(collection: &Collection, query: &CanonicalQuery) -> bool
     let options = collection.options();
     let clustered = options.as_doc().get("clusteredIndex").and_then(RawValue::as_document);
     let name = clustered.and_then(|clustered| clustered.get("name")?.as_str());
-    // The order of buckets is no index.
+    // The order of buckets is not an index.
     collection.time_series().is_some() || allowed.has(name.unwrap_or("_id_"), key.as_doc())
 }
 
-/// Whether a query may use all indexes, as most may.
+/// Whether a query may use all indexes, which is the usual case.
 #[inline]
 pub(super) fn are_all(collection: &Collection, query: &CanonicalQuery) -> bool {
     query.allowed.is_none() && !collection.index_filters.is_there()
 }
 
-/// The ways for a query, and the query as it was planned: with the indexes that it may use and without a hint that does not
-/// count.
+/// Plans a query and returns the query as it was planned: with its index restriction, and without a
+/// hint that the restriction overrides. Query settings that no plan can satisfy are dropped; an
+/// index filter is not.
 ///
 /// # Errors
-/// Those of planning.
+/// Errors of planning.
 pub(super) fn planned<'q>(
     collection: &Arc<Collection>,
     query: &'q CanonicalQuery,
@@ -171,7 +175,7 @@ pub(super) fn planned<'q>(
     Ok((Cow::Owned(query), ways))
 }
 
-/// The query with the indexes that it may use.
+/// Returns the query with its index restriction applied.
 pub(super) fn restricted<'q>(
     collection: &Collection,
     query: &'q CanonicalQuery,
@@ -179,7 +183,7 @@ pub(super) fn restricted<'q>(
     if are_all(collection, query) {
         return Cow::Borrowed(query);
     }
-    // Where `min` and `max` lie only their index knows.
+    // The keys of `min` and `max` refer to the hinted index, so the hint must stay.
     if matches!(query.hint, Some(Hint::Between { .. })) || is_point_by_id(collection, query) {
         return without(query);
     }
@@ -200,7 +204,8 @@ fn without(query: &CanonicalQuery) -> Cow<'_, CanonicalQuery> {
     }
 }
 
-/// Whether a query asks for nothing but one `_id`, and its index can say which: such queries are not planned.
+/// Whether the filter is a single equality on `_id` that the `_id` index can answer. Such queries
+/// are not planned.
 fn is_point_by_id(collection: &Collection, query: &CanonicalQuery) -> bool {
     let alone = matches!(query.matcher.root(), Expr::Path { .. });
     alone && query.hint.is_none() && choose::point_by_id(collection, query).is_some()

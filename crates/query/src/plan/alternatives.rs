@@ -1,6 +1,7 @@
-//! A filter with `$or`: each alternative by an index of its own, when each has one. Where each gives the wanted order, they are
-//! merged. Which of several indexes an alternative uses is found out for it alone. Manual: "$or Clauses and Indexes", "$or and
-//! sort() Operations".
+//! Plans for a filter with `$or` whose alternatives each have an index. If every alternative gives
+//! the requested order, the scans are merged; otherwise they run one after the other. Each
+//! alternative with several candidate indexes is tried on its own. Manual: "$or Clauses and
+//! Indexes", "$or and sort() Operations".
 
 use std::sync::Arc;
 
@@ -12,26 +13,26 @@ use super::bounds::field_bounds;
 use super::{Plan, Way, Ways, choose};
 use crate::language::CanonicalQuery;
 
-/// Alternatives that are looked at.
+/// An `$or` with more alternatives is not planned by this module.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// The alternatives of an `$or`, each with the ways to its documents.
+/// The alternatives of an `$or`, each with its ways.
 pub(crate) struct Alternatives {
-    /// Each as a query of its own, and its ways, the best by rule first.
+    /// Each alternative as a query of its own, with its ways; the best by rule comes first.
     pub(crate) parts: Vec<(CanonicalQuery, Vec<Way>)>,
-    /// The order in which they are merged, where each has it.
+    /// The order in which the inputs are merged, if each of them gives it.
     merged: Option<SortPattern>,
-    /// They come in another order than the wanted one.
+    /// Whether results arrive in another order than the requested one.
     unordered: bool,
 }
 
 impl Alternatives {
-    /// Whether there is something to choose.
+    /// Whether any alternative has more than one way.
     fn are_several(&self) -> bool {
         self.parts.iter().any(|(_, ways)| ways.len() > 1)
     }
 
-    /// The way by one of each alternative.
+    /// Combines one way of each alternative into a way for the whole filter.
     pub(crate) fn way(&self, chosen: impl Iterator<Item = Way>) -> Way {
         let plans = chosen.map(|way| way.plan);
         let plan = match &self.merged {
@@ -48,7 +49,8 @@ impl Alternatives {
         Way::new(plan, self.unordered)
     }
 
-    /// Ways, of which each way of an alternative is a part; the first by those that are the best by rule.
+    /// Combined ways such that each way of each alternative occurs in at least one. The first
+    /// combines the ways that are best by rule.
     pub(super) fn ways(&self) -> impl Iterator<Item = Way> {
         let most = self.parts.iter().map(|(_, ways)| ways.len()).max().unwrap_or(0);
         (0..most).map(|at| {
@@ -58,7 +60,7 @@ impl Alternatives {
     }
 }
 
-/// Ways for the first `$or` of the filter whose alternatives all have an index.
+/// Ways for the first `$or` in the filter whose alternatives all have an index.
 pub(super) fn ways(collection: &Arc<Collection>, query: &CanonicalQuery) -> Option<Ways> {
     let conjuncts = query.matcher.root().conjuncts();
     conjuncts.iter().enumerate().find_map(|(at, conjunct)| {
@@ -84,7 +86,8 @@ pub(super) fn ways(collection: &Arc<Collection>, query: &CanonicalQuery) -> Opti
     })
 }
 
-/// One as a query, and its ways in an order that is wanted; nothing when there is none by an index.
+/// Plans one alternative, together with the other conjuncts of the filter, in the given order.
+/// Returns `None` if no index serves it.
 fn one(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
@@ -109,7 +112,7 @@ fn one(
         let ordered = sort.is_none() || scans(way) && !way.unordered;
         ordered && way.plan.is_bounded()
     };
-    // The best by rule must serve: a worse one may look at far more.
+    // The best way by rule must qualify: a worse one may examine far more documents.
     serves(&ways.best).then_some(())?;
     let others = ways.others.into_iter().filter(|way| serves(way) && scans(way));
     Some((query, std::iter::once(ways.best).chain(others).collect()))

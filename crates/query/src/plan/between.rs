@@ -1,5 +1,6 @@
-//! The arguments `min` and `max` of `find`: where in the hinted index to begin (inclusive) and to end (exclusive), in the
-//! index's own order. They take the place of the bounds that the filter gives.
+//! The arguments `min` and `max` of `find`: keys of the hinted index between which the scan runs,
+//! `min` inclusive and `max` exclusive, in the order of the index. They replace the bounds that
+//! come from the filter.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Direction, KeyRange};
@@ -9,10 +10,10 @@ use mayfly_value::{Collation, DocBuf};
 use super::{IndexScan, Plan, Way};
 use crate::language::CanonicalQuery;
 
-/// The way over the same index, between these keys.
+/// Returns the way over the same index, restricted to the keys between `min` and `max`.
 ///
 /// # Errors
-/// 51174 when they do not name the fields of the index, 51175 when `min` does not come before `max`.
+/// 51174 when they do not name the fields of the index, 51175 when `min` is not before `max`.
 pub(super) fn narrowed(
     collection: &Collection,
     way: Way,
@@ -42,7 +43,7 @@ pub(super) fn narrowed(
         ));
     }
     let ranges = vec![KeyRange { start, end }];
-    // The order that single values gave is gone with them.
+    // An order that depended on single-value bounds is lost with those bounds.
     let unordered = query.sort.is_some();
     Ok(match (scan, &way.plan) {
         (Some(scan), _) => {
@@ -50,12 +51,12 @@ pub(super) fn narrowed(
             Way::over_index(IndexScan::new(index, ranges, direction), unordered)
         }
         (None, Plan::Records(scan)) => Way::over_records(ranges, scan.direction, unordered),
-        // Searches take no hint.
+        // Text and geo searches take no hint.
         (None, _) => Way::over_records(ranges, Direction::Forward, unordered),
     })
 }
 
-/// The ordered key of a value for each field of the index.
+/// The ordered key of `bound`, which must name the fields of the index in order.
 fn key_of(
     bound: &DocBuf,
     fields: &[(&str, bool)],

@@ -1,7 +1,8 @@
-//! What a filter says about single fields, as intervals of values.
+//! Reads a filter as intervals of values for each field.
 //!
-//! Intervals have at least the values under which an index has every document that can match: bounds may be wider than the filter,
-//! never narrower. Where they say no less than a condition does, the condition is covered by them.
+//! The intervals contain at least the values under which an index stores every document that can
+//! match: bounds may be wider than the filter, never narrower. A condition is *covered* if its
+//! bounds are as narrow as the condition itself; it need not be evaluated again on keys.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,42 +13,48 @@ use mayfly_value::{Collation, RawValue};
 use super::conditions::{bounds_of, outside};
 use super::interval::{Interval, intersect, union};
 
-/// One path and a condition on it.
+/// A path and a predicate on it.
 pub(super) type Condition<'q> = (&'q str, &'q Predicate);
 
-/// Alternatives and conditions on items of arrays are looked into so deep.
+/// Nesting depth of `$or` and `$elemMatch` up to which conditions are read. Deeper ones give no
+/// bounds.
 const MAX_DEPTH: usize = 16;
 
-/// What is known about one path.
+/// All bounds that the filter gives for one path.
 #[derive(Clone)]
 pub(super) struct FieldBounds<'q> {
     pub(super) path: Cow<'q, str>,
-    /// One for each usable condition.
+    /// One entry for each condition that gives bounds.
     pub(super) conditions: Vec<Bounds>,
-    /// The conditions on the path itself, for kinds of indexes that are not in the order of the values.
+    /// The predicates on the path itself, for index kinds whose keys are not in the order of the
+    /// values.
     pub(super) predicates: Vec<&'q Predicate>,
 }
 
-/// What one condition says.
+/// The bounds that one condition gives.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
-    /// Ascending and disjoint.
+    /// Intervals, ascending and disjoint.
     pub(super) intervals: Vec<Interval>,
-    /// They say all that the condition says of a value: it holds for all of them, and for no missing field.
+    /// Whether the intervals are equivalent to the condition: every value in them satisfies it, and
+    /// a missing field does not.
     pub(super) exact: bool,
     /// Whether a document without the field can match.
     pub(super) includes_missing: bool,
-    /// Strings are among the values that compare under the query's collation.
+    /// Whether the intervals contain strings that are compared under the query's collation.
     pub(super) collated: bool,
-    /// Strings are among the values that are matched as they are written, whatever the collation.
+    /// Whether the intervals contain strings that are compared by their bytes, whatever the
+    /// collation.
     pub(super) plain: bool,
-    /// Some value is asked not to be there: of an array another one may be, too.
+    /// Whether the condition excludes a value. An array that has an allowed value may contain the
+    /// excluded one as well.
     pub(super) negated: bool,
-    /// Whether documents with fields are among the values.
+    /// Whether the intervals contain non-empty documents.
     pub(super) documents: bool,
-    /// The conditions on items of arrays that it stands in: what stands in the same is about the same item.
+    /// Numbers of the enclosing `$elemMatch` conditions. Conditions with equal lists apply to the
+    /// same array item.
     pub(super) items: Vec<usize>,
-    /// Which of the filter's outermost conditions it is, if it is all of it.
+    /// The number of the top-level conjunct that these bounds are equivalent to, if they are.
     pub(super) whole: Option<usize>,
 }
 
@@ -66,18 +73,22 @@ impl Bounds {
         }
     }
 
-    /// Whether every interval is one value: further fields of the key can be bounded behind it.
+    /// Whether every interval is a single value, so that later fields of the key can be bounded as
+    /// well.
     pub(super) fn points(&self) -> bool {
-        // Values compared under a collation may be equal without being the same: then they come from one value.
+        // Under a collation, different values may compare equal. An interval with one value at both
+        // ends is still a point.
         self.intervals.iter().all(|interval| interval.is_point(None))
     }
 
-    /// Whether null is asked not to be there. Below an array whose items are no documents nothing is null, although the key is.
+    /// Whether the condition excludes null. Below an array of scalars, the key is null although no
+    /// value is null.
     pub(super) fn excludes_null(&self) -> bool {
         self.negated && !self.includes_missing
     }
 
-    /// The same with the least and the greatest of all values: an array of nothing else is neither.
+    /// Includes MinKey and MaxKey at open ends: an array of nothing but MinKey or MaxKey values is
+    /// neither itself.
     pub(super) fn with_extremes(mut self) -> Bounds {
         for Interval { low, high } in &mut self.intervals {
             low.inclusive |= matches!(low.value.as_raw(), RawValue::MinKey);
@@ -86,14 +97,14 @@ impl Bounds {
         self
     }
 
-    /// Whether they bound nothing.
+    /// Whether the bounds contain all values.
     pub(super) fn is_everything(&self) -> bool {
         matches!(&self.intervals[..], [Interval { low, high }]
             if matches!(low.value.as_raw(), RawValue::MinKey) && low.inclusive
             && matches!(high.value.as_raw(), RawValue::MaxKey) && high.inclusive)
     }
 
-    /// What both say of one value.
+    /// Bounds for a value that satisfies both conditions.
     pub(super) fn and(&self, other: &Bounds, collation: Option<&Collation>) -> Bounds {
         Bounds {
             intervals: intersect(&self.intervals, &other.intervals, collation),
@@ -109,7 +120,8 @@ impl Bounds {
     }
 }
 
-/// Collects the conditions of the outermost conjunction; false when it can hold for no document.
+/// Collects the predicates of the top-level conjunction. Returns false if no document can satisfy
+/// it.
 pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> bool {
     match expr {
         Expr::And(parts) => parts.iter().all(|part| conjuncts(part, out)),
@@ -126,7 +138,7 @@ pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> boo
     }
 }
 
-/// What a filter says about fields, in the order in which it does.
+/// Reads the bounds for each field of a filter, in the order in which the filter names the fields.
 pub(super) fn field_bounds<'q>(
     filter: &'q Expr,
     collation: Option<&Collation>,
@@ -138,24 +150,24 @@ pub(super) fn field_bounds<'q>(
     reader.fields
 }
 
-/// Where a condition stands.
+/// The context of a condition: the `$elemMatch` conditions around it, and its depth.
 #[derive(Clone, Default)]
 struct Place {
-    /// The path of the array that it is about items of, with a dot behind it.
+    /// Path of the array whose items the condition applies to, with a trailing dot.
     prefix: String,
     items: Vec<usize>,
     depth: usize,
 }
 
-/// So many fields are looked through; more get an index.
+/// Up to this number of fields, the reader searches linearly; beyond it, it builds a map.
 const FEW_FIELDS: usize = 16;
 
 struct Reader<'q, 'c> {
     fields: Vec<FieldBounds<'q>>,
-    /// Where the paths stand, when there are many.
+    /// Index in `fields` by path, filled only when there are many fields.
     places: HashMap<Cow<'q, str>, usize>,
     collation: Option<&'c Collation>,
-    /// How many conditions on items of arrays there were.
+    /// How many `$elemMatch` conditions were read so far.
     items: usize,
 }
 
@@ -253,7 +265,7 @@ impl<'q> Reader<'q, '_> {
         }
     }
 
-    /// Inside one more condition on the items of an array.
+    /// The context inside one more `$elemMatch`.
     fn inside(&mut self, place: &Place, prefix: String) -> Place {
         self.items += 1;
         let mut items = place.items.clone();
@@ -261,7 +273,7 @@ impl<'q> Reader<'q, '_> {
         Place { prefix, items, depth: place.depth + 1 }
     }
 
-    /// One of several holds: a path is bounded when each of them bounds it.
+    /// Reads a disjunction: a path gets bounds if every alternative bounds it.
     fn alternatives(&mut self, parts: &'q [Expr], whole: Option<usize>, place: &Place) {
         let mut all = Vec::with_capacity(parts.len());
         for part in parts {

@@ -1,4 +1,4 @@
-//! From a way to records to the whole plan: what is read, sorted, left out and taken behind it.
+//! Completes a way to a plan: adds fetch, sort, skip and limit above the scan.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use super::covering::{covers, key_filter};
 use super::{IndexScan, Plan, RecordScan, Way};
 use crate::language::{CanonicalQuery, Hint};
 
-/// The plan over this way.
+/// The complete plan over a way.
 pub(super) fn built(collection: &Collection, query: &CanonicalQuery, way: Way) -> Plan {
     let Way { plan, unordered } = way;
     let mut skip = query.skip;
     let plan = match plan {
         Plan::Index(scan) => {
-            // What is left out need not be read, where keys say what is a result.
+            // Where each key is a result, skipped results are dropped before their documents are
+            // read.
             let early = scan.exact && !unordered && !collection.hides_expired();
             let below = if early { std::mem::take(&mut skip) } else { 0 };
             over_index(collection, query, scan, unordered, below)
@@ -72,7 +73,7 @@ fn without_first(plan: Plan, count: u64) -> Plan {
     }
 }
 
-/// Whether the order of `_id` itself was asked for, as an index on `_id` would give it.
+/// Whether the query requests the order of `_id`, which must look like a scan of the `_id` index.
 fn asks_for_id(query: &CanonicalQuery, unordered: bool) -> bool {
     let hinted = match &query.hint {
         Some(Hint::Name(_) | Hint::Key(_)) => true,

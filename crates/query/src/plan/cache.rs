@@ -1,7 +1,10 @@
-//! Which plan was found to be the best for queries of a shape, in memory and for each collection. Manual: "Query Plans".
+//! The plan cache: which plan won the trial for queries of a plan key. It is kept in memory, for
+//! each collection. Manual: "Query Plans".
 //!
-//! An entry names a choice, not a plan: bounds are made anew for each query. It begins inactive, and is used once another trial
-//! needed no more works than it says; one that needs many more than that is tried again.
+//! An entry names a choice of index, not a plan: bounds are computed for each query. An entry
+//! starts inactive. It becomes active when another trial needs no more works than the entry
+//! records. If a query needs many times the recorded works, the entry becomes inactive and the
+//! query is tried again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,15 +19,15 @@ use super::tree::Plan;
 use crate::language::CanonicalQuery;
 use crate::language::shape::PlanShape;
 
-/// Most bytes of a filter that is kept to be shown.
+/// Filters with more bytes are not stored for display.
 const MAX_SHOWN_BYTES: usize = 16 * 1024;
 
-/// What a plan's choice is: the index, and the fields of it that are used.
+/// Identifies a choice of plan: a hash of the indexes and of the fields that are used of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice(u64);
 
 impl Choice {
-    /// That of a plan, or of a way to one.
+    /// The choice of a plan, or of a way.
     pub(crate) fn of(plan: &Plan) -> Choice {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut take = |bytes: &[u8]| {
@@ -41,7 +44,7 @@ impl Choice {
             if let Plan::Index(scan) = node {
                 take(&scan.index.id().to_be_bytes());
                 scan.fields.iter().flatten().for_each(|field| take(field.path.as_bytes()));
-                // Further parts of one index are the same choice.
+                // Several ranges of one index are the same choice.
                 return true;
             }
             false
@@ -50,32 +53,33 @@ impl Choice {
     }
 }
 
-/// An entry.
+/// An entry of the plan cache.
 #[derive(Clone)]
 pub(crate) struct CachedPlan {
     pub(crate) key: PlanKey,
     pub(crate) shape: PlanShape,
     pub(crate) choice: Choice,
-    /// What the trial needed.
+    /// The number of works that the winning plan needed in its trial.
     pub(crate) works: u64,
-    /// It is used, and not only remembered.
+    /// Whether the entry is used for planning. An inactive entry only records a trial.
     pub(crate) active: bool,
-    /// The query that it comes from, and its plan; nothing when they are large.
+    /// The query that created the entry and its plan, for `$planCacheStats`; `None` when they are
+    /// large.
     pub(crate) from: Option<(CanonicalQuery, Plan)>,
-    /// Those of the plans that were tried, the best first.
+    /// Scores of the tried plans, the best first.
     pub(crate) scores: Vec<f64>,
     pub(crate) created_ms: i64,
 }
 
 impl CachedPlan {
-    /// What is kept of a query and its plan, to be shown.
+    /// The query and plan to store with an entry for display, if they are small enough.
     pub(crate) fn kept(query: &CanonicalQuery, plan: &Plan) -> Option<(CanonicalQuery, Plan)> {
         let small = query.matcher.root().to_document().as_bytes().len() <= MAX_SHOWN_BYTES;
         small.then(|| (query.clone(), plan.clone()))
     }
 }
 
-/// The entries of a collection.
+/// The cache of one collection.
 #[derive(Clone, Default)]
 pub(crate) struct PlanCache(Arc<RwLock<HashMap<PlanKey, CachedPlan>>>);
 
@@ -94,14 +98,14 @@ impl PlanCache {
         cache
     }
 
-    /// The choice under a key, and the works that it needed, where it is to be used.
+    /// The active choice under a key, with the works of its trial.
     pub(crate) fn active(collection: &Collection, key: PlanKey) -> Option<(Choice, u64)> {
         let cache = collection.cached_plans.get::<PlanCache>()?;
         let entries = cache.0.read();
         entries.get(&key).filter(|entry| entry.active).map(|entry| (entry.choice, entry.works))
     }
 
-    /// Takes what a trial found.
+    /// Records the result of a trial.
     pub(crate) fn note(collection: &Collection, found: CachedPlan) {
         let (cache, settings) = (PlanCache::of(collection), PlannerSettings::of(collection));
         let most = PlannerSettings::count(&settings.cached_plans);
@@ -110,9 +114,9 @@ impl PlanCache {
         let known = entries.get(&found.key).map(|entry| (entry.works, entry.active));
         let found = match known {
             None => CachedPlan { active: at_once, ..found },
-            // It is as good as it was thought to be.
+            // A second trial confirms the entry.
             Some((works, _)) if found.works <= works => CachedPlan { active: true, ..found },
-            // It was good for another query of this shape.
+            // An active entry is replaced: its plan suited another query of this key.
             Some((_, active)) if active || at_once => CachedPlan { active: true, ..found },
             Some((works, _)) => {
                 let works = (works as f64 * settings.cache_growth.get()) as u64;
@@ -127,7 +131,7 @@ impl PlanCache {
         }
     }
 
-    /// An entry needed much more than it says.
+    /// Deactivates an entry whose plan needed far more works than recorded.
     pub(crate) fn doubt(collection: &Collection, key: PlanKey) {
         if let Some(cache) = collection.cached_plans.get::<PlanCache>()
             && let Some(entry) = cache.0.write().get_mut(&key)
@@ -136,14 +140,14 @@ impl PlanCache {
         }
     }
 
-    /// All entries.
+    /// Returns copies of all entries.
     pub(crate) fn entries(collection: &Collection) -> Vec<CachedPlan> {
         let cache = collection.cached_plans.get::<PlanCache>();
         cache.map_or_else(Vec::new, |cache| cache.0.read().values().cloned().collect())
     }
 }
 
-/// Forgets the plans of a collection, all of them or those for queries of a shape.
+/// Removes the cached plans of a collection: all of them, or those for queries of a shape.
 pub fn forget_plans(collection: &Collection, shape: Option<PlanShape>) {
     if let Some(cache) = collection.cached_plans.get::<PlanCache>() {
         cache.0.write().retain(|_, entry| shape.is_some_and(|shape| entry.shape != shape));

@@ -1,4 +1,5 @@
-//! What an index offers to a query: which documents it has, and what bounds its fields.
+//! A candidate: an index together with what it can do for a query, which documents it contains and
+//! which of its fields the filter bounds.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use super::{hashed, places, wildcards};
 use crate::language::CanonicalQuery;
 use crate::language::partial::filter_of;
 
-/// A partial index lacks the documents that do not satisfy its filter.
+/// Whether the index contains all documents that the query can match. A partial index lacks those
+/// outside its filter.
 pub(super) fn has_all_of(index: &Index, query: &CanonicalQuery) -> bool {
     match index.filter() {
         None => true,
@@ -25,18 +27,19 @@ pub(super) fn has_all_of(index: &Index, query: &CanonicalQuery) -> bool {
     }
 }
 
-/// An index as a plan may use it: a wildcard index offers itself once for each path of the filter.
+/// An index as a plan may use it. A wildcard index gives one candidate for each path of the filter.
 pub(super) struct Candidate<'a> {
     pub(super) index: &'a Arc<Index>,
-    /// The fields of its entries, with the filter's path in place of a wildcard.
+    /// The fields of its entries, with a path of the filter in place of a wildcard.
     pub(super) fields: Cow<'a, [IndexField]>,
-    /// Whether one document may have several of the entries that it shows, though none of its values is an array.
+    /// Whether one document may have several entries in the scan even without arrays.
     pub(super) repeats: bool,
-    /// Which of its fields held arrays when it was looked at: what is read later may not be told apart from what is planned now.
+    /// Bit set of the fields that contain arrays, read once: the index may become multikey while
+    /// the query is planned.
     pub(super) multikey: u32,
 }
 
-/// What an index offers for these conditions.
+/// The candidates that an index gives for these bounds.
 pub(super) fn candidates<'a>(
     index: &'a Arc<Index>,
     bounds: &[FieldBounds<'_>],
@@ -46,7 +49,7 @@ pub(super) fn candidates<'a>(
     if let Some(wildcard) = kind.get::<Wildcard>() {
         return wildcards::candidates(index, wildcard, bounds);
     }
-    // Indexes of other kinds serve their own operators only.
+    // Indexes of other kinds serve only their own operators.
     match kind.is_ordered() || kind.is::<HashedIndex>() || places::serves(index, bounds) {
         true => vec![as_it_is()],
         false => Vec::new(),
@@ -61,9 +64,10 @@ impl<'a> Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// A sparse index lacks documents that a condition on a missing field could want.
+    /// Whether the index contains all documents that the conditions can match. A sparse index lacks
+    /// documents without its fields.
     pub(super) fn has_all_of_paths(&self, bounds: &[FieldBounds<'_>]) -> bool {
-        // An index of places only offers itself where its documents are all that can match.
+        // A geo index is a candidate only if its documents are all that can match.
         !self.index.spec.sparse()
             || places::is_of_places(self.index)
             || self.fields.iter().any(|field| {
@@ -77,7 +81,7 @@ impl Candidate<'_> {
             })
     }
 
-    /// What bounds the field at this place of an entry; nothing when no condition may be used there.
+    /// Bounds for the field at index `at` of an entry; `None` if no condition can be used there.
     pub(super) fn bounds_of(
         &self,
         at: usize,
@@ -106,7 +110,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// All conditions together that one value of a document must satisfy.
+    /// Combines all conditions that one value of a document must satisfy at once.
     fn together(
         &self,
         at: usize,
@@ -130,7 +134,8 @@ impl Candidate<'_> {
             let all = usable().cloned().reduce(|all, next| all.and(&next, collation))?;
             return Some(Bounded { bounds: all, covered });
         }
-        // A key combines values of one item of an array; conditions may hold for different ones, unless they ask for one item.
+        // A key combines values of one array item. Different conditions may hold for different
+        // items, unless they are in the same `$elemMatch`.
         let sharing = self.fields[..at].iter().position(|it| it.parts[0] == field.parts[0]);
         let items = match sharing {
             None => None,
@@ -156,17 +161,17 @@ impl Candidate<'_> {
     }
 }
 
-/// What bounds a field of an index.
+/// Bounds for a field of an index.
 pub(super) struct Bounded {
     pub(super) bounds: Bounds,
-    /// The outermost conditions of the filter that it says all of.
+    /// The top-level conjuncts that the bounds are equivalent to.
     pub(super) covered: Vec<usize>,
 }
 
 impl Bounded {
-    /// As keys of an index field.
+    /// The bounds as key ranges of an index field.
     pub(super) fn ranges(&self, field: &IndexField, index: &Index) -> Vec<KeyRange> {
-        // Hashes, paths and places are kept as they are.
+        // Hashes, paths and cells are stored without the collation.
         let collation = index.spec.collation().filter(|_| field.kind.holds_values());
         ranges(&self.bounds.intervals, field.descending, collation.map(|collation| &**collation))
     }

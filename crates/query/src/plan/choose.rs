@@ -1,4 +1,5 @@
-//! Which index serves a query best: the one that bounds most fields, then the one that gives the order.
+//! Ranks the candidate indexes for a query: first by the number of bounded fields, then by whether
+//! the index gives the requested order.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,21 +21,21 @@ use crate::language::CanonicalQuery;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 
-/// Most ranges that one plan scans.
+/// Limit on the key ranges of one plan.
 const MAX_RANGES: usize = 4096;
 
-/// How good an index is for a query; compared from the first field on.
+/// Rank of an index for a query. Fields are compared in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Score {
-    /// Whether it finds one document at most.
+    /// Whether the scan finds at most one document.
     finds_one: bool,
-    /// Fields bounded to single values.
+    /// Number of fields bounded to single values.
     points: usize,
-    /// Whether a further field is bounded to a range.
+    /// Whether one more field is bounded to a range.
     ranged: bool,
-    /// Whether no sort is needed.
+    /// Whether the scan makes a sort unnecessary.
     ordered: bool,
-    /// Whether it is an index of these fields, and not of all.
+    /// Whether the index is on these fields themselves, and not a wildcard index.
     own: bool,
 }
 
@@ -44,7 +45,7 @@ impl Score {
     }
 }
 
-/// The best way by rule for a query that does not name one record by its `_id`.
+/// The best way by rule for a query without an equality on `_id`.
 pub(super) fn best(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
@@ -53,7 +54,7 @@ pub(super) fn best(
     ways(collection, query, bounds).best
 }
 
-/// The ways for a query that does not name one record by its `_id`.
+/// The ways for a query without an equality on `_id`.
 pub(super) fn ways(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
@@ -74,13 +75,14 @@ pub(super) fn ways(
             }
         }
     }
-    // The first of equals stays in front.
+    // The sort is stable: of equal scores the older index stays first.
     found.sort_by(|(one, _), (other, _)| other.cmp(one));
     let clustered = collection.clustered_by().filter(|_| allows_id(collection, query));
     let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path, false));
     match (found.first(), by_id) {
-        // A range of _id beats an index that only gives the order.
-        // Buckets of one span of time lie together; those of an index must be looked for one by one.
+        // A range of `_id` beats an index that only gives the order. For a time series it also
+        // beats a range of an index: buckets of one time span are adjacent, while those of an index
+        // are read one by one.
         (Some((score, _)), Some(by_id))
             if score.points == 0 && collection.time_series().is_some()
                 || !score.bounded()
@@ -91,7 +93,8 @@ pub(super) fn ways(
         (None, Some(by_id)) => by_id.into(),
         (None, None) => collection_scan(collection, query).into(),
         (Some((score, _)), _) => {
-            // One document at most, or buckets, of which several hold one measurement.
+            // Trials are pointless for at most one document, and unsuited to buckets, each of which
+            // holds many measurements.
             let settled = score.finds_one || collection.time_series().is_some();
             let intersects = PlannerSettings::of(collection).hash_intersection.load(Relaxed);
             let both = match intersects && !settled {
@@ -111,7 +114,7 @@ pub(super) fn ways(
     }
 }
 
-/// Whether some index, or the records' own order, bounds these conditions.
+/// Whether an index, or the record order, bounds these conditions.
 pub(super) fn is_bounded(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
@@ -123,7 +126,7 @@ pub(super) fn is_bounded(
     !matches!(best(collection, &query, bounds).plan, Plan::Records(scan) if scan.is_whole())
 }
 
-/// Every document, in no order that counts.
+/// A scan of the whole collection without a useful order.
 pub(super) fn whole_collection(unordered: bool) -> Way {
     Way::over_records(vec![whole_range()], Direction::Forward, unordered)
 }
@@ -138,7 +141,7 @@ pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -
     Way::over_records(vec![whole_range()], direction, unordered)
 }
 
-/// The direction in which the order of the records, which are clustered by this path, is the wanted order.
+/// The direction in which a collection clustered by `path` gives the requested order, if it does.
 fn clustered_order(
     collection: &Collection,
     query: &CanonicalQuery,
@@ -148,17 +151,17 @@ fn clustered_order(
     let first = fields.first()?;
     let direction = if first.descending { Direction::Backward } else { Direction::Forward };
     if path != "_id" {
-        // Of buckets with one start any may come first.
+        // Buckets with the same start may come in any order.
         return (fields.len() == 1 && first.path.as_str() == path).then_some(direction);
     }
     if !same_collation(collection.collation(), query.collation.as_ref()) {
         return None;
     }
-    // Nothing behind _id can matter: it is unique.
+    // `_id` is unique, so later fields of the sort have no effect.
     (first.path.as_str() == "_id").then_some(direction)
 }
 
-/// A filter that names one `_id` in its outermost conjunction.
+/// The way for an equality on `_id` in the top-level conjunction.
 pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Option<Way> {
     fn find(expr: &Expr) -> Option<RawValue<'_>> {
         match expr {
@@ -172,7 +175,7 @@ pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Op
         }
     }
     match find(query.matcher.root())? {
-        // An _id is never an array, a regex or undefined; null is an ordinary value of it.
+        // An `_id` is never an array, a regex or undefined. Null is an ordinary value of it.
         RawValue::Array(_) | RawValue::Regex { .. } | RawValue::Undefined => None,
         value => {
             let readable = !Collation::concerns(value)
@@ -182,7 +185,7 @@ pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Op
     }
 }
 
-/// What a plan for one `_id` says of the filter. Whoever runs it does without.
+/// The bounds of a plan for one `_id`, for explain. Execution does not need them.
 pub(crate) fn said_of_point(query: &CanonicalQuery) -> Said {
     let id = |conjunct: &Expr| match conjunct {
         Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
@@ -198,7 +201,8 @@ pub(crate) fn said_of_point(query: &CanonicalQuery) -> Said {
     })
 }
 
-/// Bounds over the records on the field that they are clustered by: `_id`, or the start of buckets.
+/// A scan of records with bounds on the field that the collection is clustered by: `_id`, or the
+/// start of buckets.
 pub(super) fn by_id(
     collection: &Collection,
     query: &CanonicalQuery,
@@ -236,13 +240,13 @@ pub(super) fn by_id(
     Some(Way::new(Plan::Records(Arc::new(scan)), unordered))
 }
 
-/// Whether a collection was made with its records in an order of their own: clients know of no index that has it.
+/// Whether the collection was created clustered, so that clients see no `_id` index.
 pub fn is_clustered(collection: &Collection) -> bool {
     collection.time_series().is_some()
         || collection.options().as_doc().get("clusteredIndex").is_some()
 }
 
-/// The way over one index, however good it is.
+/// The score of one candidate, and the way over it, however low the score.
 pub(super) fn with_candidate(
     collection: &Collection,
     query: &CanonicalQuery,
@@ -257,7 +261,8 @@ pub(super) fn with_candidate(
     let orders = matching && !candidate.repeats && query.sort.is_some();
     let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
     let order = if orders { order() } else { None };
-    // In several parts of the index, each with single values in front, the order may be the wanted one.
+    // With several ranges that each begin with single values, merging the scans of these parts may
+    // give the order.
     let parts = match orders && order.is_none() {
         true => index_order(query, candidate, fixed).and_then(|direction| {
             let most = PlannerSettings::count(&PlannerSettings::of(collection).merged_scans);
@@ -303,14 +308,14 @@ pub(super) fn with_candidate(
     (score, way)
 }
 
-/// How far the bounds of a filter reach into the key of an index.
+/// How far the bounds of a filter extend into the key of an index.
 struct Reach {
     score: Score,
     ranges: Vec<KeyRange>,
-    /// Fields at the front of the key that are bounded to single values.
+    /// Number of leading key fields that are bounded to single values.
     fixed: usize,
     said: Said,
-    /// What is looked at in each entry, of the fields after those in the ranges.
+    /// Checks on each entry, for fields after those in the ranges.
     checks: Vec<EntryCheck>,
 }
 
@@ -318,7 +323,7 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) 
     let mut score = Score::default();
     let mut ranges = vec![whole_range()];
     let (index, fields) = (candidate.index, &*candidate.fields);
-    // Fields of the key that are bounded to single values; a path is no condition.
+    // The path field of a wildcard entry is fixed too, but counts as no condition.
     let mut fixed = 0;
     let (mut intervals, mut covered) = (vec![None; fields.len()], Vec::new());
     let mut reached = 0;
@@ -327,7 +332,8 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) 
         let everything = found.bounds.is_everything();
         let list = found.ranges(field, index);
         if everything || ranges.len().saturating_mul(list.len()) > MAX_RANGES {
-            // An index that lacks documents without the field shows those only that may match.
+            // A scan of a sparse or partial index is bounded even without ranges: it lacks
+            // documents.
             score.ranged |= everything && (index.spec.sparse() || index.is_partial());
             break;
         }
@@ -343,7 +349,7 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) 
         fixed += 1;
         score.points += usize::from(field.kind != FieldKind::Path);
     }
-    // What the ranges do not say of the later fields is looked at in each entry.
+    // Bounds on later fields that the ranges do not contain are checked on each entry.
     let mut checks = Vec::new();
     for (at, field) in fields.iter().enumerate().skip(reached) {
         let checked = matching && index.spec.kind().is_ordered();
@@ -357,7 +363,7 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) 
     Reach { score, ranges, fixed, said: Said { intervals, covered }, checks }
 }
 
-/// Puts each interval behind each single value of the fields before.
+/// Appends each interval to each single-value prefix.
 pub(crate) fn extend(prefixes: &[KeyRange], intervals: &[KeyRange]) -> Vec<KeyRange> {
     if prefixes.len() == 1 && prefixes[0] == whole_range() {
         return intervals.to_vec();
@@ -375,7 +381,8 @@ pub(crate) fn extend(prefixes: &[KeyRange], intervals: &[KeyRange]) -> Vec<KeyRa
     out
 }
 
-/// The direction in which this index gives the wanted order, if it does, where so many of its fields have one value.
+/// The direction in which this index gives the requested order, if it does, when its first `fixed`
+/// fields have one value each.
 fn index_order(
     query: &CanonicalQuery,
     candidate: &Candidate<'_>,
@@ -385,7 +392,7 @@ fn index_order(
     if candidate.multikey != 0 {
         return None;
     }
-    // They do not disturb the order of those behind them.
+    // Fields with one value do not affect the order of the later fields.
     let fields = &*candidate.fields;
     let fixed_paths: Vec<&str> = fields[..fixed].iter().map(|field| field.path.as_str()).collect();
     let mut behind = fields[fixed..].iter();

@@ -1,4 +1,4 @@
-//! What one condition says of the values of an index.
+//! The bounds that one condition gives: which interval of values an operator stands for.
 
 use mayfly_mql::matcher::{CmpOp, Predicate, Regex};
 use mayfly_value::{Collation, Number, RawDoc, RawValue, ty};
@@ -10,7 +10,8 @@ pub(super) fn is_nan(value: RawValue<'_>) -> bool {
     Number::from_value(value).is_some_and(Number::is_nan)
 }
 
-/// Whether a value is found under its own key, and nothing else is that does not equal it.
+/// Whether a value is found under its own key, and under that key nothing is found that does not
+/// equal it.
 fn has_own_key(value: RawValue<'_>) -> bool {
     !matches!(
         value,
@@ -28,7 +29,7 @@ fn has_fields(value: RawValue<'_>) -> bool {
     matches!(value, RawValue::Document(inner) if !inner.is_empty())
 }
 
-/// What a condition on the values of a path says.
+/// Bounds for a predicate on the values of a path; `None` if the predicate gives none.
 pub(super) fn bounds_of(predicate: &Predicate, collation: Option<&Collation>) -> Option<Bounds> {
     match predicate {
         Predicate::Cmp { op: CmpOp::Eq, value, .. } => equal(&[value.as_raw()], collation),
@@ -55,7 +56,7 @@ pub(super) fn bounds_of(predicate: &Predicate, collation: Option<&Collation>) ->
         Predicate::Exists => Some(Bounds::new(vec![Interval::all()])),
         Predicate::Type(types, _) => of_types(|byte| types.contains(byte)),
         Predicate::Mod { .. } => Some(Bounds::new(vec![Interval::of_type(RawValue::Int32(0))?])),
-        // As what it is, an empty array, a wildcard does not keep it.
+        // An empty array is stored as undefined. A wildcard index does not store it.
         Predicate::Size(0) => {
             let empty = Bounds::new(vec![Interval::point(RawValue::Undefined)]);
             Some(Bounds { documents: true, ..empty })
@@ -70,21 +71,22 @@ pub(super) fn bounds_of(predicate: &Predicate, collation: Option<&Collation>) ->
     }
 }
 
-/// Equality with one of these values.
+/// Bounds for equality with one of these values.
 fn equal(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Bounds> {
     let mut intervals = Vec::with_capacity(values.len());
     for value in values {
         match value {
-            // Kept as they are in arrays only; as a condition they mean something else.
+            // Stored as themselves in arrays only; in a filter they mean something else.
             RawValue::Undefined | RawValue::Regex { .. } => return None,
-            // An empty array is kept as undefined, and a path below it counts as null.
+            // An empty array is stored as undefined, and a path below it counts as null.
             RawValue::Null => {
                 intervals.extend([RawValue::Undefined, RawValue::Null].map(Interval::point));
             }
-            // Its items have the keys, unless it is an item itself.
+            // The keys are those of the array's items, unless the array is itself an item of an
+            // array.
             RawValue::Array(items) => {
                 let first = items.iter().next().map_or(RawValue::Undefined, |item| item.value());
-                // Of an array inside of the array the items have no keys.
+                // The items of a nested array have no keys, so the array has a key of its own.
                 intervals.push(Interval::point(first));
                 intervals.push(Interval::point(*value));
             }
@@ -102,11 +104,11 @@ fn equal(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Bound
     })
 }
 
-/// An order comparison.
+/// Bounds for an order comparison.
 fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
     let end = |inclusive| End::new(value, inclusive);
     let Interval { low, high } = match (op, value) {
-        // Equal to nothing but itself, and to what is missing.
+        // `$lte: null` and `$gte: null` match null and missing fields only.
         (CmpOp::Lte | CmpOp::Gte, RawValue::Null) => return equal(&[value], None),
         (_, RawValue::MinKey | RawValue::MaxKey) => {
             let all = Interval::all();
@@ -119,7 +121,8 @@ fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
             let all = Bounds::new(vec![interval]);
             return Some(Bounds { includes_missing: true, documents: true, ..all });
         }
-        // What NaN compares with is no range of numbers, and the items of an array have the keys.
+        // The values that compare with NaN are not an interval. The keys of an array are those of
+        // its items.
         (_, value) if is_nan(value) || matches!(value, RawValue::Array(_)) => return None,
         (_, value) => Interval::of_type(value)?,
     };
@@ -138,7 +141,8 @@ fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
     })
 }
 
-/// A pattern: the strings that begin as it does, and the pattern itself as a value.
+/// Bounds for a regular expression: strings with its literal prefix, and the expression itself as a
+/// value.
 fn matching(regex: &Regex) -> Bounds {
     let strings = Interval::of_type(RawValue::String(""));
     let prefix = regex.literal_prefix();
@@ -155,7 +159,7 @@ fn matching(regex: &Regex) -> Bounds {
     Bounds { exact, plain: true, ..Bounds::new(intervals) }
 }
 
-/// The least string behind all that begin so.
+/// The smallest string after all strings with this prefix.
 fn behind(prefix: &str) -> Option<String> {
     let mut next = prefix.to_owned();
     while let Some(last) = next.pop() {
@@ -168,9 +172,9 @@ fn behind(prefix: &str) -> Option<String> {
     None
 }
 
-/// Values of these types.
+/// Bounds for values of the types that `has` accepts.
 fn of_types(has: impl Fn(u8) -> bool) -> Option<Bounds> {
-    // What an array is kept as its items say, and those may be anything.
+    // An array is stored as its items, which may have any type.
     if has(ty::ARRAY) {
         return Some(Bounds::new(vec![Interval::all()]));
     }
@@ -207,14 +211,16 @@ fn of_types(has: impl Fn(u8) -> bool) -> Option<Bounds> {
     (!intervals.is_empty()).then(|| Bounds { documents, ..Bounds::new(intervals) })
 }
 
-/// What a condition says that does not hold: a value may be outside of what it asks for, of any type, or missing.
+/// Bounds for a negated predicate: values outside of its intervals, of any type, or a missing
+/// field.
 pub(super) fn outside(inner: &Predicate, collation: Option<&Collation>) -> Option<Bounds> {
     let inside = match inner {
         Predicate::All(parts) => match parts.as_slice() {
             [only] => return outside(only, collation),
             _ => return None,
         },
-        // Missing or null: both have the key of null, and so does what lies below an empty array.
+        // A missing field and null share a key; a path below an empty array has the key of
+        // undefined.
         Predicate::Exists => {
             let none = [RawValue::Undefined, RawValue::Null].map(Interval::point);
             let bounds = Bounds::new(none.to_vec());
@@ -245,15 +251,15 @@ pub(super) fn outside(inner: &Predicate, collation: Option<&Collation>) -> Optio
         collated: inside.collated,
         negated: true,
         documents: true,
-        // A null may be a missing field, and more.
+        // The key of null may stand for a missing field and for other values.
         exact: inside.exact && !null,
         ..Bounds::new(around)
     })
 }
 
-/// The values that a document cannot have under a key when it has none of these.
+/// Values that a matching document cannot have under a key if it has none of these.
 fn excluded(values: &[RawValue<'_>], collation: Option<&Collation>) -> Bounds {
-    // An array is kept as its items, which others may have, too.
+    // An array is stored as its items, which other arrays may contain too.
     let kept = values.iter().filter(|value| {
         !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
     });

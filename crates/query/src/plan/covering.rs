@@ -1,4 +1,5 @@
-//! Plans that read no documents, because the entries of their index have all that is shown. Manual: "Covered Query".
+//! Covered plans, which read no documents because the index entries contain all requested fields.
+//! Manual: "Covered Query".
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use mayfly_value::paths::array_index;
 use super::IndexScan;
 use crate::language::CanonicalQuery;
 
-/// Whether the entries of a scan have all that is shown of documents. Where a value may be missing, the document is read all the
-/// same.
+/// Whether the entries of a scan contain all requested fields. If a key may stand for a missing
+/// field, execution still reads the document.
 pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, scan: &IndexScan) -> bool {
     let everything = || query.matcher.root().conjuncts().is_empty();
     if !are_readable(scan) || collection.hides_expired() || !(scan.exact || everything()) {
@@ -26,7 +27,7 @@ pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, scan: &Ind
     shown.is_some_and(|shown| !shown.is_empty() && shown.iter().all(has)) && are_apart(fields)
 }
 
-/// Whether the keys of a scan say which values a document has.
+/// Whether the keys of a scan determine the values of a document.
 fn are_readable(scan: &IndexScan) -> bool {
     let spec = &scan.index.spec;
     spec.kind().is_ordered()
@@ -36,7 +37,8 @@ fn are_readable(scan: &IndexScan) -> bool {
         && scan.one_per_value.is_none()
 }
 
-/// The conditions that are no bounds, and that the keys of a scan can be tested on before documents are read.
+/// The filter that can be evaluated on the keys of a scan before documents are read: the conjuncts
+/// that the bounds do not cover.
 pub(super) fn key_filter(query: &CanonicalQuery, scan: &IndexScan) -> Option<Arc<Matcher>> {
     let fields = scan.index.spec.fields();
     let tested = are_readable(scan) && !scan.exact;
@@ -46,7 +48,8 @@ pub(super) fn key_filter(query: &CanonicalQuery, scan: &IndexScan) -> Option<Arc
     let has = |path: &String| fields.iter().any(|field| field.path == *path);
     let conjuncts = query.matcher.root().conjuncts().into_iter().enumerate();
     let rest = conjuncts.filter(|(at, conjunct)| {
-        // Ranges are compared with keys as they are; of a missing field keys know nothing.
+        // Comparisons are already bounds on the keys. A missing field cannot be recognized in a
+        // key.
         let is_range = match conjunct {
             Expr::Path { predicate, .. } => match predicate {
                 Predicate::Cmp { .. } | Predicate::In(_) | Predicate::Exists => true,
@@ -67,7 +70,7 @@ fn has_values(field: &IndexField) -> bool {
     field.kind == FieldKind::Ordered && field.parts.iter().all(|part| array_index(part).is_none())
 }
 
-/// Whether no two fields lie in one document.
+/// Whether no two fields share their first path component.
 fn are_apart(fields: &[IndexField]) -> bool {
     let names = fields.iter().map(|field| &field.parts[0]);
     names.clone().enumerate().all(|(at, name)| names.clone().take(at).all(|other| other != name))

@@ -1,7 +1,8 @@
-//! One document for each value of a field, for `distinct` and a `$group` that look at no other: an index that begins with the
-//! field, or has it behind fields of which one value each is asked, shows the documents of one value together, so that all but
-//! the first are passed over. Manual: "Aggregation Pipeline Optimization",
-//! "$group Optimizations"; "$group", "Optimize to Return the First or Last Document of Each Group".
+//! Scans that return one document for each value of a field, for `distinct` and for a `$group` that
+//! needs no other. In an index that begins with the field, or has it after fields with one value
+//! each, documents with equal values are adjacent. The scan returns the first and seeks past the
+//! others. Manual: "Aggregation Pipeline Optimization", "$group Optimizations"; "$group", "Optimize
+//! to Return the First or Last Document of Each Group".
 
 use std::sync::Arc;
 
@@ -14,18 +15,19 @@ use super::interval::Interval;
 use super::{IndexScan, Plan, Way, Ways};
 use crate::language::{CanonicalQuery, FirstOf};
 
-/// How entries are passed over.
+/// How a scan skips entries with a value that it has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnePerValue {
-    /// Keys say everything: documents are read only where a key may stand for a missing field.
+    /// Keys suffice: documents are read only if a key may stand for a missing field.
     pub covered: bool,
-    /// How many of the index's first fields have one value in what is shown once.
+    /// Number of leading index fields whose values together are returned once.
     pub fields: usize,
-    /// A document without the field does not stand for one where it is null.
+    /// A missing field and null are different values.
     pub apart: bool,
 }
 
-/// One of these ways, or one in their place, that can do with one document for each value. The best comes first.
+/// Returns one of the ways, or another way in their place, as a scan with one document for each
+/// value. Preferred ways come first.
 pub(super) fn way(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
@@ -77,7 +79,8 @@ pub(super) fn way(
     Some(Way::over_index(IndexScan { one_per_value, ..scan }, false))
 }
 
-/// How many fields with one value each stand before the wanted one, where what a scan shows is in its order.
+/// Number of single-value fields before the wanted field, if the scan returns results in the order
+/// of its index.
 fn fields_before(scan: &IndexScan, wanted: &FirstOf, query: &CanonicalQuery) -> Option<usize> {
     let fields = scan.index.spec.fields();
     let place = fields.iter().position(|field| field.path == wanted.path)?;
@@ -97,7 +100,7 @@ fn fields_before(scan: &IndexScan, wanted: &FirstOf, query: &CanonicalQuery) -> 
     (in_order && fixed && alone && stands_together(&scan.index, query)).then_some(place)
 }
 
-/// Whether documents with the same value of a field stand together in it.
+/// Whether documents with the same value of a field are adjacent in the index.
 fn stands_together(index: &Index, query: &CanonicalQuery) -> bool {
     let spec = &index.spec;
     spec.kind().is_ordered()

@@ -1,4 +1,4 @@
-//! What bounds a hashed field: single values, by their hashes.
+//! Bounds on a hashed field: the hashes of the single values that the filter asks for.
 
 use mayfly_mql::matcher::{CmpOp, Predicate};
 use mayfly_storage::kinds::hashed::hash_in;
@@ -7,7 +7,8 @@ use mayfly_value::{Collation, RawValue};
 use super::bounds::{Bounds, FieldBounds};
 use super::interval::{Interval, union};
 
-/// The hashes of the values that one condition asks for; nothing when none asks for single values.
+/// The hashes of the values that a condition asks for; `None` if no condition asks for single
+/// values.
 pub(super) fn bounds(
     known: &FieldBounds<'_>,
     collation: Option<&Collation>,
@@ -25,12 +26,13 @@ pub(super) fn bounds(
     Some(Bounds { includes_missing, ..Bounds::new(hashes) })
 }
 
-/// Whether the value can only be found under its own key. An array is also found under those of its items.
+/// Whether the value is found only under its own key. An array is also found under the keys of its
+/// items.
 fn indexable(value: RawValue<'_>) -> bool {
     !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
 }
 
-/// The values that a condition asks for, when it asks for equality.
+/// The values that a condition requires equality with, if it is an equality.
 pub(crate) fn values_of(predicate: &Predicate) -> Option<Vec<RawValue<'_>>> {
     match predicate {
         Predicate::Cmp { op: CmpOp::Eq, value, .. } => Some(vec![value.as_raw()]),

@@ -1,15 +1,18 @@
-//! Whether a query asks only for documents that a partial index has: whether it implies the index's filter.
+//! Decides whether a query implies the filter of a partial index, so that the index contains all
+//! matching documents.
 //!
-//! The answer may be no where it is yes, never the other way round. Conditions hold for any of the values that a path
-//! reaches, so one condition implies another on the same path when it does so for every single value, and when it is not
-//! satisfied by a missing field alone.
+//! The test is conservative: it may answer no where the query implies the filter, but never yes
+//! where it does not. A predicate holds if any value that the path reaches satisfies it. Therefore
+//! one predicate implies another on the same path if it does so for every single value and a
+//! missing field alone does not satisfy it.
 
 use mayfly_mql::matcher::{CmpOp, Expr, InList, Predicate, TypeSet};
 use mayfly_value::{RawValue, canonical_type, compare_values_in, same_collation, ty};
 
 use super::conditions::is_nan;
 
-/// Whether every document that satisfies the query satisfies the filter. The depth of both was bounded when they were parsed.
+/// Whether every document that satisfies the query satisfies the filter. Recursion is bounded
+/// because the parser limits the depth of both.
 pub(super) fn implies(query: &Expr, filter: &Expr) -> bool {
     match (query, filter) {
         (_, Expr::And(parts)) => parts.iter().all(|part| implies(query, part)),
@@ -56,19 +59,19 @@ fn predicate_implies(has: &Predicate, wanted: &Predicate) -> bool {
     }
 }
 
-/// Whether all that a list names, and it names values only, passes.
+/// Whether a list contains only values, and each of them passes.
 fn each(list: &InList, passes: impl Fn(RawValue<'_>) -> bool) -> bool {
     list.regexes().is_empty() && list.values().iter().all(|value| passes(value.as_raw()))
 }
 
-/// Whether a list names a value itself.
+/// Whether a list contains this value.
 fn has_value(list: &InList, value: RawValue<'_>) -> bool {
     let strings = list.collation().map(AsRef::as_ref);
     let equals = |have: RawValue<'_>| compare_values_in(have, value, strings).is_eq();
     list.values().iter().any(|have| equals(have.as_raw()))
 }
 
-/// Whether no missing field satisfies it.
+/// Whether a missing field never satisfies the predicate.
 fn needs_a_value(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Cmp { value, .. } => is_ordinary(value.as_raw()),
@@ -87,7 +90,7 @@ fn needs_a_value(predicate: &Predicate) -> bool {
     }
 }
 
-/// Neither what a missing field is equal to nor what stands before or behind all values.
+/// Whether the value is not null, undefined, MinKey or MaxKey.
 fn is_ordinary(value: RawValue<'_>) -> bool {
     !matches!(value, RawValue::Null | RawValue::Undefined | RawValue::MinKey | RawValue::MaxKey)
 }

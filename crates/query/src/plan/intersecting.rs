@@ -1,12 +1,13 @@
-//! Records that two indexes name, for a filter whose conditions no single index bounds all. Such a way is tried where the parameter
-//! `internalQueryPlannerEnableHashIntersection` says so. Manual: "Index Intersection".
+//! Intersects the records of two indexes, for a filter that no single index bounds completely. Such
+//! a way takes part in trials only if the parameter `internalQueryPlannerEnableHashIntersection` is
+//! set. Manual: "Index Intersection".
 
 use std::sync::Arc;
 
 use super::{IndexScan, Plan, Way};
 use crate::language::CanonicalQuery;
 
-/// A way by the best of these and another one that knows what the best does not.
+/// Combines the best way with the first other way that covers a conjunct which the best does not.
 pub(super) fn way<'w>(
     query: &CanonicalQuery,
     mut ways: impl Iterator<Item = &'w Way>,

@@ -1,4 +1,5 @@
-//! Intervals of values: what a plan says about a field of an index, as keys of the byte store and as text.
+//! Intervals of values: the bounds of an index field, convertible to key ranges and to text for
+//! explain.
 
 use std::cmp::Ordering;
 
@@ -14,7 +15,7 @@ pub(crate) struct End {
     pub(crate) inclusive: bool,
 }
 
-/// Values from a low end to a high one, in comparison order.
+/// The values between two ends, in comparison order.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
     pub(crate) low: End,
@@ -43,17 +44,18 @@ impl Interval {
         Interval { low, high }
     }
 
-    /// One value.
+    /// The interval of a single value.
     pub(crate) fn point(value: RawValue<'_>) -> Interval {
         Interval { low: End::new(value, true), high: End::new(value, true) }
     }
 
-    /// Every value.
+    /// The interval of all values.
     pub(crate) fn all() -> Interval {
         Interval { low: End::new(RawValue::MinKey, true), high: End::new(RawValue::MaxKey, true) }
     }
 
-    /// All values of the type of this one that an order compares with it; nothing for types whose values lie among others.
+    /// All values that compare with this one by order; `None` for types whose values are
+    /// interleaved with others.
     pub(crate) fn of_type(value: RawValue<'_>) -> Option<Interval> {
         let closed = |low, high| Some(Interval::new(End::new(low, true), End::new(high, true)));
         let open = |low, high| Some(Interval::new(End::new(low, true), End::new(high, false)));
@@ -79,13 +81,13 @@ impl Interval {
         }
     }
 
-    /// Whether it is one value.
+    /// Whether the interval contains a single value.
     pub(crate) fn is_point(&self, collation: Option<&Collation>) -> bool {
         let (low, high) = (self.low.value.as_raw(), self.high.value.as_raw());
         self.low.inclusive && self.high.inclusive && compare_values_in(low, high, collation).is_eq()
     }
 
-    /// Its keys in an index field of this direction.
+    /// The key range of the interval in an index field of this direction.
     fn range(&self, descending: bool, collation: Option<&Collation>) -> KeyRange {
         let at = |end: &End| KeyRange::prefix(&encoded(end.value.as_raw(), descending, collation));
         let (first, last) = match descending {
@@ -99,7 +101,7 @@ impl Interval {
         }
     }
 
-    /// As plans show it: `[1, 5)`.
+    /// The interval as explain shows it: `[1, 5)`.
     fn text(&self, reversed: bool) -> String {
         let (first, last) = match reversed {
             false => (&self.low, &self.high),
@@ -122,7 +124,7 @@ fn value_text(value: &ValueBuf) -> String {
     }
 }
 
-/// Their keys in an index field of this direction, in the order of the index.
+/// The key ranges of intervals in an index field of this direction, in the order of the index.
 pub(super) fn ranges(
     intervals: &[Interval],
     descending: bool,
@@ -137,7 +139,7 @@ pub(super) fn ranges(
     ranges
 }
 
-/// As plans show them, in the order in which they are gone through.
+/// The intervals as explain shows them, in the order of the scan.
 pub(crate) fn texts(intervals: &[Interval], reversed: bool) -> Vec<String> {
     let mut texts: Vec<String> = intervals.iter().map(|interval| interval.text(reversed)).collect();
     if reversed {
@@ -156,7 +158,7 @@ fn by_high(a: &End, b: &End, collation: Option<&Collation>) -> Ordering {
     order.then(a.inclusive.cmp(&b.inclusive))
 }
 
-/// Whether nothing lies between these ends.
+/// Whether the interval between these ends is empty.
 fn is_empty(low: &End, high: &End, collation: Option<&Collation>) -> bool {
     match compare_values_in(low.value.as_raw(), high.value.as_raw(), collation) {
         Ordering::Less => false,
@@ -165,7 +167,8 @@ fn is_empty(low: &End, high: &End, collation: Option<&Collation>) -> bool {
     }
 }
 
-/// What is in both lists; each is ascending and disjoint. Both may be as long as a client's `$in`.
+/// The intersection of two lists, each ascending and disjoint. It is linear, because both may be as
+/// long as a client's `$in`.
 pub(super) fn intersect(
     a: &[Interval],
     b: &[Interval],
@@ -180,7 +183,7 @@ pub(super) fn intersect(
         if !is_empty(low, high, collation) {
             out.push(Interval { low: low.clone(), high: high.clone() });
         }
-        // What ends first meets nothing that comes later in the other list.
+        // The interval that ends first cannot meet later intervals of the other list.
         if first_ends {
             rest_a = &rest_a[1..];
         } else {
@@ -190,7 +193,7 @@ pub(super) fn intersect(
     out
 }
 
-/// What is in any of these intervals, ascending and disjoint.
+/// The union of intervals, ascending and disjoint.
 pub(super) fn union(mut all: Vec<Interval>, collation: Option<&Collation>) -> Vec<Interval> {
     all.sort_by(|a, b| by_low(&a.low, &b.low, collation));
     let mut out: Vec<Interval> = Vec::with_capacity(all.len());
@@ -207,7 +210,7 @@ pub(super) fn union(mut all: Vec<Interval>, collation: Option<&Collation>) -> Ve
     out
 }
 
-/// Whether an interval with this low end begins before, or right where, one with this high end is over.
+/// Whether an interval that starts at `low` overlaps or adjoins one that ends at `high`.
 fn touches(high: &End, low: &End, collation: Option<&Collation>) -> bool {
     match compare_values_in(low.value.as_raw(), high.value.as_raw(), collation) {
         Ordering::Less => true,
@@ -216,7 +219,7 @@ fn touches(high: &End, low: &End, collation: Option<&Collation>) -> bool {
     }
 }
 
-/// What is in none of these intervals, which are ascending and disjoint.
+/// The complement of intervals, which are ascending and disjoint.
 pub(super) fn complement(intervals: &[Interval], collation: Option<&Collation>) -> Vec<Interval> {
     let Interval { mut low, high } = Interval::all();
     let mut out = Vec::with_capacity(intervals.len() + 1);
@@ -238,7 +241,7 @@ pub(super) fn complement(intervals: &[Interval], collation: Option<&Collation>) 
 mod tests {
     use super::*;
 
-    /// Intervals whose ends are 0 to 4, by a number.
+    /// A list of intervals with ends from 0 to 4, chosen by `seed`.
     fn chosen(mut seed: usize) -> Vec<Interval> {
         let mut all = Vec::new();
         for _ in 0..2 {

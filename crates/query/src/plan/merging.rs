@@ -1,5 +1,6 @@
-//! Several scans, each in the wanted order, of which one in that order can be made. Manual: "Use Indexes to Sort Query Results",
-//! "Explode for Sort".
+//! Merges scans of one index to get the requested order: an index on `{a: 1, b: 1}` gives the order
+//! of `b` for `a: {$in: [1, 2]}` if the scans for 1 and 2 are merged. Manual: "Use Indexes to Sort
+//! Query Results", "Explode for Sort".
 
 use mayfly_mql::SortPattern;
 use mayfly_storage::{Direction, IndexField, KeyRange};
@@ -7,10 +8,11 @@ use mayfly_value::keys;
 
 use super::{IndexScan, Plan, interval};
 
-/// A part of a scan: the bytes of its first fields' values, and the ranges that begin with them.
+/// A part of a scan: the encoded values of its leading fields, and the ranges that start with them.
 pub(super) type Part = (Vec<u8>, Vec<KeyRange>);
 
-/// The ranges of a scan by the single values that its first fields have; nothing where those are more than so many.
+/// Groups the ranges of a scan by the values of its leading fields; `None` if there are more than
+/// `most` groups.
 pub(super) fn parts(ranges: &[KeyRange], first: &[IndexField], most: u64) -> Option<Vec<Part>> {
     let mut parts: Vec<Part> = Vec::new();
     for range in ranges {
@@ -25,7 +27,7 @@ pub(super) fn parts(ranges: &[KeyRange], first: &[IndexField], most: u64) -> Opt
     (parts.len() > 1).then_some(parts)
 }
 
-/// The bytes of the first fields' values.
+/// The encoded values of the leading fields of a key.
 fn front<'k>(key: &'k [u8], fields: &[IndexField]) -> Option<&'k [u8]> {
     let mut length = 0;
     for field in fields {
@@ -34,7 +36,7 @@ fn front<'k>(key: &'k [u8], fields: &[IndexField]) -> Option<&'k [u8]> {
     key.get(..length)
 }
 
-/// A scan of each part, in one order.
+/// A plan that merges one scan for each part.
 pub(super) fn over(
     scan: &IndexScan,
     parts: Vec<Part>,
@@ -54,7 +56,7 @@ pub(super) fn over(
     Plan::Merge { inputs, pattern: pattern.clone(), disjoint }
 }
 
-/// Leaves of the intervals of the first fields those that stand for these bytes.
+/// Restricts the intervals of the leading fields to the values in `front`.
 fn narrow(scan: &mut IndexScan, front: &[u8]) {
     let collation = scan.index.spec.collation().cloned();
     let fields: Vec<bool> = scan.fields().iter().map(|field| field.descending).collect();
@@ -76,16 +78,16 @@ fn narrow(scan: &mut IndexScan, front: &[u8]) {
     }
 }
 
-/// How the entries of an index are compared with those of others in the order of a sort.
+/// Converts index entries to sort keys, so that entries of different indexes can be compared.
 pub(crate) struct SortKeys {
-    /// Per field of the sort its place among the index's fields, and whether its bytes are turned over.
+    /// For each sort field, its index among the index fields, and whether its bytes are inverted.
     places: Vec<(usize, bool)>,
-    /// Per field of the index, whether it descends.
+    /// For each index field, whether it is descending.
     descending: Vec<bool>,
 }
 
 impl SortKeys {
-    /// Those of a scan; nothing when the index lacks a field of the sort.
+    /// The conversion for a scan; `None` if the index lacks a sort field.
     pub(crate) fn of(scan: &IndexScan, pattern: &SortPattern) -> Option<SortKeys> {
         let fields = scan.fields();
         let place = |wanted: &mayfly_mql::SortField| {
@@ -96,7 +98,7 @@ impl SortKeys {
         Some(SortKeys { places, descending: fields.iter().map(|it| it.descending).collect() })
     }
 
-    /// Puts the bytes by which an entry with these values is compared behind others; nothing for malformed values.
+    /// Appends the sort key of an entry to `out`; `None` for malformed values.
     pub(crate) fn append(&self, values: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let mut ends = Vec::with_capacity(self.descending.len());
         let mut end = 0;

@@ -1,7 +1,8 @@
-//! From a canonical query to a read-only plan: which keys to look at, in which direction, and whether to sort.
+//! The planner: turns a canonical query into a read-only plan. It decides which keys to scan, in
+//! which direction, and whether to sort. README.md in this folder describes the steps.
 //!
-//! The whole filter is evaluated again on every document that a plan reaches, so bounds may be wider than the filter but never
-//! narrower.
+//! The executor evaluates the whole filter again on every document that a plan reads, so bounds may
+//! be wider than the filter but never narrower.
 
 pub(crate) mod allowed;
 mod alternatives;
@@ -55,7 +56,8 @@ pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
 pub(crate) use tree::{Said, is_whole};
 
-/// A way to records or documents, and whether they come in another order than the wanted one.
+/// A way: the lower part of a plan, which reaches records or documents. `unordered` is set if they
+/// do not arrive in the requested order.
 #[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) plan: Plan,
@@ -78,12 +80,12 @@ impl Way {
     }
 }
 
-/// Ways, the best by rule first.
+/// The ways for a query, the best by rule first.
 pub(crate) struct Ways {
     best: Way,
-    /// Others by indexes, which may be better all the same.
+    /// Ways over other indexes, which a trial compares with the best.
     others: Vec<Way>,
-    /// What the best is made of, where each alternative of an `$or` has several.
+    /// The parts of `best`, for an `$or` with several ways for some alternative.
     alternatives: Option<Box<Alternatives>>,
 }
 
@@ -93,11 +95,11 @@ impl From<Way> for Ways {
     }
 }
 
-/// Plans for a query of which nobody knows which is the best.
+/// Plans among which a trial has to choose.
 pub(crate) enum Candidates {
-    /// Plans for all of it.
+    /// Plans for the whole query.
     Whole(Ranked),
-    /// The alternatives of an `$or`, of which each is tried by itself, and the query.
+    /// The query, and the alternatives of its `$or`; each alternative is tried on its own.
     Alternatives(CanonicalQuery, Box<Alternatives>),
 }
 
@@ -110,7 +112,8 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    /// Those by these ways. The query is as it was asked, and as it was planned.
+    /// Combines the ways of a query. The first query is the client's, the second is the restricted
+    /// one that was planned.
     pub(crate) fn new(
         collection: &Collection,
         (asked, planned): (&CanonicalQuery, CanonicalQuery),
@@ -121,17 +124,17 @@ impl Ranked {
         Ranked { key, shape, query: planned, ways }
     }
 
-    /// The plans.
+    /// Builds the plan over each way.
     pub(crate) fn plans(&self, collection: &Collection) -> impl Iterator<Item = Plan> {
         self.ways.iter().map(|way| build::built(collection, &self.query, way.clone()))
     }
 
-    /// The way of this number.
+    /// The way at an index.
     pub(crate) fn way(&self, at: usize) -> Option<Way> {
         self.ways.get(at).cloned()
     }
 
-    /// Which of them is cached, and what it needed when it was tried.
+    /// The index of the cached way, and the works of its trial.
     pub(crate) fn cached(&self, collection: &Collection) -> Option<(usize, u64)> {
         let (choice, works) = PlanCache::active(collection, self.key)?;
         let at = self.ways.iter().position(|way| Choice::of(&way.plan) == choice)?;
@@ -144,34 +147,34 @@ pub(crate) fn over(collection: &Collection, query: &CanonicalQuery, way: Way) ->
     build::built(collection, query, way)
 }
 
-/// The plan for a query, and what it was chosen from, when there was more than one.
+/// The plan for a query, and the candidates for a trial if there are several.
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
     pub(crate) candidates: Option<Candidates>,
-    /// What the plan needed when it was tried, when a query of this shape was planned before.
+    /// The works of the trial, if the plan comes from the cache.
     pub(crate) cached: Option<u64>,
 }
 
 /// Chooses the plan that is best by rule.
 ///
 /// # Errors
-/// 2 BadValue for a hint that fits no index, those of text searches.
+/// 2 BadValue for a hint that matches no index, and the errors of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
     let (query, ways) = allowed::planned(collection, query)?;
     checked(collection, &query, ways.best)
 }
 
-/// The whole plan over a way, where it may be run.
+/// Builds the plan over a way, and checks that it may run.
 fn checked(collection: &Collection, query: &CanonicalQuery, way: Way) -> Result<Plan> {
     let plan = build::built(collection, query, way);
     no_scan::check(collection, query, &plan)?;
     Ok(plan)
 }
 
-/// All plans that a query may be answered by, the best by rule first.
+/// Returns all candidate plans of a query, the best by rule first.
 ///
 /// # Errors
-/// Those of [`plan`].
+/// Errors of [`plan`].
 pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec<Plan>> {
     let (query, ways) = allowed::planned(collection, query)?;
     let mixed = ways.alternatives.iter().flat_map(|several| several.ways().skip(1));
@@ -179,10 +182,11 @@ pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec
     all.map(|way| checked(collection, &query, way)).collect()
 }
 
-/// Plans a query: by what trials have found, else by rule until there was a trial.
+/// Plans a query: by the plan cache if it has an active entry, otherwise by rule, with candidates
+/// for a trial.
 ///
 /// # Errors
-/// Those of [`plan`].
+/// Errors of [`plan`].
 pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Planned> {
     let (planned, ways) = allowed::planned(collection, query)?;
     if let Some(several) = ways.alternatives {
@@ -202,7 +206,7 @@ pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> R
     Ok(Planned { plan, candidates: Some(Candidates::Whole(ranked)), cached })
 }
 
-/// The plan that looks at every record in the order of the records.
+/// A plan that scans all records in their order.
 pub(crate) fn plan_in_order(collection: &Collection, query: &CanonicalQuery) -> Plan {
     build::built(
         collection,
@@ -216,7 +220,7 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> 
         return text::plan(collection, query, search).map(Ways::from);
     }
     let by_distance = query.matcher.seeks_by_distance();
-    // The most frequent query of all needs no bounds.
+    // An equality on `_id`, the most frequent query, needs no bounds.
     if let (None, false, Some(way)) =
         (&query.hint, by_distance, choose::point_by_id(collection, query))
         && allowed::allows_id(collection, query)
@@ -231,7 +235,7 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> 
         let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
         return near::plan(collection, query, path, near, &bounds).map(Ways::from);
     }
-    // An order by $natural asks for a collection scan.
+    // A sort by $natural requires a collection scan.
     if let (None, Some(_)) = (&query.hint, query.natural_backward) {
         return Ok(choose::collection_scan(collection, query).into());
     }
@@ -241,7 +245,7 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> 
             .map(|way| with_one_per_value(collection, query, way.into()));
     }
     let ways = choose::ways(collection, query, &bounds);
-    // A scan in the wanted order may end soon.
+    // With a limit, a scan in the requested order may end early.
     let ends = query.limit.is_some() && query.sort.is_some() && !ways.best.unordered;
     if !(ends || ways.best.plan.is_bounded())
         && let Some(ways) = alternatives::ways(collection, query)
@@ -251,7 +255,8 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> 
     Ok(with_one_per_value(collection, query, ways))
 }
 
-/// The ways, or one that looks at one document for each value, where that is enough and possible.
+/// Replaces the ways by a scan with one document for each value, if the query allows that and an
+/// index supports it.
 fn with_one_per_value(collection: &Arc<Collection>, query: &CanonicalQuery, ways: Ways) -> Ways {
     let one = query.first_of.as_ref().map(|it| first_of::way(collection, query, it, &ways));
     one.flatten().map_or(ways, Ways::from)
@@ -284,12 +289,12 @@ fn hinted(
         }
         Hint::Between { .. } => false,
     };
-    // Where records are not in its order it is an index like others.
+    // A collection that is not clustered by `_id` has an ordinary index on it.
     if wants_id && collection.id_index().is_none() {
         return Ok(choose::by_id(collection, query, bounds, "_id", true)
             .unwrap_or_else(|| choose::collection_scan(collection, query)));
     }
-    // A hidden index supports no query, not even one that asks for it.
+    // A hidden index serves no query, not even one with a hint for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
     match collection.plannable_indexes(query.indexes).into_iter().find(usable) {
         Some(index) => match candidate::candidates(&index, bounds).first() {

@@ -1,4 +1,4 @@
-//! Plans for `$near` and `$nearSphere`: an index of places gives their order, and without one there is none.
+//! Plans for `$near` and `$nearSphere`. They need a geo index, which gives the order by distance.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use super::choose::extend;
 use super::{Plan, Way};
 use crate::language::{CanonicalQuery, Hint};
 
-/// How documents are reached in the order of their distance.
+/// An access path that reaches documents in the order of their distance.
 #[derive(Clone)]
 pub struct NearAccess {
-    /// The index of places.
+    /// The geo index.
     pub index: Arc<Index>,
-    /// What stands before the place in its entries; one whole range when nothing does.
+    /// Key prefixes before the geo field; one whole range if it is the first field.
     pub prefixes: Vec<KeyRange>,
-    /// Whether those are single values, so that places bound the entries behind them.
+    /// Whether the prefixes are single values, so that cells bound the entries after them.
     pub by_place: bool,
-    /// The field of the places.
+    /// Path of the geo field.
     pub path: String,
-    /// What is asked.
+    /// The point and the distances that the query asks for.
     pub near: Near,
 }
 
 impl NearAccess {
-    /// The stage's name in explanations.
+    /// The name of the stage in explain output.
     pub fn stage(&self) -> &'static str {
         match self.index.spec.kind().is::<PlaneIndex>() {
             true => "GEO_NEAR_2D",
@@ -41,7 +41,7 @@ impl NearAccess {
     }
 }
 
-/// What is asked by distance in these conditions.
+/// The search by distance among these conditions, if there is one.
 pub(super) fn sought<'q>(conditions: &[Condition<'q>]) -> Option<(&'q str, Near)> {
     conditions.iter().find_map(|(path, predicate)| match predicate {
         Predicate::Geo(test, _) => match &**test {
@@ -52,10 +52,10 @@ pub(super) fn sought<'q>(conditions: &[Condition<'q>]) -> Option<(&'q str, Near)
     })
 }
 
-/// The plan.
+/// Plans a search by distance.
 ///
 /// # Errors
-/// 291 NoQueryExecutionPlans when no index gives the order.
+/// 291 NoQueryExecutionPlans if no geo index can serve the search.
 pub(super) fn plan(
     collection: &Collection,
     query: &CanonicalQuery,
@@ -99,7 +99,7 @@ fn no_index(collection: &Collection, path: &str, near: Near) -> Error {
     Error::new(ErrorCode::NoQueryExecutionPlans, text)
 }
 
-/// How this index gives the order, if it does.
+/// The access path over this index, if it can serve the search.
 fn access(
     index: &Arc<Index>,
     query: &CanonicalQuery,
@@ -122,7 +122,7 @@ fn access(
     for (at, field) in fields.iter().enumerate().take(place) {
         let bounded = candidate.bounds_of(at, bounds, matching);
         let Some(found) = bounded.filter(|found| by_place && !found.bounds.is_everything()) else {
-            // An index whose first field nothing is asked of does not serve.
+            // An index whose first field has no bounds cannot serve the search.
             if at == 0 {
                 return None;
             }
@@ -138,5 +138,5 @@ fn access(
     Some(NearAccess { index: index.clone(), prefixes, by_place, path: path.to_owned(), near })
 }
 
-/// Most values before the place that are gone through one by one.
+/// Limit on the prefixes whose entries are searched by cell.
 const MAX_PREFIXES: usize = 64;

@@ -1,6 +1,8 @@
-//! The parameter `notablescan`: queries that would scan a whole collection fail. Manual: "MongoDB Server Parameters", "notablescan".
+//! The parameter `notablescan`: queries that would scan a whole collection fail. Manual: "MongoDB
+//! Server Parameters", "notablescan".
 //!
-//! As in the reference, a query without conditions may scan, and so may whatever reads the server's own collections.
+//! As in the reference, queries without conditions and queries on the server's own collections may
+//! scan.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,10 +12,10 @@ use mayfly_storage::Collection;
 use super::{Plan, PlannerSettings};
 use crate::language::{CanonicalQuery, Hint};
 
-/// Databases and collections of the server itself.
+/// Databases that belong to the server.
 const OWN_DATABASES: &[&str] = &["admin", "config", "local"];
 
-/// Refuses a plan that scans everything where the parameter forbids that.
+/// Rejects a collection scan if the parameter forbids it.
 ///
 /// # Errors
 /// 291 NoQueryExecutionPlans.

@@ -1,4 +1,5 @@
-//! What bounds a field of an index of places: the cells, or squares of the plane, that an area may share with a geometry.
+//! Bounds on a geo field: the cells of the sphere, or squares of the plane, that intersect the
+//! requested area.
 
 use mayfly_geo::{Area, CellRange, GridRange};
 use mayfly_mql::matcher::Predicate;
@@ -11,7 +12,8 @@ use mayfly_value::RawValue;
 use super::bounds::{Bounds, FieldBounds};
 use super::interval::{End, Interval, encoded};
 
-/// Whether an index, which lacks documents without places, has all that can match.
+/// Whether a geo index, which lacks documents without geometries, contains all documents that can
+/// match.
 pub(super) fn serves(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
     index.spec.fields().iter().any(|field| {
         let place = matches!(field.kind, FieldKind::Sphere | FieldKind::Plane);
@@ -20,7 +22,7 @@ pub(super) fn serves(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
     })
 }
 
-/// Whether a condition asks for an area that this kind of index knows.
+/// Whether this kind of index supports the area of a condition.
 fn can_bound(index: &Index, predicate: &Predicate) -> bool {
     let kind = index.spec.kind();
     match area_of(predicate) {
@@ -31,7 +33,7 @@ fn can_bound(index: &Index, predicate: &Predicate) -> bool {
     }
 }
 
-/// Whether its entries are places.
+/// Whether this is a geo index.
 pub(super) fn is_of_places(index: &Index) -> bool {
     index.spec.kind().is::<SphereIndex>() || index.spec.kind().is::<PlaneIndex>()
 }
@@ -45,7 +47,7 @@ fn area_of(predicate: &Predicate) -> Option<&Area> {
     }
 }
 
-/// What one of the conditions on a field says about its places.
+/// Bounds from the first condition on a field that the index supports.
 pub(super) fn bounds(index: &Index, known: &FieldBounds<'_>) -> Option<Bounds> {
     let predicate = known.predicates.iter().find(|predicate| can_bound(index, predicate))?;
     let mut values = value_ranges(index, area_of(predicate)?)?;
@@ -55,7 +57,8 @@ pub(super) fn bounds(index: &Index, known: &FieldBounds<'_>) -> Option<Bounds> {
     Some(Bounds::new(values.into_iter().map(interval).collect()))
 }
 
-/// The ranges of values, both ends included, under which an index has what an area may share with a geometry.
+/// Ranges of entry values, both ends inclusive, under which the index stores geometries that may
+/// intersect an area.
 pub(crate) fn value_ranges(index: &Index, area: &Area) -> Option<Vec<(i64, i64)>> {
     if let Some(plane) = index.spec.kind().get::<PlaneIndex>() {
         return area.grid_ranges(&plane.grid).map(|squares| of_squares(&squares));
@@ -64,12 +67,12 @@ pub(crate) fn value_ranges(index: &Index, area: &Area) -> Option<Vec<(i64, i64)>
     area.cell_ranges().map(|cells| of_cells(&cells))
 }
 
-/// Cells as values of entries.
+/// Cells as values of index entries.
 pub(crate) fn of_cells(cells: &[CellRange]) -> Vec<(i64, i64)> {
     cells.iter().map(|range| (range.first, range.last)).collect()
 }
 
-/// Squares as values of entries.
+/// Squares as values of index entries.
 pub(crate) fn of_squares(squares: &[GridRange]) -> Vec<(i64, i64)> {
     let value = |number| match square_value(number) {
         RawValue::Int64(value) => value,
@@ -78,7 +81,7 @@ pub(crate) fn of_squares(squares: &[GridRange]) -> Vec<(i64, i64)> {
     squares.iter().map(|range| (value(range.first), value(range.last))).collect()
 }
 
-/// Values as keys.
+/// A range of values as a key range.
 pub(crate) fn key_range((first, last): (i64, i64)) -> KeyRange {
     let of = |value| KeyRange::prefix(&encoded(RawValue::Int64(value), false, None));
     KeyRange { start: of(first).start, end: of(last).end }

@@ -1,6 +1,7 @@
-//! What plans are cached under: the shape of a query, the indexes that it may use, and what decides for each of them whether it
-//! may. Two queries of one shape can differ in the last: `{a: 1}` may use a partial index over `{a: {$gt: 0}}`, `{a: -1}` may
-//! not; `{a: null}` needs documents that a sparse index lacks; a string cannot be looked up under another collation.
+//! The key of the plan cache: the shape of a query, the indexes that it may use, and for each index
+//! whether its values allow the index. Queries of one shape can differ in the last: `{a: 1}` may
+//! use a partial index over `{a: {$gt: 0}}`, `{a: -1}` may not; `{a: null}` needs documents that a
+//! sparse index lacks; a string cannot be looked up under another collation.
 
 use std::fmt;
 
@@ -13,12 +14,12 @@ use super::candidate::has_all_of;
 use crate::language::CanonicalQuery;
 use crate::language::shape::{Hasher, PlanShape};
 
-/// What plans are cached under.
+/// The key of an entry in the plan cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlanKey(u64);
 
 impl PlanKey {
-    /// The key for a query of this shape on a collection, or on none.
+    /// The key for a query of this shape. Without a collection only the shape counts.
     pub fn of(shape: PlanShape, query: &CanonicalQuery, collection: Option<&Collection>) -> Self {
         let mut hash = Hasher::seeded(shape.bits());
         let Some(collection) = collection else { return PlanKey(hash.finish()) };
@@ -39,20 +40,20 @@ impl PlanKey {
 }
 
 impl PlanKey {
-    /// The digits that are shown.
+    /// The half of the hash that is displayed.
     pub(crate) fn digits(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// Eight hexadecimal digits, as `planCacheKey` shows them.
+/// Formats the key as eight hexadecimal digits, as `planCacheKey` shows it.
 impl fmt::Display for PlanKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08X}", self.digits())
     }
 }
 
-/// Whether it depends on the types of values whether an index can be used.
+/// Whether the types of values decide if the index can be used.
 fn asks_for_types(index: &Index, query: &CanonicalQuery) -> bool {
     let spec = &index.spec;
     spec.sparse()
@@ -60,7 +61,8 @@ fn asks_for_types(index: &Index, query: &CanonicalQuery) -> bool {
         || !same_collation(spec.collation(), query.collation.as_ref())
 }
 
-/// Which types of values that make a difference the conditions name; the order of conditions does not count.
+/// Hashes which conditions compare with values of special types, independently of the order of
+/// conditions.
 fn types_in(expr: &Expr) -> u64 {
     match expr {
         Expr::And(parts) => parts.iter().map(types_in).fold(0, u64::wrapping_add),

@@ -1,4 +1,4 @@
-//! What plans are cached under, over collections with indexes.
+//! Tests of plan cache keys over collections with indexes.
 
 use std::sync::Arc;
 

@@ -1,56 +1,60 @@
-//! Parameters of planning, one row of `setParameter` each. They are kept with the store, so that several stores in one process have
-//! settings of their own; storage does not look at them.
+//! Planner parameters, one for each row of `setParameter`. They are stored with the store, which
+//! does not interpret them, so that several stores in one process have separate settings.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use mayfly_storage::{Collection, Core};
 
-/// A number with a fraction that several threads see.
+/// A floating-point number that several threads may read and write.
 #[derive(Debug)]
 pub struct AtomicF64(AtomicU64);
 
 impl AtomicF64 {
-    /// With this value.
+    /// Creates the number with a value.
     pub fn new(value: f64) -> AtomicF64 {
         AtomicF64(AtomicU64::new(value.to_bits()))
     }
 
-    /// The value.
+    /// Reads the value.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Relaxed))
     }
 
-    /// Sets the value.
+    /// Writes the value.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Relaxed);
     }
 }
 
-/// The parameters of planning, as the reference names them. Manual: "MongoDB Server Parameters".
+/// The planner parameters, named as in the reference. Manual: "MongoDB Server Parameters".
 #[derive(Debug)]
 pub struct PlannerSettings {
     /// `notablescan`: queries must not scan whole collections.
     pub no_table_scan: AtomicBool,
-    /// `internalQueryPlanEvaluationWorks`: most keys and documents that a plan looks at in its trial.
+    /// `internalQueryPlanEvaluationWorks`: limit on the works of each plan in a trial.
     pub trial_works: AtomicI64,
-    /// `internalQueryPlanEvaluationCollFraction`: this share of the collection instead, where that is more.
+    /// `internalQueryPlanEvaluationCollFraction`: the same limit as a share of the collection, used
+    /// if it is larger.
     pub trial_share: AtomicF64,
-    /// `internalQueryPlanEvaluationMaxResults`: most results of a trial.
+    /// `internalQueryPlanEvaluationMaxResults`: limit on the results of each plan in a trial.
     pub trial_results: AtomicI64,
-    /// `internalQueryPlannerMaxIndexedSolutions`: most plans by indexes.
+    /// `internalQueryPlannerMaxIndexedSolutions`: limit on the index plans that are tried.
     pub plans: AtomicI64,
-    /// `internalQueryMaxScansToExplode`: most scans that are merged for an order.
+    /// `internalQueryMaxScansToExplode`: limit on the scans that are merged for an order.
     pub merged_scans: AtomicI64,
-    /// `internalQueryPlannerEnableHashIntersection`: plans may look for records that several indexes name.
+    /// `internalQueryPlannerEnableHashIntersection`: plans may intersect the records of two
+    /// indexes.
     pub hash_intersection: AtomicBool,
-    /// `internalQueryCacheEvictionRatio`: how many times the works of its trial a cached plan may need until it is tried again.
+    /// `internalQueryCacheEvictionRatio`: a cached plan is abandoned after this multiple of the
+    /// works of its trial.
     pub replanned_at: AtomicF64,
-    /// `internalQueryCacheWorksGrowthCoefficient`: how much more an inactive entry allows with each trial that needed more.
+    /// `internalQueryCacheWorksGrowthCoefficient`: factor by which the works of an inactive entry
+    /// grow with each trial that exceeds them.
     pub cache_growth: AtomicF64,
-    /// `internalQueryCacheMaxEntriesPerCollection`: most plans that a collection remembers.
+    /// `internalQueryCacheMaxEntriesPerCollection`: limit on the cached plans of a collection.
     pub cached_plans: AtomicI64,
-    /// `internalQueryCacheDisableInactiveEntries`: a plan is used from its first trial on.
+    /// `internalQueryCacheDisableInactiveEntries`: entries are active from their first trial on.
     pub active_at_once: AtomicBool,
 }
 
@@ -73,7 +77,7 @@ impl Default for PlannerSettings {
 }
 
 impl PlannerSettings {
-    /// The settings of the store that has this collection.
+    /// The settings of the store that contains this collection.
     pub fn of(collection: &Collection) -> &PlannerSettings {
         collection.settings().get()
     }
@@ -83,7 +87,7 @@ impl PlannerSettings {
         store.settings().get()
     }
 
-    /// A number of theirs that counts something.
+    /// Reads a parameter that is a count; negative values count as zero.
     pub fn count(number: &AtomicI64) -> u64 {
         number.load(Relaxed).max(0).unsigned_abs()
     }

@@ -1,7 +1,9 @@
-//! A filter with `$text`: the entries of its terms in the collection's text index, behind the values that the filter asks for
-//! in the index's fields before the terms.
+//! Plans for a filter with `$text`: the scan reads the entries of the search terms in the
+//! collection's text index, after the values that the filter gives for the prefix fields of the
+//! index.
 //!
-//! Where `$text` is one of several alternatives, every document is looked at, as long as indexes could serve the others.
+//! If `$text` is one alternative of an `$or`, the plan scans the collection; as in the reference,
+//! the other alternatives must still be indexed.
 
 use std::sync::Arc;
 
@@ -19,24 +21,24 @@ use super::interval::encoded;
 use super::{Plan, Way, choose};
 use crate::language::CanonicalQuery;
 
-/// How a search reaches documents.
+/// An access path of a text search.
 #[derive(Clone)]
 pub struct TextAccess {
     /// The text index.
     pub index: Arc<Index>,
-    /// What is searched for.
+    /// The parsed search, bound to the text index.
     pub search: Arc<BoundSearch>,
-    /// What the filter asks for in the fields before the terms.
+    /// The values of the index fields before the terms.
     pub prefix: Vec<ValueBuf>,
-    /// The entries of each term.
+    /// The key range of each term.
     pub terms: Vec<KeyRange>,
 }
 
-/// The plan for a filter with this `$text`.
+/// Plans a filter with `$text`.
 ///
 /// # Errors
-/// 27 IndexNotFound without a text index, 2 BadValue beside a hint or a natural order and for languages, 291
-/// NoQueryExecutionPlans where the index cannot serve the filter.
+/// 27 IndexNotFound without a text index; 2 BadValue with a hint or a natural order, and for
+/// unknown languages; 291 NoQueryExecutionPlans if the index cannot serve the filter.
 pub(super) fn plan(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
@@ -91,15 +93,15 @@ pub(super) fn plan(
     Ok(Way::new(Plan::Text(Arc::new(access)), blocking))
 }
 
-/// 27 IndexNotFound.
+/// The error for a search without a text index: 27 IndexNotFound.
 pub(crate) fn no_text_index() -> Error {
     Error::new(ErrorCode::IndexNotFound, "text index required for $text query")
 }
 
-/// What a search finds where there is no collection.
+/// Checks a query on a collection that does not exist.
 ///
 /// # Errors
-/// 27 IndexNotFound when the query is one.
+/// 27 IndexNotFound for a text search.
 pub fn check_absent(query: &CanonicalQuery, ns: &Namespace) -> Result<()> {
     match query.matcher.text() {
         None => Ok(()),
@@ -115,7 +117,7 @@ fn unservable(text: &str) -> Error {
     Error::new(ErrorCode::NoQueryExecutionPlans, text)
 }
 
-/// The value that the filter's outermost conjunction asks for at a path.
+/// The value that the top-level conjunction requires at a path.
 fn equal_to<'e>(expr: &'e Expr, path: &str) -> Option<RawValue<'e>> {
     match expr {
         Expr::And(parts) => parts.iter().find_map(|part| equal_to(part, path)),
@@ -126,7 +128,7 @@ fn equal_to<'e>(expr: &'e Expr, path: &str) -> Option<RawValue<'e>> {
     }
 }
 
-/// Beside `$text` in a `$or`, each alternative must have an index.
+/// Checks that each alternative next to `$text` in an `$or` is indexed.
 fn check_alternatives(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<()> {
     let is_indexed = |part: &Expr| {
         let mut predicates = Vec::new();
@@ -144,7 +146,7 @@ fn check_alternatives(collection: &Arc<Collection>, query: &CanonicalQuery) -> R
     }
 }
 
-/// The alternatives of which one is, or has, the `$text`.
+/// The alternatives of the `$or` that contains the `$text`.
 fn alternatives(expr: &Expr) -> Option<&[Expr]> {
     match expr {
         Expr::And(parts) => parts.iter().find_map(alternatives),

@@ -1,4 +1,5 @@
-//! A plan: a tree of nodes, from the one that gives results down to those that read the store.
+//! Plans: trees of nodes, from the root, which returns results, down to the scans, which read the
+//! store.
 
 use std::sync::Arc;
 
@@ -13,136 +14,140 @@ use super::{NearAccess, OnePerValue, TextAccess};
 /// A node of a plan.
 #[derive(Clone)]
 pub enum Plan {
-    /// The filter cannot hold for any document.
+    /// No results, because no document can match the filter.
     Nothing,
-    /// One record by its `_id`.
+    /// The record with this `_id`.
     Id(IdKey),
-    /// Records in their order.
+    /// A scan of records.
     Records(Arc<RecordScan>),
-    /// Entries of an index.
+    /// A scan of an index.
     Index(Arc<IndexScan>),
-    /// Entries of the text index, under the terms of a search; the documents of the records with their scores.
+    /// A text search: documents with their scores.
     Text(Arc<TextAccess>),
-    /// Documents by an index of places, the nearest first.
+    /// A search by distance: documents of a geo index, the nearest first.
     Near(Arc<NearAccess>),
-    /// The records that both inputs have.
+    /// The records that both inputs return.
     And(Box<[Plan; 2]>),
-    /// The records of several inputs one after the other, each once.
+    /// The records of several inputs, one input after the other, without duplicates.
     Or(Vec<Plan>),
-    /// The records of several inputs, each of which has this order, in that order, each once.
+    /// The records of several ordered inputs, merged in this order, without duplicates.
     Merge {
-        /// Scans of indexes.
+        /// Index scans, each in the order of `pattern`.
         inputs: Vec<Plan>,
-        /// The order.
+        /// The order of all inputs and of the result.
         pattern: SortPattern,
-        /// Whether they are parts of one index without arrays: then no record comes twice.
+        /// Whether no record is in two inputs, because they are parts of one index without arrays.
         disjoint: bool,
     },
-    /// The documents of records that satisfy the filter.
+    /// Reads the documents of records and applies the residual filter.
     Fetch(Box<Plan>),
-    /// Documents made of what the entries of an index hold.
+    /// Builds documents from index entries.
     Covered(Box<Plan>),
-    /// Results that nobody looks at.
+    /// Results for a caller that does not need documents, such as a count.
     Keys(Box<Plan>),
-    /// Documents in the query's order, which they do not come in.
+    /// A blocking sort in the query's order.
     Sort {
-        /// What is sorted.
+        /// The input to be sorted.
         input: Box<Plan>,
-        /// Only so many of the first are wanted.
+        /// Number of results for a top-k sort.
         most: Option<u64>,
     },
-    /// All but the first.
+    /// Drops the first results.
     Skip {
-        /// What is left out of.
+        /// The input.
         input: Box<Plan>,
-        /// How many are left out.
+        /// Number of results to drop.
         count: u64,
     },
-    /// The first.
+    /// Returns the first results.
     Limit {
-        /// What is taken of.
+        /// The input.
         input: Box<Plan>,
-        /// How many are taken.
+        /// Number of results to return.
         count: u64,
     },
 }
 
-/// A scan of records: by insertion, by `_id` where they are clustered by it, by their start in a collection of buckets.
+/// A scan of records in key order: the order of insertion, of `_id` in a clustered collection, or
+/// of bucket starts.
 #[derive(Clone)]
 pub struct RecordScan {
-    /// In the order of the scan.
+    /// Key ranges in the order of the scan.
     pub ranges: Vec<KeyRange>,
     /// Direction of the scan.
     pub direction: Direction,
-    /// What the ranges say of the filter.
+    /// The bounds of the filter in the ranges.
     pub(crate) said: Said,
-    /// The order of `_id` was asked for, as an index would give it.
+    /// Whether explain reports the scan as one of the `_id` index, because the query requested its
+    /// order.
     pub(crate) by_id: bool,
-    /// The collection was made to be in this order: nobody thinks of an index.
+    /// Whether the collection was created clustered, so that explain reports a clustered scan.
     pub(crate) clustered: bool,
 }
 
 /// A scan of an index.
 #[derive(Clone)]
 pub struct IndexScan {
-    /// Which.
+    /// The index.
     pub index: Arc<Index>,
-    /// In the order of the scan.
+    /// Key ranges in the order of the scan.
     pub ranges: Vec<KeyRange>,
     /// Direction of the scan.
     pub direction: Direction,
-    /// Whether the ranges say all that the filter says, as long as the index has no more arrays than it had.
+    /// Whether every entry in the ranges is a result, as long as no more fields of the index become
+    /// multikey.
     pub exact: bool,
-    /// Whether the index is asked for single values only: few documents, as a rule.
+    /// Whether the scan is bounded by single values only, and so usually finds few documents.
     pub narrow: bool,
-    /// The fields of its entries that held arrays when it was planned, one bit for each.
+    /// Bit set of the index fields that contained arrays when the query was planned.
     pub multikey: u32,
-    /// Whether the index may show one document several times, though none of its values is an array.
+    /// Whether the scan may find one document several times even without arrays.
     pub repeats: bool,
-    /// Whether entries are passed over whose first value was shown already.
+    /// Set if the scan skips entries with values that it has returned.
     pub one_per_value: Option<OnePerValue>,
-    /// The fields of the index's entries where they are not those of its definition: a wildcard stands for one path.
+    /// The fields of the entries where they differ from the definition: a path in place of a
+    /// wildcard.
     pub fields: Option<Vec<IndexField>>,
-    /// Where the values of further fields lie: an entry for which one does not is passed over.
+    /// Bounds on later fields. Entries outside of them are skipped.
     pub checks: Vec<EntryCheck>,
-    /// What the bounds say of the filter.
+    /// The bounds of the filter in the ranges.
     pub(crate) said: Said,
-    /// What is tested on the keys.
+    /// The part of the filter that is evaluated on keys.
     pub(crate) key_filter: Option<Arc<Matcher>>,
 }
 
-/// What the bounds of a plan say of the filter.
+/// How the bounds of a scan relate to the filter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
-    /// What bounds each field of the index; nothing for all values.
+    /// The intervals for each field of the index; `None` for all values.
     pub(crate) intervals: Vec<Option<Vec<Interval>>>,
-    /// The outermost conditions that the bounds say all of.
+    /// The top-level conjuncts that the bounds are equivalent to.
     pub(crate) covered: Vec<usize>,
 }
 
-/// Where a field of an index's entries must lie that the ranges do not bound.
+/// Bounds on a field of an index entry that is not part of the key ranges.
 #[derive(Clone)]
 pub struct EntryCheck {
-    /// Its place among the fields.
+    /// The index of the field.
     pub at: usize,
-    /// Ascending and disjoint, as ordered keys in the field's direction.
+    /// Allowed ordered keys in the direction of the field, ascending and disjoint.
     pub ranges: Vec<KeyRange>,
 }
 
 impl RecordScan {
-    /// Whether it looks at every record.
+    /// Whether the scan reads every record.
     pub fn is_whole(&self) -> bool {
         is_whole(&self.ranges)
     }
 
-    /// Whether it is explained as a scan of the collection, and not of an index on `_id`.
+    /// Whether explain reports a collection scan rather than a scan of the `_id` index.
     pub(crate) fn is_of_collection(&self) -> bool {
         self.is_whole() && !self.by_id
     }
 }
 
 impl IndexScan {
-    /// A scan of these ranges, of which nothing is known.
+    /// A scan of these ranges without further properties.
     pub(super) fn new(index: Arc<Index>, ranges: Vec<KeyRange>, direction: Direction) -> IndexScan {
         IndexScan {
             multikey: index.multikey_mask(),
@@ -160,12 +165,12 @@ impl IndexScan {
         }
     }
 
-    /// The fields of its entries.
+    /// The fields of the entries.
     pub fn fields(&self) -> &[IndexField] {
         self.fields.as_deref().unwrap_or(self.index.spec.fields())
     }
 
-    /// Whether it looks at a part of its index only, or at an index that has a part of the documents.
+    /// Whether the scan reads only a part of its index, or an index with a part of the documents.
     pub(crate) fn is_bounded(&self) -> bool {
         !is_whole(&self.ranges) || self.index.spec.sparse() || self.index.is_partial()
     }
@@ -176,7 +181,7 @@ pub(crate) fn is_whole(ranges: &[KeyRange]) -> bool {
 }
 
 impl Plan {
-    /// What the node takes from.
+    /// The inputs of the node.
     pub fn inputs(&self) -> &[Plan] {
         match self {
             Plan::And(inputs) => &**inputs,
@@ -196,12 +201,12 @@ impl Plan {
         }
     }
 
-    /// The nodes below it, and itself, that hold for this.
+    /// Whether a predicate holds for the node or any node below it.
     pub fn any(&self, holds: &mut dyn FnMut(&Plan) -> bool) -> bool {
         holds(self) || self.inputs().iter().any(|input| input.any(holds))
     }
 
-    /// The only node that reads the store to find records, or the one that takes from several.
+    /// The leaf of the plan, or the node that combines several inputs.
     pub fn source(&self) -> &Plan {
         match (self, self.inputs()) {
             (Plan::And(_) | Plan::Or(_) | Plan::Merge { .. }, _) => self,
@@ -210,7 +215,7 @@ impl Plan {
         }
     }
 
-    /// The scan of an index that it stands on, when it is one, or the first of several parts of one index.
+    /// The index scan at the leaf, or the first of several scans of one index.
     pub fn index_scan(&self) -> Option<&Arc<IndexScan>> {
         match self.source() {
             Plan::Index(scan) => Some(scan),
@@ -225,17 +230,17 @@ impl Plan {
         }
     }
 
-    /// Whether results must be collected and sorted.
+    /// Whether results are collected and sorted before the first is returned.
     pub fn blocking_sort(&self) -> bool {
         self.any(&mut |node| matches!(node, Plan::Sort { .. }))
     }
 
-    /// Whether no documents are read, because keys have all that is shown.
+    /// Whether the plan builds documents from keys and reads no records.
     pub(crate) fn is_covered(&self) -> bool {
         self.any(&mut |node| matches!(node, Plan::Covered(_)))
     }
 
-    /// Whether every result is a key that its source gives.
+    /// Whether every key that the source returns is a result.
     pub(crate) fn is_exact(&self) -> bool {
         let exact = |plan: &Plan| matches!(plan, Plan::Index(scan) if scan.exact);
         match self.source() {
@@ -244,7 +249,7 @@ impl Plan {
         }
     }
 
-    /// Whether it looks at a part of its index, or of the records, only.
+    /// Whether the plan reads only a part of its index or of the records.
     pub(crate) fn is_bounded(&self) -> bool {
         match self.source() {
             Plan::Index(scan) => scan.is_bounded(),
@@ -253,7 +258,7 @@ impl Plan {
         }
     }
 
-    /// The same with documents read for whoever looks at more than a key has.
+    /// The plan with covered projections replaced by fetches, for callers that need whole records.
     pub(crate) fn reading(self) -> Plan {
         self.changed(&mut |node| match node {
             Plan::Covered(input) => Plan::Fetch(input),
@@ -261,7 +266,7 @@ impl Plan {
         })
     }
 
-    /// The same for somebody who does not look at documents.
+    /// The plan for callers that do not need documents: fetches are dropped where keys suffice.
     pub(crate) fn without_documents(self) -> Plan {
         match self.is_exact() && !self.blocking_sort() {
             true => self.changed(&mut |node| match node {
@@ -286,7 +291,7 @@ impl Plan {
         change(node)
     }
 
-    /// As `planSummary` shows it.
+    /// The plan as `planSummary` shows it.
     pub fn summary(&self) -> PlanSummary {
         match self.source() {
             Plan::Id(_) => "IDHACK".into(),

@@ -1,8 +1,10 @@
-//! What a wildcard index offers: one path of the filter at a time, by the values there or by being there at all.
+//! Candidates of a wildcard index: one path of the filter at a time, bounded by its values or by
+//! its existence.
 //!
-//! Its entries say nothing of documents that lack a path, so conditions that hold for a missing field get nothing from it; nor
-//! do those on whole documents, which it goes into, and those on positions in arrays, which its paths do not have (manual,
-//! "Wildcard Index Restrictions").
+//! The index has no entry for a path that a document lacks, so conditions that match a missing
+//! field get no bounds. The same holds for conditions on whole documents, which the index does not
+//! store, and on array positions, which its paths do not contain (manual, "Wildcard Index
+//! Restrictions").
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use super::bounds::{Bounds, FieldBounds};
 use super::candidate::Candidate;
 use super::interval::{End, Interval};
 
-/// The index for each path that it can bound, and for its ordinary fields in front.
+/// A candidate for each path that the index can bound, and one for the ordinary fields before the
+/// wildcard.
 pub(super) fn candidates<'a>(
     index: &'a Arc<Index>,
     wildcard: &Wildcard,
@@ -39,12 +42,13 @@ pub(super) fn candidates<'a>(
         let mut chosen = fields.to_vec();
         chosen[at] = IndexField::new(&known.path, fields[at].descending, FieldKind::Wildcard);
         if !by_value {
-            // Nothing behind the path is bounded, and one document may have many values below it.
+            // Fields after the path are unbounded here, and one document may have many values below
+            // the path.
             chosen.truncate(at + 1);
         }
         found.push(Candidate { repeats: !by_value, ..Candidate::of(index, Cow::Owned(chosen)) });
     }
-    // Every document has an entry with its ordinary fields, perhaps many.
+    // Every document has at least one entry with the ordinary fields.
     if wildcard.is_compound() && at > 1 {
         let front = fields[..at - 1].to_vec();
         found.push(Candidate { repeats: true, ..Candidate::of(index, Cow::Owned(front)) });
@@ -52,7 +56,7 @@ pub(super) fn candidates<'a>(
     found
 }
 
-/// Whether a condition on values at a path can be bounded.
+/// Whether a condition on the values of a path gives bounds.
 pub(super) fn serves(condition: &Bounds) -> bool {
     !condition.includes_missing
         && !condition.excludes_null()
@@ -65,11 +69,11 @@ fn asks_for_being(known: &FieldBounds<'_>) -> bool {
     known.predicates.iter().any(|predicate| matches!(predicate, Predicate::Exists))
 }
 
-/// The entries of one path; those below it too when any value will do.
+/// Bounds on the path field: the path itself, and all paths below it if only existence matters.
 pub(super) fn path_bounds(path: &str, known: &FieldBounds<'_>) -> Bounds {
     let mut intervals = vec![Interval::point(RawValue::String(path))];
     if !known.conditions.iter().any(serves) {
-        // From "a." up to what comes behind every text that begins so: "a/".
+        // From "a." up to the first string after all that start with it: "a/".
         let (first, behind) = (format!("{path}."), format!("{path}/"));
         let low = End::new(RawValue::String(&first), true);
         intervals.push(Interval::new(low, End::new(RawValue::String(&behind), false)));

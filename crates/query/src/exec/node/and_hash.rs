@@ -1,4 +1,4 @@
-//! `AND_HASH`: the records that two inputs have, in the order of the second.
+//! `AND_HASH`: the records that both inputs return, in the order of the second.
 
 use std::ops::ControlFlow;
 
@@ -8,11 +8,11 @@ use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::memory::SeenRecords;
 
 pub(super) struct AndHash {
-    /// Each shows a record once.
+    /// Each input returns a record at most once.
     inputs: [Box<dyn Node>; 2],
-    /// Whether the first has shown all.
+    /// Whether the first input is exhausted.
     collected: bool,
-    /// What the first has shown.
+    /// The records of the first input.
     records: Option<SeenRecords>,
     counters: Counters,
 }
@@ -29,7 +29,7 @@ impl Node for AndHash {
         let records = self.records.get_or_insert_with(|| SeenRecords::new(batch.budget));
         let [first, second] = &mut self.inputs;
         if !self.collected {
-            // How many are wanted in the end says nothing of these.
+            // The limit on results does not apply to the first input.
             let wanted = batch.wanted.take();
             let progress = first.run(batch, &mut |row| {
                 counters.looked += 1;
@@ -43,12 +43,12 @@ impl Node for AndHash {
             }
             self.collected = true;
         }
-        // Keys that led to records which the first does not have.
+        // Keys of records that are not in the first input, charged to the next row.
         let mut passed = 0;
         let progress = second.run(batch, &mut |row| {
             counters.looked += 1;
             counters.tested += 1;
-            // It comes once: what is taken now is not met again.
+            // The second input returns each record once, so the insertion does no harm.
             if records.insert(row.record, batch.session.op)? {
                 passed += row.keys;
                 return Ok(ControlFlow::Continue(()));

@@ -1,4 +1,4 @@
-//! `IDHACK`: one record by its `_id`, without a snapshot.
+//! `IDHACK`: one record by its `_id`, read without a snapshot.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! `PROJECTION_COVERED`: documents made of the entries of an index.
+//! `PROJECTION_COVERED`: documents built from index entries.
 
 use std::ops::ControlFlow;
 
@@ -55,7 +55,7 @@ impl Node for Covered {
     }
 }
 
-/// A document with the fields of an entry and nothing else; nothing where a value may stand for a missing field.
+/// Builds a document from the fields of an entry; `None` if a value may stand for a missing field.
 pub(super) fn document(entry: &Entry<'_>, fields: &[IndexField]) -> Option<DocBuf> {
     let mut out = DocBuilder::new();
     let mut bits = TypeBitsReader::new(entry.type_bits);

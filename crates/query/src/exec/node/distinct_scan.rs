@@ -1,4 +1,5 @@
-//! `DISTINCT_SCAN`: one document for each value of a field of an index: entries whose value was shown already are passed over.
+//! `DISTINCT_SCAN`: one document for each value of an index field. Entries with a value that was
+//! returned are skipped.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,16 +16,17 @@ use crate::plan::IndexScan;
 
 pub(super) struct Scan {
     scan: Arc<IndexScan>,
-    /// Keys say all that is asked.
+    /// Keys suffice for the result.
     covered: bool,
-    /// How many fields of the index are shown once for each of their values.
+    /// Number of leading index fields whose values together are returned once.
     fields: usize,
-    /// A document without the field does not stand for one where it is null.
+    /// A missing field and null are different values.
     apart: bool,
-    /// The range that is scanned, and what is left of it, unless that is all.
+    /// The index of the current range, and what is left of it if it was entered.
     at: usize,
     rest: Option<KeyRange>,
-    /// The value that was shown last; nothing when keys do not say any more which values a document has.
+    /// The value that was returned last; `None` once the index is multikey, when keys no longer
+    /// determine the values of a document.
     shown: Option<Shown>,
     seen: Option<SeenRecords>,
     counters: Counters,
@@ -50,7 +52,8 @@ impl Scan {
 impl Node for Scan {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let (plan, snapshot) = (self.scan.clone(), batch.snapshot()?);
-        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
+        // This must come after the snapshot: an index is marked multikey before its array keys are
+        // visible.
         if plan.index.is_multikey() {
             self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
             self.shown = None;
@@ -145,10 +148,10 @@ impl Scan {
     }
 }
 
-/// Entries of one value that are passed over one by one before a seek is cheaper.
+/// Number of entries with one value that are skipped singly; after them a seek is cheaper.
 const FEW_ENTRIES: usize = 32;
 
-/// Whether a document has a field, which lies in no array.
+/// Whether a document has a field outside of arrays.
 fn has(document: RawDoc<'_>, parts: &[String]) -> bool {
     let [name, rest @ ..] = parts else { return false };
     match document.get(name) {
@@ -157,12 +160,12 @@ fn has(document: RawDoc<'_>, parts: &[String]) -> bool {
     }
 }
 
-/// The value that was shown last.
+/// The value that was returned last.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// Of each field, whether it descends.
+    /// For each field, whether it is descending.
     descending: Vec<bool>,
-    /// Its bytes at the beginning of keys; empty before the first.
+    /// The encoded value at the start of keys; empty before the first.
     present: Vec<u8>,
     passed: usize,
 }
@@ -172,19 +175,19 @@ impl Shown {
         Shown { descending, present: Vec::new(), passed: 0 }
     }
 
-    /// Whether the entry has the value that was shown last.
+    /// Whether the entry has the value that was returned last.
     pub(super) fn has(&mut self, entry: &Entry<'_>) -> bool {
         let same = !self.present.is_empty() && entry.values.starts_with(&self.present);
         self.passed = if same { self.passed + 1 } else { 0 };
         same
     }
 
-    /// Whether so many were passed over that a seek is due.
+    /// Whether enough entries were skipped for a seek.
     pub(super) fn should_seek(&self) -> bool {
         self.passed > FEW_ENTRIES
     }
 
-    /// The entry's document was shown.
+    /// Records that the document of an entry was returned.
     pub(super) fn note(&mut self, values: &[u8]) {
         let next = |end: usize, descending: &bool| {
             Some(end + keys::skip_value(values.get(end..)?, *descending)?)
@@ -195,7 +198,7 @@ impl Shown {
         self.passed = 0;
     }
 
-    /// What is left of a range behind the value; nothing when that is all.
+    /// The rest of a range after the value; `None` if nothing is left.
     pub(super) fn rest(&mut self, range: &KeyRange, direction: Direction) -> Option<KeyRange> {
         self.passed = 0;
         let mut rest = range.clone();

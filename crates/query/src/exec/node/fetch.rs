@@ -1,4 +1,4 @@
-//! `FETCH`: the documents of records that satisfy the filter, read a page at a time.
+//! `FETCH`: reads the documents of records a page at a time, and applies the filter.
 
 use std::ops::ControlFlow;
 
@@ -11,29 +11,30 @@ use crate::language::metadata::Metadata;
 
 pub(super) struct Fetch {
     input: Box<dyn Node>,
-    /// Keys that wait to be read.
+    /// Keys whose records are to be read.
     page: Option<Page>,
-    /// Nothing is left of the input.
+    /// Whether the input is exhausted.
     input_over: bool,
-    /// Whether the input gives nothing but keys.
+    /// Whether the input returns only keys.
     keys_only: bool,
     counters: Counters,
 }
 
 impl Fetch {
-    /// Reads the documents of what the input gives.
+    /// A fetch over an input that may return keys or documents.
     pub(super) fn new(input: Box<dyn Node>) -> Fetch {
         let counters = Counters::default();
         Fetch { input, page: None, input_over: false, keys_only: false, counters }
     }
 
-    /// The same over an input that gives nothing but keys.
+    /// A fetch over an input that returns only keys.
     pub(super) fn of_keys(input: Box<dyn Node>) -> Fetch {
         Fetch { keys_only: true, ..Fetch::new(input) }
     }
 }
 
-/// Shows the documents of a page; the place of the last one when that was enough for now.
+/// Passes on the documents of a page. Returns the index of the last one if the consumer stopped
+/// there.
 fn show(
     batch: &Batch<'_>,
     page: &mut Page,
@@ -120,7 +121,7 @@ impl Node for Fetch {
         {}
         let scan = std::mem::replace(&mut self.input, Box::new(Nothing));
         self.input = Box::new(keys.finish(scan, batch)?);
-        // The list is complete: it is not collected a second time.
+        // The list is complete and must not be collected again.
         self.keys_only = false;
         Ok(())
     }

@@ -1,10 +1,12 @@
-//! The record keys that a scan has left at the end of a batch, which stand in for the scan in later batches.
+//! A list of the record keys that a scan still has at the end of a batch; it replaces the scan in
+//! later batches.
 //!
-//! An insert into a time series changes the smallest and the largest values of a bucket, and with them the bucket's entries in
-//! indexes on measured fields or on the time. A scan that continued after its last entry would miss a bucket whose entry moved to
-//! a place before it, and return a bucket again whose entry moved to a place after it, although most of its measurements did not
-//! change. Record keys of buckets never change. The rest of the scan is therefore read at the end of the first batch, over the
-//! snapshot of that batch.
+//! An insert into a time series changes the smallest and the largest values of a bucket, and with
+//! them the bucket's entries in indexes on measured fields or on the time. A scan that continued
+//! after its last entry would miss a bucket whose entry moved before that position, and would
+//! return a bucket again whose entry moved after it, although most of its measurements did not
+//! change. Record keys of buckets never change. The rest of the scan is therefore read at the end
+//! of the first batch, over the snapshot of that batch.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +17,7 @@ use mayfly_work::spill::Operator;
 use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::memory::Share;
 
-/// Collects keys.
+/// Collects record keys.
 pub(super) struct KeyCollector {
     keys: Vec<u8>,
     share: Share,
@@ -34,7 +36,8 @@ impl KeyCollector {
     /// Adds a key.
     ///
     /// # Errors
-    /// 146 ExceededMemoryLimit when the keys exceed the memory and files are not allowed; errors of files.
+    /// 146 ExceededMemoryLimit if the keys exceed the memory and files are not allowed; errors of
+    /// files.
     pub(super) fn push(&mut self, key: &[u8]) -> Result<()> {
         if let Some(file) = &mut self.file {
             return file.push(key);
@@ -56,7 +59,7 @@ impl KeyCollector {
         Ok(())
     }
 
-    /// The collected keys in place of the scan that gave them.
+    /// Returns the collected keys as a node that replaces `scan`.
     ///
     /// # Errors
     /// Errors of files.
@@ -100,10 +103,10 @@ impl Keys {
     }
 }
 
-/// Gives the keys in the order of the scan.
+/// Returns the collected keys in the order of the scan.
 pub(super) struct KeyList {
     keys: Keys,
-    /// The finished scan: its counters, and whether its index still exists.
+    /// The finished scan, for its counters and the check that its index exists.
     scan: Box<dyn Node>,
 }
 

@@ -1,4 +1,5 @@
-//! Results that nobody looks at: where keys say that there is one, no document is read.
+//! Counts results for a caller that does not need documents. Records are read only where keys do
+//! not suffice.
 
 use mayfly_base::Result;
 use mayfly_value::RawDoc;

@@ -1,7 +1,8 @@
-//! `SORT_MERGE`: the records of several scans that have one order, in that order, each once where one may come several times.
+//! `SORT_MERGE`: merges the records of several scans that have one order, and removes duplicates
+//! where there may be some.
 //!
-//! Each scan reads a few entries ahead. What was read and not given yet stays for the next batch as the keys of records: a document
-//! that changes meanwhile comes where it stood.
+//! Each scan reads a few entries ahead. Record keys that were read ahead are kept for the next
+//! batch, so a document that changes meanwhile stays at its old position.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -13,14 +14,14 @@ use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::memory::SeenRecords;
 use crate::plan::SortKeys;
 
-/// Entries that a scan reads ahead at first; each further time it is four times as many.
+/// Entries that a scan reads ahead at first; each later read-ahead is [`GROWTH`] times as long.
 const FIRST_ROWS: usize = 4;
 const GROWTH: usize = 4;
-/// Most of them, of all scans together, about.
+/// Approximate limit on the entries that all scans together read ahead.
 const MOST_ROWS: usize = 4096;
 
 struct Waiting {
-    /// By what it is compared.
+    /// The sort key.
     place: Vec<u8>,
     record: RecordKey,
     keys: u64,
@@ -32,19 +33,21 @@ struct Input {
     read: VecDeque<Waiting>,
     over: bool,
     ahead: usize,
-    /// Keys do not say any more what they said when the plan was made.
+    /// Whether the index became multikey since the query was planned, so that keys have no sort
+    /// key.
     changed: bool,
 }
 
 impl Input {
-    /// Reads on where nothing waits; false when nothing is left, or may be spent.
+    /// Reads ahead if no row is waiting. Returns false if the input is exhausted or the works are
+    /// spent.
     fn fill(&mut self, batch: &Batch<'_>, most: usize) -> Result<bool> {
         while self.read.is_empty() && !self.over && batch.works_left() > 0 {
             let (read, keys, ahead) = (&mut self.read, &self.keys, self.ahead);
             let (mut looked, changed) = (0, &mut self.changed);
             let progress = self.node.run(batch, &mut |row| {
                 let mut place = Vec::new();
-                // Without a place of its own it comes first.
+                // A row without a sort key comes first.
                 let known = row.entry.and_then(|entry| keys.append(entry.values, &mut place));
                 *changed |= known.is_none();
                 looked += row.keys;
@@ -52,7 +55,7 @@ impl Input {
                 let full = read.len() >= ahead;
                 Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
-            // They count when they are taken.
+            // Keys are charged when their row is returned.
             batch.give_back(looked);
             self.over = progress == Progress::Over;
             self.ahead = (self.ahead * GROWTH).min(most);
@@ -63,11 +66,11 @@ impl Input {
 
 pub(super) struct Merge {
     inputs: Vec<Input>,
-    /// The places of the inputs' next rows, and which inputs those are.
+    /// The sort key of each input's next row, with the number of the input.
     next: BTreeSet<(Vec<u8>, usize)>,
-    /// Inputs that have not said what is next.
+    /// Inputs whose next row is not known.
     open: Vec<usize>,
-    /// A record may come several times.
+    /// Whether a record may occur several times.
     repeats: bool,
     seen: Option<SeenRecords>,
     counters: Counters,
@@ -89,7 +92,7 @@ impl Merge {
         Merge { inputs, next, open, repeats, seen: None, counters }
     }
 
-    /// Lets open inputs take part with their next rows; false when no more may be spent.
+    /// Reads the next row of each open input. Returns false if the works are spent.
     fn line_up(&mut self, batch: &Batch<'_>) -> Result<bool> {
         let most = (MOST_ROWS / self.inputs.len().max(1)).max(FIRST_ROWS);
         while let Some(at) = self.open.last().copied() {

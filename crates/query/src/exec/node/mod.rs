@@ -1,7 +1,8 @@
 //! The nodes of a running plan, one file for each kind.
 //!
-//! A node gives rows to whoever runs it, until that has enough or nothing is left. It keeps positions and what it has to remember,
-//! no object of an engine: each batch has a snapshot of its own, over which all nodes of a plan go on.
+//! A node passes rows to its consumer until that stops it or no rows are left. It keeps positions
+//! and buffered data between batches, but no engine objects: each batch has a snapshot of its own,
+//! which all nodes of a plan share.
 
 mod and_hash;
 mod by_id;
@@ -38,29 +39,30 @@ use crate::language::needed::Fields;
 use crate::memory::{Budget, SortStats};
 use crate::plan::{Plan, SortKeys};
 
-/// Entries looked at between two checks of the deadline.
+/// Entries examined between two checks of the deadline.
 pub(super) const CHUNK_ENTRIES: usize = 256;
 
-/// Documents that are larger, in bytes, are looked at one by one.
+/// Documents with more bytes than this are processed singly.
 pub(super) const LARGE_BYTES: usize = 64 << 10;
 
-/// What a node gives.
+/// A result of a node.
 pub(super) struct Row<'r> {
-    /// The key of the record; empty where results were sorted.
+    /// The key of the record; empty after a sort.
     pub(super) record: &'r [u8],
-    /// The document, where it was read.
+    /// The document, if it was read.
     pub(super) document: Option<RawDoc<'r>>,
-    /// The entry that led to the record, where keys say of documents what they said when the plan was made.
+    /// The index entry that led to the record, if it still determines the values of the document as
+    /// it did when the query was planned.
     pub(super) entry: Option<&'r Entry<'r>>,
-    /// What is known about the document beside its fields.
+    /// Metadata of the document.
     pub(super) metadata: &'r Metadata,
-    /// Keys that were looked at since the last row.
+    /// Keys examined since the last row.
     pub(super) keys: u64,
-    /// Where its reader may go back to.
+    /// The position to which the scan can go back for this row.
     pub(super) place: Option<Place<'r>>,
 }
 
-/// A place in a scan: the range, and the position of an entry in it.
+/// A position in a scan: the index of the range, and the position of an entry in it.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'r> {
     pub(super) range: usize,
@@ -68,60 +70,60 @@ pub(super) struct Place<'r> {
 }
 
 impl<'r> Row<'r> {
-    /// A document that was read.
+    /// A row with a document.
     pub(super) fn read(record: &'r [u8], document: RawDoc<'r>, metadata: &'r Metadata) -> Row<'r> {
         Row { record, document: Some(document), entry: None, metadata, keys: 0, place: None }
     }
 
-    /// The key of a record.
+    /// A row with a record key only.
     fn key(record: &'r [u8], keys: u64) -> Row<'r> {
         Row { record, document: None, entry: None, metadata: &Metadata::NONE, keys, place: None }
     }
 }
 
-/// Takes rows; breaks off when it has enough for now, the last one included.
+/// Consumes rows. A consumer that breaks has accepted the last row.
 pub(super) type Rows<'s> = dyn FnMut(&Row<'_>) -> Result<ControlFlow<()>> + 's;
 
-/// How far a node came.
+/// The state of a node after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It was broken off.
+    /// The consumer stopped it.
     Stopped,
-    /// It was broken off, because no more may be spent on it. Only said of the whole plan.
+    /// The works are spent. Only the root of a plan reports this.
     Spent,
-    /// There is nothing for now.
+    /// No rows for now, as at the end of a tailable scan.
     Waiting,
-    /// Nothing is left.
+    /// No rows are left.
     Over,
 }
 
-/// What a node did.
+/// Statistics of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
-    /// Rows that it gave.
+    /// Rows returned.
     pub(crate) returned: u64,
-    /// Rows, keys or documents that it looked at for them.
+    /// Rows, keys or documents examined.
     pub(crate) looked: u64,
-    /// Keys of an index.
+    /// Index keys examined.
     pub(crate) keys: u64,
-    /// Documents.
+    /// Documents examined.
     pub(crate) documents: u64,
-    /// Records that were told apart from those before.
+    /// Records tested for duplicates.
     pub(crate) tested: u64,
-    /// Those that had been there.
+    /// Duplicates dropped.
     pub(crate) dropped: u64,
-    /// Nothing is left.
+    /// Whether the node is exhausted.
     pub(crate) over: bool,
-    /// The time that it took with those below it, where that was asked for.
+    /// Execution time with the nodes below, if it is measured.
     pub(crate) micros: u64,
-    /// Bytes that it keeps of records.
+    /// Bytes of buffered records.
     pub(crate) held: u64,
-    /// What a sort took.
+    /// Statistics of a sort.
     pub(crate) sort: SortStats,
 }
 
 impl Counters {
-    /// So many rows were for nothing, and so many keys.
+    /// Subtracts rows and keys that were read but not used.
     fn take_back(&mut self, (rows, keys): (u64, u64)) {
         self.returned = self.returned.saturating_sub(rows);
         self.keys = self.keys.saturating_sub(keys);
@@ -130,7 +132,7 @@ impl Counters {
     }
 }
 
-/// What the nodes of a plan did, in its shape.
+/// The statistics of the nodes of a plan, as a tree of the same shape.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) counters: Counters,
@@ -139,30 +141,31 @@ pub(crate) struct Ran {
 
 /// A running node.
 pub(super) trait Node: Send {
-    /// Gives its next rows.
+    /// Passes its next rows to the consumer.
     ///
     /// # Errors
-    /// Those of whoever takes the rows, of the store, and of the operation's deadline.
+    /// Errors of the consumer, of the store, and of the operation's deadline.
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress>;
 
-    /// What it did.
+    /// The statistics of the node.
     fn counters(&self) -> Counters;
 
-    /// Shows what it takes from.
+    /// Visits the inputs.
     fn each_input(&self, _: &mut dyn FnMut(&dyn Node)) {}
 
-    /// What it and those below it did.
+    /// The statistics of the node and of the nodes below it.
     fn ran(&self) -> Ran {
         let mut inputs = Vec::new();
         self.each_input(&mut |input| inputs.push(input.ran()));
         Ran { counters: self.counters(), inputs }
     }
 
-    /// Goes on behind this place, which the last run came by. So many rows behind it were for nothing, and so many keys.
+    /// Continues after this position, which is from the last run. The given numbers of rows and
+    /// keys after it were not used.
     fn go_back(&mut self, _: Place<'_>, _: (u64, u64)) {}
 
-    /// Reads the record keys that are left over the snapshot of this batch, so that later batches do not depend on the places of
-    /// index entries. What gives documents instead of keys is left as it is.
+    /// Reads the remaining record keys over the snapshot of this batch, so that later batches do
+    /// not depend on the positions of index entries. Nodes that return documents ignore this.
     ///
     /// # Errors
     /// Errors of the store, of the operation's deadline, and of files for the keys.
@@ -170,7 +173,7 @@ pub(super) trait Node: Send {
         Ok(())
     }
 
-    /// Fails when what it or those below it read was dropped.
+    /// Fails if the index or collection of the node, or of one below it, was dropped.
     fn check_alive(&self) -> Result<()> {
         let mut alive = Ok(());
         self.each_input(&mut |input| {
@@ -182,18 +185,18 @@ pub(super) trait Node: Send {
     }
 }
 
-/// What all nodes have in a batch.
+/// The state that all nodes share in a batch.
 pub(super) struct Batch<'b> {
     pub(super) session: StoreSession<'b>,
     pub(super) collection: &'b Arc<Collection>,
     pub(super) query: &'b CanonicalQuery,
     pub(super) budget: &'b Budget,
     pub(super) failures: Failures<'b>,
-    /// How many documents are taken at most, where that is known.
+    /// Limit on the documents that the consumer accepts, if known.
     pub(super) wanted: Cell<Option<u64>>,
-    /// What may be spent on it: keys and documents that are looked at. Whoever looks stops when nothing is left.
+    /// The remaining works: keys and documents that may be examined. Scans stop when none are left.
     works: Cell<u64>,
-    /// It is tried, and counts for nobody.
+    /// Whether this is a trial, whose works are not charged to the operation.
     trial: bool,
     snapshot: OnceCell<Snapshot>,
 }
@@ -211,36 +214,36 @@ impl<'b> Batch<'b> {
         Batch { session, collection, query, budget, failures, wanted, works, trial, snapshot }
     }
 
-    /// The same with so much to spend.
+    /// Sets the limit of works.
     pub(super) fn with_works(mut self, works: u64, trial: bool) -> Batch<'b> {
         (self.works, self.trial) = (Cell::new(works), trial);
         self
     }
 
-    /// The same over a snapshot that was taken before.
+    /// Uses a snapshot that was taken before.
     pub(super) fn over(mut self, snapshot: Option<Snapshot>) -> Batch<'b> {
         self.snapshot = snapshot.map_or_else(OnceCell::new, OnceCell::from);
         self
     }
 
-    /// Its snapshot, if it was taken.
+    /// Returns the snapshot, if one was taken.
     pub(super) fn into_snapshot(self) -> Option<Snapshot> {
         self.snapshot.into_inner()
     }
 
-    /// What is left to be spent.
+    /// The remaining works.
     pub(super) fn works_left(&self) -> u64 {
         self.works.get()
     }
 
-    /// Spends so much; false when nothing is left.
+    /// Spends works; false if none are left.
     fn spend(&self, works: u64) -> bool {
         let left = self.works.get().saturating_sub(works);
         self.works.set(left);
         left > 0
     }
 
-    /// The snapshot of this batch.
+    /// The snapshot of this batch, taken at first use.
     pub(super) fn snapshot(&self) -> Result<&Snapshot> {
         if let Some(snapshot) = self.snapshot.get() {
             return Ok(snapshot);
@@ -255,12 +258,13 @@ impl<'b> Batch<'b> {
         matches.map_err(|error| self.failures.named(error))
     }
 
-    /// Whether a row is a result by what its key says, without a look at its document.
+    /// Whether a row is known to be a result without its document being read.
     fn tells(&self, row: &Row<'_>) -> bool {
         row.document.is_some() || row.entry.is_some() && !self.collection.hides_expired()
     }
 
-    /// Reads a record; true when there is one that satisfies the filter, which is shown then.
+    /// Reads a record. Returns true, and passes the document on, if it exists and satisfies the
+    /// filter.
     fn read(&self, record: &[u8], see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>) -> Result<bool> {
         let mut matched = false;
         self.snapshot()?.record(self.collection, record, &mut |document| {
@@ -271,14 +275,14 @@ impl<'b> Batch<'b> {
         Ok(matched)
     }
 
-    /// So many keys, which were counted, count for a later batch.
+    /// Takes back keys that were counted, because they are charged to a later batch.
     fn give_back(&self, keys: u64) {
         if !self.trial {
             self.session.op.keys_examined.fetch_sub(keys, Relaxed);
         }
     }
 
-    /// Keys and documents were looked at.
+    /// Counts examined keys and documents.
     pub(super) fn count(&self, keys: u64, documents: u64) {
         if !self.trial {
             self.session.op.keys_examined.fetch_add(keys, Relaxed);
@@ -287,7 +291,7 @@ impl<'b> Batch<'b> {
     }
 }
 
-/// Names failures that documents cause.
+/// Adds the command and the collection to errors that documents cause.
 #[derive(Clone, Copy)]
 pub(crate) struct Failures<'b> {
     command: Option<&'static str>,
@@ -295,12 +299,12 @@ pub(crate) struct Failures<'b> {
 }
 
 impl<'b> Failures<'b> {
-    /// Of this command, when there is one.
+    /// Errors of a command, if there is one.
     pub(crate) fn of(command: Option<&'static str>, collection: &'b Collection) -> Failures<'b> {
         Failures { command, collection }
     }
 
-    /// The failure with the command and the collection in front.
+    /// The error prefixed with the command and the collection.
     pub(crate) fn named(&self, error: Error) -> Error {
         match self.command {
             Some(command) => {
@@ -313,20 +317,20 @@ impl<'b> Failures<'b> {
     }
 }
 
-/// What is said of a run before it begins.
+/// Settings for a run, made before the nodes start.
 #[derive(Default)]
 pub(super) struct Settings {
-    /// It finds records for a write, which reads them again and may move their keys.
+    /// Records are found for a write, which reads them again and may move their keys.
     pub(super) for_write: bool,
-    /// The position of a scan that does not end with the collection.
+    /// The position of a tailable scan.
     pub(super) tail: Option<Tail>,
-    /// What a sort keeps of documents; nothing: all.
+    /// The fields that a sort buffers; `None` for whole documents.
     pub(super) keeps: Option<Fields>,
-    /// Nodes say how long they took.
+    /// Whether nodes measure their execution time.
     pub(super) timed: bool,
 }
 
-/// The running nodes of a plan.
+/// Starts the nodes of a plan.
 pub(super) fn start(
     plan: &Plan,
     (collection, query): (&Arc<Collection>, &CanonicalQuery),
@@ -398,7 +402,7 @@ fn started(
     }
 }
 
-/// An input of a node that tells records apart itself.
+/// An input of a node that removes duplicates itself.
 fn one_of_several(plan: &Plan) -> Box<dyn Node> {
     match plan {
         Plan::Index(scan) => Box::new(index_scan::Scan::one_of_several(scan.clone())),
@@ -407,7 +411,7 @@ fn one_of_several(plan: &Plan) -> Box<dyn Node> {
     }
 }
 
-/// A node that gives nothing.
+/// A node without rows.
 struct Nothing;
 
 impl Node for Nothing {

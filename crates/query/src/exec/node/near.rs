@@ -1,8 +1,11 @@
 //! Documents in the order of their distance from a point.
 //!
-//! The index is searched part after part of the earth, or of the plane, always in the part that may be nearest: one with many entries is
-//! taken apart, one with few is looked through. What it shows is kept with its distance, and goes out when no part that is
-//! left can hold anything nearer. A document goes out as it was found, in whichever batch that is: the order and the distances
+//! The index is searched region by region of the sphere or the plane, always in the region that may
+//! be nearest. A region with many entries is divided, one with few is scanned. Found documents wait
+//! with their distances, and are returned when no remaining region can contain a nearer one. A
+//! document is returned as it was found, in whichever batch that is, so order and distances are
+//! consistent. Waiting documents are kept in memory up to the limit of a sort, and beyond that in a
+//! file.
 //! told are those of one answer. What waits is in memory up to the limit of a sort, and beyond it in a file.
 
 use std::cmp::{Ordering, Reverse};
@@ -28,12 +31,12 @@ use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::memory::{Budget, SeenRecords, Share, into_document, no_disk_use};
 use crate::plan::{NearAccess, extend, key_range, of_cells, of_squares};
 
-/// Memory of what waits beside its document, roughly.
+/// Approximate memory of a waiting document beyond its bytes.
 const WAITING_BYTES: usize = 128;
-/// A part with no more entries is looked through, one with more is taken apart.
+/// A region with more entries is divided, one with fewer is scanned.
 const FEW_ENTRIES: usize = 64;
 
-/// A document and its distance.
+/// A found document with its distance.
 #[derive(Debug)]
 struct Found {
     distance: f64,
@@ -41,12 +44,12 @@ struct Found {
     document: Waiting,
 }
 
-/// Where a document waits.
+/// Where a found document is kept.
 #[derive(Debug)]
 enum Waiting {
     Memory(DocBuf),
     File(Placed),
-    /// A write reads it again.
+    /// In the store: a write reads it again.
     Store,
 }
 
@@ -71,10 +74,10 @@ impl Ord for Found {
     }
 }
 
-/// A part that has not been looked into.
+/// A region that was not searched yet.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Nothing in it is nearer.
+    /// Lower bound of the distances in it.
     nearest: f64,
     part: Part,
 }
@@ -99,33 +102,33 @@ impl Ord for Open {
     }
 }
 
-/// How far a search by distance has come. Distances in here are angles, or those of the plane.
+/// The state of a search. Distances are angles, or distances of the plane.
 #[derive(Default)]
 struct NearState {
     begun: bool,
-    /// Parts that are left, the nearest first.
+    /// Regions to be searched, the nearest first.
     open: BinaryHeap<Reverse<Open>>,
-    /// Found and not yet shown.
+    /// Found documents that were not returned yet.
     waiting: BinaryHeap<Reverse<Found>>,
-    /// Bytes of those that wait in memory.
+    /// Bytes of the documents that wait in memory.
     bytes: usize,
-    /// Those that wait in a file.
+    /// Documents that wait in a file.
     shelf: Option<Shelf>,
-    /// Records that an entry has led to.
+    /// Records that were found.
     seen: Option<SeenRecords>,
     share: Option<Share>,
 }
 
 impl NearState {
-    /// Everything that counts and is nearer has been found.
+    /// The distance up to which all documents have been found.
     fn complete(&self) -> f64 {
         self.open.peek().map_or(f64::INFINITY, |Reverse(open)| open.nearest)
     }
 
-    /// Keeps a document until it goes out.
+    /// Keeps a document until it is returned.
     ///
     /// # Errors
-    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, those of files.
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, errors of files.
     fn keep(&mut self, document: RawDoc<'_>, budget: &Budget, op: &OpCtx) -> Result<Waiting> {
         let size = document.as_bytes().len() + WAITING_BYTES;
         let share = self.share.get_or_insert_with(|| budget.share(Operator::Near));
@@ -147,7 +150,7 @@ impl NearState {
         Ok(Waiting::File(placed))
     }
 
-    /// A document that was kept; nothing when it is in the store.
+    /// Takes out a document that was kept; `None` if it is in the store.
     fn take(&mut self, waiting: Waiting) -> Result<Option<DocBuf>> {
         match (waiting, &mut self.shelf) {
             (Waiting::Memory(document), _) => {
@@ -162,7 +165,7 @@ impl NearState {
         }
     }
 
-    /// Leaves out parts in which nothing counts.
+    /// Adds the regions that intersect the range of distances.
     fn add(&mut self, access: &NearAccess, parts: Vec<Part>) {
         let near = &access.near;
         let from = match near.is_spherical() {
@@ -170,7 +173,7 @@ impl NearState {
             false => Origin::in_plane(near.from),
         };
         let (min, max) = (near.angle_of_distance(near.min), near.angle_of_distance(near.max));
-        // What is told in metres comes back a little different.
+        // Distances given in metres are not exact after conversion.
         let (min, max) = (min * (1.0 - 1e-12), max * (1.0 + 1e-12));
         for part in parts {
             let (nearest, farthest) = part.distances(&from);
@@ -181,7 +184,7 @@ impl NearState {
     }
 }
 
-/// All that an index of places may hold.
+/// The regions that cover the whole index.
 fn everything(access: &NearAccess) -> Vec<Part> {
     match access.index.spec.kind().get::<PlaneIndex>() {
         Some(plane) => Part::plane(plane.grid),
@@ -189,7 +192,7 @@ fn everything(access: &NearAccess) -> Vec<Part> {
     }
 }
 
-/// Entries of a part as keys, behind what stands before the place.
+/// The key ranges of a region, after the prefixes of the access path.
 fn keys_of(access: &NearAccess, range: PartRange) -> Vec<KeyRange> {
     let values = match range {
         PartRange::Cells(range) => of_cells(&[range]),
@@ -199,7 +202,7 @@ fn keys_of(access: &NearAccess, range: PartRange) -> Vec<KeyRange> {
     extend(&access.prefixes, &keys)
 }
 
-/// Whether there are more entries than should be looked at in one go.
+/// Whether there are too many entries for one scan.
 fn has_many(access: &NearAccess, ranges: &[KeyRange], snapshot: &Snapshot) -> Result<bool> {
     let mut left = FEW_ENTRIES as u64 + 1;
     for range in ranges {
@@ -213,17 +216,17 @@ fn has_many(access: &NearAccess, ranges: &[KeyRange], snapshot: &Snapshot) -> Re
     Ok(false)
 }
 
-/// What is told beside a document.
+/// The metadata of a result: its distance and the nearest geometry.
 pub(crate) fn told(distance: f64, place: RawValue<'_>) -> Metadata {
     let mut notes = DocBuilder::new();
     notes.append(GEO_NEAR_DISTANCE, distance).append(GEO_NEAR_POINT, place);
     Metadata::new(notes.finish())
 }
 
-/// The nearest of a document's places: its distance in the unit of the question, and the value.
+/// The nearest geometry in a document: its distance in the unit of the query, and its value.
 ///
 /// # Errors
-/// Those of an operation that must end.
+/// Errors of an operation that must end.
 pub(crate) fn nearest<'a>(
     near: &Near,
     path: &str,
@@ -250,7 +253,7 @@ pub(crate) fn nearest<'a>(
             && !consider(value)
             && let RawValue::Array(items) | RawValue::Document(items) = value
         {
-            // Several pairs in one field.
+            // A field may contain several points.
             items.iter().for_each(|item| {
                 consider(item.value());
             });
@@ -264,7 +267,7 @@ pub(crate) fn nearest<'a>(
 pub(super) struct Search {
     access: Arc<NearAccess>,
     state: NearState,
-    /// It finds records for a write, which reads them again.
+    /// Records are found for a write, which reads them again.
     for_write: bool,
     counters: Counters,
 }
@@ -276,7 +279,7 @@ impl Search {
 }
 
 impl Node for Search {
-    /// Shows what is complete, then looks through the next ring.
+    /// Returns documents that are complete, then searches the next region.
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         if !self.state.begun {
             self.state.begun = true;
@@ -308,7 +311,7 @@ impl Node for Search {
 }
 
 impl Search {
-    /// Looks through a part, or takes it apart.
+    /// Scans a region, or divides it.
     fn look_into(&mut self, part: Part, batch: &Batch<'_>) -> Result<()> {
         let ranges = keys_of(&self.access, part.range());
         let parts = part.parts();
@@ -322,7 +325,7 @@ impl Search {
         }
     }
 
-    /// Gives documents that nothing nearer can come before.
+    /// Returns the documents that no unfound document can precede.
     fn show_complete(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<ControlFlow<()>> {
         let (access, state, counters) = (&self.access, &mut self.state, &mut self.counters);
         while let Some(Reverse(next)) = state.waiting.peek() {
@@ -358,7 +361,7 @@ impl Search {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Keeps what entries lead to.
+    /// Keeps the documents of the entries in these ranges.
     fn look_through(&mut self, ranges: &[KeyRange], batch: &Batch<'_>) -> Result<()> {
         let (snapshot, access) = (batch.snapshot()?, &self.access);
         let (state, for_write) = (&mut self.state, self.for_write);
@@ -401,7 +404,7 @@ impl Search {
     }
 }
 
-/// Keeps those documents of these records that satisfy the filter and are at a distance that counts.
+/// Keeps the documents of these records that satisfy the filter and the limits on the distance.
 fn look_at(
     state: &mut NearState,
     access: &NearAccess,

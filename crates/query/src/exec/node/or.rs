@@ -1,4 +1,4 @@
-//! `OR`: the records of several inputs one after the other, each once.
+//! `OR`: the records of several inputs, one input after the other, without duplicates.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use crate::memory::SeenRecords;
 
 pub(super) struct Or {
     inputs: Vec<Box<dyn Node>>,
-    /// The present one.
+    /// The index of the current input.
     at: usize,
     seen: Option<SeenRecords>,
     counters: Counters,
@@ -25,7 +25,7 @@ impl Node for Or {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let counters = &mut self.counters;
         let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
-        // Keys that led to what was there already.
+        // Keys of duplicates, charged to the next row.
         let mut passed = 0;
         while let Some(input) = self.inputs.get_mut(self.at) {
             let progress = input.run(batch, &mut |row| {

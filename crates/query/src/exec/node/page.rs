@@ -1,9 +1,10 @@
-//! From record keys to documents, a page of them at a time: an engine reads many keys together for half of what it takes one by
-//! one, and a network would have one way for all of them.
+//! Pages: record keys whose documents are read together. An engine reads many keys together in half
+//! of the time of single reads, and a networked engine would need one round trip.
 //!
-//! Documents are shown in the order of their keys. Whoever has seen enough leaves the rest of the page unseen: those records were
-//! read for nothing, so a page takes no more keys than documents are wanted, where that is known, and begins small where it is
-//! not. What was read and not shown counts as not examined, and is read again over the snapshot of the next batch.
+//! Documents are returned in the order of their keys. When the consumer stops, the rest of the page
+//! was read in vain. A page therefore takes no more keys than documents are wanted, if that is
+//! known, and otherwise starts small. Records that were read but not returned do not count as
+//! examined, and are read again over the snapshot of the next batch.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,33 +14,34 @@ use mayfly_value::RawDoc;
 
 use super::{Batch, Node, Place};
 
-/// Keys of the first page when nobody says how many documents are wanted; each further one has four times as many.
+/// Keys of the first page if the number of wanted documents is unknown; each later page has
+/// [`GROWTH`] times as many.
 const FIRST_KEYS: usize = 16;
 const GROWTH: usize = 4;
-/// Most keys of a page.
+/// Limit on the keys of a page.
 const MOST_KEYS: usize = 256;
-/// Bytes of positions in a page.
+/// Limit on the bytes of positions in a page.
 const POSITION_BYTES: usize = 1 << 20;
 /// Documents between two checks of the deadline.
 const CHUNK_DOCUMENTS: u64 = 16;
-/// Bytes of a page's documents, about: as many as were met so far.
+/// Approximate limit on the bytes of a page's documents, by the sizes seen so far.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Sees documents of a page: the place of the key, the key, the document. Answers what comes of it, or nothing when the document
-/// does not satisfy the filter.
+/// Visits the documents of a page: the index of the key, the key, the document. Returns `None` if
+/// the document does not satisfy the filter.
 pub(super) type PageVisitor<'v> =
     dyn FnMut(usize, &[u8], RawDoc<'_>) -> Result<Option<ControlFlow<()>>> + 'v;
 
-/// How many keys a page takes.
+/// Determines how many keys a page takes.
 #[derive(Debug)]
 pub(super) struct PageSize {
     grown: usize,
-    /// Documents that whoever sees them takes at most.
+    /// Limit on the documents that the consumer accepts.
     wanted: Option<u64>,
     /// Documents of this batch that satisfied the filter, and those that did not.
     matched: u64,
     rejected: u64,
-    /// Bytes of a document.
+    /// Estimated bytes of a document.
     bytes_each: usize,
 }
 
@@ -50,12 +52,12 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    /// A batch begins, for somebody who takes so many documents.
+    /// Starts a batch for a consumer that accepts `wanted` documents.
     pub(super) fn begin(&mut self, wanted: Option<u64>) {
         (self.wanted, self.matched, self.rejected) = (wanted, 0, 0);
     }
 
-    /// The documents of this collection are to be expected.
+    /// Estimates the size of documents from that of the collection.
     fn expect(&mut self, store: &Store, collection: &Collection) {
         let documents = usize::try_from(collection.documents_about()).unwrap_or(0).max(1);
         let bytes = usize::try_from(store.data_bytes(collection)).unwrap_or(0);
@@ -65,7 +67,8 @@ impl PageSize {
     fn keys(&self) -> usize {
         let keys = match self.wanted {
             None => self.grown,
-            // A filter that lets few through would make pages of one key; so much may be read for nothing.
+            // A selective filter would make pages of one key, so rejected documents extend the
+            // page.
             Some(wanted) => {
                 let left = wanted.saturating_sub(self.matched).saturating_add(self.rejected / 2);
                 usize::try_from(left).unwrap_or(MOST_KEYS)
@@ -75,39 +78,39 @@ impl PageSize {
     }
 }
 
-/// Keys that wait to be read together.
+/// Record keys whose documents are read together.
 pub(super) struct Page {
     pub(super) size: PageSize,
     keys: RecordKeys,
     rows: Vec<Waiting>,
-    /// Positions of their entries, one behind the other.
+    /// The positions of the entries, concatenated.
     positions: Vec<u8>,
     room: usize,
 }
 
-/// What is known of a row beside the key of its record.
+/// Data of a row besides its record key.
 struct Waiting {
-    /// How many keys of indexes were looked at for it.
+    /// Index keys examined for the row.
     looked: u64,
-    /// Where the scan stood that gave it: the range, and where among the positions this one lies.
+    /// The position of the scan: the range, and the slice of `positions`.
     place: Option<(usize, Range<usize>)>,
 }
 
 impl Page {
-    /// An empty one.
+    /// An empty page.
     pub(super) fn new(collection: &Collection) -> Page {
         let (size, keys) = (PageSize::default(), RecordKeys::of(collection));
         Page { size, keys, rows: Vec::new(), positions: Vec::new(), room: 1 }
     }
 
-    /// A batch begins, for somebody who takes so many documents. What was not shown in the last one comes first.
+    /// Starts a batch. Rows that were not returned in the last batch come first.
     pub(super) fn begin(&mut self, batch: &Batch<'_>) {
         self.size.begin(batch.wanted.get());
         self.size.expect(batch.session.store, batch.collection);
         self.room = self.size.keys();
     }
 
-    /// Adds a key; true when the page is full.
+    /// Adds a key. Returns true if the page is full.
     pub(super) fn push(
         &mut self,
         record_key: &[u8],
@@ -134,21 +137,21 @@ impl Page {
         self.keys.is_empty()
     }
 
-    /// How many rows wait, and how many keys of indexes were looked at for them.
+    /// The number of waiting rows, and of the index keys examined for them.
     pub(super) fn waiting(&self) -> (u64, u64) {
         (self.rows.len() as u64, self.rows.iter().map(|row| row.looked).sum())
     }
 
-    /// How many rows stand behind this one.
+    /// The number of rows after this one.
     pub(super) fn rows_behind(&self, last: usize) -> u64 {
         (self.rows.len() - last - 1) as u64
     }
 
-    /// Reads the records and shows their documents. Gives the place of the last one when that was enough for now; otherwise the
-    /// page is empty then.
+    /// Reads the records and visits their documents. Returns the index of the last one if the
+    /// visitor stopped there; otherwise the page is empty afterwards.
     ///
     /// # Errors
-    /// Those of the visitor and the store.
+    /// Errors of the visitor and of the store.
     pub(super) fn show(
         &mut self,
         batch: &Batch<'_>,
@@ -188,15 +191,15 @@ impl Page {
         Ok(stopped)
     }
 
-    /// Nothing waits any more.
+    /// Removes all rows.
     pub(super) fn clear(&mut self) {
         self.keys.clear();
         self.rows.clear();
         self.positions.clear();
     }
 
-    /// What stands behind this one was not shown: its scan goes back to where it stood, or, if it cannot, the keys wait for the
-    /// next batch. True when it goes back.
+    /// Handles the rows after `last`, which were not returned: the scan goes back to its position,
+    /// or, if it cannot, the keys wait for the next batch. Returns true if the scan goes back.
     pub(super) fn leave(&mut self, batch: &Batch<'_>, last: usize, scan: &mut dyn Node) -> bool {
         let behind = last + 1;
         let keys = self.rows.iter().skip(behind).map(|row| row.looked).sum();

@@ -1,4 +1,4 @@
-//! `COLLSCAN`, and the scan of a part of the records where they are clustered.
+//! `COLLSCAN`, and range scans of clustered collections.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -13,14 +13,15 @@ use crate::language::metadata::Metadata;
 use crate::plan::RecordScan;
 
 pub(super) struct Scan {
-    /// What is left to scan, the present range first.
+    /// The ranges left to scan, the current one first.
     ranges: VecDeque<KeyRange>,
     direction: Direction,
-    /// The position of a scan that does not end with the collection.
+    /// The position of a tailable scan.
     tail: Option<Tail>,
-    /// The collection is capped: what was shown last may be gone with the next batch.
+    /// Whether the collection is capped, so that the last returned record may be gone in the next
+    /// batch.
     capped: bool,
-    /// The last record of a batch, when it is: the next one begins behind it.
+    /// For a capped collection, the last record of a batch; the next batch continues after it.
     position: Option<RecordKey>,
     counters: Counters,
 }

@@ -6,7 +6,7 @@ use mayfly_base::Result;
 
 use super::{Batch, Counters, Node, Place, Progress, Rows};
 
-/// Leaves out the first rows. Over an index whose bounds say all of the filter those are keys.
+/// Drops the first rows. Over an exact index scan these are keys.
 pub(super) struct Skip {
     input: Box<dyn Node>,
     left: u64,
@@ -56,7 +56,7 @@ impl Node for Skip {
     }
 }
 
-/// Takes the first rows.
+/// Passes on the first rows.
 pub(super) struct Limit {
     input: Box<dyn Node>,
     left: u64,

@@ -1,4 +1,4 @@
-//! `SORT`: everything is collected, then given in order.
+//! `SORT`: collects all rows, then returns them in order.
 
 use std::ops::ControlFlow;
 
@@ -10,11 +10,11 @@ use crate::memory::{Sorted, Sorter};
 
 pub(super) struct Sort {
     input: Box<dyn Node>,
-    /// Only so many of the first are wanted.
+    /// Number of results for a top-k sort.
     most: Option<u64>,
-    /// What it keeps of documents; nothing: all.
+    /// The fields that are buffered; `None` for whole documents.
     keeps: Option<Fields>,
-    /// What was collected so far.
+    /// The rows collected so far.
     begun: Option<Sorter>,
     sorted: Option<Sorted>,
     counters: Counters,
@@ -26,7 +26,7 @@ impl Sort {
         Sort { input, most, keeps, begun: None, sorted: None, counters }
     }
 
-    /// Everything in order; nothing when no more may be spent on it: the rest comes with the next batch.
+    /// Collects all rows; `None` if the works are spent, in which case the next batch continues.
     fn collect(&mut self, batch: &Batch<'_>) -> Result<Option<Sorted>> {
         let Some(pattern) = batch.query.sort.clone() else {
             return Err(Error::internal("a sort without an order"));

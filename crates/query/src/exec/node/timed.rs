@@ -1,4 +1,4 @@
-//! A node with the time that it and those below it take, for whoever explains a plan.
+//! Wraps a node and measures its execution time with the nodes below it, for explain.
 
 use mayfly_base::Result;
 
@@ -19,7 +19,7 @@ impl Node for Timed {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let now = || batch.session.op.elapsed_micros().unsigned_abs();
         let (began, mut above) = (now(), 0);
-        // Whoever takes the rows works on its own account.
+        // The time of the consumer is not counted.
         let progress = self.node.run(batch, &mut |row| {
             let given = now();
             let flow = rows(row);
