@@ -1,4 +1,5 @@
-//! A cursor: what a client pages through. It holds a plan and key positions, no engine object.
+//! Cursors, from which clients fetch batches. A cursor contains a plan and key positions, no engine
+//! objects.
 
 use mayfly_storage::StoreSession;
 use std::borrow::Cow;
@@ -17,38 +18,38 @@ use crate::exec::{Executor, Flow};
 use crate::memory::{Spool, SpoolWriter};
 use crate::pipeline::PipelineRun;
 
-/// Room in a reply for what stands around the batch.
+/// Bytes of a reply that are reserved for fields other than the batch.
 const REPLY_ROOM_BYTES: usize = 16 * 1024;
 
-/// When a batch is full.
+/// The size limit of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimit {
-    /// Most documents; nothing for no limit.
+    /// Limit on the documents; `None` for no limit.
     pub documents: Option<usize>,
 }
 
-/// Where a cursor's documents come from.
+/// The origin of a cursor's documents.
 pub enum CursorSource {
     /// A plan.
     Find(Box<Executor>),
     /// A pipeline.
     Pipeline(Box<PipelineRun>),
-    /// Documents that are there already.
+    /// Documents in memory.
     Ready(VecDeque<DocBuf>),
-    /// The same in a file.
+    /// Documents in a file.
     Kept(Box<Kept>),
 }
 
-/// Documents that were read at once and are given later.
+/// Results that were read completely, and wait in a file.
 pub struct Kept {
     rest: Spool,
     next: Option<DocBuf>,
 }
 
-/// Most bytes that a cursor keeps in a file.
+/// Limit on the bytes of such a file.
 const MAX_KEPT_BYTES: usize = 1 << 30;
 
-/// What a cursor without documents waits for.
+/// The event that a cursor without documents waits for.
 pub enum Awaited {
     /// A commit on a collection.
     Collection(Arc<Collection>),
@@ -59,7 +60,7 @@ pub enum Awaited {
 }
 
 impl Awaited {
-    /// What [`Awaited::beyond`] waits beyond; to be asked before the cursor is read.
+    /// The current position, to be read before the cursor and passed to [`Awaited::beyond`].
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
             Awaited::Collection(collection) => collection.commits_seen(),
@@ -67,7 +68,7 @@ impl Awaited {
         }
     }
 
-    /// Waits for something new.
+    /// Waits for an event after a position.
     pub async fn beyond(&self, store: &Store, seen: u64) {
         match self {
             Awaited::Collection(collection) => collection.commit_beyond(seen).await,
@@ -79,25 +80,26 @@ impl Awaited {
 
 /// An open cursor.
 pub struct Cursor {
-    /// What it reads, as shown to clients.
+    /// The namespace that is shown to clients.
     pub namespace: Namespace,
-    /// Where its documents come from.
+    /// The origin of the documents.
     source: CursorSource,
     /// Whether a batch without documents waits for some.
     pub await_data: bool,
-    /// Whether its batches show only what is durable by the time of the reply.
+    /// Whether batches contain only data that is durable when the reply is sent.
     pub only_durable: bool,
-    /// What is left of the time limit of the command that opened it, for all its batches together.
+    /// The remaining time limit of the command that opened the cursor, for all its batches
+    /// together.
     pub time_left_micros: Option<i64>,
 }
 
 impl Cursor {
-    /// A cursor at its beginning.
+    /// A cursor before its first batch.
     pub fn new(namespace: Namespace, source: CursorSource) -> Cursor {
         Cursor { namespace, source, await_data: false, only_durable: false, time_left_micros: None }
     }
 
-    /// What it waits for, when it does.
+    /// The event that the cursor waits for, if it does.
     pub fn awaited(&self) -> Option<Awaited> {
         match &self.source {
             CursorSource::Find(executor) if self.await_data => {
@@ -110,8 +112,8 @@ impl Cursor {
         }
     }
 
-    /// What [`Awaited::beyond`] waits beyond behind a batch of changes: the stages may have dropped all of it, and not all of the
-    /// log was looked at.
+    /// The position for [`Awaited::beyond`] after a batch of changes, for a batch that the stages
+    /// have emptied or that did not examine the whole log.
     pub fn reached(&self) -> Option<u64> {
         match &self.source {
             CursorSource::Pipeline(run) => run.changes_reached(),
@@ -119,8 +121,9 @@ impl Cursor {
         }
     }
 
-    /// A timestamp of the log up to which everything must be durable before a batch is shown that was just filled; nothing when
-    /// the cursor shows whatever is committed. Changes are shown to nobody who might not find them again.
+    /// A timestamp up to which the log must be durable before the last batch is sent; `None` if the
+    /// batch may contain any committed data. Change events are always sent after they are durable,
+    /// so that a client that resumes finds them again.
     pub fn must_be_durable(&self, store: &Store) -> Option<u64> {
         let changes = match &self.source {
             CursorSource::Pipeline(run) => run.changes_shown_up_to(store),
@@ -129,7 +132,7 @@ impl Cursor {
         changes.or_else(|| self.only_durable.then(|| store.last_timestamp()))
     }
 
-    /// `postBatchResumeToken`: what a client goes on from that loses the cursor, when it follows changes.
+    /// `postBatchResumeToken`, for change streams.
     pub fn resume_token(&self) -> Option<DocBuf> {
         match &self.source {
             CursorSource::Pipeline(run) => run.resume_token(),
@@ -137,8 +140,8 @@ impl Cursor {
         }
     }
 
-    /// What each stage that is shown did and how many microseconds it took itself, the first one first, when its pipeline is only
-    /// explained.
+    /// For an explained pipeline: statistics and own time in microseconds of each stage that
+    /// explain shows, in order.
     pub fn explained(&self) -> Vec<(DocBuf, u64)> {
         match &self.source {
             CursorSource::Pipeline(run) => run.explained(),
@@ -146,7 +149,7 @@ impl Cursor {
         }
     }
 
-    /// Whether everything was given.
+    /// Whether all results were returned.
     pub fn is_done(&self) -> bool {
         match &self.source {
             CursorSource::Find(executor) => executor.is_done(),
@@ -156,11 +159,11 @@ impl Cursor {
         }
     }
 
-    /// Pushes the next documents into the open array of the reply until the batch is full: by count, or so that the reply
-    /// stays below 16 MiB. One document always fits.
+    /// Appends documents to the open array of the reply until the batch is full, by count or
+    /// because the reply would exceed 16 MiB. The first document always fits.
     ///
     /// # Errors
-    /// Those of the plan or pipeline.
+    /// Errors of the plan or pipeline.
     pub fn fill(
         &mut self,
         session: StoreSession<'_>,
@@ -206,10 +209,12 @@ impl Cursor {
         Ok(batch.count)
     }
 
-    /// Reads everything that is left, and keeps it in a file of this folder: later batches are of the same moment as this one.
+    /// Reads all remaining results into a file in this folder, so that later batches have the same
+    /// snapshot as this one.
     ///
     /// # Errors
-    /// 146 ExceededMemoryLimit when it is too much to be kept; those of the plan or pipeline.
+    /// 146 ExceededMemoryLimit if they exceed the limit of the file; errors of the plan or
+    /// pipeline.
     pub fn keep_rest(&mut self, session: StoreSession<'_>, folder: &Path) -> Result<()> {
         if self.is_done() || matches!(self.source, CursorSource::Ready(_) | CursorSource::Kept(_)) {
             return Ok(());
@@ -276,7 +281,7 @@ fn fill_from_plan(
     })
 }
 
-/// A batch in the making, inside the reply.
+/// A batch that is being built inside of the reply.
 struct Batch<'o> {
     start: usize,
     count: usize,
@@ -288,7 +293,7 @@ impl Batch<'_> {
     fn take(&mut self, document: RawDoc<'_>) -> Result<Flow> {
         let size = self.out.len() - self.start + document.as_bytes().len();
         if size > limits::MAX_WIRE_DOCUMENT_BYTES {
-            // Stages may make larger documents for each other, but nobody can be sent one.
+            // Documents between stages may be larger, but results may not.
             check_size(document.as_bytes().len())?;
         }
         if self.count > 0 && size > limits::MAX_USER_DOCUMENT_BYTES - REPLY_ROOM_BYTES {

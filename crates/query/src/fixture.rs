@@ -1,4 +1,4 @@
-//! A store in memory, for tests of pipelines.
+//! An in-memory store for tests of pipelines.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
@@ -50,7 +50,7 @@ impl Fixture {
         self.session().write(&collection, write).unwrap();
     }
 
-    /// Makes an index.
+    /// Creates an index.
     pub(crate) fn index(&self, collection: &str, definition: RawDoc<'_>) {
         let ns = Namespace::new("test", collection).unwrap();
         let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
@@ -62,7 +62,7 @@ impl Fixture {
         self.session().collection(ns).unwrap()
     }
 
-    /// How a pipeline reads the collection `c`.
+    /// The plan summary of a pipeline over the collection `c`.
     pub(crate) fn summary(&self, stages: RawDoc<'_>, around: &Around<'_>) -> String {
         let parsed = Pipeline::parse(stages, around).unwrap();
         let collection = self.session().collection(&Namespace::new("test", "c").unwrap());
@@ -70,7 +70,7 @@ impl Fixture {
         run.plan_summary().into()
     }
 
-    /// Runs a pipeline over the collection `c`; gives its results as text, or the code of its error.
+    /// Runs a pipeline over the collection `c`. Returns its results as text, or its error code.
     pub(crate) fn run(
         &self,
         stages: RawDoc<'_>,
@@ -86,7 +86,7 @@ impl Fixture {
             while !run.is_done() {
                 run.run(self.session(), &mut |document| {
                     out.push(mayfly_value::shell::Shell(document).to_string());
-                    // Small batches, so that stages pause everywhere.
+                    // Small batches, so that every stage is paused.
                     Ok(if out.len() % 3 == 0 { Flow::Pause } else { Flow::More })
                 })?;
             }
@@ -95,7 +95,7 @@ impl Fixture {
         run().map_err(|error| error.code().0)
     }
 
-    /// Runs stages over documents with metadata; gives the results as text.
+    /// Runs stages over documents with metadata. Returns the results as text.
     pub(crate) fn run_over(
         &self,
         stages: RawDoc<'_>,
@@ -130,7 +130,8 @@ impl Fixture {
         out
     }
 
-    /// Shows so many documents `{ _id: n }` to one stage, then acts, then ends the stage. Gives what the end came to.
+    /// Pushes documents `{ _id: n }` to one stage, calls `act`, then finishes the stage. Returns
+    /// the result of finishing.
     pub(crate) fn run_around(
         &self,
         stage: RawDoc<'_>,
@@ -156,7 +157,8 @@ impl Fixture {
         ended.map(|_| ())
     }
 
-    /// Shows a document to stages, and ends the operation with the first result. Gives how many came, and what it came to.
+    /// Pushes a document to stages, and ends the operation at the first result. Returns the number
+    /// of results, and the result of pushing.
     pub(crate) fn end_at_first(
         &self,
         stages: RawDoc<'_>,
@@ -178,12 +180,12 @@ impl Fixture {
         (results, flow)
     }
 
-    /// What everything works with.
+    /// The store, the operation and the view.
     pub(crate) fn session(&self) -> StoreSession<'_> {
         StoreSession { store: &self.store, op: &self.op, view: &self.view }
     }
 
-    /// The operation that everything runs in.
+    /// The operation of all runs.
     pub(crate) fn op(&self) -> &Arc<OpCtx> {
         &self.op
     }

@@ -1,7 +1,8 @@
-//! From a parsed request to documents: canonical query, read-only plan, executor, pipeline stages, cursors, and the
-//! execution of updates and deletes.
+//! From a parsed request to documents: canonical query, read-only plan, executor, pipeline stages,
+//! cursors, and the execution of updates and deletes.
 //!
-//! Plans are read-only; what runs keeps its own state and goes on from its last key in a new snapshot for each batch.
+//! Plans are read-only. Executors keep the running state, and continue after their last key in a
+//! new snapshot for each batch.
 
 mod change;
 mod cursor;

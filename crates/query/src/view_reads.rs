@@ -1,4 +1,4 @@
-//! Which collections a view reads, without running it.
+//! The collections that a view reads, determined without running it.
 
 use mayfly_base::Namespace;
 use mayfly_expr::Scope;
@@ -8,14 +8,14 @@ use mayfly_value::{RawDoc, RawValue};
 use crate::pipeline::Pipeline;
 use crate::stage::Around;
 
-/// The names that a view reads: its own source, and those that its stages read.
+/// The names that a view reads: its source, and those that its stages read.
 pub fn view_reads(db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
     let on = view.get("viewOn").and_then(RawValue::as_str);
     let on = on.and_then(|on| Namespace::new(db, on).ok());
-    // It is not run here.
+    // The pipeline is not run.
     let scope = Scope::default().with_script_limits(ScriptLimits::default());
     let pipeline = view.get("pipeline").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
-    // What cannot be parsed is not run either.
+    // A pipeline that cannot be parsed reads nothing.
     let parsed = Pipeline::parse(pipeline, &Around::view(db, &scope));
     let stages = parsed.map_or_else(|_| Vec::new(), |parsed| parsed.collections());
     on.into_iter().chain(stages).collect()

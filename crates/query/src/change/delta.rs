@@ -1,22 +1,23 @@
-//! `updateDescription`: the log's delta as paths and values (manual, "update Event"). The form of a delta is in the module of
-//! the log that makes it.
+//! `updateDescription`: the delta of a log entry as paths and values (manual, "update Event"). The
+//! oplog module of storage defines the form of deltas.
 
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-/// Deltas are not deeper than this.
+/// Limit on the nesting of deltas.
 const MAX_LEVELS: usize = 32;
 
-/// What an update did.
+/// The changes of an update.
 #[derive(Default)]
 pub(super) struct Described<'a> {
     updated: Vec<(String, RawValue<'a>)>,
     removed: Vec<String>,
     truncated: Vec<(String, i32)>,
-    /// Paths with names that look like positions, or hold dots, part by part.
+    /// Ambiguous paths, which contain field names that look like array positions or contain dots,
+    /// with their components.
     ambiguous: Vec<(String, Vec<Part>)>,
 }
 
-/// One step of a path.
+/// A component of a path.
 #[derive(Clone)]
 enum Part {
     Name(String),
@@ -88,7 +89,7 @@ impl<'a> Described<'a> {
         }
     }
 
-    /// The dotted path of a part below others; one that could mean something else is noted.
+    /// The dotted path of a field or array item. Ambiguous paths are recorded.
     fn path(&mut self, above: &[Part], last: Part) -> String {
         let parts: Vec<Part> = above.iter().cloned().chain([last]).collect();
         let text = |part: &Part| match part {

@@ -1,5 +1,5 @@
-//! One operation of the log as an event of a stream. Fields and their order: manual, "Change Events"; `ttl` is ours (expiry
-//! contract, section 9).
+//! Converts an operation of the log to a change event. Fields and their order: manual, "Change
+//! Events". The field `ttl` is an extension of this server (docs/expiry-rules.md).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::StoreSession;
@@ -11,29 +11,29 @@ use super::options::Image;
 use super::token::{Kind, Token};
 use super::{ChangeOptions, ChangeScope};
 
-/// Makes events of a scope.
+/// Builds the events of a scope.
 pub(super) struct Builder {
     pub(super) scope: ChangeScope,
     pub(super) options: ChangeOptions,
 }
 
-/// What an operation gives.
+/// The result of an operation.
 pub(super) enum Outcome {
     Nothing,
     Event(DocBuf),
-    /// The last event, and the one that says so.
+    /// The last event of the stream, and the `invalidate` event after it.
     Last(DocBuf, DocBuf),
 }
 
-/// Where an entry stands among several of one transaction.
+/// The position of an entry among the entries of one transaction.
 pub(super) enum Part {
-    /// Others follow.
+    /// Other entries follow.
     Before,
-    /// It is the last, behind that of this timestamp.
+    /// The last entry; `before` is the timestamp of the preceding one.
     Last { before: u64 },
 }
 
-/// Whether the entry is one of several of a transaction.
+/// The position of an entry in a transaction that has several entries.
 pub(super) fn part_of_transaction(entry: &LogEntry<'_>) -> Option<Part> {
     let before = previous(entry)?;
     let command = entry.get("o").and_then(RawValue::as_document)?;
@@ -43,8 +43,8 @@ pub(super) fn part_of_transaction(entry: &LogEntry<'_>) -> Option<Part> {
     }
 }
 
-/// The timestamp of the entry before this one of the same transaction, 0 when it is the first; nothing for an entry of no
-/// transaction of several statements.
+/// The timestamp of the preceding entry of the same transaction, 0 for the first entry; `None` for
+/// entries outside of transactions with several statements.
 pub(super) fn previous(entry: &LogEntry<'_>) -> Option<u64> {
     match entry.get("prevOpTime")?.as_document()?.get("ts")? {
         RawValue::Timestamp(before) => Some(before),
@@ -52,7 +52,7 @@ pub(super) fn previous(entry: &LogEntry<'_>) -> Option<u64> {
     }
 }
 
-/// What an operation is about.
+/// An operation with its token and collection.
 struct About<'e> {
     entry: &'e LogEntry<'e>,
     operation: &'e LogOperation<'e>,
@@ -62,10 +62,10 @@ struct About<'e> {
 }
 
 impl Builder {
-    /// The event of an operation.
+    /// Converts an operation.
     ///
     /// # Errors
-    /// 47 NoMatchingDocument for a document that has to be there and is not; those of the store.
+    /// 47 NoMatchingDocument if a required document is missing; errors of the store.
     pub(super) fn event(
         &self,
         session: StoreSession<'_>,
@@ -103,7 +103,7 @@ impl Builder {
             out.append("collectionUUID", uuid);
         }
         out.append("wallTime", about.entry.get("wall").unwrap_or(RawValue::Null));
-        // Of a transaction of several statements.
+        // Only transactions with several statements have these fields.
         for name in ["txnNumber", "lsid"] {
             if let Some(element) = about.entry.fields().get_element(name) {
                 out.append_element(element);
@@ -151,7 +151,7 @@ impl Builder {
         Ok(out.finish())
     }
 
-    /// The document behind an update.
+    /// Appends the document after an update.
     fn append_after(
         &self,
         session: StoreSession<'_>,
@@ -275,7 +275,7 @@ impl Builder {
     }
 }
 
-/// `operationDescription` of a change to the catalog.
+/// Appends `operationDescription` for a change of the catalog.
 fn describe(kind: &str, command: RawDoc<'_>, out: &mut DocBuilder) {
     let arguments = || command.iter().skip(1);
     match kind {

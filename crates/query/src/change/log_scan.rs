@@ -1,7 +1,7 @@
-//! Reading the operation log as documents: what a pipeline over `local.oplog.rs` begins with.
+//! Reads the operation log as documents, for pipelines over `local.oplog.rs`.
 //!
-//! Entries stand in the order of `ts`, so that comparisons of it in the filter are where the scan begins and ends. Like any
-//! other reader it keeps nothing of the store between two batches but its place.
+//! Entries are in the order of `ts`, so comparisons with `ts` in the filter bound the scan. Between
+//! batches the scan keeps only its position, like any other scan.
 
 use mayfly_storage::StoreSession;
 use std::collections::VecDeque;
@@ -11,13 +11,13 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Direction, LogEnd, LogEntry, LogRange};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-/// Entries, and about how many bytes of them, that are read at once.
+/// Limit on the entries of one read, and approximate limit on their bytes.
 const QUEUED: usize = 256;
 const QUEUED_BYTES: usize = 1 << 20;
-/// Conjunctions are looked into so deep; what is deeper says nothing.
+/// Nesting depth up to which conjunctions are read for bounds.
 const MAX_DEPTH: usize = 16;
 
-/// How a reader goes through the log.
+/// The direction of a scan of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogOrder {
     /// The oldest entry first.
@@ -25,7 +25,7 @@ pub enum LogOrder {
     Ascending,
     /// The newest entry first.
     Descending,
-    /// The oldest entry first, and at the end it waits for further ones.
+    /// The oldest entry first; at the end the scan waits for new entries.
     Following,
 }
 
@@ -35,7 +35,7 @@ pub struct LogScan {
     entries: EntryFilter,
     order: LogOrder,
     queue: VecDeque<DocBuf>,
-    /// The log was complete up to here when it was read last.
+    /// The timestamp up to which the log was complete at the last read.
     settled: u64,
     /// Whether an entry was read.
     begun: bool,
@@ -43,7 +43,7 @@ pub struct LogScan {
 }
 
 impl LogScan {
-    /// A scan of the entries that may pass a filter.
+    /// A scan of the entries that may satisfy a filter.
     pub fn new(filter: RawDoc<'_>, order: LogOrder) -> LogScan {
         let mut left = LogRange { first: 1, last: u64::MAX };
         let mut entries = EntryFilter::default();
@@ -59,7 +59,7 @@ impl LogScan {
         }
     }
 
-    /// Strings are not to be compared byte by byte.
+    /// Disables the filter on strings, for queries with a collation.
     pub fn read_all(&mut self) {
         self.entries = EntryFilter::default();
     }
@@ -69,20 +69,20 @@ impl LogScan {
         self.over && self.queue.is_empty()
     }
 
-    /// Whether no entry waits to be shown.
+    /// Whether no entry is queued.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// The timestamp beyond which something new would stand, when it waits for that.
+    /// For a tailable scan: the timestamp after which new entries appear.
     pub(crate) fn waits_beyond(&self) -> Option<u64> {
         (self.order == LogOrder::Following).then_some(self.settled)
     }
 
-    /// The next entry; nothing when there is none, or none yet.
+    /// The next entry; `None` if there is none, or none yet.
     ///
     /// # Errors
-    /// 136 CappedPositionLost when entries behind the last one were cut off; those of the store.
+    /// 136 CappedPositionLost if entries after the last one were truncated; errors of the store.
     pub(crate) fn next(&mut self, session: StoreSession<'_>) -> Result<Option<DocBuf>> {
         if self.queue.is_empty() && !self.over {
             session.op.check()?;
@@ -110,7 +110,7 @@ impl LogScan {
             }
             let entry = match entry.whole() {
                 Ok(entry) => entry.into_owned(),
-                // It was cut off meanwhile.
+                // The entry was truncated meanwhile.
                 Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {
                     return Ok(ControlFlow::Continue(()));
                 }
@@ -121,7 +121,7 @@ impl LogScan {
             let enough = queue.len() >= QUEUED || bytes >= QUEUED_BYTES;
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        // Asked behind the reading: what was cut off meanwhile may have been missed.
+        // Entries that were truncated during the read may have been missed.
         if self.order != LogOrder::Descending {
             let now = session.store.oplog().cut();
             if !self.begun && now != cut {
@@ -155,8 +155,8 @@ impl LogScan {
     }
 }
 
-/// What the filter says of strings that are the same with and without the documents of an entry: who looks for one collection
-/// reads no documents of others.
+/// Equalities on strings of an entry that can be tested without reading its documents, so that a
+/// filter for one collection reads no documents of others.
 #[derive(Default)]
 struct EntryFilter {
     equal: Vec<(&'static str, String)>,
@@ -165,13 +165,13 @@ struct EntryFilter {
 impl EntryFilter {
     fn may_pass(&self, entry: &LogEntry<'_>) -> bool {
         self.equal.iter().all(|(name, text)| {
-            // Anything but another string is for the filter itself to decide.
+            // The filter itself decides about values that are not strings.
             !matches!(entry.get(name), Some(RawValue::String(found)) if found != text)
         })
     }
 }
 
-/// Narrows a range to what comparisons of `ts` with timestamps leave of it, and notes which strings are asked for.
+/// Narrows a range by comparisons of `ts` with timestamps, and collects equalities on strings.
 fn narrow(filter: RawDoc<'_>, range: &mut LogRange, entries: &mut EntryFilter, depth: usize) {
     for element in filter {
         match (element.name(), element.value()) {

@@ -6,21 +6,21 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 use super::split::Resumed;
 use super::token::{Kind, Token};
 
-/// Where a stream begins.
+/// The start of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start {
     Now,
-    /// With this timestamp.
+    /// The first event at or after this timestamp.
     At(u64),
-    /// Behind what a token names.
+    /// The first event after this token.
     After(Token),
 }
 
-/// Whether an event has a document that may not be known any more.
+/// Which version of the document an event contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Image {
     Off,
-    /// As it is when the event is read.
+    /// The version at the time at which the event is read.
     Lookup,
     WhenAvailable,
     Required,
@@ -30,7 +30,7 @@ pub(super) enum Image {
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeOptions {
     pub(super) start: Start,
-    /// `fullDocument`, of updates.
+    /// `fullDocument`, for updates.
     pub(super) after: Image,
     /// `fullDocumentBeforeChange`.
     pub(super) before: Image,
@@ -41,7 +41,7 @@ pub(crate) struct ChangeOptions {
 }
 
 impl ChangeOptions {
-    /// The fragment of an event that it goes on behind, when it does.
+    /// The fragment after which the stream resumes, if it resumes inside of an event.
     pub(crate) fn resumed(&self) -> Option<Resumed> {
         match self.start {
             Start::After(token) if token.fragment.is_some() => Some(Resumed { token }),
@@ -49,10 +49,10 @@ impl ChangeOptions {
         }
     }
 
-    /// Reads the argument.
+    /// Parses the argument.
     ///
     /// # Errors
-    /// 50808, 40415, 40674, 14, 2 and those of tokens.
+    /// 50808, 40415, 40674, 14, 2 and errors of tokens.
     pub(crate) fn parse(value: RawValue<'_>) -> Result<ChangeOptions> {
         let RawValue::Document(fields) = value else {
             let text = "$changeStream stage expects a document as argument";
@@ -136,7 +136,7 @@ fn flag(field: RawElement<'_>) -> Result<bool> {
     }
 }
 
-/// `own`: the words that this field has beside those that both have.
+/// Parses an image option. `own` are the words that only this option supports.
 fn image(field: RawElement<'_>, own: &[&str]) -> Result<Image> {
     let RawValue::String(word) = field.value() else { return Err(wrong_type(field, "string")) };
     match word {

@@ -1,10 +1,12 @@
-//! Events that are too large for one document, in fragments (manual, "$changeStreamSplitLargeEvent").
+//! Splits events that exceed the size of a document into fragments (manual,
+//! "$changeStreamSplitLargeEvent").
 //!
 //! ```text
 //! { _id: <token of the fragment>, splitEvent: { fragment: 1.., of }, <some of the event's fields> }
 //! ```
 //!
-//! A field is never cut. The small ones come first, so that as much as possible is known with the first fragment.
+//! Fields are never split. Small fields come first, so that the first fragment contains as many as
+//! possible.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
@@ -12,25 +14,25 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
 use super::token::{Kind, Token};
 use super::{MAX_EVENT_BYTES, too_large};
 
-/// What every fragment tells about itself.
+/// The field that numbers a fragment.
 const SPLIT: &str = "splitEvent";
 
-/// The fragment that a stream goes on behind.
+/// The fragment after which a stream resumes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resumed {
     pub(super) token: Token,
 }
 
 impl Resumed {
-    /// How many fragments of the event were seen: all up to the one that the token names.
+    /// The number of fragments that the client has received.
     fn seen(self) -> usize {
         self.token.fragment.map_or(0, |fragment| fragment as usize + 1)
     }
 
-    /// The rest of an event's fragments, when it is the one that is gone on with.
+    /// Removes the received fragments, if the stream resumes inside of this event.
     ///
     /// # Errors
-    /// 280 ChangeStreamFatalError when the event has no such fragment now.
+    /// 280 ChangeStreamFatalError if the event has fewer fragments now.
     pub(crate) fn rest(self, event: RawDoc<'_>, fragments: &mut Vec<DocBuf>) -> Result<()> {
         if token_of(event)? != (Token { fragment: None, ..self.token }) {
             return Ok(());
@@ -47,10 +49,10 @@ impl Resumed {
     }
 }
 
-/// The fragments of an event; nothing when it fits one document.
+/// The fragments of an event; empty if it fits a document.
 ///
 /// # Errors
-/// 280 for an event that has lost its token, 10334 for a field that fits no document.
+/// 280 for an event without a token, 10334 for a field that does not fit a document.
 pub(crate) fn fragments(event: RawDoc<'_>) -> Result<Vec<DocBuf>> {
     if event.as_bytes().len() <= MAX_EVENT_BYTES {
         return Ok(Vec::new());
@@ -61,7 +63,7 @@ pub(crate) fn fragments(event: RawDoc<'_>) -> Result<Vec<DocBuf>> {
         event.iter().filter(|field| !matches!(field.name(), "_id" | SPLIT)).collect();
     fields.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name().cmp(b.name())));
     let room = MAX_EVENT_BYTES - begin(token, 0, 0).finish().as_bytes().len();
-    // Where each fragment begins.
+    // The index of the first field of each fragment.
     let (mut starts, mut bytes) = (vec![0], 0);
     for (at, field) in fields.iter().enumerate() {
         if size(field) > room {
@@ -87,7 +89,7 @@ pub(crate) fn fragments(event: RawDoc<'_>) -> Result<Vec<DocBuf>> {
         .collect())
 }
 
-/// The beginning of a fragment, which says which one it is.
+/// Starts a fragment with its token and number.
 fn begin(token: Token, number: u32, of: u32) -> DocBuilder {
     let mut out = DocBuilder::new();
     out.append("_id", &Token { fragment: Some(number), ..token }.document());

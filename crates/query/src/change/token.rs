@@ -1,7 +1,7 @@
-//! Resume tokens: `{ _data: "<hex>" }`, in the order of the operations that they name.
+//! Resume tokens: `{ _data: "<hex>" }`. Their order is that of the operations that they identify.
 //!
 //! ```text
-//! format (1) | timestamp (8) | operation in its entry (4) | kind (1) | [fragment (4)]          all big-endian
+//! format (1) | timestamp (8) | operation in its entry (4) | kind (1) | [fragment (4)]   all big-endian
 //! ```
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -12,35 +12,35 @@ const FORMAT: u8 = 0x82;
 const BYTES: usize = 14;
 const FRAGMENT_BYTES: usize = 18;
 
-/// What a token names.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// An event.
+    /// The token of an event.
     Event,
-    /// The end of a stream, behind the event that caused it.
+    /// The token of the `invalidate` event after the event that caused it.
     Invalidate,
-    /// No event: everything up to here was looked at.
+    /// A position without an event, up to which the log was examined.
     Position,
 }
 
-/// An operation of the log, or a place behind one.
+/// An operation of the log, or the position after one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Token {
     pub(super) timestamp: u64,
-    /// Which operation of the entry.
+    /// The index of the operation in its entry.
     pub(super) at: u32,
     pub(super) kind: Kind,
-    /// Which fragment of an event that was split, from 0.
+    /// The index of a fragment, for an event that was split.
     pub(super) fragment: Option<u32>,
 }
 
 impl Token {
-    /// The place behind all operations of this timestamp.
+    /// The position after all operations of this timestamp.
     pub(super) fn behind(timestamp: u64) -> Token {
         Token { timestamp, at: u32::MAX, kind: Kind::Position, fragment: None }
     }
 
-    /// The place before this operation, or before this fragment of it.
+    /// The position before this operation, or before this fragment.
     pub(super) fn before(self) -> Token {
         match self.fragment {
             Some(0) => return Token { fragment: None, ..self }.before(),
@@ -56,7 +56,7 @@ impl Token {
         }
     }
 
-    /// Entries up to this timestamp have nothing more for it.
+    /// The timestamp up to which all entries are before the token.
     pub(super) fn read_behind(self) -> u64 {
         match self.at {
             u32::MAX => self.timestamp,
@@ -64,7 +64,7 @@ impl Token {
         }
     }
 
-    /// As clients see it.
+    /// The token as a document.
     pub(super) fn document(self) -> DocBuf {
         let mut bytes = Vec::with_capacity(FRAGMENT_BYTES);
         bytes.push(FORMAT);
@@ -84,10 +84,10 @@ impl Token {
         out.finish()
     }
 
-    /// Reads what a client sends back.
+    /// Parses a token that a client sends.
     ///
     /// # Errors
-    /// 40647 for what is no token, 9 FailedToParse for a token of somebody else.
+    /// 40647 for documents that are not tokens, 9 FailedToParse for tokens of other servers.
     pub(super) fn parse(document: RawDoc<'_>) -> Result<Token> {
         let Some(RawValue::String(text)) = document.get("_data") else {
             let text =

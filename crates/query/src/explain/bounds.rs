@@ -1,4 +1,5 @@
-//! The bounds of an index scan as text: `["[1, 1]"]`, `["(5, inf.0]"]`, `["[MinKey, MaxKey]"]`; and what of the filter they leave.
+//! The bounds of an index scan as text: `["[1, 1]"]`, `["(5, inf.0]"]`, `["[MinKey, MaxKey]"]`; and
+//! the residual filter.
 
 use mayfly_mql::matcher::Expr;
 use mayfly_storage::{IndexField, KeyRange};
@@ -7,7 +8,7 @@ use mayfly_value::{DocBuf, DocBuilder};
 use crate::language::CanonicalQuery;
 use crate::plan::{Said, texts};
 
-/// How a scan goes through the keys.
+/// The fields and ranges of a scan.
 pub(super) struct Scan<'a> {
     pub(super) fields: &'a [IndexField],
     pub(super) multikey: u32,
@@ -15,7 +16,7 @@ pub(super) struct Scan<'a> {
     pub(super) backward: bool,
 }
 
-/// The bounds of a plan's scan.
+/// The bounds of a scan.
 pub(super) fn scan_bounds(scan: &Scan<'_>, said: &Said) -> DocBuf {
     let mut text = DocBuilder::new();
     for (at, field) in scan.fields.iter().enumerate() {
@@ -39,7 +40,7 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, said: &Said) -> DocBuf {
     text.finish()
 }
 
-/// The conditions of the filter that a plan's bounds do not say all of.
+/// The residual filter: the conditions that the bounds do not cover.
 pub(super) fn rest(said: &Said, query: &CanonicalQuery) -> Vec<DocBuf> {
     let conjuncts = query.matcher.root().conjuncts().into_iter().enumerate();
     let rest = conjuncts.filter(|(at, _)| !said.covered.contains(at));

@@ -1,4 +1,4 @@
-//! Cached plans as `$planCacheStats` shows them.
+//! The output of `$planCacheStats`.
 
 use mayfly_base::Result;
 use mayfly_mql::Projection;
@@ -14,16 +14,16 @@ use crate::plan::allowed::index_filter_set;
 use crate::plan::plan_key::PlanKey;
 use crate::plan::{CachedPlan, Plan, PlanCache};
 
-/// Memory of an entry beside its documents, roughly.
+/// Approximate memory of an entry beyond its documents.
 const ENTRY_BYTES: usize = 1024;
 
 /// The cached plans of a collection, one document for each.
 ///
 /// # Errors
-/// None today: a query that was planned once can be shown.
+/// None in practice.
 pub fn cached_plans(collection: &Collection, host: &str) -> Result<Vec<DocBuf>> {
     let mut entries = PlanCache::entries(collection);
-    // What was found among other indexes says nothing any more.
+    // Entries from before a change of indexes are outdated.
     entries.retain(|entry| match &entry.from {
         Some((query, _)) => PlanKey::of(entry.shape, query, Some(collection)) == entry.key,
         None => true,
@@ -57,7 +57,7 @@ fn shown(entry: &CachedPlan, collection: &Collection, host: &str) -> DocBuf {
     out.finish()
 }
 
-/// Where an entry comes from: the query, and its plan.
+/// Appends the query that created an entry, and its plan.
 fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
     let conditions = query.matcher.root().conditions();
     let mut sort = DocBuilder::new();
@@ -65,7 +65,7 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
         sort.append(field.path.as_str(), if field.descending { -1 } else { 1 });
     }
     let sort = sort.finish();
-    // What a plan depends on of a projection are the paths that it needs.
+    // A plan depends only on the paths that a projection needs.
     let needed = query.projection.as_ref().and_then(Projection::needed_paths);
     let mut projection = DocBuilder::new();
     for path in needed.unwrap_or_default() {
@@ -95,7 +95,7 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
     out.end();
 }
 
-/// Conditions with equalities as clients write them.
+/// Conditions with equalities in the short form that clients use.
 fn as_sent(conditions: &[DocBuf]) -> DocBuf {
     let joined = filter::joined(conditions);
     let [only] = conditions else { return joined };

@@ -1,4 +1,4 @@
-//! Counts by the entries of an index, as clients read them.
+//! The stage `COUNT_SCAN`: counts by index entries.
 
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
@@ -7,7 +7,7 @@ use super::tree::input_of;
 use crate::exec::Ran;
 use crate::plan::IndexScan;
 
-/// A scan of which only the number of entries counts: of one interval its ends are told.
+/// Replaces an index scan of a count; the bounds of a single interval are shown as keys.
 pub(super) fn counted_scan(scan: &IndexScan, leaf: Node, ran: &Ran) -> Node {
     let Some(bounds) = ends(scan).filter(|_| scan.checks.is_empty()) else { return leaf };
     let mut fields = DocBuilder::new();
@@ -23,7 +23,7 @@ pub(super) fn counted_scan(scan: &IndexScan, leaf: Node, ran: &Ran) -> Node {
     Node { stage: "COUNT_SCAN", fields: fields.finish(), ..leaf }.counting(counted)
 }
 
-/// Where a scan of one range begins and ends.
+/// The first and last key of a scan of one range.
 fn ends(scan: &IndexScan) -> Option<DocBuf> {
     let (mut start, mut end) = (DocBuilder::new(), DocBuilder::new());
     let (mut includes_start, mut includes_end) = (true, true);

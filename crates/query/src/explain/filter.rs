@@ -1,3 +1,3 @@
-//! Explained filters: the parts of their conditions.
+//! Conditions of explained filters.
 
 pub(super) use mayfly_mql::matcher::{condition_parts as parts, joined};

@@ -1,10 +1,10 @@
-//! Explaining: the plan of an operation as a tree of stages, and what running it looked at.
+//! Explain: the plan of an operation as a tree of stages, with statistics of its execution.
 //!
 //! 1. The filter prints itself in its explained form ([`mayfly_mql::matcher::Expr::conditions`]).
-//! 2. The real planner plans; nothing in here chooses.
-//! 3. When statistics are wanted, the plan runs and its results are thrown away. Nothing is ever written.
-//! 4. Each node of the plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and with what the running node counted, and
-//!    is written without or with its counts ([`node`]).
+//! 2. The planner chooses the plan; this module makes no choices.
+//! 3. If statistics are requested, the plan runs and its results are dropped. Nothing is written.
+//! 4. Each node of the plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and the
+//!    counters of the running node, and is written with or without the counters ([`node`]).
 
 mod bounds;
 mod cached;
@@ -35,61 +35,61 @@ use crate::plan::plan_key::PlanKey;
 use crate::plan::{Plan, is_clustered};
 use mayfly_storage::StoreSession;
 
-/// What happens with the documents that are found.
+/// The purpose of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// They are shown.
+    /// Documents are returned.
     Find,
-    /// They are counted.
+    /// Documents are counted.
     Count,
-    /// Stages behind take them without looking at them.
+    /// Later stages need the documents but none of their fields.
     Keys,
-    /// They are changed.
+    /// Documents are updated.
     Update {
-        /// All of them.
+        /// Whether all documents are updated, or the first.
         multi: bool,
-        /// One is inserted where there is none.
+        /// Whether a document is inserted if none matches.
         upsert: bool,
     },
-    /// They are deleted.
+    /// Documents are deleted.
     Delete {
-        /// All of them.
+        /// Whether all documents are deleted, or the first.
         multi: bool,
     },
 }
 
-/// How much is told.
+/// The verbosity of explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
-    /// The plan.
+    /// Only the plan.
     QueryPlanner,
-    /// What running it looked at, too.
+    /// The plan and its execution statistics.
     ExecutionStats,
-    /// And what the plans did in their trial.
+    /// Also the statistics of the plans in the trial.
     AllPlansExecution,
 }
 
-/// What is explained, as it was sent.
+/// The explained operation.
 pub struct Explained<'a> {
-    /// `db.collection`.
+    /// The namespace as `db.collection`.
     pub namespace: &'a str,
-    /// The filter.
+    /// The filter as the client sent it.
     pub filter: RawDoc<'a>,
-    /// The order, when one is asked for.
+    /// The sort pattern.
     pub sort: Option<RawDoc<'a>>,
-    /// The projection, when there is one.
+    /// The projection.
     pub projection: Option<RawDoc<'a>>,
-    /// What it is for.
+    /// The purpose of the query.
     pub purpose: Purpose,
-    /// How much to tell.
+    /// The verbosity.
     pub verbosity: Verbosity,
-    /// The query settings that apply to it.
+    /// The query settings that apply to the query.
     pub settings: Option<RawDoc<'a>>,
-    /// The memory that it may use.
+    /// The memory of the execution.
     pub budget: Budget,
 }
 
-/// What a run looked at.
+/// Totals of an execution.
 #[derive(Clone, Debug, Default)]
 struct Totals {
     keys: u64,
@@ -97,12 +97,13 @@ struct Totals {
     millis: i64,
 }
 
-/// A filter with every condition spelled out, as plans and the profiler show it.
+/// A filter with explicit operators, for plans and the profiler.
 ///
-/// One that cannot be parsed by itself (it names variables of its command) stays as it was sent.
+/// A filter that cannot be parsed alone, because it refers to variables of its command, is returned
+/// unchanged.
 pub fn normalized_filter(filter: RawDoc<'_>) -> DocBuf {
     let scope = Scope::default().with_text_index().with_scripts(Scripts::InFilters);
-    // It is only shown.
+    // The filter is not evaluated.
     let scope = scope.with_script_limits(ScriptLimits::default());
     match Matcher::parse_query(filter, &scope) {
         Ok(matcher) => matcher.root().to_document(),
@@ -110,10 +111,10 @@ pub fn normalized_filter(filter: RawDoc<'_>) -> DocBuf {
     }
 }
 
-/// Writes `queryPlanner`, and `executionStats` when they are wanted; gives the number of results.
+/// Appends `queryPlanner`, and `executionStats` if requested. Returns the number of results.
 ///
 /// # Errors
-/// Those of planning and, when it runs, of the executor.
+/// Errors of planning, and of the executor if it runs.
 pub fn explain(
     session: StoreSession<'_>,
     collection: Option<Arc<Collection>>,
@@ -168,7 +169,7 @@ pub fn explain(
     Ok(node.returned)
 }
 
-/// Runs the plan and throws its results away.
+/// Runs the plan and drops its results.
 fn run(
     session: StoreSession<'_>,
     executor: &mut Executor,
@@ -190,14 +191,14 @@ fn run(
     }
     let documents = session.op.docs_examined.load(Ordering::Relaxed);
     let keys = match executor.plan().source() {
-        // Each record that is read by a range of _id stands for its key.
+        // Each record of a range scan by `_id` counts as its key.
         Plan::Records(scan) if !scan.clustered && !scan.is_of_collection() => documents,
         _ => session.op.keys_examined.load(Ordering::Relaxed),
     };
     Ok(Totals { keys, documents, millis: session.op.elapsed_micros() / 1000 })
 }
 
-/// A count of everything looks at nothing.
+/// The stage of a count without conditions, which examines nothing.
 fn fast_count_node(query: &CanonicalQuery, counted: u64) -> Node {
     let skipped = counted.min(query.skip);
     let behind = counted - skipped;
@@ -242,7 +243,7 @@ fn write_planner(
     out.end();
 }
 
-/// A plan that was tried, as stages.
+/// A plan of a trial as a tree of stages.
 struct TriedNode {
     node: Node,
     returned: u64,
@@ -256,7 +257,7 @@ impl TriedNode {
         TriedNode { node, returned: one.returned, totals: tree::totals(&one.ran), score: one.score }
     }
 
-    /// As one of `allPlansExecution`.
+    /// Appends an element of `allPlansExecution`.
     fn write_stats(&self, out: &mut DocBuilder) {
         out.append("nReturned", number(self.returned))
             .append("executionTimeMillisEstimate", number(self.node.micros / 1000));

@@ -1,27 +1,27 @@
-//! A stage of an explained plan: what it is, and what it did.
+//! A stage of an explained plan with its statistics.
 
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-/// A stage.
+/// A stage of an explained plan.
 pub(super) struct Node {
     pub(super) stage: &'static str,
-    /// What it lets through.
+    /// The residual filter.
     pub(super) filter: Option<DocBuf>,
-    /// What it is.
+    /// Fields that describe the stage.
     pub(super) fields: DocBuf,
-    /// What it counted beside what all stages count.
+    /// Statistics that only this kind of stage has.
     pub(super) counted: DocBuf,
     pub(super) returned: u64,
-    /// The time that it took with its inputs.
+    /// Execution time with the inputs.
     pub(super) micros: u64,
-    /// Steps that gave nothing, the end left aside.
+    /// Steps without a result, apart from the end.
     pub(super) idle: u64,
-    /// It came to its end.
+    /// Whether the stage is exhausted.
     pub(super) at_end: bool,
-    /// A stage that counts nothing that others count.
+    /// Whether this is an express stage, which has no common statistics.
     pub(super) express: bool,
     pub(super) input: Option<Box<Node>>,
-    /// Several inputs, in place of the one.
+    /// The inputs, if there are several.
     pub(super) inputs: Vec<Node>,
 }
 
@@ -42,7 +42,7 @@ impl Node {
         }
     }
 
-    /// The same with fields that say what it is.
+    /// Sets the fields that describe the stage.
     pub(super) fn with(mut self, write: impl FnOnce(&mut DocBuilder)) -> Node {
         let mut fields = DocBuilder::new();
         write(&mut fields);
@@ -50,26 +50,26 @@ impl Node {
         self
     }
 
-    /// The same with a filter, unless it is empty.
+    /// Sets the residual filter, unless it is empty.
     pub(super) fn filtered(mut self, filter: DocBuf) -> Node {
         self.filter = (!filter.as_doc().is_empty()).then_some(filter);
         self
     }
 
-    /// The same over an input.
+    /// Sets the input.
     pub(super) fn over(mut self, input: Node) -> Node {
         self.micros = self.micros.max(input.micros);
         self.input = Some(Box::new(input));
         self
     }
 
-    /// The same over several inputs.
+    /// Sets several inputs.
     pub(super) fn inputs(mut self, inputs: Vec<Node>) -> Node {
         self.inputs = inputs;
         self
     }
 
-    /// What it did: results, and documents or keys that gave none.
+    /// Sets the common statistics: results, and examined rows or keys.
     pub(super) fn did(mut self, returned: u64, looked: u64, at_end: bool) -> Node {
         self.returned = returned;
         self.idle = looked.saturating_sub(returned);
@@ -77,7 +77,7 @@ impl Node {
         self
     }
 
-    /// What else it counted.
+    /// Sets the statistics that only this kind of stage has.
     pub(super) fn counting(mut self, write: impl FnOnce(&mut DocBuilder)) -> Node {
         let mut counted = DocBuilder::new();
         write(&mut counted);
@@ -85,7 +85,7 @@ impl Node {
         self
     }
 
-    /// Writes it as part of `winningPlan`.
+    /// Appends the stage as a part of `winningPlan`.
     pub(super) fn write_plan(&self, out: &mut DocBuilder) {
         out.append("stage", self.stage);
         if let Some(filter) = &self.filter {
@@ -100,7 +100,7 @@ impl Node {
         self.write_inputs(out, Node::write_plan);
     }
 
-    /// Writes it as part of `executionStages`.
+    /// Appends the stage as a part of `executionStages`.
     pub(super) fn write_stats(&self, out: &mut DocBuilder) {
         out.append("stage", self.stage);
         if let Some(filter) = &self.filter {
@@ -141,7 +141,7 @@ impl Node {
     }
 }
 
-/// An int32 where it fits, else an int64.
+/// The number as an int32 if it fits, else as an int64.
 pub(super) fn number(count: u64) -> RawValue<'static> {
     match i32::try_from(count) {
         Ok(small) => RawValue::Int32(small),

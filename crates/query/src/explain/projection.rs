@@ -1,4 +1,4 @@
-//! Projections of plans, as clients read them.
+//! Projections in explained plans.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
@@ -7,7 +7,7 @@ use super::tree::{Of, node};
 use crate::exec::Ran;
 use crate::plan::Plan;
 
-/// A node, and the projection of what it gives.
+/// The stages of a node with the projection above them.
 pub(super) fn projected(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
     let node = node(of, plan, ran);
     match of.explained.projection {
@@ -22,7 +22,7 @@ pub(super) fn projected(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
     }
 }
 
-/// The projection of stages that look at these paths.
+/// The projection that stages with these paths need.
 pub(super) fn shown(paths: &[String]) -> DocBuf {
     let mut out = DocBuilder::new();
     for path in paths {
@@ -34,7 +34,7 @@ pub(super) fn shown(paths: &[String]) -> DocBuf {
     out.finish()
 }
 
-/// A projection of whole fields is simple.
+/// A projection is simple if it includes or excludes top-level fields.
 fn projection_stage(projection: RawDoc<'_>) -> &'static str {
     let simple = projection.iter().all(|field| {
         let value = field.value();

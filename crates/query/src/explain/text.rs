@@ -1,5 +1,5 @@
-//! A text search as stages: the entries of each term, their scores added up per document, and what the documents must have
-//! beside a term.
+//! A text search as stages: scans of the terms, the sum of scores for each record, and the residual
+//! filter.
 
 use mayfly_value::{DocBuf, DocBuilder, ValueBuf};
 
@@ -8,7 +8,7 @@ use super::node::{Node, number};
 use crate::exec::Counters;
 use crate::plan::TextAccess;
 
-/// Most scans that are shown; they differ in nothing.
+/// Limit on the scans that are shown, which all look alike.
 const MOST_SHOWN: usize = 100;
 
 pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
@@ -44,7 +44,7 @@ fn list<'s>(name: &str, items: impl Iterator<Item = &'s str>, out: &mut DocBuild
 }
 
 fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
-    // What the index answers itself.
+    // Conditions that the index answers.
     let answered = |condition: &DocBuf| match parts(condition.as_doc()) {
         Some(("", "$text", _)) => true,
         Some((path, "$eq", _)) => text.search.spec.before().iter().any(|before| before == path),
@@ -62,7 +62,7 @@ fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node
     stage
 }
 
-/// The counts are those of all terms together: they are told of the only one.
+/// Counters exist for all terms together, so they are shown only if there is one term.
 fn scan(text: &TextAccess, counted: &Counters) -> Node {
     let only = text.terms.len() == 1;
     let spec = &text.index.spec;

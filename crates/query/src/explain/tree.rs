@@ -1,6 +1,7 @@
-//! From a plan to the tree of stages that clients know.
+//! Converts a plan to the tree of stages that clients expect.
 //!
-//! Where records are clustered by `_id`, what is read by `_id` shows as the index scan that it replaces.
+//! For collections clustered by `_id` on the engine's initiative, a read by `_id` is shown as the
+//! index scan that it replaces.
 
 use mayfly_mql::matcher::Expr;
 use mayfly_storage::kinds::FieldKind;
@@ -21,22 +22,22 @@ use crate::exec::{Counters, Ran};
 use crate::language::CanonicalQuery;
 use crate::plan::{IndexScan, NearAccess, Plan, RecordScan, Said, said_of_point};
 
-/// What is explained.
+/// The explained query.
 pub(super) struct Of<'a> {
     pub(super) query: &'a CanonicalQuery,
     pub(super) explained: &'a Explained<'a>,
     pub(super) conditions: &'a [DocBuf],
-    /// Whether the collection was made with its records in an order of their own.
+    /// Whether the collection was created clustered.
     pub(super) clustered: bool,
 }
 
-/// The whole tree.
+/// The tree of a plan.
 pub(super) fn tree(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
     if let Some(node) = express(of, plan, ran) {
         return node;
     }
     let (top, counters) = match plan {
-        // A sort that gives no more needs none.
+        // After a top-k sort the limit is redundant.
         Plan::Limit { input, .. } if plan.blocking_sort() => (&**input, input_of(ran)),
         Plan::Limit { input, .. } if of.explained.purpose == Purpose::Count => {
             (&**input, input_of(ran))
@@ -63,13 +64,13 @@ pub(super) fn tree(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
     purpose(of.explained, plan, ran, node)
 }
 
-/// Whether a filter is alternatives and nothing else, which are planned one by one.
+/// Whether a filter is a single `$or`, whose alternatives are planned separately.
 fn is_rooted_or(query: &CanonicalQuery) -> bool {
     let alternatives = matches!(query.matcher.root().conjuncts()[..], [Expr::Or(_)]);
     alternatives && query.hint.is_none() && query.matcher.text().is_none()
 }
 
-/// What the only input did.
+/// The statistics of the only input.
 pub(super) fn input_of(ran: &Ran) -> Ran {
     ran.inputs.first().cloned().unwrap_or_default()
 }
@@ -172,7 +173,7 @@ fn covered(of: &Of<'_>, ran: &Ran) -> Node {
     }))
 }
 
-/// The inputs of a stage that takes from several. What a filter leaves to be tested is tested behind them.
+/// The inputs of a stage with several. Their residual filter is applied above them.
 fn several(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Vec<Node> {
     let nothing = Ran::default();
     let ran = |at: usize| ran.inputs.get(at).unwrap_or(&nothing);
@@ -184,7 +185,7 @@ fn write_duplicates(counted: &Counters, out: &mut DocBuilder) {
     out.append("dupsDropped", number(counted.dropped));
 }
 
-/// What is tested on documents that this leads to.
+/// The residual filter for the documents of this input.
 fn rest_behind(of: &Of<'_>, input: &Plan) -> Vec<DocBuf> {
     let exact = |plan: &Plan| matches!(plan, Plan::Index(scan) if scan.exact);
     match input.source() {
@@ -201,13 +202,13 @@ fn rest_behind(of: &Of<'_>, input: &Plan) -> Vec<DocBuf> {
     }
 }
 
-/// The tree where there is nothing to read.
+/// The tree for a collection that does not exist.
 pub(super) fn nothing(explained: &Explained<'_>) -> Node {
     let ran = Ran { counters: Counters { over: true, ..Counters::default() }, inputs: Vec::new() };
     purpose(explained, &Plan::Nothing, &ran, Node::new("EOF"))
 }
 
-/// How many results a plan left out at its beginning.
+/// Number of results that a plan skipped.
 fn skipped(plan: &Plan, ran: &Ran) -> u64 {
     match (plan, plan.inputs()) {
         (Plan::Skip { .. }, _) => ran.counters.looked - ran.counters.returned,
@@ -216,7 +217,7 @@ fn skipped(plan: &Plan, ran: &Ran) -> u64 {
     }
 }
 
-/// The stage that acts on what was found.
+/// The stage for the purpose of the query.
 fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &Ran, input: Node) -> Node {
     let found = ran.counters.returned;
     let looked = found.max(input.returned);
@@ -243,7 +244,7 @@ fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &Ran, input: Node) -> No
     }
 }
 
-/// The short path: one equality that a unique key answers, and nothing around it.
+/// The express stage: a single equality on a unique key.
 fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
     let query = of.query;
     let ([only], true) = (of.conditions, query.skip == 0 && query.hint.is_none()) else {
@@ -286,7 +287,7 @@ fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
     }))
 }
 
-/// Keys and documents that all nodes looked at.
+/// Keys and documents that all nodes examined.
 pub(super) fn totals(ran: &Ran) -> (u64, u64) {
     ran.inputs.iter().map(totals).fold(
         (ran.counters.keys, ran.counters.documents),
@@ -296,7 +297,7 @@ pub(super) fn totals(ran: &Ran) -> (u64, u64) {
     )
 }
 
-/// A search by distance; what else is asked is tested behind it.
+/// A search by distance, with the residual filter above it.
 fn by_distance(near: &NearAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
     let leaf = Node::new(near.stage())
         .with(|out| {
@@ -332,7 +333,7 @@ fn fetch(leaf: Node, rest: Vec<DocBuf>, counted: &Counters) -> Node {
         .over(leaf)
 }
 
-/// A scan of records in the order that their collection was made with.
+/// A scan of a collection that was created clustered.
 fn clustered_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
     let backward = scan.direction == Direction::Backward;
     let intervals = scan.said.intervals.first().cloned().flatten().unwrap_or_default();
@@ -347,7 +348,7 @@ fn clustered_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
     })
 }
 
-/// What an index scan says of itself.
+/// The fields of an index scan stage.
 struct Scanned<'a> {
     key: RawDoc<'a>,
     name: &'a str,
@@ -361,7 +362,7 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
     let backward = plan.direction == Direction::Backward;
     let (fields, ranges) = (plan.fields(), &plan.ranges[..]);
     let scan = Scan { fields, multikey: index.multikey_mask(), ranges, backward };
-    // A wildcard's path takes its place in the key pattern.
+    // In the key pattern of a wildcard index, the path replaces the wildcard.
     let mut chosen = DocBuilder::new();
     for field in fields {
         chosen.append(&field.path, if field.descending { -1 } else { 1 });
@@ -411,7 +412,7 @@ fn fetch_by_id(
     let scan = Scan { fields: &[field], multikey: 0, ranges, backward };
     let of =
         Scanned { key: key.as_doc(), name: "_id_", unique: true, sparse: false, partial: false };
-    // Each record stands for its key.
+    // Each record counts as its key.
     let documents = counted.documents;
     let keys = Counters { keys: documents, returned: documents, ..counted.clone() };
     fetch(scan_node(&of, &scan, said, &keys), rest(said, query), counted)
@@ -424,7 +425,7 @@ fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, said: &Said, counted: &Counters)
         for (at, field) in scan.fields.iter().enumerate() {
             out.start_array(&field.path);
             if scan.multikey & (1 << at) != 0 {
-                // Which part of a path met the array is not kept.
+                // The index does not store which component of the path contains the array.
                 out.push(field.parts.first().map_or("", String::as_str));
             }
             out.end();

@@ -1,4 +1,5 @@
-//! The indexes that a query may use where somebody else than its client says so: an index filter, or query settings.
+//! The indexes that a query may use by an index filter or by query settings, rather than by the
+//! client's hint.
 
 use std::sync::Arc;
 
@@ -7,33 +8,33 @@ use mayfly_value::{DocBuf, RawDoc, compare_docs};
 
 use super::Hint;
 
-/// Who says it.
+/// The origin of a restriction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedBy {
-    /// An index filter: where none of the indexes serves, the collection is scanned.
+    /// An index filter. If none of its indexes serves the query, the collection is scanned.
     IndexFilter,
-    /// Query settings: where none of the indexes serves, the query is planned as if there were none.
+    /// Query settings. If none of their indexes serves the query, it is planned without them.
     QuerySettings,
 }
 
-/// Indexes by name and by key pattern.
+/// A set of indexes, by name and by key pattern.
 #[derive(Clone, Debug)]
 pub struct AllowedIndexes {
     by: AllowedBy,
     names: Vec<String>,
     keys: Vec<DocBuf>,
-    /// Scans of the collection.
+    /// Whether collection scans in this direction are allowed.
     forward: bool,
     backward: bool,
 }
 
 impl AllowedIndexes {
-    /// None so far.
+    /// An empty set.
     pub fn none(by: AllowedBy) -> AllowedIndexes {
         AllowedIndexes { by, names: Vec::new(), keys: Vec::new(), forward: false, backward: false }
     }
 
-    /// Allows what a hint names.
+    /// Adds the index or scan of a hint.
     pub fn allow(&mut self, hint: Hint) {
         match hint {
             Hint::Name(name) => {
@@ -52,22 +53,22 @@ impl AllowedIndexes {
         }
     }
 
-    /// Who allows them.
+    /// The origin of the restriction.
     pub fn by(&self) -> AllowedBy {
         self.by
     }
 
-    /// Those that are named by their key patterns.
+    /// The indexes given by key patterns.
     pub fn keys(&self) -> &[DocBuf] {
         &self.keys
     }
 
-    /// Those that are named.
+    /// The indexes given by name.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Whether an index of this name and key is among them.
+    /// Whether an index with this name and key pattern is in the set.
     pub fn has(&self, name: &str, key: RawDoc<'_>) -> bool {
         self.names.iter().any(|allowed| allowed == name) || self.has_key(key)
     }
@@ -76,24 +77,24 @@ impl AllowedIndexes {
         self.keys.iter().any(|allowed| compare_docs(allowed.as_doc(), key).is_eq())
     }
 
-    /// Whether the collection may be scanned although an index could serve.
+    /// Whether a collection scan is allowed even if an index could serve the query.
     pub fn scans(&self) -> bool {
         self.forward || self.backward
     }
 
-    /// The direction of the scan where nothing else is allowed: whether it goes backward.
+    /// If only collection scans are allowed: whether the scan runs backward.
     pub fn only_scan(&self) -> Option<bool> {
         let indexes = !self.names.is_empty() || !self.keys.is_empty();
         (!indexes && self.scans()).then_some(!self.forward)
     }
 }
 
-/// The indexes that a command may use of each of the collections that it reads.
+/// The indexes that a command may use, for each collection that it reads.
 #[derive(Clone, Debug, Default)]
 pub struct IndexHints(Vec<(Namespace, Arc<AllowedIndexes>)>);
 
 impl IndexHints {
-    /// Adds those of a collection. False when there are some of it.
+    /// Adds the indexes of a collection. Returns false if it already has some.
     pub fn add(&mut self, ns: Namespace, allowed: AllowedIndexes) -> bool {
         let new = self.of(&ns).is_none();
         if new {
@@ -102,12 +103,12 @@ impl IndexHints {
         new
     }
 
-    /// Those of a collection.
+    /// The indexes of a collection.
     pub fn of(&self, ns: &Namespace) -> Option<&Arc<AllowedIndexes>> {
         self.0.iter().find(|(named, _)| named == ns).map(|(_, allowed)| allowed)
     }
 
-    /// Whether there are none.
+    /// Whether no collection has a restriction.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

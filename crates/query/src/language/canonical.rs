@@ -1,4 +1,5 @@
-//! A query in its checked form: filter, sort, projection, skip, limit, hint.
+//! The canonical query: a query whose filter, sort, projection, skip, limit and hint were parsed
+//! and checked.
 
 use mayfly_storage::VisibleIndexes;
 use std::sync::Arc;
@@ -13,21 +14,21 @@ use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use super::AllowedIndexes;
 use super::metadata::{self, INDEX_KEY, RECORD_ID};
 
-/// Which index the client wants.
+/// The index that the client requests.
 #[derive(Clone, Debug)]
 pub enum Hint {
-    /// By name.
+    /// An index by name.
     Name(String),
-    /// By key pattern.
+    /// An index by key pattern.
     Key(DocBuf),
     /// A collection scan, forward or backward.
     Natural {
-        /// Whether it goes from the last record to the first.
+        /// Whether the scan runs from the last record to the first.
         backward: bool,
     },
-    /// An index, and where in it to begin and to end.
+    /// An index, with the keys between which the scan runs.
     Between {
-        /// Which index.
+        /// The index.
         index: Box<Hint>,
         /// `min`: a value for each field of the key, inclusive.
         min: Option<DocBuf>,
@@ -37,10 +38,10 @@ pub enum Hint {
 }
 
 impl Hint {
-    /// Adds the arguments `min` and `max` to a hint, without which they mean nothing.
+    /// Adds the arguments `min` and `max` to a hint, which they require.
     ///
     /// # Errors
-    /// 51173 without the hint of an index, 51176 when the two name different fields.
+    /// 51173 without the hint of an index, 51176 if the two name different fields.
     pub fn between(
         hint: Option<Hint>,
         min: Option<RawDoc<'_>>,
@@ -69,10 +70,11 @@ impl Hint {
         }
     }
 
-    /// Reads the `hint` argument: a name, a key pattern, or `{$natural: 1 | -1}`. An empty document is no hint.
+    /// Parses the `hint` argument: a name, a key pattern, or `{$natural: 1 | -1}`. An empty
+    /// document is no hint.
     ///
     /// # Errors
-    /// 9 FailedToParse for other types, 2 BadValue for a bad `$natural`.
+    /// 9 FailedToParse for other types, 2 BadValue for an invalid `$natural`.
     pub fn parse(value: RawValue<'_>) -> Result<Option<Hint>> {
         match value {
             RawValue::String(name) => Ok(Some(Hint::Name(name.to_owned()))),
@@ -95,7 +97,7 @@ impl Hint {
     }
 }
 
-/// What a client may ask of a find beside the filter.
+/// The arguments of a `find` besides the filter.
 #[derive(Default)]
 pub struct FindOptions<'a> {
     /// `sort`.
@@ -110,26 +112,26 @@ pub struct FindOptions<'a> {
     pub hint: Option<Hint>,
     /// `let`.
     pub variables: Option<RawDoc<'a>>,
-    /// The time that `$$NOW` stands for, in milliseconds.
+    /// The value of `$$NOW` in milliseconds.
     pub now_ms: Option<i64>,
-    /// How strings compare: the operation's collation, else the collection's.
+    /// The collation of the operation, else of the collection.
     pub collation: Option<Arc<Collation>>,
-    /// The projection may ask which key of an index and which record led to a document.
+    /// Whether the projection may request the index key and the record key that led to a document.
     pub tells_keys: bool,
-    /// What scripts may take; without it there are none.
+    /// Limits on scripts; `None` forbids scripts.
     pub scripts: Option<ScriptLimits>,
 }
 
-/// What a query is asked for of whose results one for each value of a field is enough.
+/// Declares that one document for each value of a field suffices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstOf {
-    /// The field, dotted.
+    /// The path of the field.
     pub path: String,
-    /// The last document of each value instead.
+    /// Whether the last document of each value is needed instead of the first.
     pub last: bool,
-    /// The document itself is looked at, not only the field.
+    /// Whether the whole document is needed, not only the field.
     pub whole: bool,
-    /// A field that is missing has no value; else that is null.
+    /// Whether a missing field is different from null.
     pub apart: bool,
 }
 
@@ -138,31 +140,32 @@ pub struct FirstOf {
 pub struct CanonicalQuery {
     /// The filter.
     pub matcher: Arc<Matcher>,
-    /// The order, when one is asked for.
+    /// The requested order.
     pub sort: Option<SortPattern>,
-    /// A `$natural` order: the scan's direction.
+    /// The direction of a `$natural` order: true for backward.
     pub natural_backward: Option<bool>,
-    /// The shape of results, when it is not the whole document.
+    /// The projection; `None` for whole documents.
     pub projection: Option<Projection>,
-    /// Results left out at the beginning.
+    /// Number of results to skip.
     pub skip: u64,
-    /// Most results after `skip`.
+    /// Limit on the results after `skip`.
     pub limit: Option<u64>,
-    /// Which index the client wants.
+    /// The index that the client requests.
     pub hint: Option<Hint>,
-    /// The indexes that it may use where query settings say so; then the hint does not count.
+    /// The indexes that an index filter or query settings allow; they override the hint.
     pub allowed: Option<Arc<AllowedIndexes>>,
-    /// The indexes that the reader sees; the executor sets it before it plans.
+    /// The indexes that are visible to the reader; the executor sets this before planning.
     pub indexes: VisibleIndexes,
-    /// How strings compare.
+    /// The collation for string comparisons.
     pub collation: Option<Arc<Collation>>,
-    /// The paths that whoever takes the documents looks at, where those are all and no projection says so.
+    /// The paths that the caller reads, if it reads no others and there is no projection.
     pub shows: Option<Vec<String>>,
-    /// When one document for each value of a field is enough: results may lack others, but need not.
+    /// Set if one document for each value of a field suffices. Results may still contain the
+    /// others.
     pub first_of: Option<FirstOf>,
 }
 
-/// The order of the records and that of distances exclude each other.
+/// Rejects a natural order or hint in a search by distance.
 fn check_natural(sort: Option<bool>, hint: Option<&Hint>) -> Result<()> {
     let fail = |what| {
         Err(Error::bad_value(format!("geoNear expression not allowed with $natural {what}")))
@@ -175,20 +178,21 @@ fn check_natural(sort: Option<bool>, hint: Option<&Hint>) -> Result<()> {
 }
 
 impl CanonicalQuery {
-    /// The same for somebody who looks at the values of one field only, at each of them once.
+    /// Restricts the query to the distinct values of one field.
     #[must_use]
     pub fn for_values_of(mut self, path: &str) -> CanonicalQuery {
         let first_of = FirstOf { path: path.to_owned(), last: false, whole: false, apart: true };
-        // Which of several strings that are one value is shown depends on where they stand.
+        // Under a collation, which of several equal strings is returned depends on the order of
+        // documents.
         self.first_of = self.collation.is_none().then_some(first_of);
         self.shows = Some(vec![path.to_owned()]);
         self
     }
 
-    /// Parses all parts.
+    /// Parses all parts of a query.
     ///
     /// # Errors
-    /// Those of the filter, sort and projection languages.
+    /// Errors of the filter, sort and projection languages.
     pub fn parse(filter: RawDoc<'_>, options: FindOptions<'_>) -> Result<CanonicalQuery> {
         let mut scope = options.now_ms.map_or_else(Scope::default, Scope::at);
         scope = scope.collated(options.collation.clone());

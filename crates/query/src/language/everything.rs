@@ -10,10 +10,10 @@ use mayfly_value::RawDoc;
 use super::{CanonicalQuery, Hint};
 
 impl CanonicalQuery {
-    /// The query for all documents, by the index that a hint names.
+    /// The query for all documents, over the index of a hint.
     ///
     /// # Errors
-    /// None; parsing a filter without conditions may fail as far as its type says.
+    /// None in practice; the parser of the empty filter returns a `Result`.
     pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
         Ok(CanonicalQuery {
             indexes: VisibleIndexes::PUBLISHED,

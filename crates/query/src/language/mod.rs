@@ -1,5 +1,5 @@
-//! What a request says, checked: the query, what is known about documents beside their fields, fields that are kept, and the filters
-//! and validators that storage asks for.
+//! Parsed and checked requests: the query, its shape, metadata, field lists, and the filters and
+//! validators that storage uses.
 
 mod allowed;
 mod canonical;

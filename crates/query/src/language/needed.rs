@@ -1,4 +1,5 @@
-//! Documents with nothing but the fields that somebody reads: what waits in memory or in files need not carry the others.
+//! Reduces documents to the fields that are read later, so that buffers and files do not contain
+//! the others.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +7,21 @@ use mayfly_mql::Projection;
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-/// With more fields than that it is not worth looking for them.
+/// Documents with more needed fields are kept whole.
 const MAX_FIELDS: usize = 16;
 
-/// Names of the fields of a document that somebody looks at.
+/// Names of the top-level fields that are read later.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields(Vec<String>);
 
 impl Fields {
-    /// These, unless they are too many.
+    /// These names, unless they are too many.
     pub(crate) fn few(names: impl IntoIterator<Item = String>) -> Option<Fields> {
         let names: Vec<String> = names.into_iter().collect();
         (names.len() <= MAX_FIELDS).then_some(Fields(names))
     }
 
-    /// A document with only those.
+    /// Copies these fields of a document.
     pub(crate) fn of(&self, document: RawDoc<'_>) -> DocBuf {
         let mut out = DocBuilder::new();
         for field in document {
@@ -32,13 +33,14 @@ impl Fields {
     }
 }
 
-/// What keeps these paths and all that lies in them; nothing when the document has to stay whole.
+/// A projection to these paths; `None` if the document has to stay whole.
 pub(crate) fn keeping(paths: &BTreeSet<String>) -> Option<Projection> {
     let mut spec = DocBuilder::new();
     let mut with_id = false;
     let mut kept: Option<&str> = None;
     for path in paths {
-        // They are in order: what lies inside comes right behind, or behind names with characters below the dot.
+        // Paths are sorted, so nested paths follow directly, or after names with characters smaller
+        // than the dot.
         let inside = |outer: &str| path.strip_prefix(outer).is_some_and(|it| it.starts_with('.'));
         if kept.is_some_and(inside) || paths.iter().any(|outer| inside(outer)) {
             continue;
@@ -47,7 +49,7 @@ pub(crate) fn keeping(paths: &BTreeSet<String>) -> Option<Projection> {
         spec.append(path, 1);
         kept = Some(path);
     }
-    // Without a path only the number of documents is of interest.
+    // Without paths only the number of documents matters.
     kept?;
     if !with_id {
         spec.append("_id", RawValue::Int32(0));

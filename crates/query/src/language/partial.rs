@@ -1,4 +1,5 @@
-//! Filters of partial indexes and validators for storage, which does not know the language.
+//! Compiles the filters of partial indexes and validators for storage, which does not depend on the
+//! query language.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use mayfly_value::{Collation, RawDoc};
 
 use super::validator::Validator;
 
-/// Compiles with the query language's matcher.
+/// Compiles filters to matchers of the query language.
 pub struct PartialFilters;
 
 struct Compiled(Matcher);
@@ -57,12 +58,13 @@ impl FilterCompiler for PartialFilters {
     }
 }
 
-/// The tree of a compiled filter; nothing for one that somebody else compiled.
+/// The expression of a filter that [`PartialFilters`] compiled; `None` for others.
 pub(crate) fn filter_of(filter: &dyn RecordFilter) -> Option<&Expr> {
     filter.as_any().downcast_ref::<Compiled>().map(|compiled| compiled.0.root())
 }
 
-/// The first part of a filter that partial indexes do not take. Manual: "Partial Indexes", "Create a Partial Index".
+/// The first operator in a filter that partial indexes do not support. Manual: "Partial Indexes",
+/// "Create a Partial Index".
 fn unsupported(expr: &Expr) -> Option<&'static str> {
     match expr {
         Expr::And(parts) | Expr::Or(parts) => parts.iter().find_map(unsupported),

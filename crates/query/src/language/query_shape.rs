@@ -1,10 +1,10 @@
-//! The shape of a `find`, `distinct` or `aggregate` command: the command with the types of its values in their place
-//! (`{a: {$gt: '?number'}}`). Query settings are set for shapes, and `queryShapeHash` names one. Manual: "Query Shapes",
-//! "$queryStats", "Query Shape".
+//! The shape of a `find`, `distinct` or `aggregate` command: the command with each value replaced
+//! by its type (`{a: {$gt: '?number'}}`). Query settings apply to shapes, and `queryShapeHash`
+//! identifies one. Manual: "Query Shapes", "$queryStats", "Query Shape".
 //!
-//! The hash is that of the shape's bytes here. The reference takes it from bytes of its own, so that the hashes of the two differ.
-//! Hints, limits of time and the size of batches are not part of a shape. A flag that is false, a limit of 0 and an empty order
-//! count as absent.
+//! The hash is computed over the bytes of this shape. The reference hashes other bytes, so the
+//! hashes of the two differ. Hints, time limits and batch sizes are not part of a shape. A flag
+//! that is false, a limit of 0 and an empty sort count as absent.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::stage_shape::{ShapeOf, append_pipeline};
 
-/// Fields of `find` whose values are no data.
+/// Fields of `find` whose values are part of the shape.
 const FIND_FLAGS: &[&str] = &[
     "singleBatch",
     "returnKey",
@@ -26,12 +26,12 @@ const FIND_FLAGS: &[&str] = &[
     "allowDiskUse",
 ];
 
-/// What names a shape.
+/// Identifies a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueryShapeHash([u8; 32]);
 
 impl QueryShapeHash {
-    /// Reads 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<QueryShapeHash> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
@@ -46,7 +46,7 @@ impl QueryShapeHash {
     }
 }
 
-/// 64 hexadecimal digits.
+/// Formats the hash as 64 hexadecimal digits.
 impl fmt::Display for QueryShapeHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
@@ -58,8 +58,8 @@ impl fmt::Display for QueryShapeHash {
 pub struct QueryShape(DocBuf);
 
 impl QueryShape {
-    /// The shape of a command with this name and body; nothing for commands that have none. The command has been checked. `shape_of`
-    /// tells the shapes of stages.
+    /// The shape of a command with this name and body; `None` for commands without shapes. The
+    /// command has been checked. `shape_of` returns the shapes of stages.
     pub(crate) fn with_stages(
         command: &str,
         ns: &Namespace,
@@ -113,23 +113,23 @@ impl QueryShape {
         Some(QueryShape(out.finish()))
     }
 
-    /// As `debugQueryShape` shows it.
+    /// The document that `debugQueryShape` shows.
     pub fn as_doc(&self) -> RawDoc<'_> {
         self.0.as_doc()
     }
 
-    /// What names it: SHA-256.
+    /// The SHA-256 hash of the shape.
     pub fn hash(&self) -> QueryShapeHash {
         QueryShapeHash(Sha256::digest(self.0.as_doc().as_bytes()).into())
     }
 }
 
-/// Where a part of a shape goes.
+/// The position to which a part of a shape is written.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
-    /// Under a name.
+    /// A field with this name.
     Field(&'a str),
-    /// To the end of an array.
+    /// The end of an array.
     Item,
 }
 
@@ -181,7 +181,7 @@ fn append_types(name: &str, document: RawDoc<'_>, out: &mut DocBuilder) {
     out.end();
 }
 
-/// What stands for a value.
+/// The placeholder for a value.
 pub(super) fn type_of(value: RawValue<'_>) -> String {
     let RawValue::Array(items) = value else { return format!("?{}", name_of(value)) };
     let mut names = items.iter().map(|item| name_of(item.value()));
@@ -196,7 +196,7 @@ fn name_of(value: RawValue<'_>) -> &'static str {
     if value.is_number() { "number" } else { value.type_name() }
 }
 
-/// A filter as one document of conditions that are spelled out.
+/// Normalizes a filter to one document with explicit operators.
 pub(super) fn filter(filter: RawDoc<'_>) -> DocBuf {
     let mut conditions = Vec::new();
     collect(filter, &mut conditions);
@@ -252,10 +252,10 @@ fn append_equality(value: RawValue<'_>, out: &mut DocBuilder) {
     };
 }
 
-/// Operators that belong to the one before them.
+/// Operators that modify the preceding one.
 const CONTINUED: &[&str] = &["$options", "$maxDistance", "$minDistance"];
 
-/// Each operator on a path as a condition of its own.
+/// Collects each operator on a path as a separate condition.
 fn collect_operators(path: &str, operators: RawDoc<'_>, conditions: &mut Vec<DocBuf>) {
     let mut rest = operators.iter().peekable();
     while let Some(operator) = rest.next() {
@@ -320,7 +320,7 @@ fn is_area(operator: &str) -> bool {
     matches!(operator, "$geoWithin" | "$geoIntersects" | "$within" | "$near" | "$nearSphere")
 }
 
-/// An expression: operators, paths and variables stay.
+/// Appends an expression: operators, paths and variables are part of the shape.
 pub(super) fn append_expression(place: Place<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     match value {
         RawValue::String(path) if path.starts_with('$') => place.append(path, out),
@@ -335,7 +335,7 @@ pub(super) fn append_expression(place: Place<'_>, value: RawValue<'_>, out: &mut
                 let name = Place::Field(field.name());
                 match (field.name(), field.value()) {
                     ("$literal" | "$const", value) => name.append(type_of(value).as_str(), out),
-                    // The number of an operator's operands counts.
+                    // The number of operands is part of the shape.
                     (operator, RawValue::Array(operands)) if operator.starts_with('$') => {
                         name.start_array(out);
                         for operand in operands {
@@ -363,7 +363,7 @@ fn is_constant(value: RawValue<'_>) -> bool {
     }
 }
 
-/// A projection: what stays and what goes counts.
+/// Appends a projection: included and excluded fields are part of the shape.
 pub(super) fn append_projection(name: &str, fields: RawDoc<'_>, out: &mut DocBuilder) {
     out.start_document(name);
     for field in fields {

@@ -1,4 +1,4 @@
-//! Shapes of commands as documents, and their hashes.
+//! Tests of command shapes and their hashes.
 
 use mayfly_base::Namespace;
 use mayfly_value::extjson::parse_document;
@@ -100,7 +100,7 @@ fn hashes() {
 }
 
 proptest::proptest! {
-    /// Whatever stands in a command, it has a shape, which is a document that can be stored.
+    /// Any command has a shape, and it can be stored as a document.
     #[test]
     fn shapes_of_anything(
         first in mayfly_value::arbitrary::any_document(),

@@ -1,9 +1,10 @@
-//! The shape of a query as plans are cached and index filters are set by it: filter, order, projection and collation without the
-//! values that are compared with. Manual: "Query Shapes", "plan cache query shape".
+//! The shape of a query for the plan cache and for index filters: filter, sort, projection and
+//! collation without the values that are compared. Manual: "Query Shapes", "plan cache query
+//! shape".
 //!
-//! The shape is a hash that is taken from the parsed query in one walk, without writing anything down: it is asked for before
-//! each query is planned where plans are cached. The order of conditions does not count, because the hashes of the parts of a
-//! conjunction are added up. The hash is the same in every process.
+//! The shape is a hash, computed in one walk over the parsed query and without allocation, because
+//! it is needed for each query whose plan may be cached. The hashes of a conjunction's parts are
+//! added, so the order of conditions does not matter. The hash is the same in every process.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use super::CanonicalQuery;
 
-/// What queries share that differ in nothing but values.
+/// A hash of everything in a query but its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlanShape(u64);
 
@@ -29,7 +30,7 @@ impl PlanShape {
             Some(false) => 1,
             Some(true) => 2,
         });
-        // Where the whole document is needed the projection makes no difference to a plan.
+        // A projection that needs the whole document does not affect plans.
         let mut needed = 0u64;
         if let Some(projection) = &query.projection {
             projection.visit_needed_paths(&mut |path| {
@@ -43,15 +44,15 @@ impl PlanShape {
         PlanShape(hash.finish())
     }
 
-    /// All of its bits.
+    /// All bits of the hash.
     pub fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// Eight hexadecimal digits, as `planCacheShapeHash` shows them.
+/// Formats the hash as eight hexadecimal digits, as `planCacheShapeHash` shows it.
 impl PlanShape {
-    /// The digits that are shown.
+    /// The half of the hash that is displayed.
     pub(crate) fn digits(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -63,7 +64,7 @@ impl fmt::Display for PlanShape {
     }
 }
 
-/// What a hash is of, so that equal contents of different parts differ.
+/// Tags of the parts of a query, so that equal contents of different parts have different hashes.
 #[derive(Clone, Copy)]
 enum Part {
     Query = 1,
@@ -97,7 +98,7 @@ enum Part {
     Value,
 }
 
-/// A hash of 64 bits that takes eight bytes at a time.
+/// A 64-bit hash that consumes eight bytes at a time.
 #[derive(Clone, Copy)]
 pub(crate) struct Hasher(u64);
 
@@ -106,12 +107,12 @@ impl Hasher {
         Hasher((part as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// One that begins with a number.
+    /// A hasher with this initial state.
     pub(crate) fn seeded(seed: u64) -> Hasher {
         Hasher(seed)
     }
 
-    /// Takes a number.
+    /// Adds a number.
     pub(crate) fn number(&mut self, number: u64) -> &mut Hasher {
         self.0 = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 ^= self.0 >> 29;
@@ -128,12 +129,12 @@ impl Hasher {
         self.number(u64::from_le_bytes(last)).number(bytes.len() as u64)
     }
 
-    /// Takes a text.
+    /// Adds a string.
     pub(crate) fn text(&mut self, text: &str) -> &mut Hasher {
         self.bytes(text.as_bytes())
     }
 
-    /// The hash of all that was taken.
+    /// The hash of everything that was added.
     pub(crate) fn finish(&self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         mixed ^ (mixed >> 32)
@@ -149,7 +150,7 @@ fn order(sort: &SortPattern) -> u64 {
     hash.finish()
 }
 
-/// Conditions that all have to hold, in any order.
+/// The hash of a conjunction, independent of order.
 fn conjunction(expr: &Expr) -> u64 {
     let mut sum = 0;
     add_conjuncts(expr, &mut sum);
@@ -201,7 +202,7 @@ fn add_predicate(predicate: &Predicate, hash: &mut Hasher) {
             CmpOp::Gte => Part::Gte,
         }),
         Predicate::In(list) => match (list.values(), list.regexes()) {
-            // One value is an equality, as in explained filters.
+            // A list with one value is hashed as an equality, as explain shows it.
             ([_], []) => part(Part::Eq),
             (_, regexes) => {
                 part(Part::In);
@@ -231,7 +232,7 @@ fn add_predicate(predicate: &Predicate, hash: &mut Hasher) {
         Predicate::Not(inner) => {
             part(Part::Not);
             match &**inner {
-                // That of `$nin`.
+                // `$nin` is hashed as a negated `$in`, whatever its values.
                 Predicate::In(_) => hash.number(Part::In as u64),
                 other => {
                     add_predicate(other, hash);
@@ -246,7 +247,7 @@ fn add_predicate(predicate: &Predicate, hash: &mut Hasher) {
     }
 }
 
-/// Predicates that all have to hold, in any order.
+/// The hash of predicates that must all hold, independent of order.
 fn together(parts: &[Predicate]) -> u64 {
     parts.iter().fold(0, |sum, part| {
         let mut hash = Hasher::new(Part::Items);
@@ -271,7 +272,7 @@ fn on_document(test: &DocumentTest) -> u64 {
     hash.finish()
 }
 
-/// The operators' names, and those of what they say about an area.
+/// Adds the names of operators and of their geometry arguments.
 fn add_names(written: RawDoc<'_>, hash: &mut Hasher) {
     for element in written {
         hash.text(element.name());
@@ -285,7 +286,7 @@ fn add_names(written: RawDoc<'_>, hash: &mut Hasher) {
     }
 }
 
-/// An expression: its operators and the paths and variables that it names.
+/// Adds the operators, paths and variables of an expression.
 fn add_expression(value: RawValue<'_>, hash: &mut Hasher) {
     match value {
         RawValue::String(path) if path.starts_with('$') => {
@@ -408,7 +409,7 @@ mod tests {
         assert_ne!(plain, shown);
         assert_eq!(shown, shape_of("{a: 1}", "{}", "{b: 1, a: true}"));
         assert_ne!(shown, shape_of("{a: 1}", "{}", "{b: 1, a: 1, _id: 0}"));
-        // The whole document is needed for both.
+        // Both need the whole document.
         assert_eq!(plain, shape_of("{a: 1}", "{}", "{b: 0}"));
         let collation = doc("{locale: 'en', strength: 2}");
         let collation = Collation::parse(collation.as_doc(), "collation").unwrap();

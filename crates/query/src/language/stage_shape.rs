@@ -1,17 +1,18 @@
-//! The shapes of stages: names of fields, collections and operators stay, values become their types.
+//! The shapes of stages: names of fields, collections and operators are part of the shape, values
+//! are replaced by their types.
 
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
 
 use super::query_shape::{Place, append_expression, append_projection, filter, type_of};
 
-/// What stays of the operand of a stage.
+/// How the operand of a stage becomes a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageShape {
     /// The operand is a filter.
     Filter,
-    /// The type of the operand.
+    /// The operand is replaced by its type.
     Type,
-    /// The operand as it is: it has no values.
+    /// The operand is kept unchanged, because it contains no values.
     Verbatim,
     /// The operand is a projection.
     Projection,
@@ -23,7 +24,7 @@ pub enum StageShape {
     Options,
 }
 
-/// Tells the shape of the stage with a name. The table of stages stands above this floor.
+/// Returns the shape of the stage with a name. The table of stages is in a higher layer.
 pub(crate) type ShapeOf = fn(&str) -> StageShape;
 
 /// Appends the stages of a pipeline.
@@ -71,7 +72,8 @@ fn append_stage(field: RawElement<'_>, shape_of: ShapeOf, out: &mut DocBuilder) 
     }
 }
 
-/// Arguments of other stages: texts are names, some arguments have a meaning in all of them.
+/// Appends an option of a stage: strings are names, and some options have the same meaning in all
+/// stages.
 fn append_option(name: &str, value: RawValue<'_>, shape_of: ShapeOf, out: &mut DocBuilder) {
     match (name, value) {
         ("pipeline" | "whenMatched", RawValue::Array(stages)) => {
@@ -86,7 +88,8 @@ fn append_option(name: &str, value: RawValue<'_>, shape_of: ShapeOf, out: &mut D
         ("let" | "startWith" | "groupBy" | "partitionBy", value) => {
             append_expression(Place::Field(name), value, out);
         }
-        // Of windows a text is a word, of everything else that is calculated a value.
+        // Strings in the bounds of a window are keywords; in other computed options they are
+        // values.
         ("window", RawValue::Document(window)) => {
             out.start_document(name);
             for bounds in window {

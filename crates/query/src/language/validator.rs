@@ -1,4 +1,4 @@
-//! Validators for storage, which does not know the language.
+//! Compiles validators for storage, which does not depend on the query language.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use mayfly_storage::DocumentCheck;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use mayfly_work::current::spend;
 
-/// Operators that need more than one document, and how the reference calls them when it refuses them. Manual: "Specify
-/// Validation With Query Operators", "Restrictions".
+/// Operators that validators must not contain, with the words of the reference's error. Manual:
+/// "Specify Validation With Query Operators", "Restrictions".
 const REFUSED: &[(&str, &str)] = &[
     ("$near", "$geoNear, $near, and $nearSphere are"),
     ("$nearSphere", "$geoNear, $near, and $nearSphere are"),
@@ -21,17 +21,17 @@ const REFUSED: &[(&str, &str)] = &[
     ("$where", "$where is"),
 ];
 
-/// A validator: parsed, and as it was written, for explanations.
+/// A parsed validator with its source, which is needed to explain failures.
 pub(crate) struct Validator {
     matcher: Matcher,
     filter: DocBuf,
 }
 
 impl Validator {
-    /// Compiles it.
+    /// Compiles a validator.
     ///
     /// # Errors
-    /// 224 QueryFeatureNotAllowed, those of the filter language.
+    /// 224 QueryFeatureNotAllowed, errors of the filter language.
     pub(crate) fn compile(
         filter: RawDoc<'_>,
         collation: Option<&Arc<Collation>>,
@@ -53,7 +53,8 @@ impl Validator {
 impl DocumentCheck for Validator {
     fn fits(&self, document: RawDoc<'_>) -> Result<bool> {
         match self.matcher.matches(document) {
-            // As in the reference, an expression that fails is one that does not hold; but not when the operation has to end.
+            // As in the reference, a failing expression counts as false, unless the operation has
+            // to end.
             Err(error) if error.code() != Unfinished::CODE => spend(usize::MAX).map(|()| false),
             known => known,
         }
@@ -64,10 +65,10 @@ impl DocumentCheck for Validator {
     }
 }
 
-/// The first refused operator where operators stand: under logical ones and under fields, not inside values.
+/// Finds the first forbidden operator under logical operators and fields, not inside of values.
 fn refused(filter: RawDoc<'_>, depth: usize) -> Option<&'static str> {
     if depth > mayfly_base::limits::MAX_FILTER_DEPTH {
-        // The parser refuses it.
+        // The parser rejects it.
         return None;
     }
     filter.iter().find_map(|element| {

@@ -1,8 +1,10 @@
-//! The memory of an operation: one [`Budget`] for all stages and sub-pipelines of a command and its cursor.
+//! The memory of an operation: one [`Budget`] for all stages and nested pipelines of a command and
+//! its cursor.
 //!
-//! Each operator has a [`Share`] and says now and then how much it holds. It is told to give memory back when it passes its own limit,
-//! or when all operators together pass the limit of the operation: so twenty stages do not take twenty times the limit of one.
-//! Who may use files goes on there; everybody else fails, and says with which code.
+//! Each operator has a [`Share`] and reports from time to time how much memory it holds. An
+//! operator must release memory when it exceeds its own limit, or when all operators together
+//! exceed the limit of the operation, so that twenty stages do not use twenty times the limit of
+//! one. An operator that may use files spills; others fail with the code of the reference.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,22 +15,22 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_work::spill::{Operator, SpillCounters, Spilled};
 use mayfly_work::{OpCtx, memory};
 
-/// Operators tell of changes of at least this many bytes.
+/// Operators report changes of at least this many bytes.
 const GRAIN_BYTES: usize = 256 << 10;
-/// What an operator may keep when the memory of the operation is used up, at most.
+/// Memory that an operator may keep even if the operation's memory is used up.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// How much memory operators may use.
+/// Memory limits of operators and operations.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryLimits {
     operators: [usize; Operator::ALL.len()],
-    /// All operators of an operation together.
+    /// Limit of all operators of an operation together.
     pub operation: usize,
-    /// The array that a `$lookup` makes for one document.
+    /// Limit of the array that a `$lookup` builds for one document.
     pub lookup_array: usize,
 }
 
-/// The limits without parameters.
+/// The default limits.
 const DEFAULT_LIMITS: MemoryLimits = MemoryLimits {
     operators: [limits::MAX_BLOCKING_MEMORY_BYTES; Operator::ALL.len()],
     operation: limits::MAX_OPERATION_MEMORY_BYTES,
@@ -47,21 +49,22 @@ impl MemoryLimits {
         self.operators[operator as usize]
     }
 
-    /// Changes the limit of an operator.
+    /// Sets the limit of an operator.
     #[must_use]
     pub fn with(mut self, operator: Operator, bytes: usize) -> MemoryLimits {
         self.operators[operator as usize] = bytes;
         self
     }
 
-    /// The same limit for every operator.
+    /// Sets the same limit for every operator.
     #[must_use]
     pub fn with_all(self, bytes: usize) -> MemoryLimits {
         MemoryLimits { operators: [bytes; Operator::ALL.len()], lookup_array: bytes, ..self }
     }
 }
 
-/// The memory of an operation, and the folder for what does not fit. The default has the usual limits and no folder.
+/// The memory of an operation, and the folder for spills. The default has the default limits and no
+/// folder.
 #[derive(Clone, Debug, Default)]
 pub struct Budget(Option<Arc<Shared>>);
 
@@ -74,12 +77,12 @@ struct Shared {
     room: Option<Room>,
 }
 
-/// Says whether there is room for so many bytes of files.
+/// Checks whether there is space for a number of bytes in files.
 #[derive(Clone)]
 pub struct Room(Arc<dyn Fn(u64) -> Result<()> + Send + Sync>);
 
 impl Room {
-    /// Asks this.
+    /// Creates a check that calls `ask`.
     pub fn new(ask: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Room {
         Room(Arc::new(ask))
     }
@@ -92,18 +95,18 @@ impl fmt::Debug for Room {
 }
 
 impl Budget {
-    /// With these limits; nothing goes into files where there is no folder.
+    /// A budget with these limits. Without a folder operators cannot spill.
     pub fn new(limits: MemoryLimits, folder: Option<PathBuf>) -> Budget {
         Budget::within(limits, folder, None)
     }
 
-    /// The same where somebody says how much room is left for files.
+    /// A budget with a check of the space for files.
     pub fn within(limits: MemoryLimits, folder: Option<PathBuf>, room: Option<Room>) -> Budget {
         let (used, spills) = (AtomicUsize::new(0), SpillCounters::default());
         Budget(Some(Arc::new(Shared { limits, folder, used, spills, room })))
     }
 
-    /// Whether it is that of a command that says what it may use.
+    /// Whether a command has set the budget.
     pub(crate) fn is_set(&self) -> bool {
         self.0.is_some()
     }
@@ -113,22 +116,22 @@ impl Budget {
         self.0.as_ref().map_or(&DEFAULT_LIMITS, |shared| &shared.limits)
     }
 
-    /// Where operators go on that may not use more memory.
+    /// The folder for spills.
     pub fn folder(&self) -> Option<&Path> {
         self.0.as_ref()?.folder.as_deref()
     }
 
-    /// What the operators of this sort wrote into files so far.
+    /// What operators of this kind have spilled so far.
     pub fn spilled(&self, operator: Operator) -> Spilled {
         self.0.as_ref().map_or(Spilled::default(), |shared| shared.spills.of(operator))
     }
 
-    /// What all operators have said that they hold.
+    /// The memory that all operators have reported.
     pub fn used(&self) -> usize {
         self.0.as_ref().map_or(0, |shared| shared.used.load(Ordering::Relaxed))
     }
 
-    /// The share of an operator.
+    /// A share for one operator.
     pub(crate) fn share(&self, operator: Operator) -> Share {
         let limit = self.limits().of(operator);
         Share {
@@ -142,7 +145,7 @@ impl Budget {
         }
     }
 
-    /// Counts what was written into files, for the operation that works now.
+    /// Counts spilled data, for the budget and for the running operation.
     pub(crate) fn count(&self, op: &OpCtx, operator: Operator, spilled: Spilled) {
         op.spills.add(operator, spilled);
         if let Some(shared) = &self.0 {
@@ -157,46 +160,47 @@ impl Budget {
     }
 }
 
-/// What an operator took of memory and of files, for those who explain it.
+/// Memory and spills of an operator, for explain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Its own limit, in bytes.
+    /// The limit of the operator, in bytes.
     pub limit: usize,
-    /// The most that it held, as far as it was told.
+    /// The greatest memory that the operator reported, in bytes.
     pub peak: usize,
-    /// What it wrote into files.
+    /// The spilled data.
     pub spilled: Spilled,
 }
 
-/// What one operator holds of the memory of its operation.
+/// The memory of one operator.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Budget,
     operator: Operator,
     limit: usize,
-    /// Bytes that the budget knows of.
+    /// Bytes that were reported to the budget.
     told: usize,
-    /// Up to here there is nothing to tell.
+    /// Up to this number of bytes nothing is reported.
     next: usize,
     peak: usize,
     spilled: Spilled,
 }
 
 impl Share {
-    /// The operator's own limit, in bytes.
+    /// The limit of the operator, in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Whether it may go on in files.
+    /// Whether the operator may spill.
     pub(crate) fn may_spill(&self) -> bool {
         self.budget.folder().is_some()
     }
 
-    /// Where to go on, once what is held has been told.
+    /// The folder for spills; `None` if files are not allowed. Call it after [`Share::is_over`],
+    /// which reports the memory that will be spilled.
     ///
     /// # Errors
-    /// 14031 OutOfDiskSpace when there is no room for it.
+    /// 14031 OutOfDiskSpace if there is no space for that memory.
     pub(crate) fn folder(&self) -> Result<Option<&Path>> {
         let Some(shared) = &self.budget.0 else { return Ok(None) };
         if let (Some(_), Some(Room(ask))) = (&shared.folder, &shared.room) {
@@ -205,7 +209,7 @@ impl Share {
         Ok(shared.folder.as_deref())
     }
 
-    /// Whether the operator, which holds so many bytes, has to give some of them back.
+    /// Whether the operator, which holds `bytes`, has to release memory.
     #[inline]
     pub(crate) fn is_over(&mut self, bytes: usize) -> bool {
         bytes > self.next && self.look(bytes)
@@ -215,14 +219,15 @@ impl Share {
         let used = self.set(bytes);
         let operation = self.budget.limits().operation;
         let least = LEAST_BYTES.min(operation / 16);
-        // What the operation holds beside its operators counts, too; above three quarters of it little is left until it ends.
+        // Memory of the operation outside of its operators counts as well. Above three quarters of
+        // the limit little is left before the operation fails.
         let full = used > operation
             || memory::is_short()
             || memory::held() > operation / 4 * 3 && bytes > operation / 8;
         bytes > self.limit || full && bytes > least
     }
 
-    /// The operator holds so many bytes now; gives what all hold.
+    /// Reports that the operator holds `bytes` now. Returns the memory of all operators.
     pub(crate) fn set(&mut self, bytes: usize) -> usize {
         let used = self.budget.tell(self.told, bytes);
         self.told = bytes;
@@ -235,18 +240,19 @@ impl Share {
         GRAIN_BYTES.min(self.budget.limits().operation / 64)
     }
 
-    /// Counts what was written into files, for the operation that works now.
+    /// Counts spilled data, for the share, the budget and the running operation.
     pub(crate) fn count(&mut self, op: &OpCtx, spilled: Spilled) {
         self.spilled.add(spilled);
         self.budget.count(op, self.operator, spilled);
     }
 
-    /// What it took so far.
+    /// The statistics of the operator.
     pub(crate) fn stats(&self) -> MemoryStats {
         MemoryStats { limit: self.limit, peak: self.peak, spilled: self.spilled }
     }
 
-    /// The failure of an operator that cannot go on in files: what its own limit makes of it, unless it is within that.
+    /// The error of an operator that cannot spill: `own` if it exceeds its own limit, otherwise an
+    /// error about the limit of the operation.
     pub(crate) fn failure(&self, own: impl FnOnce(usize) -> Error) -> Error {
         match self.told > self.limit {
             true => own(self.limit),
@@ -272,7 +278,7 @@ impl Drop for Share {
     }
 }
 
-/// The failure of an operator that may not use files.
+/// The error of an operator that may not use files.
 pub(crate) fn no_disk_use(stage: &str) -> Error {
     let text = format!(
         "Exceeded memory limit for {stage}, but didn't allow external spilling; pass allowDiskUse:true to opt in"
@@ -308,7 +314,7 @@ mod tests {
         assert!(!second.is_over(29 << 20) && second.is_over(31 << 20));
         let own = |_| Error::bad_value("own");
         assert_eq!(second.failure(own).code(), ErrorCode::ExceededMemoryLimit);
-        // A little is left to each, so that it can go on in files.
+        // Each operator keeps a minimum, so that it can spill.
         second.set(0);
         assert!(!second.is_over(1 << 20));
         drop(first);

@@ -1,4 +1,4 @@
-//! The memory of an operation, and where its operators go on when it is used up: documents in the files of [`mayfly_runs`].
+//! Memory of an operation, and spills of documents to the files of [`mayfly_runs`].
 
 mod budget;
 mod seen;

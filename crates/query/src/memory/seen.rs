@@ -1,4 +1,4 @@
-//! Records that were seen, so that none is shown twice.
+//! A set of record keys, used to remove duplicates.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_runs::KeySet;
@@ -7,26 +7,27 @@ use mayfly_work::spill::Operator;
 
 use super::{Budget, Share};
 
-/// Records that were seen.
+/// The record keys that were seen.
 #[derive(Debug)]
 pub(crate) struct SeenRecords {
     keys: KeySet,
     share: Share,
-    /// Their memory has a limit, because somebody said so.
+    /// Whether the memory is limited, which it is if a command has set the budget.
     limited: bool,
 }
 
 impl SeenRecords {
-    /// None yet.
+    /// An empty set.
     pub(crate) fn new(budget: &Budget) -> SeenRecords {
         let share = budget.share(Operator::IndexScan);
         SeenRecords { keys: KeySet::new(), share, limited: budget.is_set() }
     }
 
-    /// Takes a record; false when it was seen before.
+    /// Adds a record key. Returns false if it was present.
     ///
     /// # Errors
-    /// 146 ExceededMemoryLimit where they do not fit memory and may not leave it; those of files and of the operation's deadline.
+    /// 146 ExceededMemoryLimit if the set exceeds the memory and may not spill; errors of files and
+    /// of the operation's deadline.
     pub(crate) fn insert(&mut self, record_key: &[u8], op: &OpCtx) -> Result<bool> {
         let new = self.keys.insert(record_key)?;
         if new && self.share.is_over(self.keys.memory_bytes()) && self.limited {
@@ -35,7 +36,7 @@ impl SeenRecords {
         Ok(new)
     }
 
-    /// What they take.
+    /// The memory of the set.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes()
     }
@@ -83,7 +84,7 @@ mod tests {
         let mut seen = SeenRecords::new(&Budget::new(limits, None));
         let failed = (0..500u64).find_map(|n| seen.insert(&n.to_be_bytes(), &op).err());
         assert_eq!(failed.unwrap().code(), ErrorCode::ExceededMemoryLimit);
-        // Writes, which nobody gives a limit.
+        // Writes have no limit.
         let mut seen = SeenRecords::new(&Budget::default());
         assert!((0..5000u64).all(|n| seen.insert(&n.to_be_bytes(), &op).unwrap()));
     }

@@ -1,6 +1,7 @@
-//! The blocking sort: keeps what it must, up to the memory limit, and goes on in files where that is allowed.
+//! The blocking sort. It buffers rows up to the memory limit, and spills where that is allowed.
 //!
-//! Rows are bytes in one arena. Where only the first so many are wanted, a document that comes after all of those is not even copied.
+//! Rows are bytes in one arena. In a top-k sort, a document that cannot be among the first k is not
+//! copied.
 
 use std::sync::atomic::Ordering;
 
@@ -16,16 +17,16 @@ use super::{Budget, MemoryStats, Share};
 use crate::language::metadata::Metadata;
 use crate::language::needed::Fields;
 
-/// Collects documents, then gives them in order.
+/// Collects documents, then returns them in order.
 pub(crate) struct Sorter {
-    /// Nothing: documents come with their keys.
+    /// The sort pattern; `None` if documents are added with keys.
     pattern: Option<SortPattern>,
-    /// Only so many of the first are wanted.
+    /// Number of results for a top-k sort.
     keep: Option<u64>,
     operator: Operator,
     share: Share,
     rows: mayfly_runs::Sorter,
-    /// Bytes of the documents so far.
+    /// Bytes of all documents.
     bytes: u64,
     key: Vec<u8>,
 }
@@ -36,7 +37,7 @@ impl Sorter {
         Sorter { pattern: Some(pattern), ..Sorter::by_keys(keep, budget, Operator::Sort) }
     }
 
-    /// Documents come with their keys.
+    /// A sort of documents that are added with keys.
     pub(crate) fn by_keys(keep: Option<u64>, budget: &Budget, operator: Operator) -> Sorter {
         let first = keep.and_then(|keep| usize::try_from(keep).ok());
         let rows = first.map_or_else(mayfly_runs::Sorter::new, mayfly_runs::Sorter::first);
@@ -44,10 +45,11 @@ impl Sorter {
         Sorter { pattern: None, keep, operator, share, rows, bytes: 0, key: Vec::new() }
     }
 
-    /// Takes one document.
+    /// Adds a document.
     ///
     /// # Errors
-    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, those of files and of the operation's deadline.
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, errors of files and of the operation's
+    /// deadline.
     pub(crate) fn push(
         &mut self,
         document: RawDoc<'_>,
@@ -57,7 +59,7 @@ impl Sorter {
         self.push_fields(document, metadata, None, op)
     }
 
-    /// Takes these fields of a document, among them those that it is sorted by; nothing: all.
+    /// Adds only `fields` of a document, which include those of the sort; `None` adds all.
     ///
     /// # Errors
     /// As [`Sorter::push`].
@@ -83,7 +85,7 @@ impl Sorter {
         pushed
     }
 
-    /// Takes one document with its key.
+    /// Adds a document with its key.
     ///
     /// # Errors
     /// As [`Sorter::push`].
@@ -106,7 +108,7 @@ impl Sorter {
         let before = self.rows.memory_bytes();
         self.rows.cut();
         let bytes = self.rows.memory_bytes();
-        // Where little was gained the next document would ask for room again.
+        // If less than half was freed, the limit would soon be exceeded again.
         let in_memory = bytes <= before / 2 || !self.share.may_spill();
         if in_memory {
             self.share.set(bytes);
@@ -122,12 +124,12 @@ impl Sorter {
         Ok(())
     }
 
-    /// Everything in order; equal keys keep the order in which they came.
+    /// Returns all documents in order. Documents with equal keys keep their order of insertion.
     ///
     /// # Errors
-    /// Those of files and of the operation's deadline.
+    /// Errors of files and of the operation's deadline.
     pub(crate) fn finish(self, op: &OpCtx) -> Result<Sorted> {
-        // `$sample` takes the first of an order that nobody asked for.
+        // The order of `$sample` is not a sort that the client requested.
         let by_chance = self.pattern.is_none() && self.keep.is_some();
         if matches!(self.operator, Operator::Sort | Operator::WindowFields) && !by_chance {
             op.has_sort_stage.store(true, Ordering::Relaxed);
@@ -151,14 +153,14 @@ fn too_much(limit: usize) -> Error {
     Error::new(ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed, text)
 }
 
-/// What a sort did.
+/// Statistics of a sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SortStats {
-    /// Memory and files.
+    /// Memory and spills.
     pub memory: MemoryStats,
-    /// Documents that came.
+    /// Number of input documents.
     pub documents: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
@@ -167,19 +169,19 @@ pub struct SortStats {
 pub(crate) struct Sorted {
     merge: Merge,
     left: u64,
-    /// Of what is still in memory.
+    /// Memory of the rows that are not spilled.
     share: Option<Share>,
     sorted: (u64, u64),
 }
 
 impl Sorted {
-    /// The next one.
+    /// The next document.
     ///
     /// # Errors
-    /// Those of files.
+    /// Errors of files.
     pub(crate) fn next(&mut self) -> Result<Option<(RawDoc<'_>, Metadata)>> {
         if self.is_empty() {
-            // Stages behind may go on for long.
+            // Later stages may run for long, so the memory is released.
             self.merge = Merge::default();
             if let Some(share) = &mut self.share {
                 share.set(0);
@@ -190,13 +192,13 @@ impl Sorted {
         self.merge.next()?.map(|(_, bytes)| row(bytes)).transpose()
     }
 
-    /// What the sort took, how many documents came, and their bytes.
+    /// The statistics of the sort.
     pub(crate) fn stats(&self) -> SortStats {
         let memory = self.share.as_ref().map(Share::stats).unwrap_or_default();
         SortStats { memory, documents: self.sorted.0, bytes: self.sorted.1 }
     }
 
-    /// Whether nothing is left.
+    /// Whether no document is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.left == 0 || self.merge.is_over()
     }

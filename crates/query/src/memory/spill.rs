@@ -1,10 +1,10 @@
 //! Documents as bytes in memory or in files.
 //!
 //! ```text
-//! row: document | its metadata, nothing for none
+//! row: document | metadata document, or nothing
 //! ```
 //!
-//! Both are documents, which begin with their length.
+//! Documents begin with their length.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, RawDoc};
@@ -20,10 +20,10 @@ pub(super) fn parts<'r>(document: RawDoc<'r>, metadata: &'r Metadata) -> [&'r [u
     [document.as_bytes(), metadata.as_doc().map_or(&[][..], |notes| notes.as_bytes())]
 }
 
-/// A row taken apart.
+/// Splits a row.
 ///
 /// # Errors
-/// 8 when the bytes are no row.
+/// 8 if the bytes are not a row.
 pub(crate) fn row(bytes: &[u8]) -> Result<(RawDoc<'_>, Metadata)> {
     let document = RawDoc::at_front(bytes).ok_or_else(damaged)?;
     let metadata = match &bytes[document.as_bytes().len()..] {
@@ -33,15 +33,15 @@ pub(crate) fn row(bytes: &[u8]) -> Result<(RawDoc<'_>, Metadata)> {
     Ok((document, metadata))
 }
 
-/// A document that was written alone.
+/// Parses a document that was written alone.
 ///
 /// # Errors
-/// 8 when the bytes are none.
+/// 8 if the bytes are not a document.
 pub(crate) fn into_document(bytes: Vec<u8>) -> Result<DocBuf> {
     DocBuf::from_bytes(bytes).ok_or_else(damaged)
 }
 
-/// The same, borrowed.
+/// Parses a borrowed document.
 pub(crate) fn as_document(bytes: &[u8]) -> Result<RawDoc<'_>> {
     RawDoc::new(bytes).ok_or_else(damaged)
 }

@@ -1,4 +1,4 @@
-//! Documents in a file, one after the other, to be read in that order as often as needed.
+//! A file of documents that are written once and read in the same order, as often as needed.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use mayfly_work::spill::Spilled;
 
 use super::spill::as_document;
 
-/// Takes documents.
+/// Writes the documents.
 pub(crate) struct SpoolWriter(mayfly_runs::SpoolWriter);
 
 impl SpoolWriter {
-    /// A file without a name in this folder.
+    /// Creates a file without a name in this folder.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -20,7 +20,7 @@ impl SpoolWriter {
         mayfly_runs::SpoolWriter::new(folder).map(SpoolWriter)
     }
 
-    /// Takes one more.
+    /// Appends a document.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -28,12 +28,12 @@ impl SpoolWriter {
         self.0.push(document.as_bytes())
     }
 
-    /// What was written so far.
+    /// The data written so far.
     pub(crate) fn spilled(&self) -> Spilled {
         self.0.spilled()
     }
 
-    /// All are there.
+    /// Finishes writing.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
@@ -42,21 +42,21 @@ impl SpoolWriter {
     }
 }
 
-/// Gives them again.
+/// Reads the documents.
 pub(crate) struct Spool(mayfly_runs::Spool);
 
 impl Spool {
-    /// Another reader of the same documents, which begins with the first one.
+    /// A second reader, which starts with the first document.
     pub(crate) fn reader(&self) -> Spool {
         Spool(self.0.reader())
     }
 
-    /// Whether nothing is left.
+    /// Whether no document is left.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_over()
     }
 
-    /// The next one.
+    /// The next document.
     ///
     /// # Errors
     /// 39 FileStreamFailed.

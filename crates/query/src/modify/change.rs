@@ -1,4 +1,5 @@
-//! The update or deletion of one record. The write unit reads the record and checks the filter again before it changes it.
+//! The update or deletion of one record. The write unit reads the record again and checks the
+//! filter before it changes it.
 
 use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -12,13 +13,13 @@ use super::units::{Room, UnitWrite};
 use super::{DeleteSpec, ModifyOutcome, UpdateSpec};
 
 pub(super) enum Change {
-    /// Deleted, or changed so that it does not match any more.
+    /// The record was deleted, or no longer matches.
     Gone,
-    /// Its versions are larger than the room that the unit has.
+    /// The document's versions exceed the remaining size of the unit.
     NoRoom,
-    /// Matched, but the update changes nothing.
+    /// The record matches, but the update does not change it.
     Same(DocBuf),
-    /// Changed.
+    /// The record was changed.
     Written { before: DocBuf, after: DocBuf },
 }
 
@@ -80,11 +81,11 @@ pub(super) fn change_one(
 }
 
 pub(super) enum Deletion {
-    /// There was no record any more, or none that matches.
+    /// The record was deleted, or does not match.
     Gone,
-    /// The document is larger than the room that the unit has.
+    /// The document exceeds the remaining size of the unit.
     NoRoom,
-    /// The document that was deleted.
+    /// The deleted document.
     Done(DocBuf),
 }
 

@@ -1,5 +1,5 @@
-//! Updates and deletes: find the records, then change each in a write unit that reads it again and checks the filter again,
-//! so that a racing writer is never overwritten unseen.
+//! Updates and deletes. A search finds the records; a write unit then reads each record again and
+//! checks the filter before it changes it, so that no concurrent write is lost.
 
 mod change;
 mod find_and_modify;
@@ -30,65 +30,66 @@ pub use together::{SingleWrite, Unmatched, WriteKind, single_id, write_together}
 use units::{UnitWrite, change_all};
 use upsert::{Upserted, upsert_one};
 
-/// Times a single-document write looks for another record when the one it found was changed under it.
+/// Limit on the retries of a single-document write whose record was changed by another writer.
 const MAX_LOST_RACES: usize = 1000;
 
 /// One update statement.
 pub struct UpdateSpec {
-    /// Which documents, and in which order when it is one.
+    /// The filter, and the order for a single-document update.
     pub query: CanonicalQuery,
-    /// What happens to them.
+    /// The update to apply.
     pub update: Update,
-    /// All of them, or the first.
+    /// Whether all documents are updated, or the first.
     pub multi: bool,
-    /// Whether to insert one when there is none.
+    /// Whether to insert a document if none matches.
     pub upsert: bool,
-    /// The document that an upsert inserts instead of making one (`upsertSupplied`).
+    /// The document that an upsert inserts (`upsertSupplied`), if it is given.
     pub supplied: Option<DocBuf>,
-    /// The `_id` of an upserted document whose query and update give none.
+    /// The `_id` of an upserted document if query and update do not determine it.
     pub new_id: [u8; 12],
-    /// How it is recorded, when the client may send it again; only for single documents.
+    /// How a retryable single-document statement is recorded.
     pub repeatable: Option<Repeatable>,
-    /// Documents need not follow the collection's rules.
+    /// Whether documents bypass validation.
     pub bypass_validation: bool,
-    /// Memory and files for the search, where it is for several documents.
+    /// Memory and files for the search of a multi-document update.
     pub budget: Budget,
 }
 
 /// One delete statement.
 pub struct DeleteSpec {
-    /// Which documents.
+    /// The filter, and the order for a single-document delete.
     pub query: CanonicalQuery,
-    /// All of them, or the first.
+    /// Whether all documents are deleted, or the first.
     pub multi: bool,
-    /// How it is recorded, when the client may send it again; only for single documents.
+    /// How a retryable single-document statement is recorded.
     pub repeatable: Option<Repeatable>,
-    /// Memory and files for the search, where it is for several documents.
+    /// Memory and files for the search of a multi-document delete.
     pub budget: Budget,
 }
 
-/// What a statement did.
+/// The outcome of a statement.
 #[derive(Debug, Default)]
 pub struct ModifyOutcome {
-    /// Documents that matched.
+    /// Number of documents that matched.
     pub matched: i64,
-    /// Documents that changed.
+    /// Number of documents that changed.
     pub modified: i64,
-    /// `_id` of the document that was inserted instead.
+    /// `_id` of the document that was inserted.
     pub upserted: Option<ValueBuf>,
 }
 
-/// A document before and after: none before an insert, none after when it stayed as it was.
+/// A document before and after a write. An insert has no earlier version, and an unchanged document
+/// no later one.
 pub(crate) struct Versions {
     pub(crate) before: Option<DocBuf>,
     pub(crate) after: Option<DocBuf>,
 }
 
-/// Runs an update statement. The collection must exist when `upsert` is set.
+/// Runs an update statement. The collection must exist if `upsert` is set.
 ///
 /// # Errors
-/// Those of the update language, of storage, and of the operation's deadline. Documents changed before an error stay
-/// changed.
+/// Errors of the update language, of storage, and of the operation's deadline. Changes before an
+/// error persist.
 pub fn update(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
@@ -97,7 +98,7 @@ pub fn update(
     update_with(session, collection, spec, Shown::nothing(&spec.query), &mut |_| {})
 }
 
-/// The same; `seen` is told of every document that matched or was inserted.
+/// Runs an update statement, and calls `seen` for every document that matched or was inserted.
 pub(crate) fn update_with(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
@@ -116,7 +117,8 @@ pub(crate) fn update_with(
                 return Ok(ModifyOutcome { upserted: Some(id), ..ModifyOutcome::default() });
             }
             Upserted::WasThere(error) if lost_races >= MAX_LOST_RACES => return Err(error),
-            // Somebody inserted it first: update that one, unless it has gone again.
+            // Another writer inserted the document first: update that one, unless it was deleted
+            // again.
             Upserted::WasThere(_) => session.op.check()?,
         }
     }
@@ -155,10 +157,10 @@ fn update_found(
     Ok(outcome)
 }
 
-/// Runs a delete statement; gives the number of documents that went.
+/// Runs a delete statement. Returns the number of deleted documents.
 ///
 /// # Errors
-/// Those of storage and of the operation's deadline.
+/// Errors of storage and of the operation's deadline.
 pub fn delete(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
@@ -170,7 +172,7 @@ pub fn delete(
     Ok(deleted)
 }
 
-/// The same; `seen` is given every document that went.
+/// Runs a delete statement, and calls `seen` for every deleted document.
 fn delete_with(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,

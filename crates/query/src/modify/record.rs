@@ -1,11 +1,11 @@
-//! The record of a statement that a client may send again: written by the unit that had its effect, read by the one who
-//! answers it the second time.
+//! The record of a retryable statement. The write unit that has the statement's effect stores it; a
+//! retry is answered from it.
 //!
 //! ```text
-//! { n: matched, nModified: modified, upserted?: _id, image?: the document that the reply shows }
+//! { n: matched, nModified: modified, upserted?: _id, image?: the document in the reply }
 //! ```
 //!
-//! A statement without an effect leaves no record: running it again is as good as its first answer.
+//! A statement without an effect has no record: a retry runs again.
 
 use mayfly_base::Result;
 use mayfly_storage::{Statement, WriteUnit};
@@ -13,27 +13,27 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::ModifyOutcome;
 
-/// Which version of its document a statement's answer shows.
+/// The version of the document that the reply contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Image {
-    /// None.
+    /// No version.
     Neither,
-    /// As it was.
+    /// The version before the change.
     Before,
-    /// As it is.
+    /// The version after the change.
     After,
 }
 
-/// A statement that a client may send again.
+/// A retryable statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeatable {
-    /// Its name.
+    /// Session, transaction number and id of the statement.
     pub statement: Statement,
-    /// What of its document is kept with it.
+    /// The version of the document that is stored with the record.
     pub image: Image,
 }
 
-/// A statement's document before and after, as far as there are both.
+/// The versions of a statement's document, as far as they exist.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Images<'d> {
     pub(crate) before: Option<RawDoc<'d>>,
@@ -57,7 +57,7 @@ impl Repeatable {
 }
 
 impl ModifyOutcome {
-    /// What is recorded of it.
+    /// The record of the outcome.
     pub fn record(&self, image: Option<RawDoc<'_>>) -> DocBuf {
         let mut record = DocBuilder::new();
         record.append("n", self.matched).append("nModified", self.modified);
@@ -70,7 +70,7 @@ impl ModifyOutcome {
         record.finish()
     }
 
-    /// The outcome, and the image, out of a record.
+    /// Restores outcome and image from a record.
     pub fn recall(record: RawDoc<'_>) -> (ModifyOutcome, Option<DocBuf>) {
         let number = |name: &str| {
             record.get(name).and_then(Number::from_value).map_or(0, |number| number.to_f64() as i64)
@@ -83,7 +83,7 @@ impl ModifyOutcome {
         (outcome, record.get("image").and_then(RawValue::as_document).map(RawDoc::to_owned))
     }
 
-    /// Whether it left anything that a second run must not do again.
+    /// Whether the statement had an effect that a retry must not repeat.
     pub fn had_effect(&self) -> bool {
         self.modified > 0 || self.upserted.is_some()
     }

@@ -1,4 +1,4 @@
-//! The records that a write means: found by a plan, and acted on, one or many at a time.
+//! Finds the records that a write applies to, and acts on them one by one or many at a time.
 
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
@@ -13,44 +13,45 @@ use crate::language::CanonicalQuery;
 use crate::memory::Budget;
 use crate::plan::Plan;
 
-/// Records looked for at once before they are changed.
+/// Records that are found before they are changed together.
 const BATCH_RECORDS: usize = 500;
-/// Records that a sorted search for one keeps, in case that others take the first ones.
+/// Look-ahead of a sorted search for one record, in case other writers take the first ones.
 const SORTED_LOOK_AHEAD: u64 = 100;
 
-/// Whether records may be looked for anew when the index that led to them is dropped.
+/// Whether the search may start again when its index is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
     Always,
-    /// Until one was acted on: a second scan would change what the first has changed once more.
+    /// Until a record was changed: a second search would change that record again.
     UntilFirst,
 }
 
 /// The records that a write applies to.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'w> {
-    /// Those that it finds.
+    /// The query that finds them.
     pub(super) query: &'w CanonicalQuery,
-    /// All of them, or one.
+    /// Whether the write applies to all of them, or to one.
     pub(super) multi: bool,
-    /// Memory and files for the search for all of them.
+    /// Memory and files for the search of a multi-document write.
     pub(super) budget: &'w Budget,
     pub(super) again: Again,
 }
 
 /// How a search ended.
 enum Searched {
-    /// Everything was acted on, or the one that was wanted.
+    /// All records, or the one record, were processed.
     Done,
-    /// All that it found were taken by others, and there may be more behind its limit.
+    /// Other writers took all records that were found; more may follow after the limit of the
+    /// search.
     AllTaken,
 }
 
-/// Acts on records: says whether it changed one.
+/// Acts on records. Returns whether it changed one.
 pub(super) type Act<'a> = dyn FnMut(&[RecordKey]) -> Result<bool> + 'a;
 
-/// Calls `act` with the records that the query finds: all of them, many at a time, or one after the other until it says that it
-/// acted.
+/// Calls `act` with the records that the query finds: with all of them, many at a time, or with one
+/// after the other until `act` returns true.
 pub(super) fn for_each_record(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
@@ -67,7 +68,7 @@ pub(super) fn for_each_record(
         }
         let searched = search_and_act(session, collection, query, wanted, &mut |keys| {
             let now = act(keys);
-            // Of many records some may have been changed before an error.
+            // Some of many records may have been changed before the error.
             acted |= !matches!(now, Ok(false));
             now
         });
@@ -89,14 +90,15 @@ pub(super) fn for_each_record(
     }
 }
 
-/// Acts on the record with this `_id`: on another one when the first is gone by then, and somebody put that in its place.
+/// Acts on the record with this `_id`; if it was replaced by another record with that `_id`
+/// meanwhile, on that one.
 fn act_by_id(
     session: StoreSession<'_>,
     collection: &Collection,
     id_key: &IdKey,
     act: &mut Act<'_>,
 ) -> Result<()> {
-    // The filter asks for the _id, too: of another record nothing becomes of it.
+    // The hint may be outdated; the filter contains the `_id`, so no other record is changed.
     let mut before = session.store.hinted(collection, id_key);
     if let Some(key) = &before
         && act(std::slice::from_ref(key))?
@@ -124,7 +126,7 @@ fn search_and_act(
     let mut executor = Executor::new(session.view, collection.clone(), query)?;
     session.op.update_info(|info| info.plan_summary = executor.plan().summary());
     if let (false, Plan::Id(key)) = (multi, executor.plan().source()) {
-        // The write unit reads it and checks the filter; nothing else can match.
+        // The write unit reads the record and checks the filter. No other record can match.
         session.op.check()?;
         session.op.keys_examined.fetch_add(1, Ordering::Relaxed);
         session.op.docs_examined.fetch_add(1, Ordering::Relaxed);
@@ -140,7 +142,7 @@ fn search_and_act(
         let mut found: Vec<RecordKey> = Vec::new();
         executor.expect(most);
         executor.run(session, &mut |key, document, _| {
-            // A sorted result comes without its record's key.
+            // Sorted results have no record key.
             match (key.is_empty(), document.get("_id")) {
                 (true, Some(id)) => {
                     found.extend(session.store.locate(session.view, &located, id)?)

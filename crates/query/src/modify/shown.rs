@@ -1,5 +1,5 @@
-//! The version of a document that `findAndModify` answers with. Its projection is tried in the write unit, before anything is
-//! committed: a projection that fails leaves no write behind, as in the reference.
+//! The version of a document that `findAndModify` returns. Its projection is applied in the write
+//! unit before the commit, so that a failing projection has no effect, as in the reference.
 
 use mayfly_base::Result;
 
@@ -8,7 +8,7 @@ use super::record::Images;
 use crate::exec::metadata_of;
 use crate::language::CanonicalQuery;
 
-/// Which version is shown, through which projection.
+/// The version that is returned, and the query with its projection.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'q> {
     query: &'q CanonicalQuery,
@@ -16,20 +16,20 @@ pub(crate) struct Shown<'q> {
 }
 
 impl<'q> Shown<'q> {
-    /// This version through the query's projection.
+    /// A version with the query's projection.
     pub(crate) fn of(query: &'q CanonicalQuery, image: Image) -> Shown<'q> {
         Shown { query, image }
     }
 
-    /// Nobody looks.
+    /// No version is returned.
     pub(crate) fn nothing(query: &'q CanonicalQuery) -> Shown<'q> {
         Shown { query, image: Image::Neither }
     }
 
-    /// Fails when the projection does.
+    /// Applies the projection, to report its errors.
     ///
     /// # Errors
-    /// Those of the projection.
+    /// Errors of the projection.
     pub(crate) fn check(self, images: Images<'_>) -> Result<()> {
         let document = match self.image {
             Image::Neither => None,

@@ -1,7 +1,9 @@
-//! Several single-document writes in one write unit: neighbouring statements of a bulk command, and the documents of `$merge`.
+//! Several single-document writes in one write unit: adjacent statements of a bulk command, or the
+//! documents of `$merge`.
 //!
-//! A statement's record is found by its `_id` inside the unit. A filter on other fields is searched over a snapshot from before the
-//! unit, so such writes may share a unit only if none of them can change what another one finds; the caller knows that.
+//! A record is found by `_id` inside of the unit. A filter on other fields is searched over a
+//! snapshot from before the unit, so such writes may share a unit only if none of them changes what
+//! another one finds. The caller ensures that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,50 +24,51 @@ use crate::plan::{Plan, plan};
 
 /// A write of at most one document.
 pub struct SingleWrite<'w> {
-    /// What it does.
+    /// The operation.
     pub kind: WriteKind<'w>,
-    /// The key of the `_id` that its filter asks for ([`single_id`]). Without it the record is searched for before the unit.
+    /// The key of the `_id` in its filter ([`single_id`]). Without it the record is searched before
+    /// the unit.
     pub id: Option<IdKey>,
 }
 
-/// What a write does.
+/// The operation of a write.
 pub enum WriteKind<'w> {
-    /// It inserts.
+    /// An insert.
     Insert {
         /// The document, with its `_id`.
         document: RawDoc<'w>,
-        /// Whether the document may violate the collection's validator.
+        /// Whether the document bypasses validation.
         bypass_validation: bool,
     },
-    /// It updates one document, or inserts one where the statement says so.
+    /// An update of one document, or an insert if the statement is an upsert.
     Update(&'w UpdateSpec),
-    /// It deletes one document.
+    /// The deletion of one document.
     Delete(&'w DeleteSpec),
 }
 
-/// What an update that matches no document, and inserts none, means for its unit.
+/// What an update without a match and without an upsert means for its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmatched {
-    /// Nothing.
+    /// The unit continues.
     Allowed,
-    /// The unit is given up, and the caller runs the writes one by one.
+    /// The unit is rolled back, and the caller runs the writes one by one.
     GivesUp,
 }
 
-/// Where the record of a write is looked for.
+/// How the record of a write is found.
 enum Place {
-    /// By its `_id`, inside the unit.
+    /// By its `_id`, inside of the unit.
     ById(IdKey),
-    /// It was found before the unit.
+    /// By a search before the unit.
     Found(RecordKey),
-    /// There was none before the unit.
+    /// The search before the unit found none.
     Nowhere,
 }
 
-/// The key of the one `_id` that a query asks for, if it does.
+/// The key of the `_id` that a query requires, if its plan is a read by `_id`.
 ///
 /// # Errors
-/// 2 BadValue for a hint that fits no index.
+/// 2 BadValue for a hint that matches no index.
 pub fn single_id(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Option<IdKey>> {
     match plan(collection, query)?.source() {
         Plan::Id(key) => Ok(Some(key.clone())),
@@ -73,12 +76,12 @@ pub fn single_id(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result
     }
 }
 
-/// Runs writes from the front of the list in one unit. Returns the outcomes of those that are committed, at least one; or `None`,
-/// with nothing written, when the writes have to be run one by one. No two of the writes may concern the same `_id`. Not for open
-/// transactions.
+/// Runs leading writes of the list in one unit. Returns the outcomes of those that are committed,
+/// at least one; or `None`, with nothing written, if the writes have to be run one by one. No two
+/// of the writes may concern the same `_id`. Must not be called in open transactions.
 ///
 /// # Errors
-/// Those of the search for records, of the commit and of the operation's deadline.
+/// Errors of the search for records, of the commit and of the operation's deadline.
 pub fn write_together(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
@@ -136,7 +139,7 @@ fn place_of(
     Ok(found)
 }
 
-/// A write unit with the room that it has for the next write.
+/// A write unit with its remaining size.
 struct Unit<'u, 't, 's> {
     unit: &'u mut WriteUnit<'t>,
     session: StoreSession<'s>,
@@ -212,7 +215,8 @@ impl Unit<'_, '_, '_> {
         })
     }
 
-    /// Acts on the record of a write. `act` returns `None` when the record is gone or does not match.
+    /// Acts on the record of a write. `act` returns `None` if the record was deleted or does not
+    /// match.
     fn on_record<T>(
         &mut self,
         place: &Place,
@@ -231,7 +235,7 @@ impl Unit<'_, '_, '_> {
         {
             return Ok(OnRecord::Done(done));
         }
-        // A new record may have taken the place of the one that the hint names.
+        // A new record with the same `_id` may have replaced the one that the hint points to.
         match self.unit.locate(id.clone())? {
             Some(key) if hint.as_ref() != Some(&key) => {
                 Ok(act(self.unit, &key)?.map_or(OnRecord::None, OnRecord::Done))
@@ -241,7 +245,7 @@ impl Unit<'_, '_, '_> {
     }
 }
 
-/// What became of the record of a write.
+/// The outcome for the record of a write.
 enum OnRecord<T> {
     Done(T),
     /// No record matches.

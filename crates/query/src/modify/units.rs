@@ -1,31 +1,33 @@
-//! Several writes in one write unit: one commit, and one entry of the log, for hundreds of documents.
+//! Several writes in one write unit: one commit, and one log entry, for hundreds of documents.
 //!
-//! A unit is all or nothing, while a statement keeps the documents that it wrote before an error. A unit that fails is therefore
-//! given up, and its writes are run one by one, which also finds the one that fails. A unit conflicts when any of its documents is
-//! written by others, so it is tried a few times only.
+//! A unit is atomic, but a statement keeps the documents that it wrote before an error. A unit that
+//! fails is therefore rolled back, and its writes run one by one, which also determines the failing
+//! one. A unit conflicts if any of its documents is written by others, so it is retried only a few
+//! times.
 
 use std::cell::{Cell, RefCell};
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, RecordKey, StoreSession, WriteOptions, WriteUnit};
 
-/// Writes of one unit at most.
+/// Limit on the writes of one unit.
 pub(super) const UNIT_WRITES: usize = 256;
-/// Bytes of documents of one unit at most, except for a single longer document. It also keeps the unit's entry in the log below
-/// the 16 MiB that a reader of the log can be given.
+/// Limit on the document bytes of one unit, except for a single larger document. It also keeps the
+/// unit's log entry below 16 MiB, the limit for readers of the log.
 const UNIT_BYTES: usize = 1 << 20;
-/// Time after which a unit takes no further write, in microseconds. It holds the collection's state meanwhile.
+/// Time after which a unit takes no further write, in microseconds, because the unit holds the lock
+/// on the collection's state.
 const UNIT_MICROS: i64 = 20_000;
-/// How often a unit of several is tried again when it conflicts.
+/// Number of retries of a conflicting unit.
 const UNIT_RETRIES: u32 = 2;
 
 /// The result of one write in a unit.
 pub(super) enum UnitWrite<T> {
-    /// It is written. `bytes` is the size of its documents, before and after.
+    /// The write is done. `bytes` is the size of its documents, before and after.
     Done { outcome: T, bytes: usize },
-    /// Its documents are larger than the room that the unit has. Nothing is written.
+    /// The documents exceed the remaining size of the unit. Nothing is written.
     NoRoom,
-    /// The unit has to be given up.
+    /// The unit has to be rolled back.
     GiveUp,
 }
 
@@ -41,12 +43,12 @@ impl<T> UnitWrite<T> {
     }
 }
 
-/// The bytes that a unit has left.
+/// The remaining size of a unit.
 #[derive(Clone, Copy)]
 pub(super) struct Room(usize);
 
 impl Room {
-    /// That of a unit without any write, which takes a document of any size.
+    /// The size of a unit without writes, which takes a document of any size.
     pub(super) const ALL: Room = Room(usize::MAX);
 
     pub(super) fn takes(self, bytes: usize) -> bool {
@@ -54,10 +56,11 @@ impl Room {
     }
 }
 
-/// Changes the records in their order. `done` gets the outcome of each after its unit is committed.
+/// Changes the records in order. `done` gets the outcome of each after its unit is committed.
 ///
 /// # Errors
-/// Those of `change`, of commits and of the operation's deadline. Records before the one that failed stay changed.
+/// Errors of `change`, of commits and of the operation's deadline. Changes before the failing
+/// record persist.
 pub(super) fn change_all<T>(
     session: StoreSession<'_>,
     collection: &Collection,
@@ -71,7 +74,7 @@ pub(super) fn change_all<T>(
             UnitWrite::NoRoom | UnitWrite::GiveUp => Ok(None),
         }
     };
-    // The caller has just checked the operation: most updates are of one record.
+    // The caller has just checked the operation, and most updates concern one record.
     if let [key] = keys {
         alone(key)?.into_iter().for_each(done);
         return Ok(());
@@ -100,19 +103,20 @@ pub(super) fn change_all<T>(
     Ok(())
 }
 
-/// Runs writes from number 0 on in one unit, as many of `count` as it takes. Returns their outcomes, or `None`, with nothing
-/// written, when the writes have to be run one by one.
+/// Runs as many of `count` writes as fit in one unit. Returns their outcomes, or `None`, with
+/// nothing written, if the writes have to be run one by one.
 ///
 /// # Errors
-/// Those of the commit and of the operation's deadline. In an open transaction also those of `write`: the unit's writes stay in the
-/// transaction, which cannot be committed any more.
+/// Errors of the commit and of the operation's deadline. In an open transaction also those of
+/// `write`: the unit's writes stay in the transaction, which then cannot be committed.
 pub(super) fn in_one_unit<T>(
     session: StoreSession<'_>,
     collection: &Collection,
     count: usize,
     write: &dyn Fn(&mut WriteUnit<'_>, usize, Room) -> Result<UnitWrite<T>>,
 ) -> Result<Option<Vec<T>>> {
-    // A failed commit must not lead to a second run, unless it is known that nothing was committed.
+    // After a failed commit the writes may run again only if it is known that nothing was
+    // committed.
     let has_failed = Cell::new(false);
     let outcomes = RefCell::new(Vec::with_capacity(count));
     let options = WriteOptions::new(session.op, session.view, collection);
@@ -142,7 +146,7 @@ pub(super) fn in_one_unit<T>(
     });
     match written {
         Ok(()) => Ok(Some(outcomes.into_inner())),
-        // What the unit wrote stays in the transaction, which cannot be committed any more.
+        // The unit's writes stay in the transaction, which cannot be committed.
         Err(error) if session.in_transaction() => Err(error),
         Err(error) if has_failed.get() || error.code() == ErrorCode::WriteConflict => Ok(None),
         Err(error) => Err(error),

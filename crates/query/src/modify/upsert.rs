@@ -1,4 +1,4 @@
-//! The insert half of an upsert, and what it does when somebody else was faster.
+//! The insert of an upsert, and its conflict with a concurrent insert.
 
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::{ModifyOutcome, UpdateSpec};
 use crate::language::CanonicalQuery;
 
 pub(super) enum Upserted {
-    /// This document, with this `_id`.
+    /// The document was inserted, with this `_id`.
     Inserted { id: ValueBuf, document: DocBuf },
-    /// A document that the query matches came up meanwhile.
+    /// A concurrent insert created a document that the query matches.
     WasThere(Error),
 }
 
-/// Inserts what the query implies with the update applied.
+/// Inserts the document that the query implies, with the update applied.
 pub(super) fn upsert_one(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
@@ -48,7 +48,7 @@ pub(super) fn upsert_one(
     });
     match inserted {
         Ok(()) => Ok(Upserted::Inserted { id, document }),
-        // Inside a transaction nothing is tried again.
+        // Inside of a transaction nothing is retried.
         Err(error) if error.code() == ErrorCode::DuplicateKey && !session.in_transaction() => {
             let matches = |found: RawDoc<'_>| matcher.matches(found);
             let key = session.store.locate(session.view, collection, id.as_raw())?;
@@ -63,7 +63,7 @@ pub(super) fn upsert_one(
     }
 }
 
-/// What an upsert inserts.
+/// The document that an upsert inserts.
 pub(super) fn inserted_document(op: &OpCtx, spec: &UpdateSpec) -> Result<DocBuf> {
     let context = UpdateContext { now_ms: op.now_ms(), is_insert: true, position: None };
     let document = match &spec.supplied {
@@ -78,8 +78,8 @@ pub(super) fn inserted_document(op: &OpCtx, spec: &UpdateSpec) -> Result<DocBuf>
     Ok(document)
 }
 
-/// Whether the filter is nothing but equality with the key that was there already. Manual: "db.collection.update()",
-/// "Upsert with Unique Index".
+/// Whether the filter consists only of equalities with the duplicate key. Manual:
+/// "db.collection.update()", "Upsert with Unique Index".
 fn names_duplicate(query: &CanonicalQuery, error: &Error) -> bool {
     fn collect<'f>(expr: &'f Expr, out: &mut Vec<(&'f str, RawValue<'f>)>) -> bool {
         match expr {
@@ -111,7 +111,7 @@ fn names_duplicate(query: &CanonicalQuery, error: &Error) -> bool {
             .all(|(path, wanted)| key.get(path).is_some_and(|shown| same(shown, *wanted)))
 }
 
-/// `_id` first, made up when there is none.
+/// Moves `_id` to the front, or generates one.
 fn with_id(document: DocBuf, new_id: [u8; 12]) -> DocBuf {
     let raw = document.as_doc();
     if raw.iter().next().is_some_and(|first| first.name() == "_id") {

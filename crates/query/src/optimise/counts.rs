@@ -1,4 +1,5 @@
-//! `$limit` and `$skip`: one of several, and before stages that give one document for each.
+//! Rules for `$limit` and `$skip`: merges adjacent ones, and moves them before stages with one
+//! output for each input.
 
 use mayfly_value::RawValue;
 
@@ -9,7 +10,7 @@ fn shown(name: &str, count: u64) -> mayfly_value::DocBuf {
     written(name, RawValue::Int64(i64::try_from(count).unwrap_or(i64::MAX)))
 }
 
-/// The smaller of two limits.
+/// Merges two limits to the smaller one.
 pub(super) fn merge_limits(steps: &mut Vec<Step>, at: usize) -> bool {
     let (Some(Limit(first)), Some(Limit(second))) = (steps[at - 1].get(), steps[at].get()) else {
         return false;
@@ -19,7 +20,7 @@ pub(super) fn merge_limits(steps: &mut Vec<Step>, at: usize) -> bool {
     true
 }
 
-/// The sum of two skips, where it is a number.
+/// Merges two skips to their sum, unless it overflows.
 pub(super) fn merge_skips(steps: &mut Vec<Step>, at: usize) -> bool {
     let (Some(Skip(first)), Some(Skip(second))) = (steps[at - 1].get(), steps[at].get()) else {
         return false;
@@ -31,7 +32,7 @@ pub(super) fn merge_skips(steps: &mut Vec<Step>, at: usize) -> bool {
     true
 }
 
-/// A limit or a skip goes before a stage that gives one document for each.
+/// Moves a limit or a skip before a stage with one output for each input.
 pub(super) fn pass_one_for_one(steps: &mut Vec<Step>, at: usize) -> bool {
     let counts = steps[at].is::<Limit>() || steps[at].is::<Skip>();
     let passes = counts && steps[at - 1].stage().is_one_for_one();

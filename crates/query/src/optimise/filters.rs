@@ -1,4 +1,5 @@
-//! `$match`: one of several, and as far in front as it gives the same.
+//! Rules for `$match`: merges adjacent ones, and moves them to the front as far as results stay the
+//! same.
 
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::Expr;
@@ -11,7 +12,8 @@ pub(super) fn filter_of(step: &Step) -> Option<&Expr> {
     step.get::<Match>().map(|found| found.0.root())
 }
 
-/// A `$match` that asks for all of these; nothing when there is none, or when they cannot stand together.
+/// A `$match` with all of these conditions; `None` if there are none, or if they cannot be
+/// combined.
 pub(super) fn filter_step(conditions: Vec<Expr>) -> Option<Step> {
     if conditions.is_empty() {
         return None;
@@ -23,7 +25,7 @@ fn conditions(filter: &Expr) -> impl Iterator<Item = Expr> {
     filter.conjuncts().into_iter().cloned()
 }
 
-/// Two filters become one.
+/// Merges two filters.
 pub(super) fn merge(steps: &mut Vec<Step>, at: usize) -> bool {
     let (Some(first), Some(second)) = (filter_of(&steps[at - 1]), filter_of(&steps[at])) else {
         return false;
@@ -38,7 +40,7 @@ pub(super) fn merge(steps: &mut Vec<Step>, at: usize) -> bool {
     true
 }
 
-/// What it can of a filter goes before a stage.
+/// Moves as many conditions of a filter as possible before a stage.
 pub(super) fn push(steps: &mut Vec<Step>, at: usize) -> bool {
     let Some(filter) = filter_of(&steps[at]) else { return false };
     let effect = steps[at - 1].stage().effect();

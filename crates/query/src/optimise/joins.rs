@@ -1,11 +1,11 @@
-//! Joins unwind their results themselves, and look for those only that a filter behind wants.
+//! Lets joins absorb the `$unwind` of their result and conditions on it.
 
 use super::filters::filter_of;
 use crate::stage::Step;
 use crate::stage::lookup::Lookup;
 use crate::stage::unwind::Unwind;
 
-/// Lets them take over the stages behind them.
+/// Lets joins absorb the stages after them.
 pub(super) fn fold(steps: &mut Vec<Step>) -> bool {
     let mut at = 1;
     while at < steps.len() {

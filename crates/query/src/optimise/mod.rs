@@ -1,8 +1,10 @@
-//! Brings a parsed pipeline into one that gives the same and does less: filters go to the front, where indexes serve them, and so do
-//! limits; stages are told what those behind them want.
+//! The optimiser rewrites a parsed pipeline to one with the same results and less work: filters
+//! move to the front, where indexes serve them, and so do limits; stages get information about the
+//! needs of later ones.
 //!
-//! A rule looks at stages by their types and by what they say about fields ([`crate::stage::Effect`], [`crate::stage::Reads`]). A
-//! new one is a file and a row of a table here. Stages that no rule names are left where they are, and nothing goes past them.
+//! A rule inspects stages by type, and by the fields that they read and change
+//! ([`crate::stage::Effect`], [`crate::stage::Reads`]). A new rule is a file and a row of a table
+//! here. Stages that no rule mentions stay in place, and no other stage moves past them.
 
 #![allow(clippy::ptr_arg, reason = "all rules have one shape")]
 
@@ -22,13 +24,14 @@ pub(crate) use needs::kept_by_front_sort;
 
 use crate::stage::{Around, Step};
 
-/// Rewritings of one pipeline. Each brings a stage nearer to the front or removes one, so the end comes by itself.
+/// Limit on the rewrites of one pipeline. Each rewrite moves a stage to the front or removes one,
+/// so the limit is never reached in practice.
 const MAX_REWRITINGS: usize = 10_000;
 
-/// Looks at two neighbours, the second of which stands there, and may put others into their place; whether it did.
+/// A rule for a stage at an index and the one before it. Returns whether it rewrote them.
 type Pair = fn(&mut Vec<Step>, usize) -> bool;
 
-/// The rules for neighbours; the first that fits is applied, until none does.
+/// The rules for adjacent stages. The first that applies is used, until none does.
 const PAIRS: &[Pair] = &[
     filters::merge,
     counts::merge_limits,
@@ -39,10 +42,10 @@ const PAIRS: &[Pair] = &[
     filters::push,
 ];
 
-/// Looks at all stages once; whether it changed their order.
+/// A rule for a whole pipeline. Returns whether it changed the order of stages.
 type Whole = fn(&mut Vec<Step>) -> bool;
 
-/// The rules for whole pipelines, in this order.
+/// The rules for whole pipelines, in the order of execution.
 const WHOLE: &[Whole] = &[
     redactions::filter_before,
     time_series::ask_buckets,
@@ -52,7 +55,7 @@ const WHOLE: &[Whole] = &[
     needs::narrow,
 ];
 
-/// The pipeline that runs.
+/// Returns the optimised pipeline.
 pub(crate) fn optimised(mut steps: Vec<Step>, around: &Around<'_>) -> Vec<Step> {
     if !around.optimises() {
         return steps;
@@ -66,13 +69,13 @@ pub(crate) fn optimised(mut steps: Vec<Step>, around: &Around<'_>) -> Vec<Step> 
     steps
 }
 
-/// Applies the rules for neighbours.
+/// Applies the rules for adjacent stages.
 fn rewrite(steps: &mut Vec<Step>) {
     let (mut at, mut left) = (1, MAX_REWRITINGS);
     while at < steps.len() {
         if left > 0 && PAIRS.iter().any(|rule| rule(steps, at)) {
             left -= 1;
-            // What stands there now may fit what stands before it.
+            // The new stage may match a rule with the stage before it.
             at = at.saturating_sub(1).max(1);
         } else {
             at += 1;

@@ -1,4 +1,4 @@
-//! Stages that keep documents keep the fields only that somebody behind looks at.
+//! Drops fields that no later stage reads, before stages that buffer documents.
 
 use crate::language::needed::Fields;
 use crate::stage::Step;
@@ -9,12 +9,12 @@ use crate::stage::project::{Keep, Project};
 use crate::stage::sort::Sort;
 use crate::stage::window_fields::WindowFields;
 
-/// What the stages from this place on look at, when the one there keeps documents.
+/// The fields that the stages from an index on read, for a buffering stage at that index.
 fn kept_at(steps: &[Step], at: usize) -> Option<Fields> {
     Fields::few(wanted(steps.get(at..)?.iter())?)
 }
 
-/// What the sort keeps that the planner takes from the front of a pipeline.
+/// The fields for a sort that becomes a part of the planner's query.
 pub(crate) fn kept_by_front_sort(steps: &[Step]) -> Option<Fields> {
     match steps {
         [sort, ..] if sort.is::<Sort>() => kept_at(steps, 0),
@@ -23,10 +23,10 @@ pub(crate) fn kept_by_front_sort(steps: &[Step]) -> Option<Fields> {
     }
 }
 
-/// Leaves away, before stages that keep documents, the fields that nobody behind looks at.
+/// Inserts a stage that drops unread fields before stages that buffer documents.
 pub(super) fn narrow(steps: &mut Vec<Step>) -> bool {
     for at in (1..steps.len()).rev() {
-        // The planner takes it.
+        // This sort becomes a part of the planner's query.
         let front = at == 1 && steps[0].is::<Match>() && steps[at].is::<Sort>();
         let keeps = steps[at].is::<Sort>() || steps[at].is::<WindowFields>();
         let narrow = steps[at - 1].is::<Project>() || steps[at - 1].is::<Group>();

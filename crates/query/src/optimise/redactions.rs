@@ -1,5 +1,6 @@
-//! What a `$match` behind a `$redact` asks for and what redaction cannot bring about is asked before it, too: there is nothing in a
-//! redacted document that was not there before, so comparisons with values hold before if they hold behind.
+//! Copies conditions of a `$match` after a `$redact` to a `$match` before it. A redacted document
+//! contains nothing that the original does not, so comparisons with values that hold after the
+//! stage also hold before it.
 
 use mayfly_mql::matcher::Expr;
 use mayfly_value::paths::array_index;
@@ -9,7 +10,7 @@ use crate::stage::Step;
 use crate::stage::fields::compares_only;
 use crate::stage::redact::Redact;
 
-/// Puts it there.
+/// Inserts the filter.
 pub(super) fn filter_before(steps: &mut Vec<Step>) -> bool {
     let mut changed = false;
     for at in (1..steps.len()).rev() {
@@ -28,7 +29,7 @@ pub(super) fn filter_before(steps: &mut Vec<Step>) -> bool {
 
 fn is_safe(condition: &Expr) -> bool {
     let Expr::Path { path, .. } = condition else { return false };
-    // Items of arrays have other positions behind.
+    // Redaction changes the positions of array items.
     let moves = path.parts().iter().any(|part| array_index(part).is_some());
     !moves && compares_only(condition)
 }

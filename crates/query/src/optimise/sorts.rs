@@ -1,11 +1,11 @@
-//! Sorts keep no more of their results than a limit behind them lets through, and go before joins, where documents are smaller and
-//! an index may have the order.
+//! Rules for `$sort`: turns a sort before a limit into a top-k sort, and moves sorts before joins,
+//! where documents are smaller and an index may give the order.
 
 use crate::stage::Step;
 use crate::stage::sort::Sort;
 use crate::stage::window::{Limit, Skip};
 
-/// A sort goes before a join that does not change what it goes by.
+/// Moves a sort before a join that does not change its keys.
 pub(super) fn pass_joins(steps: &mut Vec<Step>, at: usize) -> bool {
     let Some(sort) = steps[at].get::<Sort>() else { return false };
     let join = steps[at - 1].stage();
@@ -18,7 +18,7 @@ pub(super) fn pass_joins(steps: &mut Vec<Step>, at: usize) -> bool {
     passes
 }
 
-/// Tells them.
+/// Sets the number of results of sorts before limits.
 pub(super) fn limit(steps: &mut Vec<Step>) -> bool {
     for at in 0..steps.len() {
         let (front, behind) = steps.split_at_mut(at + 1);

@@ -1,4 +1,4 @@
-//! A rewritten pipeline gives what the pipeline as it is written gives.
+//! Tests that optimised pipelines give the same results.
 
 use mayfly_expr::Scope;
 use mayfly_value::extjson::parse_document;
@@ -22,7 +22,7 @@ fn pipeline(text: &str) -> DocBuf {
     wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap().to_owned()
 }
 
-/// The stages as they run, as they are shown; filters with every condition spelled out. Nothing for stages that are wrong.
+/// The stages as explain shows them, with explicit operators in filters; `None` for invalid stages.
 fn shown(pipeline: RawDoc<'_>, rewrite: bool) -> Option<String> {
     let scope = Scope::default();
     let around = Around::command("test", &scope);
@@ -38,7 +38,7 @@ fn shown(pipeline: RawDoc<'_>, rewrite: bool) -> Option<String> {
     Some(shown.collect::<Vec<_>>().join(", "))
 }
 
-/// The same where that is not how they were sent.
+/// The rewritten stages, if they differ from the original.
 fn rewritten(text: &str) -> Option<String> {
     let stages = pipeline(text);
     let better = shown(stages.as_doc(), true)?;
@@ -117,7 +117,7 @@ fn what_depends_on_a_stage_stays_behind_it() {
     }
 }
 
-/// Choices at random, the same in each run.
+/// Random choices, the same in each run.
 struct Chance(SmallRng);
 
 impl Chance {
@@ -228,7 +228,7 @@ fn a_rewritten_pipeline_gives_the_same() {
         let plain = fixture.run(stages.as_doc(), &around.as_written(), RunSettings::default());
         let better = fixture.run(stages.as_doc(), &around, RunSettings::default());
         let (Ok(mut plain), Ok(mut better)) = (plain, better) else { continue };
-        // Groups come in no particular order.
+        // Groups have no defined order.
         if text.contains("$group") {
             if text.contains("$limit") || text.contains("$skip") {
                 continue;
@@ -242,7 +242,7 @@ fn a_rewritten_pipeline_gives_the_same() {
     assert!(changed > 1000 && compared > 500, "{changed} {compared}");
 }
 
-/// Groups that may read one document for each value: with the index that serves them.
+/// Groups that need one document for each value, with the field of the index that serves them.
 const GROUPED: &[(&str, &str)] = &[
     (r#"{"$group": {"_id": "$a"}}"#, "a"),
     (r#"{"$match": {"a": {"$gte": 1, "$lt": 5}}}, {"$group": {"_id": "$a"}}"#, "a"),
@@ -267,7 +267,7 @@ const GROUPED: &[(&str, &str)] = &[
     (r#"{"$group": {"_id": "$a"}}, {"$match": {"_id": {"$gt": 2}}}"#, "a"),
 ];
 
-/// Others must read everything, whatever indexes there are.
+/// Groups that need all documents, whatever indexes exist.
 const NOT_GROUPED: &[&str] = &[
     r#"{"$group": {"_id": "$a", "n": {"$sum": 1}}}"#,
     r#"{"$group": {"_id": "$a", "b": {"$first": "$b"}}}"#,
@@ -322,7 +322,7 @@ fn groups_by_an_index_give_the_same() {
         let mut found =
             fixture.run(pipeline(text).as_doc(), around, RunSettings::default()).unwrap();
         found.sort();
-        // Which of two equal numbers stands for a group depends on the order.
+        // Which of two equal numbers becomes the group's `_id` depends on the order.
         found.iter().map(|found| found.replace("1.0", "1")).collect::<Vec<_>>()
     };
     for (text, path) in GROUPED {

@@ -1,4 +1,4 @@
-//! What stages ask of measurements is asked of their buckets first.
+//! Moves conditions on measurements to their buckets.
 
 use mayfly_mql::matcher::Expr;
 
@@ -10,14 +10,14 @@ use crate::timeseries::OnBuckets;
 use crate::timeseries::show_buckets::ShowBuckets;
 use crate::timeseries::unpack::Unpack;
 
-/// Puts a filter on buckets at the front, which is no stage of its own for whoever looks at the pipeline.
+/// Inserts a filter on buckets at the front, which explain does not show.
 fn put_first(steps: &mut Vec<Step>, filter: Option<Expr>) {
     if let Some(matcher) = filter.and_then(|filter| mayfly_mql::Matcher::of(filter).ok()) {
         steps.insert(0, Step::hidden(Match(matcher)));
     }
 }
 
-/// Tells a stage that takes buckets apart what the stages behind it look at.
+/// Passes the conditions and fields of the later stages to the stage that unpacks buckets.
 pub(super) fn ask_buckets(steps: &mut Vec<Step>) -> bool {
     let Some((first, behind)) = steps.split_first_mut() else { return false };
     let Some(unpack) = first.get_mut::<Unpack>() else { return false };
@@ -29,7 +29,7 @@ pub(super) fn ask_buckets(steps: &mut Vec<Step>) -> bool {
     false
 }
 
-/// Asks buckets as they are stored what a filter asks of them as they are shown.
+/// Moves conditions on displayed buckets to stored buckets.
 pub(super) fn ask_stored_buckets(steps: &mut Vec<Step>) -> bool {
     let [first, second, ..] = &steps[..] else { return false };
     let (Some(show), Some(filter)) = (first.get::<ShowBuckets>(), filter_of(second)) else {

@@ -1,10 +1,10 @@
-//! A filter behind a `$unionWith` is one on both of its sides.
+//! Moves a filter after a `$unionWith` into both of its inputs.
 
 use super::filters::filter_of;
 use crate::stage::Step;
 use crate::stage::union_with::UnionWith;
 
-/// Puts it there.
+/// Moves the filter.
 pub(super) fn filter_both_sides(steps: &mut Vec<Step>, at: usize) -> bool {
     let Some(union) = steps[at - 1].get::<UnionWith>() else { return false };
     let Some(filter) = filter_of(&steps[at]).filter(|filter| filter.reads().is_some()) else {

@@ -1,5 +1,5 @@
-//! A pipeline: stages parsed, checked and brought into a better order, the front of it run as a plan, the rest shown document after
-//! document.
+//! Pipelines: stages are parsed, checked and optimised; the leading ones become a query for the
+//! planner, and the others process its documents one by one.
 
 mod parse;
 mod places;
@@ -41,49 +41,49 @@ use run::Input;
 pub use run::PipelineRun;
 pub use unchecked::{Client, UncheckedPipeline, Validation};
 
-/// A parsed pipeline. Outside of this crate it is one whose rights were checked ([`UncheckedPipeline`]).
+/// A parsed pipeline. Outside of this crate, its rights have been checked ([`UncheckedPipeline`]).
 pub struct Pipeline {
-    /// Where its documents come from, when its first stage says so.
+    /// The source, if the first stage is one.
     source: Option<Box<dyn Source>>,
     steps: Vec<Step>,
     collation: Option<Arc<Collation>>,
-    /// It need not run as it is written.
+    /// Whether the pipeline may be optimised.
     optimised: bool,
-    /// What a sort at the front keeps of documents; nothing: all.
+    /// The fields that a sort in the query buffers; `None` for whole documents.
     front_sort: Option<Fields>,
 }
 
-/// A pipeline as it is explained: the query that its front is, and the stages behind.
+/// A pipeline for explain: its query, and the stages after that.
 pub struct Explained {
     /// The filter of the query.
     pub filter: DocBuf,
-    /// Its order.
+    /// The sort pattern of the query.
     pub sort: Option<DocBuf>,
-    /// Documents that it passes over.
+    /// Number of documents that the query skips.
     pub skip: u64,
-    /// The most that it gives; 0 for all.
+    /// Limit of the query; 0 for none.
     pub limit: u64,
-    /// Whether it seeks documents by their distance.
+    /// Whether the query is a search by distance.
     pub by_distance: bool,
-    /// What is done with the documents that it finds.
+    /// What happens to the documents of the query.
     pub purpose: Purpose,
-    /// What the stages behind look at.
+    /// The fields that the later stages read.
     pub shows: Option<Vec<String>>,
-    /// The stages behind, as they run.
+    /// The later stages, as they run.
     pub behind: Vec<DocBuf>,
 }
 
 impl Pipeline {
-    /// Parses and checks all stages; strings compare by the collation of the scope.
+    /// Parses and checks all stages. Strings compare by the collation of the scope.
     ///
     /// # Errors
-    /// 14 for what is no document, 7749501 for too many stages, 40601 and 40602 for stages in the wrong place, those of the
-    /// stages.
+    /// 14 for elements that are not documents, 7749501 for too many stages, 40601 and 40602 for
+    /// misplaced stages, errors of the stages.
     pub(crate) fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
         Pipeline::parse_counted(pipeline, around, &mut 0)
     }
 
-    /// The same; counts the stages that could be parsed.
+    /// Parses a pipeline, and counts the stages that could be parsed.
     ///
     /// # Errors
     /// As [`Pipeline::parse`].
@@ -106,10 +106,10 @@ impl Pipeline {
         Ok(Pipeline { source, steps, collation, optimised, front_sort })
     }
 
-    /// How it is explained over a collection: what its front asks the planner for, and what runs behind.
+    /// The explanation over a collection: the query for the planner, and the stages after it.
     ///
     /// # Errors
-    /// 27 IndexNotFound where no index says which field a search by distance means.
+    /// 27 IndexNotFound if a search by distance names no field and the indexes do not determine it.
     pub fn explained(
         &self,
         view: &ReadView,
@@ -167,18 +167,18 @@ impl Pipeline {
         Ok(shown)
     }
 
-    /// Its first stage as it is shown.
+    /// The first stage as explain shows it.
     pub(crate) fn first_written(&self) -> Option<RawDoc<'_>> {
         self.steps.first().and_then(Step::written)
     }
 
-    /// The filter in its first stage, as it was sent.
+    /// The filter of a leading `$match`, as the client sent it.
     pub fn first_filter(&self) -> Option<RawDoc<'_>> {
         let first = self.steps.first().filter(|step| step.is::<Match>())?;
         first.written()?.iter().next()?.value().as_document()
     }
 
-    /// The collections that its stages read beside its own.
+    /// The collections that the stages read besides the input.
     pub fn collections(&self) -> Vec<Namespace> {
         self.steps.iter().flat_map(|step| step.stage().collections()).collect()
     }
@@ -187,12 +187,12 @@ impl Pipeline {
         self.source.as_ref().map(|source| source.about())
     }
 
-    /// Whether it follows changes; if so, whether those of all databases.
+    /// Whether the pipeline is a change stream, and if so, whether it covers all databases.
     pub fn follows_changes(&self) -> Option<bool> {
         Some(self.source.as_ref()?.changes()?.all)
     }
 
-    /// Starts it over the changes of a scope.
+    /// Starts a change stream over a scope.
     ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost.
@@ -211,10 +211,10 @@ impl Pipeline {
         Ok(PipelineRun::new(Input::Changes(Box::new(stream)), self.steps, settings))
     }
 
-    /// Starts it over the operation log.
+    /// Starts the pipeline over the operation log.
     ///
     /// # Errors
-    /// 27 IndexNotFound for a text search: the log has no indexes.
+    /// 27 IndexNotFound for a text search, because the log has no indexes.
     pub fn start_log(self, scan: LogScan, settings: RunSettings) -> Result<PipelineRun> {
         let stage = self.steps.first().and_then(Step::get::<Match>);
         if stage.is_some_and(|stage| stage.0.text().is_some()) {
@@ -223,7 +223,7 @@ impl Pipeline {
         Ok(PipelineRun::new(Input::Log(Box::new(scan)), self.steps, settings))
     }
 
-    /// Whether its first stage needs no collection.
+    /// Whether the first stage is a source that needs no collection.
     pub fn is_source(&self) -> bool {
         match self.about() {
             Some(About::Server | About::Admin | About::Sessions | About::Pipeline) => true,
@@ -231,7 +231,7 @@ impl Pipeline {
         }
     }
 
-    /// What its first stage tells about the collection, when it does.
+    /// What the first stage describes about the collection, if it does.
     pub fn describes_collection(&self) -> Option<Description> {
         match self.about() {
             Some(About::Collection(description)) => Some(description),
@@ -239,20 +239,20 @@ impl Pipeline {
         }
     }
 
-    /// Whether its first stage stands for the collection of sessions, `config.system.sessions`, and runs on that only.
+    /// Whether the first stage runs only on the collection of sessions, `config.system.sessions`.
     pub fn lists_sessions(&self) -> bool {
         self.about() == Some(About::Sessions)
     }
 
-    /// Whether its first stage runs on the database `admin` only.
+    /// Whether the first stage runs only on the database `admin`.
     pub fn is_admin_only(&self) -> bool {
         self.about() == Some(About::Admin)
     }
 
-    /// Starts it over a collection; nothing to read when there is none.
+    /// Starts the pipeline over a collection. Without a collection the input is empty.
     ///
     /// # Errors
-    /// Those of planning.
+    /// Errors of planning.
     pub fn start(
         self,
         view: &ReadView,
@@ -303,7 +303,7 @@ impl Pipeline {
         Ok(PipelineRun::new(input, rest, settings))
     }
 
-    /// What its planned part is asked for, when the `$group` behind it does with one document for each value of a field.
+    /// Set if a `$group` needs only one document of the query for each value of a field.
     pub fn first_of(&self) -> Option<FirstOf> {
         let mut steps = self.steps.iter().peekable();
         steps.next_if(|step| step.is::<Match>());
@@ -312,24 +312,24 @@ impl Pipeline {
         group.first_of(ordered)
     }
 
-    /// The collection that it writes to.
+    /// The collection that the pipeline writes to.
     pub fn writes_to(&self) -> Option<&Namespace> {
         self.steps.last().and_then(|step| step.stage().writes_to())
     }
 
-    /// Whether its documents are written in its first stage.
+    /// Whether the first stage contains the documents.
     pub fn gives_documents(&self) -> bool {
         self.about() == Some(About::Pipeline)
     }
 
-    /// Starts it over documents that are there, or those in its first stage.
+    /// Starts the pipeline over documents in memory, or those of its first stage.
     pub(crate) fn start_over(self, documents: Vec<DocBuf>, settings: RunSettings) -> PipelineRun {
         let own = self.source.as_ref().and_then(|source| source.given());
         let documents = own.map_or(documents, <[DocBuf]>::to_vec);
         PipelineRun::new(Input::Source(Given::boxed(documents)), self.steps, settings)
     }
 
-    /// Starts it over documents that others read, too.
+    /// Starts the pipeline over shared documents.
     pub(crate) fn start_shared(
         self,
         documents: Arc<Vec<DocBuf>>,
@@ -338,10 +338,10 @@ impl Pipeline {
         PipelineRun::new(Input::Shared(documents, 0), self.steps, settings)
     }
 
-    /// Starts it with the documents that its first stage gives.
+    /// Starts the pipeline over the documents of its source.
     ///
     /// # Errors
-    /// Those of the host.
+    /// Errors of the host.
     pub fn start_source(
         self,
         session: StoreSession<'_>,
@@ -356,8 +356,8 @@ impl Pipeline {
     }
 }
 
-/// Whether the number of documents is all that stages ask for, and nothing stands in the way of knowing it: no policy hides
-/// documents, and no snapshot is read that was taken before.
+/// Whether the stages need only the number of documents, and it is known: no policy hides
+/// documents, and the view is not an earlier snapshot.
 fn counts_all(
     view: &ReadView,
     collection: &Collection,
@@ -376,19 +376,20 @@ fn counts_all(
         && view.is_now()
 }
 
-/// What stages look at, where those are all.
+/// The fields that stages read; `None` if they may read any.
 fn shows(rest: &[Step]) -> Option<Vec<String>> {
     let mut shown: Vec<String> = wanted(rest.iter())?.into_iter().collect();
     shown.sort();
     Some(shown)
 }
 
-/// Whether nobody looks at the documents.
+/// Whether stages read no fields.
 fn needs_number_only(rest: &[Step]) -> bool {
     wanted(rest.iter()).is_some_and(|fields| fields.is_empty())
 }
 
-/// Takes `$match`, `$sort`, `$skip` and `$limit` at the front, in this order, for the planner.
+/// Moves leading `$match`, `$sort`, `$skip` and `$limit` stages, in this order, into a query for
+/// the planner.
 fn split(steps: Vec<Step>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Step>)> {
     let mut query = CanonicalQuery::everything(hint)?;
     let mut rest = steps.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! Stages from BSON: each one parsed, and where it may stand among the others.
+//! Parses stages from BSON, and checks their positions.
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_expr::Scope;
@@ -11,15 +11,16 @@ use crate::stage::geo_near::{self, Distances, GeoNear};
 use crate::stage::{Around, Inside, Source, Step};
 use crate::timeseries::unpack::Unpack;
 
-/// Where the documents of a pipeline come from, when its first stage says so, and its other stages.
+/// The source, if the first stage is one, and the other stages.
 pub(crate) type ParsedStages = (Option<Box<dyn Source>>, Vec<Step>);
 
-/// Parses all stages of a pipeline: where its documents come from, when the first says so, and the others as they were sent.
+/// Parses all stages of a pipeline.
 pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<ParsedStages> {
     parse_counted(pipeline, around, &mut 0)
 }
 
-/// The same; counts the stages that were parsed, for those who go on after an error.
+/// Parses all stages. `parsed` counts those without errors, for callers that continue after an
+/// error.
 pub(super) fn parse_counted(
     pipeline: RawDoc<'_>,
     around: &Around<'_>,
@@ -48,13 +49,14 @@ pub(super) fn parse_counted(
     Ok((stages.source, stages.steps))
 }
 
-/// Whether the first stage reads the collection of the command; so does what is no stage.
+/// Whether the first stage reads the collection of the command. Unknown stages count as reading it.
 fn reads_input(pipeline: RawDoc<'_>) -> bool {
     StageRow::first_of(pipeline).is_none_or(|row| row.needs.read_input())
 }
 
-/// Notes the rights of stages of which one could not be parsed because it depends on variables that have no values yet. A stage that
-/// even then cannot be parsed, and whose rights depend on its options, needs every right.
+/// Records the rights of stages when one of them cannot be parsed, because variables have no values
+/// yet. For a stage that cannot be parsed and whose rights depend on its options, every right is
+/// required.
 pub(crate) fn note_rights(stages: RawDoc<'_>, from: usize, around: &Around<'_>) {
     for spec in stages.iter().skip(from).filter_map(|stage| stage.value().as_document()) {
         let row = spec.iter().next().and_then(|field| StageRow::find(field.name()));
@@ -66,17 +68,17 @@ pub(crate) fn note_rights(stages: RawDoc<'_>, from: usize, around: &Around<'_>) 
     }
 }
 
-/// The stages so far.
+/// The stages parsed so far.
 struct Stages<'a> {
     around: &'a Around<'a>,
     source: Option<Box<dyn Source>>,
     steps: Vec<Step>,
-    /// What the first stage finds may have metadata, which the later ones may ask for.
+    /// The scope of the later stages, which may refer to metadata of the first.
     behind: Option<Scope>,
 }
 
 impl Stages<'_> {
-    /// Parses the stage at this place and adds it.
+    /// Parses the stage at index `at` and adds it.
     fn add(&mut self, at: usize, spec: RawDoc<'_>) -> Result<()> {
         let here = self.behind.as_ref().map_or(*self.around, |scope| self.around.scoped(scope));
         if here.in_transaction {
@@ -103,7 +105,7 @@ impl Stages<'_> {
         Ok(())
     }
 
-    /// A search for words is the first stage.
+    /// Checks that a text search is the first stage.
     fn check_search(&self, at: usize, parsed: &[Step]) -> Result<()> {
         let searches =
             |step: &Step| step.get::<Match>().is_some_and(|found| found.0.text().is_some());
@@ -114,7 +116,7 @@ impl Stages<'_> {
         Ok(())
     }
 
-    /// Checks the place of each stage, as its row says.
+    /// Checks the position of each stage by its row.
     fn check_places(&self, pipeline: RawDoc<'_>, count: usize) -> Result<()> {
         let names =
             pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
@@ -131,7 +133,7 @@ impl Stages<'_> {
     }
 }
 
-/// The stage after the one that unpacks buckets: a search by distance reads measurements there.
+/// Replaces a search by distance after the stage that unpacks buckets, where it reads measurements.
 fn over_measurements(mut parsed: Vec<Step>, spec: RawDoc<'_>) -> Result<Vec<Step>> {
     match &parsed[..] {
         [only] if only.is::<GeoNear>() => {

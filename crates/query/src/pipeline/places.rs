@@ -1,4 +1,5 @@
-//! Where stages may stand: behind `$changeStream`, inside a transaction, at the end of a change stream.
+//! Checks where stages are allowed: after `$changeStream`, in a transaction, at the end of a change
+//! stream.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawDoc;
@@ -9,7 +10,7 @@ use crate::change::ChangeOptions;
 use crate::stage::Step;
 use crate::stage::split_event::SplitLargeEvent;
 
-/// Refuses stages that may not stand behind `$changeStream`.
+/// Rejects stages that are not allowed after `$changeStream`.
 ///
 /// # Errors
 /// 20 IllegalOperation.
@@ -26,7 +27,7 @@ pub(super) fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
     }
 }
 
-/// Refuses stages that no transaction runs.
+/// Rejects stages that are not allowed in transactions.
 ///
 /// # Errors
 /// 263 OperationNotSupportedInTransaction.
@@ -42,7 +43,8 @@ pub(super) fn check_in_transaction(spec: RawDoc<'_>) -> Result<()> {
     }
 }
 
-/// Checks where the stage stands that splits events, and tells it which fragments were seen.
+/// Checks the position of the stage that splits events, and passes it the fragments that the client
+/// has received.
 ///
 /// # Errors
 /// 20 IllegalOperation, 7182802, 280 ChangeStreamFatalError.

@@ -1,5 +1,5 @@
-//! What the row of a stage says, and the rules that are read from rows: what a stage is parsed into, where it may stand. The rows are
-//! in [`super::rows`].
+//! The row of a stage, and the rules that follow from it: how a stage is parsed, and where it is
+//! allowed. The rows are in [`super::rows`].
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::update::pipeline::STAGES as UPDATE_STAGES;
@@ -10,69 +10,71 @@ use super::rows::{ABSENT, Absence, STAGES};
 use crate::language::StageShape;
 use crate::stage::{Around, Inside, Needs, Source, Stage, Step};
 
-/// Where in its pipeline a stage may stand.
+/// The allowed positions of a stage in its pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagePlace {
-    /// Anywhere.
+    /// Any position.
     Anywhere,
-    /// At the beginning.
+    /// The first position.
     First,
-    /// At the end, of a command's own pipeline.
+    /// The last position, in a command's own pipeline.
     Last,
 }
 
-/// Which read concerns a pipeline with a stage takes.
+/// The read concerns that a pipeline with a stage accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageConcern {
-    /// All.
+    /// Every read concern.
     Any,
-    /// `local` only: what it shows has no past.
+    /// Only `local`: the stage shows current state that has no history.
     Local,
-    /// Those that read what is there now: what is written is not of the time that is read.
+    /// Read concerns for the current state, because a stage that writes cannot write at an earlier
+    /// time.
     Present,
-    /// `majority`, with which it reads by default.
+    /// Only `majority`, which is also the default.
     Majority,
 }
 
 /// A row of the table of stages.
 #[derive(Clone, Copy)]
 pub struct StageRow {
-    /// With its dollar.
+    /// The name with its dollar sign.
     pub name: &'static str,
-    /// What it does, for the compatibility page.
+    /// A short description, for the compatibility page.
     pub help: &'static str,
-    /// The version of the reference that had it first.
+    /// The first version of the reference that has the stage.
     pub since: &'static str,
-    /// The rights that it needs.
+    /// The rights that the stage needs.
     pub needs: Needs,
-    /// Where it may stand.
+    /// The allowed positions.
     pub place: StagePlace,
-    /// Whether it may stand in a `$facet`.
+    /// Whether the stage is allowed in a `$facet`.
     pub in_facet: bool,
-    /// Whether it may stand in the pipeline of `$lookup` and `$unionWith`.
+    /// Whether the stage is allowed in the pipeline of `$lookup` and `$unionWith`.
     pub in_join: bool,
-    /// Whether a statement of a transaction may have it. Those may not that write, that read what is no part of the snapshot, and
-    /// `$unionWith`, which the reference refuses, too.
+    /// Whether the stage is allowed in a transaction. Not allowed are stages that write, stages
+    /// that read outside of the snapshot, and `$unionWith`, which the reference rejects too.
     pub in_transaction: bool,
-    /// Whether it may follow `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
+    /// Whether the stage may follow `$changeStream`. Manual: "Change Streams", "Modify Change
+    /// Stream Output".
     pub after_changes: bool,
-    /// Which read concerns it takes.
+    /// The read concerns that the stage accepts.
     pub concern: StageConcern,
-    /// What of its operand belongs to the shape of a query.
+    /// The part of the operand that belongs to the shape of a query.
     pub shape: StageShape,
-    /// The operators that limit its memory, each with a parameter.
+    /// The operators that limit the stage's memory, each with a parameter.
     pub memory: &'static [Operator],
     parse: Parse,
 }
 
-/// How a stage is parsed, by what it is.
+/// The parser of a stage, by kind.
 #[derive(Clone, Copy)]
 pub(super) enum Parse {
-    /// It makes documents of those before it.
+    /// The stage transforms documents.
     Stage(ParseStage),
-    /// It gives documents.
+    /// The stage is a source.
     Source(ParseSource),
-    /// It is short for others, which it is written out as.
+    /// The stage is rewritten to others.
     Short(ParseShort),
 }
 
@@ -80,7 +82,7 @@ pub(super) type ParseStage = fn(RawValue<'_>, &Around<'_>) -> Result<Box<dyn Sta
 pub(super) type ParseSource = fn(RawValue<'_>, &Around<'_>) -> Result<Box<dyn Source>>;
 pub(super) type ParseShort = fn(RawValue<'_>, &Around<'_>) -> Result<Vec<DocBuf>>;
 
-/// What every row says: name, help, since, needs.
+/// The required columns of a row: name, help, since, needs.
 pub(super) type Told = (&'static str, &'static str, &'static str, Needs);
 
 pub(super) const fn with((name, help, since, needs): Told, parse: Parse) -> StageRow {
@@ -101,17 +103,17 @@ pub(super) const fn with((name, help, since, needs): Told, parse: Parse) -> Stag
     }
 }
 
-/// A stage without constraints.
+/// A stage without restrictions.
 pub(super) const fn row(told: Told, parse: ParseStage) -> StageRow {
     with(told, Parse::Stage(parse))
 }
 
-/// A stage that is short for others.
+/// A stage that is rewritten to others.
 pub(super) const fn short(told: Told, parse: ParseShort) -> StageRow {
     with(told, Parse::Short(parse))
 }
 
-/// A stage that gives documents of its own.
+/// A source.
 pub(super) const fn source(told: Told, parse: ParseSource) -> StageRow {
     with(told, Parse::Source(parse)).first()
 }
@@ -124,32 +126,32 @@ pub(super) const fn last(told: Told, parse: ParseStage) -> StageRow {
 }
 
 impl StageRow {
-    /// It must begin its pipeline.
+    /// Requires the first position.
     pub(super) const fn first(self) -> StageRow {
         StageRow { place: StagePlace::First, ..self.alone() }
     }
 
-    /// It stands in no pipeline inside a stage.
+    /// Forbids the stage in nested pipelines.
     pub(super) const fn alone(self) -> StageRow {
         StageRow { in_facet: false, in_join: false, ..self }
     }
 
-    /// It may stand in a join, whatever was said before.
+    /// Allows the stage in joins, overriding [`StageRow::alone`].
     pub(super) const fn in_joins(self) -> StageRow {
         StageRow { in_join: true, ..self }
     }
 
-    /// It may not stand in a `$facet`.
+    /// Forbids the stage in a `$facet`.
     pub(super) const fn not_in_facets(self) -> StageRow {
         StageRow { in_facet: false, ..self }
     }
 
-    /// No transaction runs it.
+    /// Forbids the stage in transactions.
     pub(super) const fn not_in_transactions(self) -> StageRow {
         StageRow { in_transaction: false, ..self }
     }
 
-    /// It may follow `$changeStream`.
+    /// Allows the stage after `$changeStream`.
     pub(super) const fn after_changes(self) -> StageRow {
         StageRow { after_changes: true, ..self }
     }
@@ -162,29 +164,29 @@ impl StageRow {
         StageRow { shape, ..self }
     }
 
-    /// It keeps documents, within the limits of these operators.
+    /// Declares that the stage buffers documents, within the limits of these operators.
     pub(super) const fn keeps(self, memory: &'static [Operator]) -> StageRow {
         StageRow { memory, ..self }
     }
 }
 
-/// What a stage was parsed into.
+/// A parsed stage.
 pub(crate) enum Parsed {
-    /// Where documents come from.
+    /// A source.
     Source(Box<dyn Source>),
-    /// One stage, or those that one is short for.
+    /// One stage, or those that it was rewritten to.
     Steps(Vec<Step>),
 }
 
-/// SearchNotEnabled.
+/// The message of the error SearchNotEnabled.
 const SEARCH_NOT_ENABLED: &str =
     "Using $search and $vectorSearch aggregation stages requires additional configuration.";
 
 /// Parses one element of a pipeline.
 ///
 /// # Errors
-/// 40323, 40324 for what is no stage, 238 for a stage that is missing here, 40600, 51047, 31441 for one that may not stand
-/// here, those of the stage.
+/// 40323, 40324 for elements that are not stages, 238 for stages that are not implemented, 40600,
+/// 51047, 31441 for stages that are not allowed in this pipeline, errors of the stage.
 pub(crate) fn parse_stage(spec: RawDoc<'_>, around: &Around<'_>) -> Result<Parsed> {
     let mut fields = spec.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
@@ -204,7 +206,7 @@ pub(crate) fn parse_stage(spec: RawDoc<'_>, around: &Around<'_>) -> Result<Parse
         Parse::Short(parse) => {
             let mut steps = Vec::new();
             for spec in parse(field.value(), around)? {
-                // What others stand for is no short form itself.
+                // A stage is never rewritten to one that is rewritten itself.
                 if let Parsed::Steps(step) = parse_stage(spec.as_doc(), around)? {
                     steps.extend(step);
                 }
@@ -220,12 +222,12 @@ impl StageRow {
         STAGES.iter().find(|row| row.name == name)
     }
 
-    /// Whether clients have no use for it: it stands for a name.
+    /// Whether the stage is internal, because it represents a name.
     pub fn is_internal(&self) -> bool {
         self.name == mayfly_storage::SHOW_BUCKETS_STAGE
     }
 
-    /// Whether it gives documents of its own.
+    /// Whether the stage is a source.
     pub fn is_source(&self) -> bool {
         matches!(self.parse, Parse::Source(_))
     }
@@ -236,20 +238,20 @@ impl StageRow {
         StageRow::find(first.iter().next()?.name())
     }
 
-    /// Whether it writes.
+    /// Whether the stage writes.
     pub fn writes(&self) -> bool {
         self.place == StagePlace::Last
     }
 
-    /// Whether an update may have it.
+    /// Whether updates by a pipeline support the stage.
     pub fn in_updates(&self) -> bool {
         UPDATE_STAGES.iter().any(|row| row.name == self.name)
     }
 
-    /// The row of a stage as it stands in a pipeline.
+    /// The row of a stage in a pipeline.
     ///
     /// # Errors
-    /// 40324 for what is no stage, 238 for a stage that is missing here.
+    /// 40324 for elements that are not stages, 238 for stages that are not implemented.
     pub(crate) fn of(field: RawElement<'_>) -> Result<&'static StageRow> {
         let name = field.name();
         if let Some(row) = StageRow::find(name) {
@@ -289,7 +291,7 @@ impl StageRow {
         Err(Error::new(ErrorCode(code), text))
     }
 
-    /// Checks its place among the stages of its pipeline.
+    /// Checks the position of the stage in its pipeline.
     ///
     /// # Errors
     /// 40601, 40602.

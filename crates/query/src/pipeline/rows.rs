@@ -1,8 +1,8 @@
-//! The table of stages: what there is, where it may stand, what it needs, and what is missing. It stands above the stages, because
-//! those of time series are among them.
+//! The table of stages: which exist, where they are allowed, what they need, and which are missing.
+//! It is in a higher layer than the stages, because stages of time series are among them.
 //!
-//! Every rule about a stage by its name reads its row, and every rule about a parsed one asks the stage. A test fails for a rule that
-//! names a stage.
+//! Every rule about a stage name reads its row, and every rule about a parsed stage asks the stage.
+//! A test fails for a rule that names a stage.
 
 use mayfly_auth::Action;
 use mayfly_work::spill::Operator;
@@ -16,10 +16,10 @@ use crate::stage::{
 };
 use crate::timeseries::{show_buckets, unpack};
 
-/// The stage that splits events; what it may follow is checked with the pipeline.
+/// The stage that splits events; its position is checked with the pipeline.
 pub(crate) const SPLIT_LARGE_EVENT: &str = "$changeStreamSplitLargeEvent";
 
-/// Stages that work.
+/// The implemented stages.
 pub const STAGES: &[StageRow] = &[
     row(("$match", "Keeps documents that match a filter", "2.1", Needs::Input), filter::parse)
         .after_changes()
@@ -314,26 +314,26 @@ pub const STAGES: &[StageRow] = &[
     ),
 ];
 
-/// Why a stage that has a name is not there.
+/// Why a known stage is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// It does not exist here yet.
+    /// Not implemented yet.
     Missing,
-    /// It belongs to a hosted search engine, which no server has by itself.
+    /// Part of a hosted search engine, which a server does not contain.
     Search,
-    /// It came with a version of the reference after 8.0, and is unrecognized.
+    /// Added to the reference after version 8.0; handled as unknown.
     Newer,
-    /// A server sends it to another, never a client. Nobody sends it to this one.
+    /// Sent between servers only, never by a client.
     Internal,
 }
 
-/// A stage that is not there.
+/// A stage that is not available.
 pub struct AbsentStage {
-    /// With its dollar.
+    /// The name with its dollar sign.
     pub name: &'static str,
-    /// Why.
+    /// The reason.
     pub absence: Absence,
-    /// Whether it is refused in a transaction as such, before it is refused as absent.
+    /// Whether a transaction rejects the stage as such, before it is rejected as not available.
     not_in_transaction: bool,
 }
 
@@ -345,7 +345,7 @@ const fn absent_and_outside_transactions(name: &'static str, absence: Absence) -
     AbsentStage { name, absence, not_in_transaction: true }
 }
 
-/// Stages that are not there.
+/// Stages that are not available.
 pub const ABSENT: &[AbsentStage] = &[
     absent("$backupCursor", Absence::Missing),
     absent("$backupCursorExtend", Absence::Missing),
@@ -366,14 +366,14 @@ pub const ABSENT: &[AbsentStage] = &[
     absent("$mergeCursors", Absence::Internal),
 ];
 
-/// Whether a stage of the aggregation language has this name, here or in the reference. An update refuses it as one that it does not
-/// take, and everything else as unrecognized.
+/// Whether the aggregation language has a stage with this name, here or in the reference. Updates
+/// reject such a stage as unsupported, and other names as unknown.
 pub fn is_stage(name: &str) -> bool {
     let known = |stage: &AbsentStage| matches!(stage.absence, Absence::Missing | Absence::Search);
     StageRow::find(name).is_some() || ABSENT.iter().any(|stage| stage.name == name && known(stage))
 }
 
-/// Whether no transaction runs the stage with this name.
+/// Whether transactions reject the stage with this name.
 pub(super) fn is_outside_transactions(name: &str) -> bool {
     match StageRow::find(name) {
         Some(row) => !row.in_transaction,

@@ -1,4 +1,4 @@
-//! A running pipeline: documents from its input are shown to the first stage, and what the last one gives to the reader.
+//! A running pipeline: passes documents from its input through the stages to the reader.
 
 use mayfly_storage::StoreSession;
 use std::cell::Cell;
@@ -19,16 +19,16 @@ use crate::stage::group::Group;
 use crate::stage::source::RunningSource;
 use crate::stage::{Reader, RunSettings, Running, StageContext, Step, Watched, show};
 
-/// Where documents come from.
+/// The input of a pipeline.
 pub(super) enum Input {
     Plan(Box<Executor>),
-    /// Documents that its first stage gives, or that are there.
+    /// Documents of a source, or in memory.
     Source(Box<dyn RunningSource>),
-    /// The number of documents of a collection, which a `$group` makes one of.
+    /// The number of documents of a collection, from which a `$group` makes one document.
     Counted(Arc<Collection>, Option<Box<Group>>),
-    /// Documents that others read, too, and how many were read.
+    /// Shared documents, and the number of those that were read.
     Shared(Arc<Vec<DocBuf>>, usize),
-    /// Events, which come as long as there are changes.
+    /// Change events, without end.
     Changes(Box<ChangeStream>),
     /// Entries of the operation log.
     Log(Box<LogScan>),
@@ -46,10 +46,10 @@ impl Input {
         }
     }
 
-    /// Shows its next documents to the first stage, until one pauses or nothing is left.
+    /// Passes the next documents to the first stage until one pauses or none are left.
     ///
     /// # Errors
-    /// Those of the input and of the stages.
+    /// Errors of the input and of the stages.
     fn feed(
         &mut self,
         stages: &mut [Box<dyn Running>],
@@ -82,7 +82,7 @@ impl Input {
                     match show(stages, context, event.as_doc(), taken) {
                         Ok(Flow::More) => {}
                         Ok(_) => break,
-                        // Not an error of the event, but of the operation.
+                        // The operation has to end; the event is not at fault.
                         Err(error) if session.op.check().is_err() => return Err(error),
                         Err(error) => return stream.refuse(error),
                     }
@@ -99,7 +99,7 @@ impl Input {
                 let count = session.store.count_documents(session.op, collection)?;
                 let count = u64::try_from(count).unwrap_or(0);
                 let counted = group.take().and_then(|group| group.counted(count));
-                // Of no documents there is no group.
+                // Without documents there is no group.
                 if let Some(counted) = counted.filter(|_| count > 0) {
                     show(stages, context, counted.as_doc(), take)?;
                 }
@@ -122,9 +122,9 @@ pub struct PipelineRun {
     input: Input,
     stages: Vec<Box<dyn Running>>,
     settings: RunSettings,
-    /// Stages before this one are over.
+    /// Stages before this index are finished.
     finished: usize,
-    /// Results that the reader had no room for.
+    /// Results that the reader did not accept yet.
     ready: VecDeque<DocBuf>,
 }
 
@@ -139,7 +139,7 @@ impl PipelineRun {
         PipelineRun { input, stages, settings, finished: 0, ready: VecDeque::new() }
     }
 
-    /// What the plan at the front does, for `planSummary`.
+    /// The plan of the query, for `planSummary`.
     pub fn plan_summary(&self) -> PlanSummary {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
@@ -149,7 +149,7 @@ impl PipelineRun {
         }
     }
 
-    /// Whether the plan at the front looks at every document.
+    /// Whether the query scans its collection.
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary().is_collection_scan(),
@@ -161,7 +161,7 @@ impl PipelineRun {
         }
     }
 
-    /// Whether the plan at the front looks for one document by its `_id`.
+    /// Whether the query reads one document by its `_id`.
     pub(crate) fn finds_by_id(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => matches!(executor.plan().source(), Plan::Id(_)),
@@ -169,15 +169,15 @@ impl PipelineRun {
         }
     }
 
-    /// The names of the indexes that the plan at the front asks.
+    /// Visits the names of the indexes that the query uses.
     pub(crate) fn each_index(&self, see: &mut dyn FnMut(&str)) {
         if let Input::Plan(executor) = &self.input {
             each_index(executor.plan(), see);
         }
     }
 
-    /// What each stage that is shown did and how many microseconds it took itself, the first one first, when the run is only
-    /// explained.
+    /// For an explained run: statistics and own time in microseconds of each stage that explain
+    /// shows, in order.
     pub fn explained(&self) -> Vec<(DocBuf, u64)> {
         let stages = self.stages.iter().filter(|_| self.settings.read_only);
         let did = stages.map(|stage| {
@@ -185,14 +185,14 @@ impl PipelineRun {
             let micros = stage.explain(&mut out);
             (out.finish(), micros)
         });
-        // Those that are not shown are not watched.
+        // Hidden stages have no statistics.
         did.filter(|(did, _)| !did.as_doc().is_empty()).collect()
     }
 
-    /// What a client goes on from that loses the cursor, when it follows changes.
+    /// The resume token of a change stream.
     pub fn resume_token(&self) -> Option<DocBuf> {
         match &self.input {
-            // What is ready was not given yet, nor is what a stage holds.
+            // Results in `ready`, or held by a stage, were not returned yet.
             Input::Changes(stream) => {
                 let ready = self.ready.front().map(DocBuf::as_doc);
                 let held = || self.stages.last().and_then(|stage| stage.held());
@@ -205,7 +205,7 @@ impl PipelineRun {
         }
     }
 
-    /// The timestamp up to which it has looked at changes, when it follows them or the log.
+    /// The timestamp up to which a change stream, or a scan of the log, has read.
     pub(crate) fn changes_reached(&self) -> Option<u64> {
         match &self.input {
             Input::Changes(stream) => Some(stream.reached()),
@@ -214,7 +214,7 @@ impl PipelineRun {
         }
     }
 
-    /// What may have more changes for it, when it is a stream of them.
+    /// The watch that signals more changes, for a change stream.
     pub(crate) fn watch(&self) -> Option<&Arc<Watch>> {
         match &self.input {
             Input::Changes(stream) => Some(stream.watch()),
@@ -222,7 +222,7 @@ impl PipelineRun {
         }
     }
 
-    /// A timestamp up to which everything is that a stream of changes shows, when it is one.
+    /// A timestamp up to which a change stream has returned everything.
     pub(crate) fn changes_shown_up_to(&self, store: &Store) -> Option<u64> {
         match &self.input {
             Input::Changes(stream) => Some(stream.shown_up_to(store)),
@@ -230,7 +230,7 @@ impl PipelineRun {
         }
     }
 
-    /// Whether everything was given.
+    /// Whether all results were returned.
     pub fn is_done(&self) -> bool {
         let over = if self.stages.is_empty() {
             self.input.is_done()
@@ -240,10 +240,10 @@ impl PipelineRun {
         over && self.ready.is_empty()
     }
 
-    /// Gives results until the reader pauses, refuses, or nothing is left.
+    /// Passes results to the reader until it pauses, refuses, or none are left.
     ///
     /// # Errors
-    /// Those of plan, stages and reader.
+    /// Errors of plan, stages and reader.
     pub fn run(
         &mut self,
         session: StoreSession<'_>,
@@ -298,7 +298,7 @@ impl PipelineRun {
     ) -> Result<()> {
         while !self.settle(context, full, take)? {
             self.step(context, snapshot, take)?;
-            // Nothing has come: whoever waits for it asks again.
+            // No input has arrived; the caller waits and runs again.
             let idle = match &self.input {
                 Input::Changes(stream) => stream.is_idle(),
                 Input::Log(scan) => scan.is_idle() && !scan.is_over(),
@@ -311,7 +311,7 @@ impl PipelineRun {
         Ok(())
     }
 
-    /// Goes past stages that are over; true when there is nothing more to do for now.
+    /// Skips finished stages. Returns true if there is nothing more to do for now.
     fn settle(
         &mut self,
         context: &StageContext<'_>,
@@ -319,7 +319,7 @@ impl PipelineRun {
         take: &mut Reader<'_>,
     ) -> Result<bool> {
         let satisfied = self.stages.iter().rposition(|stage| stage.is_satisfied());
-        // Nobody wants anything from the stages before.
+        // No later stage needs the results of earlier ones.
         self.finished = self.finished.max(satisfied.map_or(0, |at| at + 1));
         if self.finished == 0 && !self.input.is_done() {
             return Ok(full.get());
@@ -337,7 +337,7 @@ impl PipelineRun {
         Ok(true)
     }
 
-    /// Works until somebody pauses.
+    /// Runs the stages until one of them or the reader pauses.
     fn step(
         &mut self,
         context: &StageContext<'_>,
@@ -368,11 +368,11 @@ impl PipelineRun {
     }
 }
 
-/// The names of the indexes that a plan asks.
+/// Visits the names of the indexes that a plan uses.
 fn each_index(plan: &Plan, see: &mut dyn FnMut(&str)) {
     match plan {
         Plan::Id(_) => see("_id_"),
-        // Where records are clustered by it, they are its index.
+        // A scan of a range of clustered records counts as use of the `_id` index.
         Plan::Records(scan) if !scan.is_whole() => see("_id_"),
         Plan::Index(scan) => see(scan.index.spec.name()),
         Plan::Text(text) => see(text.index.spec.name()),

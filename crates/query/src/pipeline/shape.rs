@@ -1,4 +1,4 @@
-//! The shapes of commands with pipelines: what stays of each stage, its row says.
+//! The shapes of commands with pipelines. The row of each stage determines its shape.
 
 use mayfly_base::Namespace;
 use mayfly_value::RawDoc;
@@ -7,7 +7,7 @@ use super::row::StageRow;
 use crate::language::{QueryShape, StageShape};
 
 impl QueryShape {
-    /// The shape of a command on a collection; of those that have one.
+    /// The shape of a command on a collection; `None` for commands without shapes.
     pub fn of(command: &str, ns: &Namespace, body: RawDoc<'_>) -> Option<QueryShape> {
         let shape_of =
             |name: &str| StageRow::find(name).map_or(StageShape::Options, |row| row.shape);

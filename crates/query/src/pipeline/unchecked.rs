@@ -1,8 +1,8 @@
-//! A pipeline that a client sent, between parsing and running: the rights that it needs are known, and whether the client has them is
-//! not.
+//! A client's pipeline between parsing and running: the rights that it needs are known, but not yet
+//! checked.
 //!
-//! Outside of this crate there is no other way to a [`Pipeline`] than [`UncheckedPipeline::check`], and only a [`Pipeline`] can be
-//! started. So no command can run stages whose rights it did not check.
+//! Outside of this crate [`UncheckedPipeline::check`] is the only way to a [`Pipeline`], and only a
+//! [`Pipeline`] can be started. No command can therefore run stages without checking their rights.
 
 use std::cell::RefCell;
 
@@ -15,67 +15,68 @@ use mayfly_value::RawDoc;
 use super::Pipeline;
 use crate::stage::{Around, Inside, Noted, Rights};
 
-/// Stages that were parsed, right or wrong, with the rights that they need.
+/// The result of parsing stages, with the rights that they need.
 pub struct UncheckedPipeline {
     parsed: Result<Pipeline>,
     rights: Rights,
 }
 
-/// Who wants to run a pipeline, and over what.
+/// The client that wants to run a pipeline, and the input.
 pub struct Client<'a> {
     /// The database of the command.
     pub db: &'a str,
     /// The collection of the command, if it names one.
     pub collection: Option<&'a str>,
-    /// What the client may do.
+    /// Whether the client has a right.
     pub allows: &'a dyn Fn(Target<'_>, Action) -> bool,
-    /// What the client is told that may not run the pipeline.
+    /// The error for a client that lacks a right.
     pub refusal: &'a dyn Fn() -> Error,
-    /// Whether stages that write pass by the rules of their target, which needs a right of its own.
+    /// Whether writing stages bypass document validation, which needs an additional right.
     pub validation: Validation,
 }
 
-/// Whether documents that stages write follow the rules of their collection.
+/// Whether writing stages validate documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validation {
-    /// They do.
+    /// Documents are validated.
     Kept,
-    /// They need not: `bypassDocumentValidation`.
+    /// Documents are not validated: `bypassDocumentValidation`.
     Bypassed,
 }
 
 impl UncheckedPipeline {
-    /// Parses and checks all stages; strings compare by the collation of the scope. An error is kept until the rights are checked.
+    /// Parses and checks all stages. Strings compare by the collation of the scope. An error is
+    /// kept until the rights are checked.
     pub fn parse(stages: RawDoc<'_>, around: &Around<'_>) -> UncheckedPipeline {
         let noted: Noted = RefCell::default();
         let parsed = Pipeline::parse(stages, &around.noting(&noted));
         UncheckedPipeline { parsed, rights: noted.into_inner() }
     }
 
-    /// The same without what a command says about it: variables, a collation, the time.
+    /// Parses a pipeline without the variables, collation and time of a command.
     pub fn parse_alone(stages: RawDoc<'_>, db: &str, inside: Inside) -> UncheckedPipeline {
         let scope = Scope::default().with_script_limits(ScriptLimits::default());
         let around = Around::command(db, &scope).at_depth(0, inside);
         UncheckedPipeline::parse(stages, &around)
     }
 
-    /// What is wrong with it, whoever wants to run it.
+    /// Returns the error of parsing, without a check of rights.
     ///
     /// # Errors
-    /// Those of the stages.
+    /// Errors of the stages.
     pub fn validate(self) -> Result<()> {
         self.parsed.map(|_| ())
     }
 
-    /// The rights that it needs.
+    /// The rights that the pipeline needs.
     pub fn rights(&self) -> &Rights {
         &self.rights
     }
 
-    /// The pipeline, which the client may run.
+    /// Returns the pipeline if the client may run it.
     ///
     /// # Errors
-    /// The refusal where the client may not; otherwise those of parsing.
+    /// The refusal if the client may not; otherwise errors of parsing.
     pub fn check(self, client: &Client<'_>) -> Result<Pipeline> {
         let Client { db, collection, allows, refusal, validation } = *client;
         if !self.rights.are_met((db, collection), allows) {
@@ -103,7 +104,8 @@ mod tests {
     use crate::pipeline::rows::STAGES;
     use crate::stage::Needs;
 
-    /// The rights that a pipeline over `db.c` is refused without, as `action target`, in the order in which they are asked for.
+    /// The rights that a pipeline over `db.c` needs, as `action target`, in the order in which they
+    /// are checked.
     fn needed(stages: &str) -> Vec<String> {
         let text = format!("{{p: {stages}}}");
         let document = parse_document(&text).unwrap();
@@ -184,8 +186,9 @@ mod tests {
         );
     }
 
-    /// `$range` of a variable that has no value fails, and is constant while the stage is checked. So the stage and those after it are
-    /// not parsed before the variable has a value, which is when the rights have long been checked.
+    /// `$range` of a variable without a value fails, because it is a constant while the stage is
+    /// checked. The stage and those after it are therefore parsed only when the variable has a
+    /// value, long after the check of rights.
     #[test]
     fn what_cannot_be_parsed_without_values_of_variables_notes_its_rights() {
         let within = |stages: &str| {
@@ -197,10 +200,10 @@ mod tests {
         check(&within(&format!("[{{$facet: {{a: [{fails}], b: [{{$unionWith: 'p'}}]}}}}]")), &find);
         let nested = format!("[{{$lookup: {{from: 'p', pipeline: [{fails}], as: 'b'}}}}]");
         check(&within(&nested), &["Find db.c", "Find db.o", "Find db.p", "Find db.p"]);
-        // A point in a variable is needed to parse the stage, whose rights are known without it.
+        // The stage cannot be parsed without the point in the variable, but its rights are known.
         let near = "{$geoNear: {near: '$$x', distanceField: 'd'}}";
         check(&within(&format!("[{near}, {{$unionWith: 'p'}}]")), &find);
-        // The options of a facet are not known where one of its pipelines is never parsed.
+        // The options of a facet are unknown if one of its pipelines cannot be parsed.
         let facet = "[{$facet: {a: [{$limit: '$$x'}], b: [{$unionWith: 'p'}]}}]";
         let asked = needed(&within(facet));
         assert!(asked.contains(&"AnyAction everything".to_owned()), "{asked:?}");
@@ -237,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Only the stages of this list may note rights by their options; a new one is added here with a line above.
+    /// Only these stages have rights that depend on options; add a new one here, with a case above.
     #[test]
     fn stages_whose_rights_depend_on_options_are_tested() {
         let by_options: Vec<_> =

@@ -1,4 +1,4 @@
-//! Around a stage: what it is parsed in, and what its run may use.
+//! The context that a stage is parsed in, and the settings of its run.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;
@@ -11,47 +11,48 @@ use super::rights::Noted;
 use crate::language::IndexHints;
 use crate::memory::Budget;
 
-/// Pipelines in pipelines: so many at most. Manual: "MongoDB Limits and Thresholds", "Nested Sub-pipelines".
+/// Limit on nested pipelines. Manual: "MongoDB Limits and Thresholds", "Nested Sub-pipelines".
 const MAX_SUB_PIPELINES: usize = 20;
 
-/// Where a pipeline stands.
+/// What a pipeline belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// It is that of a command.
+    /// A command.
     Command,
-    /// It defines a view.
+    /// The definition of a view.
     View,
-    /// It is one of a `$facet`.
+    /// A `$facet`.
     Facet,
-    /// It is that of a `$lookup`.
+    /// A `$lookup`.
     Lookup,
-    /// It is that of a `$unionWith`.
+    /// A `$unionWith`.
     UnionWith,
 }
 
-/// What a pipeline is parsed in.
+/// The context that a pipeline is parsed in.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
     /// The database of the command.
     pub db: &'a str,
-    /// What expressions may name.
+    /// The variables that expressions may refer to.
     pub scope: &'a Scope,
-    /// Where the pipeline stands.
+    /// What the pipeline belongs to.
     pub inside: Inside,
-    /// Pipelines around it.
+    /// Number of enclosing pipelines.
     depth: usize,
-    /// It runs as it is written.
+    /// Whether the optimiser is disabled.
     as_written: bool,
-    /// It is a statement of an open transaction, in which some stages are refused.
+    /// Whether the command is a statement of an open transaction, in which some stages are refused.
     pub(crate) in_transaction: bool,
-    /// Where the rights that its stages need are noted; nothing when they were checked before.
+    /// Records the rights that stages need; `None` if they were checked before.
     pub(super) rights: Option<&'a Noted>,
-    /// So many stages at its front are those of a view, whose rights were checked when it was defined.
+    /// Number of leading stages that come from a view, whose rights were checked when it was
+    /// defined.
     of_view: usize,
 }
 
 impl<'a> Around<'a> {
-    /// Around the pipeline of a command on this database.
+    /// The context of a command's pipeline on this database.
     pub fn command(db: &'a str, scope: &'a Scope) -> Around<'a> {
         Around {
             db,
@@ -65,19 +66,19 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// The same as a command that has this view of the store.
+    /// Adds the store view of the command.
     #[must_use]
     pub fn with_view(self, view: &ReadView) -> Around<'a> {
         Around { in_transaction: view.in_transaction(), ..self }
     }
 
-    /// The same for a pipeline whose first stages, so many, are those of a view.
+    /// Declares that the first `of_view` stages come from a view.
     #[must_use]
     pub fn after_view(self, of_view: usize) -> Around<'a> {
         Around { of_view, ..self }
     }
 
-    /// The same where the rights that stages need are noted.
+    /// Adds a record for the rights that stages need.
     pub(crate) fn noting<'b>(self, rights: &'b Noted) -> Around<'b>
     where
         'a: 'b,
@@ -85,28 +86,28 @@ impl<'a> Around<'a> {
         Around { rights: Some(rights), ..self }
     }
 
-    /// Whether rights are noted.
+    /// Whether rights are recorded.
     pub(crate) fn notes_rights(&self) -> bool {
         self.rights.is_some()
     }
 
-    /// Whether its first stages are those of a view.
+    /// Whether the first stages come from a view.
     pub(crate) fn follows_view(&self) -> bool {
         self.of_view > 0
     }
 
-    /// Around the stage at this place: of a view's stages no rights are noted.
+    /// The context of the stage at index `at`: for the stages of a view, no rights are recorded.
     pub(crate) fn for_stage(&self, at: usize) -> Around<'a> {
         let rights = self.rights.filter(|_| at >= self.of_view);
         Around { rights, of_view: 0, ..*self }
     }
 
-    /// Around the pipeline of a view.
+    /// The context of a view's pipeline.
     pub fn view(db: &'a str, scope: &'a Scope) -> Around<'a> {
         Around { inside: Inside::View, ..Around::command(db, scope) }
     }
 
-    /// Around a pipeline in this one.
+    /// The context of a nested pipeline.
     ///
     /// # Errors
     /// 232 MaxSubPipelineDepthExceeded.
@@ -122,7 +123,7 @@ impl<'a> Around<'a> {
         Ok(Around { inside, depth: self.depth + 1, ..*self })
     }
 
-    /// The same with other variables.
+    /// Replaces the variables.
     pub(crate) fn scoped<'b>(&self, scope: &'b Scope) -> Around<'b>
     where
         'a: 'b,
@@ -130,18 +131,18 @@ impl<'a> Around<'a> {
         Around { scope, ..*self }
     }
 
-    /// The same for a pipeline that runs as it is written.
+    /// Disables the optimiser.
     #[cfg(test)]
     pub(crate) fn as_written(self) -> Around<'a> {
         Around { as_written: true, ..self }
     }
 
-    /// Whether a pipeline may be rewritten.
+    /// Whether the optimiser may rewrite the pipeline.
     pub(crate) fn optimises(&self) -> bool {
         !self.as_written
     }
 
-    /// A collection of the command's database that a stage reads; notes the right.
+    /// A collection of the command's database that a stage reads. Records the right to read it.
     ///
     /// # Errors
     /// 73 InvalidNamespace.
@@ -151,35 +152,37 @@ impl<'a> Around<'a> {
         Ok(ns)
     }
 
-    /// How deep it stands.
+    /// Number of enclosing pipelines.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// As deep as another one did.
+    /// Sets the number of enclosing pipelines to one that was saved.
     pub(crate) fn at_depth(self, depth: usize, inside: Inside) -> Around<'a> {
         Around { depth, inside, ..self }
     }
 }
 
-/// What a command says about the run of its pipeline.
+/// Settings that a command makes for the run of its pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct RunSettings {
-    /// The memory of its stages, and of those of pipelines within.
+    /// Memory of the stages, including those of nested pipelines.
     pub budget: Budget,
-    /// Documents that stages write need not follow their collection's rules.
+    /// Whether writing stages skip document validation.
     pub bypass_validation: bool,
-    /// Stages that write keep empty timestamps instead of filling them in.
+    /// Whether writing stages keep empty timestamps instead of filling them in.
     pub keep_empty_timestamps: bool,
-    /// The indexes that query settings allow, of each collection.
+    /// The indexes that query settings allow, for each collection.
     pub hints: Option<Arc<IndexHints>>,
-    /// Stages that write take their input and leave everything as it is: the run is only explained.
+    /// Whether writing stages consume their input without writing, because the run is only
+    /// explained.
     pub read_only: bool,
 }
 
 #[cfg(test)]
 impl RunSettings {
-    /// Every operator has this memory, and goes on in the folder.
+    /// Limits every operator to this memory; beyond it operators spill to the folder, if there is
+    /// one.
     pub(crate) fn limited(bytes: usize, folder: Option<std::path::PathBuf>) -> RunSettings {
         let limits = crate::memory::MemoryLimits::default().with_all(bytes);
         RunSettings { budget: Budget::new(limits, folder), ..RunSettings::default() }

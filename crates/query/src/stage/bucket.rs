@@ -1,4 +1,5 @@
-//! `$bucket`: short for a `$group` by the boundary that a value lies above, and a `$sort` by that boundary.
+//! `$bucket`: rewritten to a `$group` by the lower boundary of each value's bucket, and a `$sort`
+//! by that boundary.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
@@ -27,7 +28,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<DocB
     Ok(vec![written("$group", &options.group()), written("$sort", &order.finish())])
 }
 
-/// Whether it is a path or an expression.
+/// Whether the value is a path or an expression.
 pub(super) fn is_expression(value: RawValue<'_>) -> bool {
     match value {
         RawValue::String(path) => path.starts_with('$'),
@@ -96,7 +97,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The default must not be a value of a bucket.
+    /// Checks that the default is not a value of a bucket.
     fn check_default(&self, around: &Around<'_>) -> Result<()> {
         let (Some(default), Some(low), Some(high)) =
             (&self.default, self.boundaries.first(), self.boundaries.last())
@@ -115,7 +116,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// `{ _id: { $switch: ... }, count: ... }`
+    /// The document `{ _id: { $switch: ... }, count: ... }`.
     fn group(&self) -> DocBuf {
         let mut out = DocBuilder::new();
         out.start_document("_id").start_document("$switch").start_array("branches");

@@ -1,4 +1,4 @@
-//! `$bucketAuto`: so many groups of about the same size, by the order of an expression.
+//! `$bucketAuto`: a given number of groups of about equal size, in the order of an expression.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
@@ -17,7 +17,7 @@ use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::{Sorted, Sorter};
 
-/// Documents between two looks at the deadline.
+/// Documents between two checks of the deadline.
 const CHUNK_DOCUMENTS: u64 = 256;
 
 /// A parsed `$bucketAuto`.
@@ -150,12 +150,12 @@ struct Bucket {
     states: Vec<AccumState>,
 }
 
-/// Where the making of buckets is.
+/// The state while buckets are returned.
 struct Making {
     sorted: Sorted,
     /// The first document of the next bucket.
     next: Option<(ValueBuf, Kept)>,
-    /// The upper end of the last bucket.
+    /// The upper boundary of the last bucket.
     before: Option<ValueBuf>,
     made: i32,
 }
@@ -165,7 +165,7 @@ impl RunningBucketAuto {
         RunningBucketAuto { stage, sorter: None, documents: 0, making: None }
     }
 
-    /// The next bucket.
+    /// Builds the next bucket.
     fn bucket(&self, making: &mut Making, context: &StageContext<'_>) -> Result<Option<DocBuf>> {
         let share = (self.documents as f64 / f64::from(self.stage.buckets)).round().max(1.0) as u64;
         let Making { sorted, next, before, made } = making;
@@ -196,7 +196,7 @@ impl RunningBucketAuto {
         self.stage.result(&bucket).map(Some)
     }
 
-    /// Takes what belongs to the same bucket, and sets its upper end.
+    /// Adds the documents that belong to the same bucket, and sets its upper boundary.
     fn close(
         &self,
         bucket: &mut Bucket,
@@ -226,7 +226,8 @@ impl RunningBucketAuto {
             *next = self.next(sorted)?;
         }
         bucket.max = match next {
-            // Nothing lies above zero: the next bucket says where it begins.
+            // The series has no number above zero, so the first value of the next bucket determines
+            // the boundary.
             Some((value, _)) if rounded == 0.0 => double(series.below(number(value.as_raw()))),
             _ => boundary,
         };
@@ -240,7 +241,7 @@ impl RunningBucketAuto {
     }
 }
 
-/// A document, and what is known about it beside its fields.
+/// A document with its metadata.
 type Kept = (DocBuf, Metadata);
 
 fn number(value: RawValue<'_>) -> f64 {
@@ -252,7 +253,7 @@ fn double(value: f64) -> ValueBuf {
 }
 
 impl BucketAuto {
-    /// What a document is grouped by; null where it is missing.
+    /// The value that a document is grouped by; null if it is missing.
     fn value(&self, frame: Frame<'_>) -> Result<ValueBuf> {
         let value = self.group_by.evaluate(frame)?;
         let value = value.as_raw().unwrap_or(RawValue::Null);

@@ -1,4 +1,4 @@
-//! `$count`: short for a `$group` over everything and a `$project`.
+//! `$count`: rewritten to a `$group` over all documents and a `$project`.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};

@@ -1,4 +1,4 @@
-//! `$documents`: documents written in the pipeline itself.
+//! `$documents`: documents given as expressions in the pipeline.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
@@ -9,7 +9,7 @@ use super::source::{Given, RunningSource};
 use super::{About, Around, Source};
 use crate::stage::Host;
 
-/// Documents written in the pipeline.
+/// The documents of the pipeline.
 #[derive(Debug)]
 struct Documents(Vec<DocBuf>);
 

@@ -1,4 +1,5 @@
-//! `$facet`: several pipelines over the same documents; one result with an array of each one's results.
+//! `$facet`: runs several pipelines over the same documents, and returns one document with an array
+//! of the results of each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -123,7 +124,7 @@ fn keep(
 }
 
 impl Output {
-    /// The one document of the output may be larger than one that is stored, as long as a later stage makes it smaller.
+    /// The result may exceed the size of a stored document, as long as a later stage reduces it.
     fn take(&self, more: usize, context: &StageContext<'_>) -> Result<()> {
         let bytes = self.bytes.get() + more;
         self.bytes.set(bytes);
@@ -152,7 +153,7 @@ impl Running for RunningFacet {
     ) -> Result<Flow> {
         let (metadata, output) = (context.metadata.get(), &self.output);
         for branch in &mut self.branches {
-            // Of many branches each may stay below what it tells of.
+            // With many branches, each may stay below the amount of memory that triggers a check.
             memory::check()?;
             context.metadata.set(&metadata);
             if branch.stages.iter().any(|stage| stage.is_satisfied()) {
@@ -163,7 +164,7 @@ impl Running for RunningFacet {
                 keep(results, result, context, output)
             })?;
             resume(branch, context, output)?;
-            // A pause of one branch does not concern the others.
+            // A pause of one branch does not affect the others.
             context.begin_step();
         }
         Ok(Flow::More)
@@ -187,7 +188,7 @@ impl Running for RunningFacet {
                     context.begin_step();
                     let over = now[0].finish(context, take)? == Flow::More;
                     resume(&mut branch, context, output)?;
-                    // Somebody behind may have enough.
+                    // A later stage may be satisfied.
                     if over || branch.stages[at..].iter().any(|stage| stage.is_satisfied()) {
                         break;
                     }
@@ -208,7 +209,7 @@ impl Running for RunningFacet {
     }
 }
 
-/// Lets stages give the results that they kept when a later stage paused.
+/// Resumes stages that kept results when a later stage paused.
 fn resume(branch: &mut Branch, context: &StageContext<'_>, output: &Output) -> Result<()> {
     for at in (0..branch.stages.len()).rev() {
         let (now, behind) = branch.stages[at..].split_at_mut(1);

@@ -1,4 +1,4 @@
-//! What a stage looks at of a document, and what it does to its fields.
+//! Which fields of a document a stage reads, and how it changes them.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,24 +9,24 @@ use mayfly_value::RawValue;
 
 use super::Step;
 
-/// The fields that a stage looks at.
+/// The fields that a stage reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Reads {
-    /// It may be any.
+    /// Possibly all fields.
     Anything,
-    /// Those at these paths; the stages behind it may look at others.
+    /// These paths; later stages may read others.
     Some(BTreeSet<String>),
-    /// Those at these paths; the stages behind it see none of the others.
+    /// These paths; later stages receive no other fields.
     Only(BTreeSet<String>),
 }
 
 impl Reads {
-    /// Of a stage that passes documents on.
+    /// Reads of a stage that passes documents on.
     pub(crate) fn some(paths: impl IntoIterator<Item = String>) -> Reads {
         Reads::Some(paths.into_iter().collect())
     }
 
-    /// What expressions read, and these paths; documents are passed on.
+    /// The dependencies of expressions and these paths, for a stage that passes documents on.
     pub(crate) fn some_of(read: Dependencies, paths: impl IntoIterator<Item = String>) -> Reads {
         match read.whole_document {
             true => Reads::Anything,
@@ -34,7 +34,7 @@ impl Reads {
         }
     }
 
-    /// What expressions read, and these paths; nothing else is passed on.
+    /// The dependencies of expressions and these paths, for a stage that passes nothing else on.
     pub(crate) fn only_of(read: Dependencies, paths: impl IntoIterator<Item = String>) -> Reads {
         match read.whole_document {
             true => Reads::Anything,
@@ -43,12 +43,12 @@ impl Reads {
     }
 }
 
-/// The first name of a path.
+/// The first component of a path.
 pub(crate) fn top(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }
 
-/// The top-level fields that stages look at; nothing when that may be any.
+/// The top-level fields that stages read; `None` if they may read any.
 pub(crate) fn wanted<'s>(steps: impl Iterator<Item = &'s Step>) -> Option<HashSet<String>> {
     let mut wanted = HashSet::new();
     let mut add = |paths: BTreeSet<String>| {
@@ -67,28 +67,29 @@ pub(crate) fn wanted<'s>(steps: impl Iterator<Item = &'s Step>) -> Option<HashSe
     None
 }
 
-/// What a stage does to fields that passes each document on once or not at all, or several times with the same values elsewhere.
+/// How a stage changes fields, if it returns each input document at most once, or several times
+/// with different values in known fields.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
-    /// It may be anything.
+    /// Unknown changes.
     Unknown,
-    /// Nothing at all: it changes the order only.
+    /// No change; the stage affects the order only.
     None,
-    /// Fields at these paths change; those at some have the values that others had.
+    /// Fields at these paths change. Renamed ones have the values that other fields had.
     Changes {
-        /// Dotted.
+        /// The changed paths.
         paths: Vec<String>,
-        /// New name and old name.
+        /// Pairs of new and old name.
         renames: Vec<(String, String)>,
     },
-    /// Only these fields stay, and those with another's values.
+    /// Only these fields remain, together with renamed ones.
     Keeps {
-        /// Names without a dot.
+        /// Top-level field names.
         names: Vec<String>,
-        /// New name and old name.
+        /// Pairs of new and old name.
         renames: Vec<(String, String)>,
     },
-    /// The `_id` of a group has the values of this field.
+    /// The `_id` of each group has the values of this field.
     GroupsBy(String),
 }
 
@@ -99,7 +100,7 @@ fn touches(a: &str, b: &str) -> bool {
     inside(a, b) || inside(b, a)
 }
 
-/// The name of a field, when the value is nothing but that field.
+/// The name of a field, if the expression is that field.
 pub(crate) fn plain_field(value: &Expression) -> Option<&str> {
     match value.as_path()? {
         [name] => Some(name),
@@ -115,7 +116,7 @@ fn renames<'e>(fields: impl Iterator<Item = (&'e str, &'e Expression)>) -> Vec<(
 }
 
 impl Effect {
-    /// Whether a path has the same values behind the stage as before it.
+    /// Whether a path has the same values after the stage as before it.
     pub(crate) fn leaves(&self, path: &str) -> bool {
         match self {
             Effect::None => true,
@@ -124,20 +125,20 @@ impl Effect {
         }
     }
 
-    /// Of a stage that changes these paths.
+    /// The effect of a stage that changes these paths.
     pub(crate) fn changes(paths: impl IntoIterator<Item = String>) -> Effect {
         Effect::Changes { paths: paths.into_iter().collect(), renames: Vec::new() }
     }
 
-    /// Of a stage that gives paths values.
+    /// The effect of a stage that sets paths.
     pub(crate) fn setting(fields: &[(String, &Expression)]) -> Effect {
-        // A scalar on the way to an inner field gives way to a document.
+        // Setting an inner field replaces scalars on its path by documents.
         let paths = fields.iter().map(|(path, _)| top(path).to_owned()).collect();
         let renames = renames(fields.iter().map(|(path, value)| (path.as_str(), *value)));
         Effect::Changes { paths, renames }
     }
 
-    /// Of a projection.
+    /// The effect of a projection.
     pub(crate) fn projecting(fields: &ProjectedFields<'_>) -> Effect {
         match fields {
             ProjectedFields::Without(paths) => Effect::changes(paths.iter().cloned()),
@@ -148,7 +149,7 @@ impl Effect {
         }
     }
 
-    /// Of a new root that is written out field by field, or is the old one with some more.
+    /// The effect of a new root that is a document expression, or the old root merged with others.
     pub(crate) fn replacing(root: &Expression) -> Effect {
         if let Some(fields) = root.as_document() {
             return Effect::Keeps { names: Vec::new(), renames: renames(fields.into_iter()) };
@@ -159,7 +160,7 @@ impl Effect {
         let Some(parts) = root.as_additions() else { return Effect::Unknown };
         let mut paths = Vec::new();
         for part in parts {
-            // A field whose value is missing leaves the old one: nothing is renamed.
+            // If the value is missing the old field remains, so this is no renaming.
             if let Some(fields) = part.as_document() {
                 paths.extend(fields.iter().map(|(name, _)| (*name).to_owned()));
             } else if let Some(RawValue::Document(fields)) = part.as_constant() {
@@ -171,11 +172,11 @@ impl Effect {
         Effect::changes(paths)
     }
 
-    /// The condition that holds before the stage if and only if this one holds behind it.
+    /// The condition that holds before the stage if and only if this one holds after it.
     pub(crate) fn before(&self, condition: &Expr) -> Option<Expr> {
         let reads = condition.reads()?;
         let as_it_is = || Some(condition.clone());
-        // One field that is nothing but another's value.
+        // A condition on one field can follow a renaming of that field.
         let only = || match reads.paths.iter().collect::<Vec<_>>()[..] {
             [path] if !reads.computed => Some(top(path)),
             _ => None,
@@ -209,7 +210,8 @@ impl Effect {
     }
 }
 
-/// Whether a condition on one field compares with values that no missing field equals: a group has null for those.
+/// Whether a condition on one field compares only with values that no missing field equals. In
+/// `_id` of a group null stands for missing fields.
 pub(crate) fn compares_only(condition: &Expr) -> bool {
     fn plain(value: RawValue<'_>) -> bool {
         value.is_number()

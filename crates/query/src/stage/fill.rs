@@ -1,4 +1,5 @@
-//! `$fill`: short for a `$setWindowFields` that fills by the neighbours, and a `$addFields` that fills by values.
+//! `$fill`: rewritten to a `$setWindowFields`, which fills from neighbours, and an `$addFields`,
+//! which fills with values.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::paths::check_field_path;
@@ -93,7 +94,7 @@ fn write_partition(
                 check_field_path(path)?;
                 windows.append(path, format!("${path}").as_str());
             }
-            // A dotted name is no name of a field: the place takes its part.
+            // The window stage checks dotted names.
             RawValue::String(path) if !path.starts_with('$') => {
                 windows.append(field.name(), format!("${path}").as_str());
             }
@@ -114,7 +115,7 @@ fn write_partition(
     Ok(())
 }
 
-/// Writes how a field is filled; says whether its neighbours do.
+/// Writes how a field is filled. Returns whether it is filled from neighbours.
 fn write_field(
     name: &str,
     value: RawValue<'_>,

@@ -1,7 +1,8 @@
-//! `$geoNear`: all documents by their distance from a point, which is shown in each. Manual: "$geoNear (aggregation stage)".
+//! `$geoNear`: documents by their distance from a point, which is added to each. Manual: "$geoNear
+//! (aggregation stage)".
 //!
-//! The search itself is a query by distance at the front of the pipeline; what runs as a stage tells the distance of each
-//! document that comes.
+//! The search is a query by distance at the start of the pipeline. The running stage adds the
+//! distance to each document.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;
@@ -29,10 +30,10 @@ use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
 #[derive(Debug)]
 pub(crate) struct GeoNear {
     near: Near,
-    /// The field of the places; that of the collection's index when none was named.
+    /// The geo field; by default that of the collection's only geo index.
     key: Option<String>,
     matcher: Matcher,
-    /// The filter as it was sent, for explanations.
+    /// The filter as the client sent it, for explain.
     query: DocBuf,
     multiplier: f64,
     distance: Vec<String>,
@@ -43,7 +44,7 @@ fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
     Err(Error::new(ErrorCode(code), text))
 }
 
-/// The arguments as they are read.
+/// The parsed arguments.
 #[derive(Default)]
 struct Arguments<'a> {
     near: Option<RawValue<'a>>,
@@ -168,7 +169,7 @@ fn distance(option: RawElement<'_>) -> Result<f64> {
     }
 }
 
-/// The point: GeoJSON or a pair, written down or in a variable.
+/// The point: GeoJSON or a pair, as a constant or in a variable.
 fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, Unit)> {
     let computed: ValueBuf = match value {
         RawValue::String(text) if text.starts_with("$$") => {
@@ -197,10 +198,10 @@ fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, Unit)> {
 }
 
 impl GeoNear {
-    /// Finds out which field is meant, and gives the query for the documents in their order.
+    /// Determines the geo field, and returns the query that finds the documents in their order.
     ///
     /// # Errors
-    /// 27 IndexNotFound where no field was named and the indexes do not say which.
+    /// 27 IndexNotFound if no field was given and there is not exactly one geo index.
     pub(crate) fn query_over(
         &mut self,
         view: &ReadView,
@@ -217,10 +218,10 @@ impl GeoNear {
 }
 
 impl GeoNear {
-    /// The query at the front as a filter, for explanations.
+    /// The query as a filter, for explain.
     ///
     /// # Errors
-    /// Those of [`GeoNear::query_over`].
+    /// Errors of [`GeoNear::query_over`].
     pub(crate) fn filter_over(&self, view: &ReadView, collection: &Collection) -> Result<DocBuf> {
         let key = match &self.key {
             Some(key) => key.clone(),
@@ -232,7 +233,7 @@ impl GeoNear {
     }
 }
 
-/// The field of the only index of places: in the plane, else on the earth.
+/// The field of the only geo index: of a 2d index, else of a 2dsphere index.
 fn only_place(view: &ReadView, collection: &Collection) -> Result<String> {
     let indexes = collection.plannable_indexes(view.visible_indexes());
     let fail = |text: String| Err(Error::new(ErrorCode::IndexNotFound, text));
@@ -258,10 +259,11 @@ fn only_place(view: &ReadView, collection: &Collection) -> Result<String> {
     fail("$geoNear requires a 2d or 2dsphere index, but none were found".to_owned())
 }
 
-/// Over measurements, which no index of places leads to: the distance of each, and an order by it.
+/// The stages over a time series, where no geo index on measurements exists: one computes
+/// distances, the other sorts by them.
 ///
 /// # Errors
-/// 5860206 without the field of the places.
+/// 5860206 without the option `key`.
 pub(crate) fn over_measurements(stage: GeoNear, spec: RawDoc<'_>) -> Result<Vec<Step>> {
     if stage.key.is_none() {
         let text = "Must specify 'key' option for $geoNear on a time-series collection";
@@ -273,10 +275,10 @@ pub(crate) fn over_measurements(stage: GeoNear, spec: RawDoc<'_>) -> Result<Vec<
     Ok(vec![Step::sent(Box::new(Distances(stage)), spec), Step::hidden(order)])
 }
 
-/// Measures the distance of each document, and leaves out those that do not count.
+/// Computes the distance of each document, and drops documents outside of the limits.
 struct RunningDistances(GeoNear);
 
-/// The stage over measurements.
+/// The distance stage over a time series.
 #[derive(Debug)]
 pub(crate) struct Distances(GeoNear);
 
@@ -313,7 +315,7 @@ impl Running for RunningDistances {
 }
 
 impl GeoNear {
-    /// Shows a document with its distance.
+    /// Passes on a document with its distance.
     fn show(
         &self,
         document: RawDoc<'_>,
@@ -330,7 +332,7 @@ impl GeoNear {
     }
 }
 
-/// Shows the distance in each document.
+/// Adds the distance to each document.
 struct RunningGeoNear(GeoNear);
 
 impl Stage for GeoNear {
@@ -350,7 +352,7 @@ impl Running for RunningGeoNear {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        // The search noted it beside the document.
+        // The search returned the distance as metadata.
         let noted = context.metadata.get();
         let of = |name| noted.as_doc().and_then(|noted| noted.get(name));
         let (Some(RawValue::Double(found)), Some(at)) = (of(GEO_NEAR_DISTANCE), of(GEO_NEAR_POINT))

@@ -1,13 +1,15 @@
-//! Series of preferred numbers, to which `$bucketAuto` rounds its boundaries. Manual: "$bucketAuto", "Granularity".
+//! Preferred number series, to which `$bucketAuto` rounds its boundaries. Manual: "$bucketAuto",
+//! "Granularity".
 //!
-//! The series of electronic components follow a formula; those of Renard and the other two are tables.
+//! The E series follow a formula; the Renard series and the 1-2-5 series are tables.
 
-/// A series.
+/// A series of preferred numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Granularity {
-    /// Multiplied by powers of ten; ascending, the last less than ten times the first.
+    /// These numbers times powers of ten. They ascend, and the last is less than ten times the
+    /// first.
     Decades(&'static [f64]),
-    /// So many steps from one power of ten to the next.
+    /// This number of steps between two powers of ten.
     Steps(u32),
     /// Powers of two.
     PowersOfTwo,
@@ -69,7 +71,7 @@ impl Granularity {
             Granularity::Steps(steps) => {
                 let step = |at: u32| {
                     let value = 10f64.powf(f64::from(at) / f64::from(steps) + 2.0).round();
-                    // The one value of the standard that does not follow the formula.
+                    // The only value of the standard that does not follow the formula.
                     if steps == 192 && value == 919.0 { 920.0 } else { value }
                 };
                 (0..steps).map(step).collect()
@@ -77,7 +79,7 @@ impl Granularity {
         }
     }
 
-    /// The least number of the series above this one, which is not negative; zero stays.
+    /// The least number of the series above a non-negative number. Zero stays zero.
     pub(super) fn above(self, number: f64) -> f64 {
         if number == 0.0 || !number.is_finite() {
             return number;
@@ -91,7 +93,7 @@ impl Granularity {
         next.unwrap_or(series[0] * multiplier * 10.0)
     }
 
-    /// The greatest number of the series below this one.
+    /// The greatest number of the series below this one. Zero stays zero.
     pub(super) fn below(self, number: f64) -> f64 {
         if number == 0.0 || !number.is_finite() {
             return number;
@@ -107,10 +109,11 @@ impl Granularity {
     }
 }
 
-/// The power of ten that brings the first of a series to a number or just below it.
+/// The power of ten by which the first number of a series is at most `number`, but more than a
+/// tenth of it.
 fn decade(series: &[f64], number: f64) -> f64 {
     let mut multiplier = 1.0;
-    // A double has so many powers of ten and no more.
+    // More iterations than a double has powers of ten.
     for _ in 0..700 {
         if number >= series[0] * multiplier * 10.0 {
             multiplier *= 10.0;

@@ -1,5 +1,5 @@
-//! `$group`: one result per distinct `_id`, in the order in which the groups came up. Groups that do not fit memory are written
-//! out and put together at the end, in the order of their keys.
+//! `$group`: one result for each distinct `_id`, in the order of first occurrence. Groups that
+//! exceed the memory are spilled and merged at the end, in the order of their keys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::exec::Flow;
 use crate::language::FirstOf;
 use crate::memory::{Share, as_document, no_disk_use};
 
-/// Memory of one group beside its key and `_id`, roughly.
+/// Approximate memory of one group beyond its key and `_id`.
 const GROUP_BYTES: usize = 96;
-/// Results between two looks at the deadline.
+/// Results between two checks of the deadline.
 const CHUNK_GROUPS: u64 = 256;
 
 /// A parsed `$group`.
@@ -31,7 +31,7 @@ const CHUNK_GROUPS: u64 = 256;
 pub(crate) struct Group {
     id: Expression,
     fields: Vec<(String, Accumulator)>,
-    /// Which strings are one group.
+    /// The collation by which string keys are equal.
     collation: Option<Arc<Collation>>,
 }
 
@@ -90,7 +90,7 @@ impl Stage for Group {
     }
 }
 
-/// Its `_id`, and what its accumulators know.
+/// The `_id` of a group, and the states of its accumulators.
 type OneGroup = (Option<ValueBuf>, Vec<AccumState>);
 
 struct RunningGroup {
@@ -99,10 +99,10 @@ struct RunningGroup {
     groups: VecDeque<OneGroup>,
     bytes: usize,
     share: Option<Share>,
-    /// Groups that did not fit memory.
+    /// Spilled groups.
     parts: Option<Sorter>,
     merge: Option<Merge>,
-    /// The group whose parts are put together.
+    /// The group whose spilled parts are being merged.
     open: Option<(Vec<u8>, OneGroup)>,
     key: Vec<u8>,
 }
@@ -125,7 +125,7 @@ impl RunningGroup {
     fn place(&mut self, frame: Frame<'_>) -> Result<usize> {
         let id = self.group.id.evaluate(frame)?;
         self.key.clear();
-        // Numbers of different types that are equal share a group; missing and null do, too.
+        // Equal numbers of different types share a group, and so do missing values and null.
         let value = id.as_raw().unwrap_or(RawValue::Null);
         let collation = self.group.collation.as_deref();
         keys::append_value_in(&mut self.key, &mut TypeBits::default(), value, false, collation);
@@ -144,7 +144,7 @@ impl RunningGroup {
 }
 
 impl RunningGroup {
-    /// Keeps within memory.
+    /// Spills if the memory is exceeded.
     fn check(&mut self, context: &StageContext<'_>) -> Result<()> {
         let share = || context.settings.budget.share(Operator::Group);
         let share = self.share.get_or_insert_with(share);
@@ -154,7 +154,7 @@ impl RunningGroup {
         }
     }
 
-    /// Writes the groups out, where that is allowed.
+    /// Spills the groups, if files are allowed.
     fn spill(&mut self, context: &StageContext<'_>) -> Result<()> {
         let Some(share) = &mut self.share else { return Ok(()) };
         let Some(folder) = share.folder()? else {
@@ -176,7 +176,7 @@ impl RunningGroup {
         Ok(())
     }
 
-    /// Gives the groups that were written out, the parts of each put together.
+    /// Returns the spilled groups, each merged from its parts.
     fn finish_merged(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         let Some(merge) = &mut self.merge else { return Ok(Flow::More) };
         let mut given = 0u64;
@@ -210,7 +210,7 @@ impl RunningGroup {
     }
 }
 
-/// A group as it is written out: `{ _id: ..., s: [ what each accumulator knows ] }`.
+/// A spilled group: `{ _id: ..., s: [ state of each accumulator ] }`.
 fn saved((id, states): &OneGroup) -> DocBuf {
     let mut out = DocBuilder::new();
     if let Some(id) = id {
@@ -225,7 +225,8 @@ fn saved((id, states): &OneGroup) -> DocBuf {
 }
 
 impl Group {
-    /// When one document of each group is enough: by which field, and which one. The documents come in an order or in none.
+    /// Returns the grouping field and the needed document, if one document of each group suffices.
+    /// `ordered` says whether the input has an order.
     pub(crate) fn first_of(&self, ordered: bool) -> Option<FirstOf> {
         let mut id = &self.id;
         while let Expression::Collated(_, inner) = id {
@@ -240,7 +241,8 @@ impl Group {
         (enough && !parts.is_empty()).then(|| FirstOf { path: path(), last, whole, apart: false })
     }
 
-    /// The result over so many documents, when it does nothing but count them: `{ _id: null, n: { $sum: 1 } }`.
+    /// The result over a number of documents, if the stage only counts them: `{ _id: null, n: {
+    /// $sum: 1 } }`.
     pub(crate) fn counted(&self, documents: u64) -> Option<DocBuf> {
         let id = self.id.as_constant()?;
         let count = i64::try_from(documents).unwrap_or(i64::MAX);
@@ -277,7 +279,7 @@ impl Group {
             check_size(out.len())?;
         }
         let out = out.finish();
-        // The _id may be a whole document.
+        // The `_id` may be a nested document.
         check_depth(out.as_doc())?;
         Ok(out)
     }
@@ -307,7 +309,7 @@ impl Running for RunningGroup {
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if self.parts.is_some() {
-            // What is left in memory comes last.
+            // The groups left in memory become the last run.
             if !self.groups.is_empty() {
                 self.spill(context)?;
             }
@@ -325,7 +327,7 @@ impl Running for RunningGroup {
                 return Ok(Flow::Pause);
             }
         }
-        // Stages behind may go on for long.
+        // Later stages may run for long, so the memory is released.
         self.share = None;
         Ok(Flow::More)
     }

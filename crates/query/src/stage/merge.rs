@@ -1,5 +1,5 @@
-//! `$merge`: writes each result into a collection, as an update, an insert or both. How it is parsed; running it has a file of
-//! its own ([`super::merge_run`]).
+//! `$merge`: writes each result into a collection, as an update or an insert. This file parses it;
+//! [`super::merge_run`] runs it.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -146,7 +146,7 @@ fn on_fields(value: RawValue<'_>) -> Result<Vec<String>> {
                 }
                 on.push(name.to_owned());
             }
-            // An inserted document has them in this order, whatever the order in which they were given.
+            // Inserted documents have these fields in sorted order, as in the reference.
             on.sort();
             Ok(on)
         }

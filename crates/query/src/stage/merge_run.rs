@@ -1,9 +1,9 @@
-//! `$merge` as it runs.
+//! Runs a `$merge`.
 //!
 //! 1. Each result becomes an update or an insert of one record.
-//! 2. Writes of different records are collected, up to a number and a size, and share a write unit.
-//! 3. When the unit fails (because of one of them, or of a concurrent writer), they are written one by one. Those before the one
-//!    that fails stay written, as if each had been written alone.
+//! 2. Writes of different records are collected, up to a number and a size, into one write unit.
+//! 3. If the unit fails, because of one write or of a concurrent writer, the writes are applied one
+//!    by one. Those before the failing one persist, as if each had been written alone.
 
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -23,11 +23,11 @@ use crate::language::CanonicalQuery;
 use crate::memory::Budget;
 use crate::modify::{SingleWrite, Unmatched, UpdateSpec, WriteKind, update, write_together};
 
-/// Most documents, and about most bytes, in one write unit.
+/// Limit on the documents of a write unit, and approximate limit on their bytes.
 const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
 
-/// Whether no two documents of the collection can have the same values in these fields.
+/// Whether an index ensures that documents differ in these fields.
 fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
     if on == ["_id"] {
         return true;
@@ -47,14 +47,14 @@ fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
 pub(super) struct RunningMerge {
     merge: Merge,
     target: Option<Arc<Collection>>,
-    /// What is written together.
+    /// Writes for the next unit.
     waiting: Vec<Write>,
-    /// What says which records these mean: no two mean the same.
+    /// The keys of the records that they write. Writes of one record do not share a unit.
     keys: HashSet<Vec<u8>>,
     bytes: usize,
 }
 
-/// What becomes of a result.
+/// The write for a result.
 enum Write {
     Insert(DocBuf),
     Update(Box<UpdateSpec>),
@@ -67,7 +67,7 @@ impl RunningMerge {
 
     fn target(&mut self, context: &StageContext<'_>) -> Result<Arc<Collection>> {
         let Merge { into, on, scope, .. } = &self.merge;
-        // One that got another name is not the target any more.
+        // A renamed collection is no longer the target.
         let still = |target: &&Arc<Collection>| target.check_still(into).is_ok();
         if let Some(target) = self.target.as_ref().filter(still) {
             return Ok(target.clone());
@@ -87,7 +87,7 @@ impl RunningMerge {
         Ok(target)
     }
 
-    /// What finds the document to merge with.
+    /// The filter for the document to merge with.
     fn filter(&self, document: RawDoc<'_>) -> Result<DocBuf> {
         let mut filter = DocBuilder::new();
         for field in &self.merge.on {
@@ -134,7 +134,7 @@ impl RunningMerge {
         }
     }
 
-    /// What becomes of a result, and what says which record it means.
+    /// The write for a result, and the key of its record.
     fn prepared(
         &self,
         context: &StageContext<'_>,
@@ -173,7 +173,7 @@ impl RunningMerge {
         Ok((Write::Update(Box::new(spec)), key))
     }
 
-    /// The values of a document that say which record it means.
+    /// The values of the `on` fields as a key.
     fn key(&self, document: RawDoc<'_>) -> Vec<u8> {
         let mut key = Vec::new();
         for field in &self.merge.on {
@@ -185,7 +185,7 @@ impl RunningMerge {
         key
     }
 
-    /// Writes the waiting documents: in units of several, or one by one where that is not possible.
+    /// Writes the waiting documents, in units or one by one.
     fn flush(&mut self, context: &StageContext<'_>) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         self.keys.clear();
@@ -198,8 +198,8 @@ impl RunningMerge {
         rest.try_for_each(|write| self.write_one(context, write))
     }
 
-    /// Writes documents from the front in one unit. Returns how many; `None`, with nothing written, when they have to be written
-    /// one by one.
+    /// Writes leading documents in one unit and returns their number. Returns `None`, with nothing
+    /// written, if they have to be written one by one.
     fn write_together(
         &mut self,
         context: &StageContext<'_>,
@@ -262,7 +262,7 @@ impl Running for RunningMerge {
         self.target(context)?;
         let (write, key) = match self.prepared(context, document) {
             Ok(prepared) => prepared,
-            // What came before it is written all the same.
+            // Earlier results are written in spite of the error.
             Err(error) => return self.flush(context).and(Err(error)),
         };
         if self.keys.contains(&key) {
@@ -278,7 +278,7 @@ impl Running for RunningMerge {
     }
 
     fn finish(&mut self, context: &StageContext<'_>, _: &mut Next<'_>) -> Result<Flow> {
-        // What is wrong with the target is wrong without a document, too.
+        // Errors of the target are reported even without documents.
         if !context.settings.read_only {
             self.target(context)?;
             self.flush(context)?;

@@ -1,4 +1,4 @@
-//! What is known about documents travels with them through stages.
+//! Tests that metadata passes through stages with its documents.
 
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -8,7 +8,7 @@ use mayfly_expr::Scope;
 use crate::fixture::Fixture;
 use crate::{Around, Metadata, RunSettings};
 
-/// Six documents with scores, through these stages.
+/// Runs stages over six documents with scores.
 fn check(stages: &str, settings: RunSettings, expected: &str) {
     let documents: Vec<(DocBuf, Metadata)> = (0..6)
         .map(|id: i32| {

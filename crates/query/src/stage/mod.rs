@@ -1,8 +1,9 @@
-//! Pipeline stages: one file per stage, and one row per stage in the table of `pipeline`.
+//! Pipeline stages: one file for each stage, and one row for each in the table of `pipeline`.
 //!
-//! A stage is parsed once into a [`Stage`], a type of its own that says what it reads and what it does to fields, and runs as a
-//! [`Running`]: it is shown one document after the other and shows its results to the next one, as borrowed bytes. What it may use
-//! meanwhile is its [`StageContext`]. Where documents come from that no stage gave is a [`Source`].
+//! A stage is parsed once into a [`Stage`], which declares the fields that it reads and changes,
+//! and runs as a [`Running`], which receives one document after the other and passes its results to
+//! the next stage, as borrowed bytes. A [`StageContext`] gives access to the store. A [`Source`]
+//! provides documents that come from no collection.
 
 mod around;
 pub(crate) mod bucket;
@@ -71,57 +72,58 @@ pub(crate) use watched::Watched;
 use crate::exec::Flow;
 use crate::language::metadata::InFlight;
 
-/// Takes a document from the stage before.
+/// Receives a document from the previous stage.
 pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
 
-/// A parsed stage: what it is, not how far it has come.
+/// A parsed stage, without running state.
 pub(crate) trait Stage: Any + Debug + Send + Sync {
-    /// Its running form.
+    /// Creates the running stage.
     fn start(self: Box<Self>) -> Box<dyn Running>;
 
-    /// Which fields it looks at.
+    /// The fields that the stage reads.
     fn reads(&self) -> Reads {
         Reads::Anything
     }
 
-    /// What it does to the fields of documents.
+    /// How the stage changes documents.
     fn effect(&self) -> Effect {
         Effect::Unknown
     }
 
-    /// Whether it gives exactly one document for each, so that it may as well come behind a `$limit` or `$skip`.
+    /// Whether the stage returns exactly one document for each, so that it commutes with `$limit`
+    /// and `$skip`.
     fn is_one_for_one(&self) -> bool {
         false
     }
 
-    /// What the documents that it finds have beside their fields, by the names that `$meta` uses.
+    /// The metadata that the stage adds to documents, by the names that `$meta` uses.
     fn gives_metadata(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The collections that it reads beside its input, by name in the database of the command.
+    /// The collections that the stage reads besides its input.
     fn collections(&self) -> Vec<Namespace> {
         Vec::new()
     }
 
-    /// The collection that it writes to.
+    /// The collection that the stage writes to.
     fn writes_to(&self) -> Option<&Namespace> {
         None
     }
 }
 
-/// Work that passing a document to a stage counts as, in units of [`spend`]; each KiB of the document adds one.
+/// Work of passing a document to a stage, in units of [`spend`]; each KiB of the document adds one.
 const SHOWN_UNITS: usize = 8;
 
-/// What a running stage may use.
+/// The environment of a running stage.
 pub(crate) struct StageContext<'c> {
-    /// The store, the operation, and what it sees.
+    /// The store, the operation, and its view of the store.
     pub(crate) session: StoreSession<'c>,
-    /// What the command says about its run.
+    /// Settings of the run, made by the command.
     pub(crate) settings: &'c RunSettings,
     /// Metadata of the document that is being passed on.
     pub(crate) metadata: &'c InFlight,
-    /// Whether a stage or the reader has paused in the present step. Only debug builds set it.
+    /// Whether a stage or the reader has paused in the current step. Only debug builds set it.
     paused: Cell<bool>,
 }
 
@@ -135,7 +137,7 @@ impl<'c> StageContext<'c> {
         StageContext { session, settings, metadata, paused: Cell::new(false) }
     }
 
-    /// Starts a new step: stages may be given documents again after a pause.
+    /// Starts a new step: after a pause, stages may receive documents again.
     pub(crate) fn begin_step(&self) {
         self.paused.set(false);
     }
@@ -165,7 +167,7 @@ pub(crate) trait Running: Send {
         next: &mut Next<'_>,
     ) -> Result<Flow>;
 
-    /// Gives what a pause left of the results of documents that were pushed; a `Pause` when something is left again.
+    /// Passes on results that a pause left over. Returns `Pause` if some are left again.
     ///
     /// # Errors
     /// As [`Running::push`].
@@ -173,7 +175,7 @@ pub(crate) trait Running: Send {
         Ok(Flow::More)
     }
 
-    /// The input is over: gives what comes behind it. A `Pause` asks to be called again.
+    /// Ends the input, and passes on buffered results. A `Pause` asks to be called again.
     ///
     /// # Errors
     /// As [`Running::push`].
@@ -181,40 +183,42 @@ pub(crate) trait Running: Send {
         Ok(Flow::More)
     }
 
-    /// A batch is over. The next one comes over a new snapshot: what was read of other collections goes.
+    /// Ends a batch. The next one has a new snapshot, so cached data of other collections is
+    /// dropped.
     fn end_batch(&mut self) {}
 
-    /// The run failed, here or elsewhere: clears away what nobody will look for.
+    /// Cleans up after the run failed in this stage or elsewhere.
     fn abandon(&mut self, _: &StageContext<'_>) {}
 
-    /// Whether it wants no further document, whatever comes.
+    /// Whether the stage needs no further documents.
     fn is_satisfied(&self) -> bool {
         false
     }
 
-    /// The next of the results that a pause left, where the documents are events that can be gone on behind.
+    /// The next result that a pause left over, if documents are change events with resume tokens.
     fn held(&self) -> Option<RawDoc<'_>> {
         None
     }
 
-    /// Writes what it did, for those who explain it. Gives the microseconds that it took itself, where somebody watched that.
+    /// Appends statistics for explain. Returns the stage's own time in microseconds, if it is
+    /// measured.
     fn explain(&self, _: &mut DocBuilder) -> u64 {
         0
     }
 
-    /// Whether results may come at the end of the input, or stay behind when the reader pauses.
+    /// Whether the stage may hold results back until the end of the input or after a pause.
     fn holds_back(&self) -> bool {
         false
     }
 }
 
-/// Takes the results of a pipeline.
+/// Receives the results of a pipeline.
 pub(crate) type Reader<'r> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'r;
 
-/// Shows a document to the first stage, whose results go to the second, and so on to the reader.
+/// Passes a document to the first stage, its results to the second, and so on to the reader.
 ///
 /// # Errors
-/// Those of the stages and of the reader, and those of an operation that must end.
+/// Errors of the stages and of the reader, and errors of an operation that must end.
 pub(crate) fn show(
     stages: &mut [Box<dyn Running>],
     context: &StageContext<'_>,
@@ -225,7 +229,7 @@ pub(crate) fn show(
     let flow = match stages.split_first_mut() {
         None => reader(document),
         Some((first, later)) => {
-            // A stage may make many documents of one, and large ones.
+            // A stage may make many or large documents of one.
             spend(SHOWN_UNITS + (document.as_bytes().len() >> 10))?;
             let next = &mut |result: RawDoc<'_>| show(later, context, result, reader);
             let flow = first.push(context, document, next);

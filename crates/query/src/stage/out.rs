@@ -1,13 +1,14 @@
 //! `$out`: replaces a collection by the results.
 //!
-//! 1. A collection beside the target gets the target's options and indexes ([`Replacement`]).
-//! 2. The results go into it in units.
-//! 3. When all are there it takes the target's name, in one step. Nobody sees half of them, and when something fails the target
-//!    stays as it was. It fails, too, when the target's options or indexes changed meanwhile: no change that a client was told of
-//!    is lost.
+//! 1. A new collection with a temporary name gets the options and indexes of the target
+//!    ([`Replacement`]).
+//! 2. The results are written to it in units.
+//! 3. When all are written it takes the target's name in one step. Readers never see a part of the
+//!    results, and after a failure the target is unchanged. The stage also fails if the target's
+//!    options or indexes changed meanwhile, so that no acknowledged change is lost.
 //!
-//! With the option `timeseries`, or onto a time series, the results are measurements: the collection beside the target is one of
-//! buckets, and takes the name of the target's buckets.
+//! With the option `timeseries`, or if the target is a time series, the results are measurements:
+//! the new collection contains buckets, and takes the name of the target's bucket collection.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -21,17 +22,17 @@ use super::target::{check_target, filled, target, with_id};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::exec::Flow;
 
-/// Most documents, and about most bytes, in one write unit.
+/// Limit on the documents of a write unit, and approximate limit on their bytes.
 const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
-/// Measurements in one unit: a bucket's worth is packed once, not several times.
+/// Measurements of a write unit. It is larger, so that each bucket is packed once.
 const UNIT_MEASUREMENTS: usize = 2000;
 
 /// A parsed `$out`.
 #[derive(Debug)]
 struct Out {
     target: Namespace,
-    /// The results are measurements of such a time series.
+    /// Set if the results are measurements of a time series.
     series: Option<TimeSeries>,
 }
 
@@ -78,20 +79,20 @@ impl Stage for Out {
 
 struct RunningOut {
     out: Out,
-    /// Where the results go until all are there.
+    /// The new collection, from the first result on.
     beside: Option<Replacement>,
-    /// Whether they are measurements.
+    /// Whether the results are measurements.
     measurements: bool,
     unit: Vec<DocBuf>,
     bytes: usize,
 }
 
 impl Out {
-    /// The collection that is replaced; nothing when there is none, or the time series whose buckets it holds.
+    /// The existing target, or the bucket collection of the target.
     ///
     /// # Errors
-    /// 7268700 and 7268703 for a time series in the place of something else, 7406103 for one that differs, 17152 for a capped
-    /// collection, 166 for a view.
+    /// 7268700 and 7268703 for a time series over another kind of collection, 7406103 for different
+    /// time series options, 17152 for a capped collection, 166 for a view.
     fn existing(&self, context: &StageContext<'_>) -> Result<Option<Arc<Collection>>> {
         let (session, target) = (context.session, &self.target);
         let (store, view) = (session.store, session.view);
@@ -134,7 +135,7 @@ impl RunningOut {
         RunningOut { out, beside: None, measurements, unit: Vec::new(), bytes: 0 }
     }
 
-    /// The collection beside the target.
+    /// The new collection, created at first use.
     fn beside(&mut self, context: &StageContext<'_>) -> Result<&Replacement> {
         let beside = match self.beside.take() {
             Some(beside) => beside,
@@ -180,7 +181,7 @@ impl RunningOut {
         })
     }
 
-    /// Whether what was collected is worth a unit.
+    /// Whether the collected documents fill a unit.
     fn is_full(&self) -> bool {
         let most = if self.measurements { UNIT_MEASUREMENTS } else { UNIT_DOCUMENTS };
         self.unit.len() >= most || self.bytes >= UNIT_BYTES
@@ -227,7 +228,7 @@ impl Running for RunningOut {
 
     fn abandon(&mut self, context: &StageContext<'_>) {
         if let Some(beside) = self.beside.take() {
-            // The reason of the failure is the one to tell.
+            // Report the original error.
             let _ = context.session.store.abandon_replacement(&beside);
         }
     }

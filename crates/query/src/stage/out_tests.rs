@@ -1,5 +1,5 @@
-//! What becomes of changes of the target while `$out` and `$merge` write. The results come in two units: the target is looked at
-//! with the first one, and changes before the last one.
+//! Changes of the target while `$out` and `$merge` write. The results are written in two units: the
+//! target is read before the first, and changed before the last.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn create(store: &Store, name: &str, options: &Document) {
     store.create_collection(&ReadView::now(), &ns(name), DocBuf::from_bson(options)).unwrap();
 }
 
-/// The target as most cases want it: one document, an index that is a policy.
+/// Creates the target of most cases: one document, and a TTL index.
 fn target(fixture: &Fixture) {
     let (store, op) = (fixture.store(), OpCtx::detached(Arc::new(mayfly_base::SystemClock::new())));
     create(store, "o", &doc! {});
@@ -45,7 +45,8 @@ fn out(fixture: &Fixture, stage: Bson, act: impl FnOnce(&Store, &Arc<OpCtx>)) ->
     fixture.run_around(stage, RESULTS, act)
 }
 
-/// The code and the end of the message of `$out` onto `o`, which changes meanwhile. Nothing is left beside the target.
+/// Code and message of a failing `$out` onto `o`, which is changed meanwhile. Checks that no
+/// temporary collection remains.
 fn changed(fixture: &Fixture, act: impl FnOnce(&Store, &Arc<OpCtx>)) -> (ErrorCode, String) {
     let error = out(fixture, Bson::Document(doc! { "$out": "o" }), act).unwrap_err();
     let left = fixture.store().collections(Some("test"));
@@ -195,7 +196,7 @@ fn what_a_client_takes_away_beside_the_target_is_missed() {
     assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
 }
 
-/// Few measurements are one unit: the steps are made by hand.
+/// So few measurements are one unit, so the test performs the steps itself.
 #[test]
 fn changes_of_a_time_series_are_not_undone() {
     let series = doc! { "timeseries": { "timeField": "t", "metaField": "m" } };
@@ -211,7 +212,7 @@ fn changes_of_a_time_series_are_not_undone() {
     assert_eq!(failed.code(), ErrorCode::CommandFailed);
     store.abandon_replacement(&begun).unwrap();
     assert_eq!(target.list_indexes().len(), 2);
-    // A collection in the place of the measurements.
+    // A collection under the name of the time series.
     store.drop_collection(&buckets).unwrap();
     let begun = store.begin_replacement(&buckets, None, DocBuf::from_bson(&series)).unwrap();
     create(store, "s", &doc! {});
@@ -231,6 +232,6 @@ fn what_is_merged_goes_to_the_name_not_to_a_collection_that_had_it() {
     })
     .unwrap();
     let (before, after) = (ids(&fixture, "elsewhere").len(), ids(&fixture, "o").len());
-    // The first unit, and the old document; the last unit.
+    // 257: the first unit and the old document. 44: the last unit.
     assert_eq!((before, after), (257, 44));
 }

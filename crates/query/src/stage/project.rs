@@ -43,14 +43,14 @@ impl Stage for Project {
     }
 }
 
-/// What a projection looks at.
+/// The fields that a projection reads.
 pub(super) fn projected_reads(fields: &ProjectedFields<'_>) -> Reads {
     match fields {
         ProjectedFields::Without(_) => Reads::some([]),
         ProjectedFields::Only { paths, made, .. } => {
             let mut read = Dependencies::default();
             made.iter().for_each(|(_, value)| read.add(value));
-            // Where a field is made inside of another, the levels around it are looked at.
+            // A computed inner field also reads the levels above it.
             let around = made.iter().map(|(path, _)| path).filter(|path| path.contains('.'));
             Reads::only_of(read, paths.iter().chain(around).cloned())
         }
@@ -71,7 +71,7 @@ impl Running for RunningProject {
     }
 }
 
-/// Leaves away what nobody behind looks at.
+/// Drops fields that no later stage reads.
 #[derive(Debug)]
 pub(crate) struct Keep(pub(crate) Fields);
 

@@ -1,4 +1,5 @@
-//! `$redact`: keeps, cuts out or looks into each document, on every level, as an expression says.
+//! `$redact`: on each level of a document, an expression decides whether to keep it, to drop it, or
+//! to descend.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Expression;
@@ -10,7 +11,8 @@ use super::{Around, Next, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 
-/// What the variables stand for; nobody sees it unless the expression mixes them up with other values.
+/// The values of the system variables. They are visible only if the expression returns them in
+/// other places.
 const DESCEND: &str = "descend";
 const PRUNE: &str = "prune";
 const KEEP: &str = "keep";
@@ -36,7 +38,7 @@ impl Stage for Redact {
 struct RunningRedact(Expression);
 
 impl RunningRedact {
-    /// What is left of a document; nothing when it goes.
+    /// The remaining part of a document; `None` if it is dropped.
     fn redacted(&self, document: RawDoc<'_>, metadata: &Metadata) -> Result<Option<DocBuf>> {
         spend(1)?;
         let value = self.0.evaluate(metadata.frame(document))?;
@@ -74,7 +76,7 @@ impl RunningRedact {
         }
     }
 
-    /// As deep as documents are nested, which is limited.
+    /// Recursion is bounded by the nesting limit of documents.
     fn redacted_items(&self, items: RawDoc<'_>, metadata: &Metadata) -> Result<DocBuf> {
         let mut out = DocBuilder::new_array();
         for item in items {

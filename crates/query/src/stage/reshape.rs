@@ -1,5 +1,5 @@
-//! `$set`, `$addFields`, `$unset`, `$replaceRoot`, `$replaceWith`: one document out of one, with the stages that updates by
-//! a pipeline have, too.
+//! `$set`, `$addFields`, `$unset`, `$replaceRoot`, `$replaceWith`: stages with one output for each
+//! input, which updates by a pipeline support as well.
 
 use mayfly_base::Result;
 use mayfly_expr::{Dependencies, Scope};
@@ -28,7 +28,7 @@ impl Stage for Reshape {
         match self.0.change() {
             DocumentChange::Set(fields) => {
                 fields.iter().for_each(|(_, value)| read.add(value));
-                // A path goes through what is there.
+                // Setting a path reads the documents on it.
                 Reads::some_of(read, fields.into_iter().map(|(path, _)| path))
             }
             DocumentChange::Project(projection) => projected_reads(&projection.fields()),
@@ -48,7 +48,7 @@ impl Stage for Reshape {
     }
 
     fn is_one_for_one(&self) -> bool {
-        // A new root may be none, which is an error.
+        // A new root that is missing is an error.
         !matches!(self.0.change(), DocumentChange::Replace(_))
     }
 }

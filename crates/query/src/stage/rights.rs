@@ -1,11 +1,13 @@
-//! The rights that a pipeline needs, noted while its stages are parsed.
+//! The rights that a pipeline needs, recorded while its stages are parsed.
 //!
-//! The row of a stage says what every use of it needs ([`Needs`]). What depends on its options, its parser notes as it reads them:
-//! the collections that it names ([`Around::collection`]), the target that it writes to, users that it asks about. A stage cannot
-//! get a namespace from its options without noting the right to use it, and pipelines inside stages note into the same list. So what
-//! is checked is what was parsed, and nothing reads the options a second time.
+//! The row of a stage declares what every use of it needs ([`Needs`]). The parser of the stage
+//! records what depends on options as it reads them: the collections that they name
+//! ([`Around::collection`]), the target that the stage writes to, the users that it lists. A stage
+//! cannot obtain a namespace from its options without recording the right to use it, and nested
+//! pipelines add to the same list. The check therefore covers exactly what was parsed.
 //!
-//! A pipeline that cannot be parsed has noted what was parsed of it until then. It does not run, but its error may say something
+//! If parsing fails, the rights recorded so far are checked before the error is returned, because
+//! the error may contain information about collections that the client must not read.
 //! about collections that the client must not read, so that the rights are checked before the error is shown.
 
 use std::cell::RefCell;
@@ -19,24 +21,24 @@ use super::{Around, Inside};
 /// The rights that every use of a stage needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Reading its input, which is the collection of the command where the stage is the first one.
+    /// Reading the input, which for a first stage is the collection of the command.
     Input,
-    /// Reading its input, and what its options name.
+    /// Reading the input, and rights that depend on options.
     InputAndOptions,
-    /// What its options ask for: it does not read the collection of the command.
+    /// Rights that depend on options. The stage does not read the collection of the command.
     Options,
-    /// Nothing: it does not read the collection of the command.
+    /// No rights. The stage does not read the collection of the command.
     Nothing,
-    /// This action on the collection of the command, which it describes and does not read.
+    /// This action on the collection of the command, whose documents the stage does not read.
     Collection(Action),
-    /// This action on the cluster: it does not read the collection of the command.
+    /// This action on the cluster. The stage does not read the collection of the command.
     Cluster(Action),
 }
 
-/// What a noted right is about.
+/// The resource of a recorded right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
-    /// The collection of the command, or its database where it names none.
+    /// The collection of the command, or its database if it names no collection.
     Input,
     Collection(Namespace),
     Cluster,
@@ -51,11 +53,11 @@ pub struct Rights {
     needed: Vec<(Subject, Action)>,
 }
 
-/// Rights while they are being noted.
+/// Rights that are being recorded.
 pub(crate) type Noted = RefCell<Rights>;
 
 impl Needs {
-    /// Whether the stage reads documents of the collection of the command where it is the first one.
+    /// Whether a first stage reads documents of the collection of the command.
     pub(crate) fn read_input(self) -> bool {
         match self {
             Needs::Input | Needs::InputAndOptions => true,
@@ -70,8 +72,8 @@ impl Needs {
 }
 
 impl Rights {
-    /// Whether a client has all of them who may do what `allows` says, for a pipeline over this collection of the database, or over
-    /// none.
+    /// Whether `allows` grants all rights for a pipeline over this collection of the database, or
+    /// over no collection.
     pub fn are_met(
         &self,
         (db, collection): (&str, Option<&str>),
@@ -96,7 +98,8 @@ impl Rights {
     }
 }
 
-/// What parsers of stages note. A pipeline that is parsed again to run, after its rights were checked, notes nothing.
+/// Recording of rights by the parsers of stages. When a pipeline is parsed again to run, after its
+/// rights were checked, nothing is recorded.
 impl Around<'_> {
     fn note(&self, subject: Subject, action: Action) {
         if let Some(noted) = self.rights {
@@ -104,7 +107,7 @@ impl Around<'_> {
         }
     }
 
-    /// The pipeline reads what it runs over: the collection of the command, where it is the command's own.
+    /// Records that the pipeline reads its input, if that is the collection of the command.
     pub(crate) fn reads_input(&self) {
         let own = matches!(self.inside, Inside::Command | Inside::View);
         if let Some(noted) = self.rights.filter(|_| own) {
@@ -112,7 +115,7 @@ impl Around<'_> {
         }
     }
 
-    /// Notes what every use of a stage needs.
+    /// Records what every use of a stage needs.
     pub(crate) fn needs(&self, needs: Needs) {
         match needs {
             Needs::Input | Needs::InputAndOptions | Needs::Options | Needs::Nothing => {}
@@ -121,22 +124,23 @@ impl Around<'_> {
         }
     }
 
-    /// An action on the collection of the command.
+    /// Records an action on the collection of the command.
     pub(crate) fn needs_on_input(&self, action: Action) {
         match self.inside {
             Inside::Command | Inside::View => self.note(Subject::Input, action),
-            // The input there is something else, and no stage describes it.
+            // In nested pipelines the input is another collection, and no stage with such rights is
+            // allowed there.
             Inside::Facet | Inside::Lookup | Inside::UnionWith => self.needs_everything(),
         }
     }
 
-    /// An action on a collection.
+    /// Records an action on a collection.
     pub(crate) fn needs_on(&self, ns: &Namespace, action: Action) {
         self.note(Subject::Collection(ns.clone()), action);
     }
 
-    /// Reading a collection that an operand names by its database, too; no stage reads it, but its refusal tells nothing about it
-    /// either.
+    /// Records the right to read a collection that an operand names with its database. Stages
+    /// refuse such operands, but the refusal must not reveal anything about the collection.
     pub(crate) fn needs_named(&self, value: RawValue<'_>) {
         let Some(name) = value.as_document() else { return };
         let part = |part: &str| name.get(part).and_then(RawValue::as_str);
@@ -147,17 +151,17 @@ impl Around<'_> {
         }
     }
 
-    /// An action on the cluster.
+    /// Records an action on the cluster.
     pub(crate) fn needs_on_cluster(&self, action: Action) {
         self.note(Subject::Cluster, action);
     }
 
-    /// An action on all collections that are not the system's.
+    /// Records an action on all collections except system collections.
     pub(crate) fn needs_on_all(&self, action: Action) {
         self.note(Subject::AllNormal, action);
     }
 
-    /// Every action on everything: what is needed is not known.
+    /// Records every action on everything, where the needed rights are unknown.
     pub(crate) fn needs_everything(&self) {
         self.note(Subject::Everything, Action::AnyAction);
     }

@@ -1,4 +1,5 @@
-//! `$sample`: so many documents by chance: each gets a random key, and the least keys stay.
+//! `$sample`: a given number of random documents. Each document gets a random key, and those with
+//! the smallest keys are returned.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::random_unit;

@@ -26,7 +26,7 @@ pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>
 #[derive(Debug)]
 pub(crate) struct Sort {
     pub(crate) pattern: SortPattern,
-    /// So many results are wanted.
+    /// Number of results for a top-k sort.
     pub(crate) keep: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Sort {
         Sort { pattern, keep: None }
     }
 
-    /// The pattern, where documents are sorted by fields of theirs.
+    /// The paths of the sort fields, without sorts by metadata.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         let fields = self.pattern.fields().iter().filter(|field| field.metadata.is_none());
         fields.map(|field| field.path.as_str().to_owned())

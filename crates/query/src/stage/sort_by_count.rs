@@ -1,4 +1,5 @@
-//! `$sortByCount`: short for a `$group` by an expression with a count, and a `$sort` by that count.
+//! `$sortByCount`: rewritten to a `$group` by an expression with a count, and a `$sort` by that
+//! count.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};

@@ -1,5 +1,5 @@
-//! Where the documents of a pipeline come from when its first stage gives them: what is asked, checked. Most of them come from the
-//! host.
+//! Sources: first stages that provide documents which come from no collection. Most of the
+//! documents come from the host.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -14,76 +14,76 @@ use crate::change::ChangeOptions;
 use crate::language::metadata::Metadata;
 use crate::stage::Host;
 
-/// What a first stage tells about the collection of the command.
+/// What a first stage describes about the collection of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Description {
-    /// Its size and its use.
+    /// Size and use.
     Figures,
-    /// The use of its indexes.
+    /// Use of the indexes.
     Indexes,
-    /// Its cached plans.
+    /// Cached plans.
     Plans,
-    /// What its policies have expired.
+    /// Documents removed by TTL policies.
     Expiry,
 }
 
-/// What documents are about that no collection holds.
+/// The subject of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The collection of the command.
     Collection(Description),
-    /// The server, asked of any database.
+    /// The server; allowed on any database.
     Server,
-    /// The server, asked of the database `admin`.
+    /// The server; allowed on the database `admin`.
     Admin,
-    /// The sessions that the server keeps, asked of their collection.
+    /// The stored sessions; allowed on their collection.
     Sessions,
-    /// Nothing but what the pipeline itself says.
+    /// The pipeline itself.
     Pipeline,
-    /// Changes, as long as there are any.
+    /// Change events.
     Changes,
 }
 
-/// A first stage that gives documents.
+/// A first stage that provides documents.
 pub(crate) trait Source: Debug + Send + Sync {
-    /// What they are about.
+    /// The subject of the documents.
     fn about(&self) -> About;
 
-    /// Begins to give its documents.
+    /// Starts the source.
     ///
     /// # Errors
-    /// Those of the host and of the store.
+    /// Errors of the host and of the store.
     fn start(&self, session: StoreSession<'_>, host: &dyn Host) -> Result<Box<dyn RunningSource>>;
 
-    /// The documents, where they are known without a host.
+    /// The documents, if they are known without a host.
     fn given(&self) -> Option<&[DocBuf]> {
         None
     }
 
-    /// Which changes, when they are such.
+    /// The options of a change stream, if this is one.
     fn changes(&self) -> Option<&ChangeOptions> {
         None
     }
 }
 
-/// A source while a pipeline takes its documents. A source that has many fetches them in pages, and keeps between batches only where
-/// it stands.
+/// A running source. A source with many documents reads them in pages, and keeps only its position
+/// between batches.
 pub(crate) trait RunningSource: Send {
-    /// The next document, with its metadata; nothing at the end.
+    /// The next document with its metadata; `None` at the end.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     fn next(&mut self, session: StoreSession<'_>) -> Result<Option<(DocBuf, Metadata)>>;
 
-    /// Whether it is known that no document follows.
+    /// Whether no document is known to follow.
     fn is_over(&self) -> bool;
 }
 
-/// Documents that are all there.
+/// A source over documents in memory.
 pub(crate) struct Given(VecDeque<DocBuf>);
 
 impl Given {
-    /// These, in their order.
+    /// A source over these documents, in their order.
     pub(crate) fn boxed(documents: impl Into<VecDeque<DocBuf>>) -> Box<dyn RunningSource> {
         Box::new(Given(documents.into()))
     }
@@ -101,7 +101,7 @@ impl RunningSource for Given {
 
 type Ask = fn(&dyn Host, RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
-/// Documents that the host has.
+/// A source over documents that the host provides.
 struct Told {
     about: About,
     options: DocBuf,
@@ -162,7 +162,7 @@ pub(crate) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<
     Ok(Box::new(Changes(options?)))
 }
 
-/// A client may see its own operations.
+/// Clients may list their own operations without a right.
 pub(crate) fn current_op(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
@@ -178,7 +178,7 @@ pub(crate) fn current_op(value: RawValue<'_>, around: &Around<'_>) -> Result<Box
     }
 }
 
-/// Without options a client sees its own sessions.
+/// Without options clients list their own sessions, which needs no right.
 fn note_sessions(options: RawDoc<'_>, around: &Around<'_>) {
     if !options.is_empty() {
         around.needs_on_cluster(Action::ListSessions);
@@ -271,7 +271,7 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
     told(about, wanted.finish(), |host, options| host.coll_stats(options))
 }
 
-/// There are no shards whose data could be anywhere.
+/// The server has no shards.
 pub(crate) fn sharded_data_distribution(
     value: RawValue<'_>,
     _: &Around<'_>,

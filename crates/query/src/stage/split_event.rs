@@ -1,5 +1,5 @@
-//! `$changeStreamSplitLargeEvent`: gives events that are too large for one document in fragments. What a fragment is stands in
-//! `change::split`.
+//! `$changeStreamSplitLargeEvent`: returns events that exceed the size of a document in fragments,
+//! which `change::split` defines.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(crate) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage
     }
 }
 
-/// The parsed stage, with the fragment that the stream goes on behind.
+/// The parsed stage, with the fragment after which the stream resumes.
 #[derive(Debug)]
 pub(crate) struct SplitLargeEvent(pub(crate) Option<Resumed>);
 
@@ -31,9 +31,9 @@ impl Stage for SplitLargeEvent {
 }
 
 struct RunningSplit {
-    /// The fragment that the stream goes on behind, until its event has come.
+    /// The fragment after which the stream resumes, until its event has arrived.
     resumed: Option<Resumed>,
-    /// Fragments that a pause left.
+    /// Fragments that a pause left over.
     held: VecDeque<DocBuf>,
 }
 

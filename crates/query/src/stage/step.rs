@@ -1,4 +1,4 @@
-//! A stage where it stands in a pipeline.
+//! A stage in a pipeline, with its representation in explain.
 
 use std::any::Any;
 
@@ -8,15 +8,15 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::filter::Match;
 use super::{Running, Stage};
 
-/// A stage of a pipeline, with the way in which it is shown.
+/// A stage in a pipeline.
 #[derive(Debug)]
 pub(crate) struct Step {
     stage: Box<dyn Stage>,
-    /// As it stands in a pipeline; nothing for what is not shown.
+    /// The specification that explain shows; `None` for helper stages.
     written: Option<DocBuf>,
 }
 
-/// `{ name: operand }`.
+/// The document `{ name: operand }`.
 pub(crate) fn written<'v>(name: &str, operand: impl Into<RawValue<'v>>) -> DocBuf {
     let mut out = DocBuilder::new();
     out.append(name, operand);
@@ -24,22 +24,22 @@ pub(crate) fn written<'v>(name: &str, operand: impl Into<RawValue<'v>>) -> DocBu
 }
 
 impl Step {
-    /// A stage as it was sent.
+    /// A stage with the specification that the client sent.
     pub(crate) fn sent(stage: Box<dyn Stage>, spec: RawDoc<'_>) -> Step {
         Step { stage, written: Some(spec.to_owned()) }
     }
 
-    /// A stage that nobody sent, and how it is shown.
+    /// A stage that the optimiser made, with the specification to show.
     pub(crate) fn made(stage: impl Stage, written: DocBuf) -> Step {
         Step { stage: Box::new(stage), written: Some(written) }
     }
 
-    /// A stage that is not shown: it helps another one.
+    /// A helper stage that explain does not show.
     pub(crate) fn hidden(stage: impl Stage) -> Step {
         Step { stage: Box::new(stage), written: None }
     }
 
-    /// A `$match`.
+    /// A `$match` stage.
     pub(crate) fn filter(matcher: Matcher) -> Step {
         let shown = written("$match", &matcher.root().to_document());
         Step::made(Match(matcher), shown)
@@ -50,23 +50,23 @@ impl Step {
         &*self.stage
     }
 
-    /// As it stands in a pipeline; nothing for what is not shown.
+    /// The specification that explain shows; `None` for helper stages.
     pub(crate) fn written(&self) -> Option<RawDoc<'_>> {
         self.written.as_ref().map(DocBuf::as_doc)
     }
 
-    /// From now on it is shown so.
+    /// Replaces the specification that explain shows.
     pub(crate) fn show_as(&mut self, written: DocBuf) {
         self.written = Some(written);
     }
 
-    /// The stage, if it is of this type.
+    /// The stage as this type, if it is one.
     pub(crate) fn get<S: Stage>(&self) -> Option<&S> {
         let stage: &dyn Any = &*self.stage;
         stage.downcast_ref()
     }
 
-    /// The same to be changed.
+    /// The stage as this type, mutable.
     pub(crate) fn get_mut<S: Stage>(&mut self) -> Option<&mut S> {
         let stage: &mut dyn Any = &mut *self.stage;
         stage.downcast_mut()
@@ -77,13 +77,13 @@ impl Step {
         self.get::<S>().is_some()
     }
 
-    /// Its stage, if it is of this type.
+    /// Extracts the stage as this type, if it is one.
     pub(crate) fn take<S: Stage>(self) -> Option<Box<S>> {
         let stage: Box<dyn Any> = self.stage;
         stage.downcast().ok()
     }
 
-    /// Its running form.
+    /// Creates the running stage.
     pub(crate) fn start(self) -> Box<dyn Running> {
         self.stage.start()
     }

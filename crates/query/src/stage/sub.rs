@@ -1,9 +1,12 @@
-//! A pipeline inside a stage, over another collection or view: checked when the stage is parsed, parsed anew for each run
-//! because its variables have other values then. That makes comparisons with variables constants, which indexes serve.
+//! A pipeline inside a stage, over another collection or view. It is checked when the stage is
+//! parsed, and parsed again for each run, when its variables have values. Comparisons with
+//! variables thereby become comparisons with constants, which indexes serve.
 //!
-//! This is the one place where stages name what stands above them: pipelines have stages, and stages may have pipelines.
+//! This file is the only place where stages refer to the layer above them: pipelines contain
+//! stages, and stages may contain pipelines.
 //!
-//! Stages at its front that name no variable of the stage around it give the same for each of its documents: they can be run once.
+//! Leading stages that refer to no variable of the enclosing stage give the same results for each
+//! of its documents, and can run once.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
@@ -21,39 +24,40 @@ use crate::pipeline::{Pipeline, note_rights, parse_stages};
 /// A checked pipeline over another collection.
 #[derive(Clone, Debug)]
 pub(crate) struct SubPipeline {
-    /// What it reads; nothing when its first stage gives the documents.
+    /// The collection that it reads; `None` if its first stage is a source.
     pub(crate) from: Option<Namespace>,
     db: String,
     stages: DocBuf,
     inside: Inside,
     depth: usize,
     scope: Scope,
-    /// The variables of the stage around it, without values.
+    /// The variables of the enclosing stage, without values.
     unknown: DocBuf,
-    /// What its stages read beside that, as far as they could be parsed without values of the variables.
+    /// Other collections that its stages read, as far as they could be parsed without values of the
+    /// variables.
     reads: Vec<Namespace>,
 }
 
-/// Where the documents of a name come from.
+/// The resolved input of a pipeline.
 pub(crate) enum From {
     /// A collection, and the stages of the view over it.
     Collection(Arc<Collection>, Option<DocBuf>),
-    /// There is no such collection.
+    /// No such collection.
     Nothing,
 }
 
-/// Errors that no value of a variable causes: the pipeline itself is wrong.
+/// Errors that do not depend on the values of variables: the pipeline itself is invalid.
 const WRITTEN_WRONG: &[i32] = &[
     9, 14, 168, 232, 238, 15947, 15955, 15959, 15973, 15976, 16020, 16410, 16872, 17276, 31441,
     40234, 40235, 40236, 40323, 40324, 40600, 40601, 40602, 51047,
 ];
 
 impl SubPipeline {
-    /// Checks a pipeline. Where it may use variables of the stage, whose values are not known yet, only what is wrong
-    /// whatever they are is found here.
+    /// Checks a pipeline. If it may refer to variables of the stage, whose values are not known
+    /// yet, only errors that do not depend on them are found here.
     ///
     /// # Errors
-    /// 232 MaxSubPipelineDepthExceeded, those of the stages.
+    /// 232 MaxSubPipelineDepthExceeded, errors of the stages.
     pub(crate) fn parse(
         from: Option<Namespace>,
         stages: RawDoc<'_>,
@@ -101,17 +105,17 @@ impl SubPipeline {
         })
     }
 
-    /// What its expressions may name beside the variables of the stage.
+    /// The variables of its expressions, without those of the enclosing stage.
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Its stages as they were sent.
+    /// The stages as the client sent them.
     pub(crate) fn stages(&self) -> RawDoc<'_> {
         self.stages.as_doc()
     }
 
-    /// The same with a filter at its end.
+    /// The pipeline with a filter appended.
     pub(crate) fn filtered(&self, filter: &Expr) -> SubPipeline {
         let mut stages = DocBuilder::new_array();
         self.stages.as_doc().iter().for_each(|stage| {
@@ -126,23 +130,24 @@ impl SubPipeline {
         self.from.iter().chain(&self.reads).cloned().collect()
     }
 
-    /// Whether it keeps every document.
+    /// Whether it has no stages.
     pub(crate) fn is_empty(&self) -> bool {
         self.stages.as_doc().is_empty()
     }
 
-    /// Whether a second run gives what the first gave, as far as its own stages are concerned.
+    /// Whether its stages give the same results in a second run.
     pub(crate) fn is_repeatable(&self) -> bool {
         is_repeatable(self.stages.as_doc())
     }
 
-    /// The same of a view over which it runs and of its own stages.
+    /// Whether its stages and those of the view below it give the same results in a second run.
     pub(crate) fn is_repeatable_over(&self, view: Option<&DocBuf>) -> bool {
         self.is_repeatable() && view.is_none_or(|view| is_repeatable(view.as_doc()))
     }
 
-    /// How many stages at its front give the same whatever the values of these variables, where running them once pays: not
-    /// where a condition on a variable goes before them, because an index may serve that.
+    /// The number of leading stages that do not depend on these variables, if running them once
+    /// pays off. It does not if the optimiser moves a condition on a variable before them, because
+    /// an index may serve that.
     pub(crate) fn uncorrelated<'v>(&self, variables: impl Iterator<Item = &'v str>) -> usize {
         let marks: Vec<String> = variables.map(|name| format!("$${name}")).collect();
         let varies = |stage: RawDoc<'_>| {
@@ -161,10 +166,10 @@ impl SubPipeline {
         }
     }
 
-    /// Starts so many stages at its front.
+    /// Starts the first `count` stages.
     ///
     /// # Errors
-    /// Those of the stages and of planning.
+    /// Errors of the stages and of planning.
     pub(crate) fn start_front(
         &self,
         context: &StageContext<'_>,
@@ -174,10 +179,10 @@ impl SubPipeline {
         SubPipeline { stages, ..self.clone() }.start(context, &self.scope, None)
     }
 
-    /// Starts what stands behind so many stages, over what those gave.
+    /// Starts the stages after the first `count`, over the results of those.
     ///
     /// # Errors
-    /// Those of the stages.
+    /// Errors of the stages.
     pub(crate) fn start_behind(
         &self,
         context: &StageContext<'_>,
@@ -191,10 +196,10 @@ impl SubPipeline {
         Ok(pipeline.start_shared(documents, context.settings.clone()))
     }
 
-    /// Where its documents come from now.
+    /// Resolves the input.
     ///
     /// # Errors
-    /// Those of resolving a view.
+    /// Errors of resolving a view.
     pub(crate) fn source(&self, context: &StageContext<'_>) -> Result<From> {
         let Some(from) = &self.from else { return Ok(From::Nothing) };
         let session = context.session;
@@ -210,10 +215,10 @@ impl SubPipeline {
         })
     }
 
-    /// Starts it with another filter in front, which may use an index.
+    /// Starts the pipeline with an additional filter in front, which may use an index.
     ///
     /// # Errors
-    /// Those of the stages and of planning.
+    /// Errors of the stages and of planning.
     pub(crate) fn start(
         &self,
         context: &StageContext<'_>,
@@ -251,16 +256,16 @@ impl SubPipeline {
         pipeline.start(context.session.view, collection, None, context.settings.clone())
     }
 
-    /// What it is parsed in when it runs.
+    /// The context in which the pipeline is parsed for a run.
     fn around<'a>(&'a self, context: &StageContext<'_>, scope: &'a Scope) -> Around<'a> {
         let around = Around::command(&self.db, scope).with_view(context.session.view);
         around.at_depth(self.depth, self.inside)
     }
 
-    /// Starts it over documents that are there.
+    /// Starts the pipeline over documents in memory.
     ///
     /// # Errors
-    /// Those of the stages.
+    /// Errors of the stages.
     pub(crate) fn start_over(
         &self,
         context: &StageContext<'_>,
@@ -273,7 +278,8 @@ impl SubPipeline {
     }
 }
 
-/// Whether a pipeline over a collection reads it, and one without a collection has documents of its own.
+/// Checks that a pipeline over a collection reads it, and that one without a collection starts with
+/// a source.
 ///
 /// # Errors
 /// 73 InvalidNamespace, 9 FailedToParse.
@@ -294,29 +300,29 @@ fn check_first(pipeline: &Pipeline, from: Option<&Namespace>, inside: Inside) ->
     }
 }
 
-/// The stages of a pipeline that runs inside the stage, over its documents.
+/// The stages of a pipeline that runs inside of a stage, over its documents.
 ///
 /// # Errors
-/// Those of the stages.
+/// Errors of the stages.
 pub(crate) fn branch(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Step>> {
     let (_, steps) = parse_stages(pipeline, around)?;
     Ok(optimised(steps, around))
 }
 
-/// Whether the bytes of a document have this text somewhere: it may mean something else there, but nothing has it otherwise.
+/// Whether the bytes of a document contain this text. There may be false positives, but no false
+/// negatives.
 fn mentions(document: RawDoc<'_>, text: &str) -> bool {
     document.as_bytes().windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-/// Whether a second run of these stages gives what the first gave.
-/// Whether a second run of these stages gives what the first gave.
+/// Whether a second run of these stages gives the same results.
 pub(crate) fn is_repeatable(stages: RawDoc<'_>) -> bool {
     !["$rand", "$sample", "$function", "$where", "$accumulator"]
         .into_iter()
         .any(|name| mentions(stages, name))
 }
 
-/// Some of the stages.
+/// A pipeline of some of the stages.
 fn part<'s>(stages: impl Iterator<Item = mayfly_value::RawElement<'s>>) -> DocBuf {
     let mut out = DocBuilder::new_array();
     stages.for_each(|stage| {

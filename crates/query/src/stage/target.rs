@@ -1,14 +1,14 @@
-//! Where `$out` and `$merge` write.
+//! The target of `$out` and `$merge`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::{Around, StageContext};
 
-/// `name`, or `{ db, coll }` and the stage's own options.
+/// Parses `name`, or `{ db, coll }` with the options of the stage.
 ///
 /// # Errors
-/// 73 InvalidNamespace, those of the caller's `wrong`.
+/// 73 InvalidNamespace, errors of the caller's `wrong`.
 pub(super) fn target(
     value: RawValue<'_>,
     around: &Around<'_>,
@@ -23,7 +23,7 @@ pub(super) fn target(
                 match (option.name(), option.value()) {
                     ("db", RawValue::String(name)) => db = name,
                     ("coll", RawValue::String(name)) => collection = Some(name),
-                    // `$out` has looked at it.
+                    // `$out` parses it.
                     (name, _) if options.contains(&name) => {}
                     (name, _) => return Err(wrong(name)),
                 }
@@ -34,10 +34,10 @@ pub(super) fn target(
     }
 }
 
-/// Refuses collections that no pipeline writes to.
+/// Refuses collections that pipelines must not write to.
 ///
 /// # Errors
-/// The codes of the caller: for system collections, for internal databases.
+/// `codes`: the first for system collections, the second for internal databases.
 pub(super) fn check_target(ns: &Namespace, stage: &str, codes: (i32, i32)) -> Result<()> {
     if ns.collection().starts_with("system.") {
         let text = format!("Can't {stage} to special collection: {}", ns.collection());
@@ -50,7 +50,7 @@ pub(super) fn check_target(ns: &Namespace, stage: &str, codes: (i32, i32)) -> Re
     Ok(())
 }
 
-/// A document about to be written, its empty timestamps filled in unless the command keeps them.
+/// Prepares a document for writing: fills empty timestamps in, unless the command keeps them.
 pub(super) fn filled(context: &StageContext<'_>, document: DocBuf) -> DocBuf {
     if context.settings.keep_empty_timestamps {
         return document;
@@ -58,7 +58,7 @@ pub(super) fn filled(context: &StageContext<'_>, document: DocBuf) -> DocBuf {
     context.session.store.fill_empty_timestamps(document.as_doc()).unwrap_or(document)
 }
 
-/// `_id` first, made up when there is none.
+/// Moves `_id` to the front, or generates one.
 pub(super) fn with_id(context: &StageContext<'_>, document: RawDoc<'_>) -> DocBuf {
     if document.iter().next().is_some_and(|first| first.name() == "_id") {
         return document.to_owned();

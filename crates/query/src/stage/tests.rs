@@ -1,4 +1,4 @@
-//! Stages with little memory give what they give with much.
+//! Tests that stages give the same results with little memory as with much.
 
 use mayfly_expr::Scope;
 use mayfly_value::extjson::parse_document;
@@ -49,12 +49,12 @@ fn what_spills_gives_the_same() {
         }
         assert_eq!(plain, spilled, "{text}");
         let failed = run(20_000, None);
-        // One group needs no more than that.
+        // A single group needs no more memory.
         assert!(failed == Err(292) || text.contains("$none"), "{text}: {failed:?}");
     }
 }
 
-/// A document that becomes many keeps nobody from ending the operation.
+/// An operation ends in time even if one document becomes many.
 #[test]
 fn what_one_document_becomes_is_stopped() {
     let fixture = Fixture::new();
@@ -72,7 +72,7 @@ fn what_one_document_becomes_is_stopped() {
     assert!(results < 100, "{results}");
 }
 
-/// Most documents are at one place: all of them wait while the farther ones are looked for.
+/// Most documents are at one point, so they all wait while farther regions are searched.
 #[test]
 fn a_search_by_distance_waits_in_a_file_where_it_may() {
     let fixture = Fixture::new();
@@ -104,7 +104,7 @@ fn a_search_by_distance_waits_in_a_file_where_it_may() {
     assert_eq!(run(20_000, None), Err(292));
 }
 
-/// Every kind of window function, over partitions of very different sizes.
+/// Window functions of every kind, over partitions of very different sizes.
 const WINDOWS: &[&str] = &[
     r#"{"$sum": "$b", "window": {"documents": ["unbounded", "current"]}}"#,
     r#"{"$avg": "$b", "window": {"documents": [-3, 2]}}"#,
@@ -147,7 +147,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     let documents: Vec<DocBuf> = (0..6600)
         .map(|id: i32| {
             let mut out = DocBuilder::new();
-            // One partition of most documents, one of some, many of a few.
+            // One partition with most documents, one with some, many with a few.
             let partition = if id % 10 < 8 { 0 } else { id % 83 };
             out.append("_id", id).append("p", partition).append("o", id * 7919 % 6599);
             out.append("t", format!("text {}", id * 271 % 3001).as_str());
@@ -182,7 +182,8 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     for (plain, spilled) in plain.iter().zip(&spilled) {
         assert_eq!(plain, spilled);
     }
-    // Where nothing may leave memory, the sort before says so; a window and the state of a function have to fit in any case.
+    // Without files the preceding sort fails. A window and the state of a function must fit memory
+    // in any case.
     assert_eq!(run(&all[0], LITTLE, None), Err(292));
     let small = r#""w": {"$last": "$$ROOT", "window": {"documents": [-5, 5]}}"#;
     assert_eq!(run(small, LITTLE, Some(folder.clone())).map(|all| all.len()), Ok(documents.len()));
@@ -196,7 +197,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     }
 }
 
-/// Stages that keep something, and some between them. A `#` stands for a number below seven.
+/// Stages that buffer, and some between them. A `#` stands for a number below seven.
 const STAGES: &[&str] = &[
     r#"{"$sort": {"a": 1, "_id": -1}}"#,
     r#"{"$sort": {"t": -1, "_id": 1}}, {"$limit": 4#}"#,
@@ -214,7 +215,7 @@ const STAGES: &[&str] = &[
     r#"{"$match": {"b": {"$gt": 3#}}}"#,
 ];
 
-/// What is said by stages that cannot go on in files.
+/// Error codes of stages that cannot spill.
 const TOO_LITTLE: &[i32] = &[146, 4568, 40099, 4031700, 5414201, 6007200];
 
 #[test]

@@ -1,4 +1,4 @@
-//! `$unionWith`: its input, and behind it what a pipeline over another collection gives.
+//! `$unionWith`: the input, followed by the results of a pipeline over another collection.
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_mql::matcher::Expr;
@@ -49,12 +49,12 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
 pub(crate) struct UnionWith(SubPipeline);
 
 impl UnionWith {
-    /// The same with a filter at the end of its pipeline.
+    /// The stage with a filter appended to its pipeline.
     pub(crate) fn filtered(&self, filter: &Expr) -> UnionWith {
         UnionWith(self.0.filtered(filter))
     }
 
-    /// As it is shown.
+    /// The stage as explain shows it.
     pub(crate) fn written(&self) -> DocBuf {
         let mut out = DocBuilder::new();
         out.start_document("$unionWith");

@@ -1,4 +1,4 @@
-//! `$unwind`: a document for each item of an array.
+//! `$unwind`: one document for each item of an array.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::paths::check_field_path;
@@ -17,13 +17,13 @@ pub(crate) struct Unwind {
 }
 
 impl Unwind {
-    /// The path of the array, and the field that its positions are written to.
+    /// The path of the array, and the field for the positions.
     fn paths(&self) -> Vec<String> {
         let index = self.index.as_ref().and_then(|index| index.first().cloned());
         std::iter::once(self.path.join(".")).chain(index).collect()
     }
 
-    /// Its options as they are shown.
+    /// The options as explain shows them.
     pub(super) fn append_options(&self, out: &mut DocBuilder) {
         out.append("preserveNullAndEmptyArrays", self.keep_empty);
         if let Some(index) = &self.index {
@@ -128,7 +128,8 @@ impl Stage for Unwind {
 
 struct RunningUnwind {
     unwind: Unwind,
-    /// A document whose items are not all shown, and the first that is left.
+    /// A document whose items were not all returned, with the index of the next item and its
+    /// metadata.
     rest: Option<(DocBuf, usize, Metadata)>,
 }
 
@@ -137,7 +138,8 @@ impl RunningUnwind {
         RunningUnwind { unwind, rest: None }
     }
 
-    /// Shows a document for each item from this one on, until the next stage pauses; gives where to go on.
+    /// Passes on a document for each item from index `from` on, until the next stage pauses.
+    /// Returns the next index.
     fn show_items(
         &self,
         document: RawDoc<'_>,
@@ -155,7 +157,7 @@ impl RunningUnwind {
                 let at = RawValue::Int64(at as i64);
                 unwound = replaced(unwound.as_doc(), index, Some(at));
             }
-            // Who pauses has taken the document all the same.
+            // A stage that pauses has accepted the document.
             if next(unwound.as_doc())? != Flow::More {
                 return Ok((Flow::Pause, items.peek().map(|(at, _)| *at)));
             }
@@ -188,7 +190,7 @@ impl Running for RunningUnwind {
                 self.rest = rest.map(|at| (document.to_owned(), at, context.metadata.get()));
                 Ok(flow)
             }
-            // Anything else counts as an array of itself.
+            // A scalar counts as an array of itself.
             Some(_) => show(document),
         }
     }
@@ -206,14 +208,14 @@ impl Running for RunningUnwind {
     }
 }
 
-/// The value at a path that leads through documents only.
+/// The value at a path through documents, without arrays.
 fn reached<'a>(document: RawDoc<'a>, path: &[String]) -> Option<RawValue<'a>> {
     let (first, rest) = path.split_first()?;
     let value = document.get(first)?;
     if rest.is_empty() { Some(value) } else { reached(value.as_document()?, rest) }
 }
 
-/// The document with another value at a path, at its place or behind everything; without a value the field goes.
+/// Replaces the value at a path, in place or appended; `None` removes the field.
 pub(super) fn replaced(
     document: RawDoc<'_>,
     path: &[String],

@@ -1,4 +1,4 @@
-//! A running stage whose pipeline is explained: it counts what the stage gives, and how long it takes.
+//! Wraps a stage of an explained pipeline: counts its results, and measures its time.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc};
@@ -6,7 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 use super::{Next, Running, StageContext};
 use crate::exec::Flow;
 
-/// A stage, and what it did.
+/// A stage with its statistics.
 pub(crate) struct Watched {
     stage: Box<dyn Running>,
     did: Did,
@@ -14,14 +14,14 @@ pub(crate) struct Watched {
 
 #[derive(Default)]
 struct Did {
-    /// Documents that it gave.
+    /// Documents that it returned.
     given: i64,
-    /// The time that it took, without those behind it.
+    /// The time of the stage without that of later stages.
     micros: u64,
 }
 
 impl Did {
-    /// Runs the stage.
+    /// Runs the stage, and adds to its statistics.
     fn watch(
         &mut self,
         context: &StageContext<'_>,
@@ -44,7 +44,7 @@ impl Did {
 }
 
 impl Watched {
-    /// Watches a stage.
+    /// Wraps a stage.
     pub(crate) fn over(stage: Box<dyn Running>) -> Box<dyn Running> {
         Box::new(Watched { stage, did: Did::default() })
     }

@@ -1,8 +1,8 @@
-//! `$setWindowFields`: fields from the documents around each document.
+//! `$setWindowFields`: fields computed from a window of documents around each document.
 //!
-//! 1. Everything is sorted by the partition and then by the order.
-//! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is a function over it
-//!    ([`mayfly_expr::window`]).
+//! 1. All documents are sorted by partition, then by the given order.
+//! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is
+//!    a function over it ([`mayfly_expr::window`]).
 
 use std::collections::{HashSet, VecDeque};
 
@@ -77,7 +77,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
                 field.name()
             )));
         };
-        // They see the documents of a window, not what is known about them.
+        // Window functions see the documents of a window without their metadata.
         let scope = around.scope.clone().without_metadata();
         fields.push((path, WindowFunction::parse(function, by.as_ref(), &scope)?));
     }
@@ -104,7 +104,7 @@ impl Stage for WindowFields {
     }
 }
 
-/// No field of `output` may lie in another.
+/// Checks that no field of `output` is inside of another.
 fn check_conflicts(fields: &[(Vec<String>, WindowFunction)]) -> Result<()> {
     let (mut whole, mut above) = (HashSet::new(), HashSet::new());
     for (path, _) in fields {
@@ -127,7 +127,7 @@ struct RunningWindowFields {
     /// The first document of the next partition, with the partition's key.
     ahead: Option<(Vec<u8>, DocBuf, Metadata)>,
     computed: Option<Computed>,
-    /// What is known about the documents of the present partition, when something is.
+    /// Metadata of the documents of the current partition; empty as long as none has any.
     known: VecDeque<Metadata>,
 }
 
@@ -149,7 +149,8 @@ impl RunningWindowFields {
         Ok(Some((key, document.to_owned(), metadata)))
     }
 
-    /// Keeps what is known about the document at this place of the partition, once something is known of one.
+    /// Stores the metadata of the document at index `place` of the partition, from the first one
+    /// with metadata on.
     fn keep(&mut self, place: usize, metadata: Metadata) {
         if !(metadata.is_none() && self.known.is_empty()) {
             self.known.resize(place, Metadata::NONE);
@@ -157,7 +158,7 @@ impl RunningWindowFields {
         }
     }
 
-    /// Reads a partition and computes its results; false when there is none left.
+    /// Reads a partition and computes its results; false if none is left.
     fn partition(&mut self, context: &StageContext<'_>) -> Result<bool> {
         let Some((key, first, metadata)) = self.ahead.take() else { return Ok(false) };
         let mut partition = Collecting::new(context);

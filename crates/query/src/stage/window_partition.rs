@@ -1,8 +1,8 @@
-//! A partition of `$setWindowFields`: its documents, and the columns that the functions make of it.
+//! A partition of `$setWindowFields`: its documents, and the columns that the functions compute.
 //!
-//! What fits memory stays there, its columns included. Otherwise the documents go into a file, and each function reads them as a
-//! stream ([`WindowStream`]): in memory stay a running state or the documents of a window, with only the fields that the function
-//! reads.
+//! A partition that fits memory stays there with its columns. Otherwise the documents are written
+//! to a file, and each function reads them as a stream ([`WindowStream`]): only a running state, or
+//! the documents of a window with the fields that the function reads, are in memory.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use super::unwind::replaced;
 use crate::language::needed::keeping;
 use crate::memory::{Share, Spool, SpoolWriter, no_disk_use};
 
-/// Memory of a document or a value beside its bytes, roughly.
+/// Approximate memory of a document or a value beyond its bytes.
 const ENTRY_BYTES: usize = 64;
-/// Documents between two looks at the deadline.
+/// Documents between two checks of the deadline.
 const CHUNK_DOCUMENTS: usize = 256;
 
 /// The fields of `output`.
 pub(super) type Output = [(Vec<String>, WindowFunction)];
 
-/// In memory, one for each field of `output`.
+/// Columns in memory, one for each field of `output`.
 type Columns = Vec<std::vec::IntoIter<Option<Arc<ValueBuf>>>>;
 
-/// Work that reading a document counts as, in units of [`spend`].
+/// Work of reading a document, in units of [`spend`].
 const READ_UNITS: usize = 4;
 
 /// Memory of a value in a column.
@@ -59,10 +59,10 @@ impl Collecting {
         Collecting { documents: Vec::new(), count: 0, bytes: 0, share, spool: None }
     }
 
-    /// Takes its next document.
+    /// Adds the next document.
     ///
     /// # Errors
-    /// 292 for what does not fit memory and may not leave it, those of files.
+    /// 292 if the documents exceed the memory and may not spill, errors of files.
     pub(super) fn push(&mut self, document: DocBuf) -> Result<()> {
         self.count += 1;
         if let Some(spool) = &mut self.spool {
@@ -70,14 +70,14 @@ impl Collecting {
         }
         self.bytes += document.as_bytes().len() + ENTRY_BYTES;
         self.documents.push(document);
-        // One document fits, however large it is.
+        // A single document fits, whatever its size.
         if self.share.is_over(self.bytes) && self.documents.len() > 1 {
             self.spill()?;
         }
         Ok(())
     }
 
-    /// Puts the documents into a file.
+    /// Moves the documents to a file.
     fn spill(&mut self) -> Result<()> {
         let Some(folder) = self.share.folder()? else {
             return Err(self.share.failure(|_| no_disk_use("$setWindowFields")));
@@ -90,7 +90,7 @@ impl Collecting {
         Ok(())
     }
 
-    /// The columns of all functions; nothing when they do not fit memory and may leave it.
+    /// The columns of all functions; `None` if they exceed the memory and may spill.
     fn columns(&mut self, context: &StageContext<'_>, output: &Output) -> Result<Option<Columns>> {
         let (share, mut bytes, several) = (&mut self.share, self.bytes, self.count > 1);
         let mut columns = Vec::with_capacity(output.len());
@@ -98,7 +98,8 @@ impl Collecting {
             let (mut column, mut full) =
                 (Vec::<Option<Arc<ValueBuf>>>::with_capacity(self.count), false);
             let ran = function.run_each(&self.documents, &mut |value| {
-                // The same value for many documents (a window over all of them) is there once.
+                // Equal values of adjacent documents, as in a window over all of them, are stored
+                // once.
                 let value = match (value, column.last()) {
                     (Some(value), Some(Some(last))) if value == **last => Some(Arc::clone(last)),
                     (value, _) => {
@@ -128,7 +129,8 @@ impl Collecting {
     /// Computes the columns, or starts streams over a file.
     ///
     /// # Errors
-    /// Errors of the functions and of files; 292 for what does not fit memory and may not leave it.
+    /// Errors of the functions and of files; 292 if the partition exceeds the memory and may not
+    /// spill.
     pub(super) fn finish(
         mut self,
         context: &StageContext<'_>,
@@ -160,7 +162,7 @@ impl Collecting {
     }
 }
 
-/// Reads the fields of a partition's documents that one function reads.
+/// Reads documents of a partition with the fields that one function reads.
 struct Projected {
     documents: Spool,
     fields: ReadFields,
@@ -200,9 +202,9 @@ impl DocumentReader for Projected {
 /// Memory of the streams of all functions.
 struct StreamsMemory {
     share: Share,
-    /// What each of them holds.
+    /// The memory of each stream.
     held: Vec<usize>,
-    /// The stream that works now.
+    /// The index of the stream that is running.
     at: usize,
 }
 
@@ -228,18 +230,18 @@ pub(super) struct Computed {
 }
 
 enum Rows {
-    /// All of it.
+    /// The whole partition in memory.
     InMemory {
-        /// In their order.
+        /// Documents in their order.
         documents: std::vec::IntoIter<DocBuf>,
         /// One for each field of `output`.
         columns: Columns,
-        /// Of the documents.
+        /// Memory of the documents.
         _share: Share,
     },
     /// Documents from a file, each with the next result of every stream.
     InFile {
-        /// In their order.
+        /// Documents in their order.
         documents: Spool,
         /// One for each field of `output`.
         streams: Vec<WindowStream>,
@@ -248,7 +250,7 @@ enum Rows {
 }
 
 impl Computed {
-    /// Whether nothing is left.
+    /// Whether no result is left.
     pub(super) fn is_over(&self) -> bool {
         self.left == 0
     }
@@ -256,7 +258,7 @@ impl Computed {
     /// The next result.
     ///
     /// # Errors
-    /// Those of files.
+    /// Errors of files.
     pub(super) fn pop(&mut self, output: &Output) -> Result<Option<DocBuf>> {
         self.left = self.left.saturating_sub(1);
         match &mut self.rows {

@@ -1,4 +1,5 @@
-//! Finds out whether a pipeline over measurements asks for the foremost ones, and lets it look for those only ([`super::foremost`]).
+//! Detects top-k sorts by time over measurements, and restricts the search to the buckets that they
+//! need ([`super::foremost`]).
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ use crate::stage::project::Keep;
 use crate::stage::sort::Sort;
 use crate::stage::{Next, Reads, Running, Stage, StageContext, Step};
 
-/// Sorts that keep more look at everything.
+/// Sorts with more results read everything.
 const MAX_KEPT: u64 = 10_000;
 
-/// Notes the times of what passed the filters.
+/// Records the times of measurements that passed the filters.
 #[derive(Debug)]
 struct NoteTimes {
     field: String,
@@ -52,11 +53,11 @@ impl Running for NoteTimes {
     }
 }
 
-/// Prepares a search for the foremost measurements, when these stages are one: the query finds buckets in the order of their
-/// starts where it can do that without sorting them.
+/// Prepares a top-k search by time, if these stages are one. The query then finds buckets in the
+/// order of their starts, if that needs no sort.
 ///
 /// # Errors
-/// Those of planning.
+/// Errors of planning.
 pub(crate) fn prepare(
     collection: &Arc<Collection>,
     query: &mut CanonicalQuery,
@@ -90,7 +91,7 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// Whether a sort goes by time first of all, and then whether it does so in descending order.
+/// Whether a sort is by time first, and if so, whether it is descending.
 fn by_time(pattern: &SortPattern, unpack: &Unpack) -> Option<bool> {
     if pattern.has_metadata() {
         return None;

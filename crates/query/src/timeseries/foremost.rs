@@ -1,15 +1,17 @@
-//! A sort by time with a limit over a time series: buckets that cannot hold one of the foremost measurements stay packed.
+//! A top-k sort by time over a time series: buckets that cannot contain one of the first k measurements
+//! are not unpacked.
 //!
 //! ```text
-//! buckets, by their start -> unpack -> filters -> note times -> sort with a limit
-//!                              ^                      |
-//!                              +---- the last time that counts
+//! buckets, by their start -> unpack -> filters -> record times -> top-k sort
+//!                              ^                       |
+//!                              +---- the k-th time so far
 //! ```
 //!
-//! Once as many measurements have passed the filters as are wanted, a bucket whose times all lie behind theirs is passed over
-//! unread. Where buckets come in the order of their starts the search ends: a bucket's span bounds how far behind its start a
-//! measurement lies, so that buckets which overlap are all looked at. Measurements of the same time as the last one are kept;
-//! the sort decides between them. Manual: "Time Series Collections", "Sort Operations"; "bounded sort".
+//! Once k measurements have passed the filters, a bucket whose times are all after theirs is skipped.
+//! If buckets arrive in the order of their starts, the search ends at a bucket that starts too late:
+//! the span of a bucket bounds how far a measurement is from the start, so overlapping buckets are all
+//! examined. Measurements with the same time as the k-th are kept, and the sort decides between them.
+//! Manual: "Time Series Collections", "Sort Operations"; "bounded sort".
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -18,39 +20,39 @@ use mayfly_buckets::BucketView;
 use mayfly_value::RawValue;
 use parking_lot::Mutex;
 
-/// The times of a search, which two of its stages share.
+/// The times of a search, shared by two of its stages.
 pub(crate) type SharedForemost = Arc<Mutex<Foremost>>;
 
-/// The times of the foremost measurements so far.
+/// The times of the first k measurements so far.
 #[derive(Debug)]
 pub(crate) struct Foremost {
     descending: bool,
     kept: usize,
     span_ms: i64,
-    /// Whether buckets come in the order of their starts.
+    /// Whether buckets arrive in the order of their starts.
     in_order: bool,
-    /// Their ranks, the last one on top.
+    /// The ranks of these times, the last one on top.
     ranks: BinaryHeap<i64>,
 }
 
 impl Foremost {
-    /// Of so many measurements, of buckets with this span.
+    /// State for the first `kept` measurements, from buckets with this span.
     pub(super) fn new(descending: bool, kept: usize, span_ms: i64, in_order: bool) -> Foremost {
         Foremost { descending, kept, span_ms, in_order, ranks: BinaryHeap::new() }
     }
 
-    /// Smaller is further in front.
+    /// The rank of a time; smaller ranks come first.
     fn rank(&self, time: i64) -> i64 {
         if self.descending { !time } else { time }
     }
 
-    /// Whether a measurement of this time comes behind as many others as are wanted.
+    /// Whether a measurement of this time comes after k others.
     fn is_behind(&self, time: i64) -> bool {
         self.ranks.len() >= self.kept
             && self.ranks.peek().is_some_and(|last| self.rank(time) > *last)
     }
 
-    /// A measurement that passed all filters; whether it counts.
+    /// Records a measurement that passed all filters. Returns whether it may be among the first k.
     pub(super) fn note(&mut self, time: i64) -> bool {
         if self.is_behind(time) {
             return false;
@@ -62,12 +64,12 @@ impl Foremost {
         true
     }
 
-    /// What to do with a bucket.
+    /// Decides what to do with a bucket.
     pub(crate) fn look(&self, bucket: BucketView<'_>, time: &str) -> Look {
         let Some((RawValue::Date(start), RawValue::Date(latest))) = bucket.bounds(time) else {
             return Look::Unpack;
         };
-        // All that comes from here on begins there, or further behind.
+        // No later bucket contains an earlier time than this.
         let front = if self.descending { start.saturating_add(self.span_ms) } else { start };
         if self.in_order && self.is_behind(front) {
             return Look::Over;
@@ -79,12 +81,12 @@ impl Foremost {
     }
 }
 
-/// What is to be done with a bucket.
+/// The decision about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     Unpack,
-    /// Nothing in it counts.
+    /// The bucket contains no relevant measurement.
     PassOver,
-    /// Nothing counts in it and in what comes.
+    /// Neither this bucket nor any later one contains a relevant measurement.
     Over,
 }

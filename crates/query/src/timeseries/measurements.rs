@@ -1,7 +1,8 @@
-//! Deletes and updates of measurements: on the buckets that they are in.
+//! Deletes and updates of measurements, which change buckets.
 //!
-//! A delete takes buckets apart, keeps what does not match and packs the rest again; a bucket that nothing is left of goes. An
-//! update changes the meta value of whole buckets. Manual: "Time Series Collection Limitations", "Updates and Deletes".
+//! A delete unpacks buckets, removes the matching measurements and packs the rest again; an empty
+//! bucket is deleted. An update changes the meta value of whole buckets. Manual: "Time Series
+//! Collection Limitations", "Updates and Deletes".
 
 use mayfly_storage::StoreSession;
 use std::ops::ControlFlow;
@@ -20,13 +21,13 @@ use crate::modify::{
     DeleteSpec, Image, Images, ModifyOutcome, Shown, UpdateSpec, Versions, update_with,
 };
 
-/// Buckets looked for at once before they are changed.
+/// Buckets that are found before they are changed.
 const BATCH_BUCKETS: usize = 64;
 
-/// Deletes measurements. Gives how many went.
+/// Deletes measurements. Returns their number.
 ///
 /// # Errors
-/// Those of the filter, of storage, and of the operation's deadline.
+/// Errors of the filter, of storage, and of the operation's deadline.
 pub fn delete_measurements(
     session: StoreSession<'_>,
     buckets: &Arc<Collection>,
@@ -42,10 +43,11 @@ pub fn delete_measurements(
     Ok(deleted)
 }
 
-/// Deletes the first measurement of a query, and gives it; its projection is tried before.
+/// Deletes the first measurement of a query and returns it. The projection is applied before the
+/// commit.
 ///
 /// # Errors
-/// As [`delete_measurements`], and those of the projection.
+/// Errors of [`delete_measurements`], and those of the projection.
 pub fn find_and_remove_measurement(
     session: StoreSession<'_>,
     buckets: &Arc<Collection>,
@@ -61,7 +63,7 @@ pub fn find_and_remove_measurement(
     Ok(found)
 }
 
-/// Shows the buckets that may hold what is wanted, until somebody has enough.
+/// Visits the buckets that may contain matching measurements, until the visitor stops.
 fn go_through(
     session: StoreSession<'_>,
     (buckets, series): (&Arc<Collection>, &TimeSeries),
@@ -88,7 +90,7 @@ fn go_through(
     Ok(())
 }
 
-/// The search for buckets that may hold what a query on measurements wants.
+/// The query for buckets that may contain matching measurements.
 fn on_buckets(series: &TimeSeries, query: &CanonicalQuery) -> Result<CanonicalQuery> {
     let asked = OnBuckets::of(query.matcher.root(), &series.fields, series.max_span_secs * 1000);
     let mut wide = CanonicalQuery::everything(query.hint.clone())?;
@@ -99,7 +101,8 @@ fn on_buckets(series: &TimeSeries, query: &CanonicalQuery) -> Result<CanonicalQu
     Ok(wide)
 }
 
-/// Deletes from one bucket what matches, or the first that does; gives how many, and that one.
+/// Deletes the matching measurements of one bucket, or the first of them. Returns their number, and
+/// the first.
 fn delete_from(
     session: StoreSession<'_>,
     buckets: &Collection,
@@ -137,10 +140,10 @@ fn delete_from(
     })
 }
 
-/// Runs an update on buckets; the outcome counts their measurements.
+/// Runs an update on buckets. The outcome counts their measurements.
 ///
 /// # Errors
-/// As [`crate::update`].
+/// Errors of [`crate::update`].
 pub fn update_buckets(
     session: StoreSession<'_>,
     buckets: &Arc<Collection>,

@@ -1,5 +1,5 @@
-//! Time series: what a query on measurements says about their buckets, the stages that take buckets apart and show them, and
-//! deletes and updates of measurements.
+//! Time series: conditions on measurements as conditions on buckets, the stages that unpack and
+//! display buckets, and deletes and updates of measurements.
 
 mod by_time;
 mod foremost;

@@ -1,4 +1,4 @@
-//! What a query on measurements says about their buckets.
+//! Conditions on measurements as conditions on their buckets.
 //!
 //! ```text
 //! measurement                        bucket
@@ -9,18 +9,19 @@
 //! value >= v                         control.max.value not < v
 //! ```
 //!
-//! The order of smallest and largest goes across types, comparisons of the language do not: hence the negations, which hold for
-//! other types, too. A closer look than theirs is taken at each bucket ([`BoundTest`]).
+//! The smallest and largest values are chosen across types, while comparisons match one type only.
+//! Therefore the conditions are negations, which also hold for other types. [`BoundTest`] then tests
+//! the bounds of each bucket more precisely.
 //!
-//! All of it may let buckets through that hold nothing; it never holds one back that does. The whole filter is evaluated on
-//! every measurement.
+//! Conditions on buckets may accept buckets without matching measurements, but never reject one with
+//! such. The whole filter is evaluated on every measurement.
 
 use mayfly_buckets::{BucketView, MeasurementFields};
 use mayfly_mql::FieldPath;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_value::{RawValue, ValueBuf, canonical_type, compare_values};
 
-/// A comparison that a measurement must pass, for a look at the bounds of its bucket.
+/// A comparison that measurements must satisfy, for a test of a bucket's bounds.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundTest {
     field: String,
@@ -29,14 +30,15 @@ pub(crate) struct BoundTest {
 }
 
 impl BoundTest {
-    /// Whether some measurement of the bucket may pass.
+    /// Whether a measurement of the bucket may satisfy the comparison.
     pub(crate) fn may_hold(&self, bucket: BucketView<'_>) -> bool {
         let Some((min, max)) = bucket.bounds(&self.field) else { return false };
         let value = self.value.as_raw();
         let alike = |bound: RawValue<'_>| {
             canonical_type(bound.type_byte()) == canonical_type(value.type_byte())
         };
-        // Values of other types lie between: arrays match by their elements, NaN compares in its own way.
+        // Values of other types may lie between the bounds: arrays match by their items, and NaN
+        // compares differently.
         if !alike(min) || !alike(max) {
             return true;
         }
@@ -51,24 +53,24 @@ impl BoundTest {
     }
 }
 
-/// What a filter on measurements says.
+/// The conditions on buckets that follow from a filter on measurements.
 #[derive(Default)]
 pub(crate) struct OnBuckets {
-    /// Conditions on buckets, all of which hold.
+    /// Conditions on buckets, all of which must hold.
     clauses: Vec<Expr>,
-    /// Looks at bounds.
+    /// Tests of the bounds of buckets.
     pub(crate) tests: Vec<BoundTest>,
 }
 
 impl OnBuckets {
-    /// Reads a filter.
+    /// Derives the conditions from a filter.
     pub(crate) fn of(filter: &Expr, fields: &MeasurementFields, span_ms: i64) -> OnBuckets {
         let mut found = OnBuckets::default();
         found.read(filter, fields, span_ms);
         found
     }
 
-    /// The filter on buckets; nothing when all may hold something.
+    /// The filter on buckets; `None` if every bucket may match.
     pub(crate) fn filter(self) -> Option<Expr> {
         (!self.clauses.is_empty()).then(|| Expr::And(self.clauses))
     }
@@ -93,7 +95,7 @@ impl OnBuckets {
         }
     }
 
-    /// One of several: something only when each says something.
+    /// A disjunction restricts buckets only if each alternative does.
     fn read_or(&mut self, parts: &[Expr], fields: &MeasurementFields, span_ms: i64) {
         let of_part = |part| OnBuckets::of(part, fields, span_ms).filter();
         if let Some(parts) = parts.iter().map(of_part).collect() {
@@ -148,7 +150,7 @@ fn bound(side: &str, field: &str, predicate: Predicate) -> Option<Expr> {
     Some(Expr::Path { path, predicate })
 }
 
-/// A condition that asks about nothing but the meta field, on buckets.
+/// Translates a condition on the meta field only.
 fn on_meta(filter: &Expr, fields: &MeasurementFields) -> Option<Expr> {
     let meta = fields.meta.as_deref()?;
     let reads = filter.reads()?;
@@ -161,7 +163,7 @@ fn clauses_on_bounds(field: &str, comparison: CmpOp, value: RawValue<'_>) -> Vec
     if field.is_empty() {
         return Vec::new();
     }
-    // What rules a bucket out: its smallest value, its largest one.
+    // The comparisons of the smallest and the largest value that exclude a bucket.
     let (smallest, largest) = match comparison {
         CmpOp::Eq => (Some(CmpOp::Gt), Some(CmpOp::Lt)),
         CmpOp::Lt => (Some(CmpOp::Gte), None),
@@ -175,7 +177,7 @@ fn clauses_on_bounds(field: &str, comparison: CmpOp, value: RawValue<'_>) -> Vec
     clause("min", smallest).into_iter().chain(clause("max", largest)).collect()
 }
 
-/// Values whose order is all that matters: no collation, no elements, no NaN.
+/// Whether a value compares by order only, without collation, array items and NaN.
 fn is_plain(value: RawValue<'_>) -> bool {
     match value {
         RawValue::Double(number) => !number.is_nan(),

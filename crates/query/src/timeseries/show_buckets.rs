@@ -1,4 +1,5 @@
-//! `$_internalShowBuckets`: buckets in the reference's format. It stands in front of what clients ask of `system.buckets.X`.
+//! `$_internalShowBuckets`: buckets in the reference's format. It is prepended to pipelines over
+//! `system.buckets.X`.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_buckets::{MeasurementFields, shown_bucket};
@@ -8,7 +9,7 @@ use mayfly_value::{RawDoc, RawValue};
 use crate::exec::Flow;
 use crate::stage::{Next, Running, Stage, StageContext};
 
-/// A checked stage.
+/// The parsed stage.
 #[derive(Debug)]
 pub(crate) struct ShowBuckets {
     fields: MeasurementFields,
@@ -25,7 +26,7 @@ pub(crate) fn parse(value: RawValue<'_>) -> Result<Box<dyn Stage>> {
 }
 
 impl ShowBuckets {
-    /// What a filter on buckets as they are shown says about fields that they are stored with.
+    /// The conditions of a filter on displayed buckets that concern stored fields.
     pub(crate) fn on_stored(&self, filter: &Expr) -> Option<Expr> {
         let stored = |condition: &&Expr| match condition {
             Expr::Path { path, .. } => self.is_stored(path.as_str()),
@@ -35,7 +36,7 @@ impl ShowBuckets {
         (!found.is_empty()).then(|| Expr::And(found))
     }
 
-    /// Whether a path is stored as it is shown.
+    /// Whether a path is stored as it is displayed.
     fn is_stored(&self, path: &str) -> bool {
         let bound = |side: &str| path.strip_prefix(side) == Some(&self.fields.time);
         matches!(path, "_id" | "meta" | "control.version" | "control.count" | "control.closed")

@@ -1,7 +1,8 @@
-//! `$_internalUnpackBucket`: takes buckets apart into measurements. It is what the view of a time series consists of.
+//! `$_internalUnpackBucket`: unpacks buckets into measurements. The view of a time series consists
+//! of this stage.
 //!
-//! What the stages behind it ask for is used here ([`super::on_buckets`]): only columns that somebody looks at are unpacked, and a
-//! bucket whose smallest and largest values rule a comparison out is passed over.
+//! The stage uses the conditions of later stages ([`super::on_buckets`]): it unpacks only columns
+//! that are read, and skips buckets whose smallest and largest values exclude a match.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -16,17 +17,17 @@ use super::on_buckets::BoundTest;
 use crate::exec::Flow;
 use crate::stage::{Next, Running, Stage, StageContext};
 
-/// A checked stage.
+/// The parsed stage.
 #[derive(Debug)]
 pub(crate) struct Unpack {
     pub(crate) fields: MeasurementFields,
     /// The longest span of a bucket, in milliseconds.
     pub(crate) span_ms: i64,
-    /// Fields that somebody looks at; nothing for all.
+    /// The fields that later stages read; `None` for all.
     pub(crate) wanted: Option<HashSet<String>>,
-    /// Comparisons that measurements have to pass behind this stage.
+    /// Comparisons that a later `$match` requires of measurements.
     pub(crate) tests: Vec<BoundTest>,
-    /// The foremost measurements, when no more than those are wanted.
+    /// The first k measurements, if later stages need no others.
     pub(crate) foremost: Option<SharedForemost>,
 }
 
@@ -79,9 +80,9 @@ impl Stage for Unpack {
 
 struct RunningUnpack {
     stage: Unpack,
-    /// Whether no further bucket counts.
+    /// Whether no later bucket is needed.
     over: bool,
-    /// Measurements of the last bucket that were unpacked after the next stage paused.
+    /// Unpacked measurements that were left when the next stage paused.
     rest: VecDeque<DocBuf>,
 }
 

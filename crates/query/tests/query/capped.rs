@@ -1,4 +1,4 @@
-//! Capped collections under writers that race, and those who follow them.
+//! Capped collections with concurrent writers and tailable cursors.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
@@ -64,7 +64,7 @@ fn racing_writers_keep_the_limit_and_followers_miss_nothing() {
             seen.extend(found);
         }
     });
-    // Each writer's documents in their order, each once.
+    // The documents of each writer are in order, without duplicates.
     for writer in 0..4 {
         let own: Vec<i32> =
             seen.iter().copied().filter(|id| *id >= 0 && id / 1000 == writer).collect();

@@ -1,4 +1,4 @@
-//! Counting by an index alone gives the number of documents that match, whatever types the values have.
+//! A count by an index alone equals the number of matching documents, for values of all types.
 
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Metadata, Plan};
 use mayfly_storage::ReadView;
@@ -8,7 +8,7 @@ use mayfly_value::bson::{Bson, Document, doc, oid::ObjectId};
 
 use crate::fixture::Fixture;
 
-/// Documents with every kind of value under `k`, and an index on it.
+/// Documents with values of every type under `k`, and an index on it.
 fn fixture(index: &Document, with_arrays: bool) -> Fixture {
     let fixture = Fixture::new(&[doc! { "key": index, "name": "i" }]);
     let mut values = operands();

@@ -1,4 +1,4 @@
-//! A memory engine that notes how many records are read together.
+//! A memory engine that counts how many records are read together.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use mayfly_kv::{
     EachValue, Engine, EngineAround, Keyspace, KvResult, MemoryEngine, Txn, TxnOptions,
 };
 
-/// Numbers of keys of records in each read since the last look.
+/// The number of record keys in each read since the counters were last taken.
 pub(crate) type Reads = Arc<Mutex<Vec<usize>>>;
 
 pub(crate) struct CountingEngine {

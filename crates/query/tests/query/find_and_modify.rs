@@ -1,4 +1,4 @@
-//! `find_and_modify` while others do the same.
+//! Concurrent `find_and_modify`.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
@@ -19,7 +19,7 @@ use crate::fixture::Fixture;
 const CLIENTS: usize = 8;
 const JOBS: i32 = 400;
 
-/// A queue of jobs, with an index on their order or without.
+/// A queue of jobs, with or without an index on their order.
 fn queue(engine: Arc<dyn Engine>, indexed: bool) -> Fixture {
     let index = indexed.then(|| doc! { "key": { "n": 1 }, "name": "n" });
     let fixture = Fixture::over(engine, index.as_slice());
@@ -75,7 +75,7 @@ fn chaos() -> Arc<dyn Engine> {
     Arc::new(ChaosEngine::new(memory(), options))
 }
 
-/// Every client takes jobs until it is told that there are none; together they have each job once.
+/// Clients take jobs until none are left; each job must be taken exactly once.
 fn check(engine: Arc<dyn Engine>, indexed: bool, spec: fn() -> FindAndModifySpec) {
     let f = queue(engine, indexed);
     let taken: Vec<i32> = std::thread::scope(|scope| {

@@ -27,24 +27,24 @@ pub(crate) fn id_of(document: RawDoc<'_>) -> i32 {
     }
 }
 
-/// A query for what a filter lets through.
+/// A query with a filter.
 pub(crate) fn query(filter: &Document) -> CanonicalQuery {
     let filter = DocBuf::from_bson(filter);
     CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap()
 }
 
 impl Fixture {
-    /// In memory.
+    /// A fixture over the memory engine.
     pub(crate) fn new(indexes: &[Document]) -> Fixture {
         Fixture::over(Arc::new(MemoryEngine::new()), indexes)
     }
 
-    /// Over an engine.
+    /// A fixture over an engine.
     pub(crate) fn over(engine: Arc<dyn Engine>, indexes: &[Document]) -> Fixture {
         Fixture::with_options(engine, &Document::new(), indexes)
     }
 
-    /// Over an engine, with options of the collection.
+    /// A fixture over an engine, with options of the collection.
     pub(crate) fn with_options(
         engine: Arc<dyn Engine>,
         options: &Document,
@@ -76,7 +76,7 @@ impl Fixture {
         self.store.write(&self.op, &ReadView::now(), &self.collection, insert)
     }
 
-    /// A search for what a filter lets through.
+    /// An executor for a filter.
     pub(crate) fn find(&self, filter: &Document) -> Executor {
         Executor::new(&ReadView::now(), self.collection.clone(), query(filter)).unwrap()
     }

@@ -1,4 +1,5 @@
-//! Queries over a store in memory, in one binary: a further file costs no further link.
+//! Queries over an in-memory store. All tests are in one binary, so that a further file needs no
+//! further link.
 
 mod capped;
 mod count_only;

@@ -1,4 +1,4 @@
-//! An order by `$natural` is kept whatever indexes the filter could use.
+//! A sort by `$natural` is kept, whatever indexes the filter could use.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;

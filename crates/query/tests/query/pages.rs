@@ -1,4 +1,5 @@
-//! An index scan reads its records in pages, and nobody notices: where it stops, what it counts, what changes between batches.
+//! Reading records in pages does not affect an index scan: where it stops, what it counts, and what
+//! it finds after changes between batches.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
@@ -14,7 +15,7 @@ use mayfly_value::{DocBuf, RawValue};
 use crate::counting::{CountingEngine, Reads};
 use crate::fixture::{Fixture, id_of};
 
-/// A fixture whose reads of records are counted.
+/// A fixture that counts reads of records.
 struct Pages {
     fixture: Fixture,
     reads: Reads,
@@ -38,7 +39,7 @@ fn by_k() -> Pages {
 }
 
 impl Pages {
-    /// Documents 0 to `count` - 1, whose `k` is in another order than they were inserted in.
+    /// Inserts documents 0 to `count` - 1, with `k` in another order than that of insertion.
     fn scatter(&self, count: i32) {
         (0..count).for_each(|n| self.insert(&doc! { "_id": n * 7 % count, "k": n * 7 % count }));
     }
@@ -93,7 +94,7 @@ impl Pages {
         .modified
     }
 
-    /// The ids of all that is left.
+    /// The ids of all remaining results.
     fn rest(&self, executor: &mut Executor) -> Vec<i32> {
         let mut ids = Vec::new();
         while !executor.is_done() {
@@ -114,7 +115,7 @@ impl Pages {
             .unwrap();
     }
 
-    /// Keys and documents examined, and records read, since the last time.
+    /// Keys and documents examined, and records read, since the last call.
     fn examined(&self) -> (u64, u64, usize) {
         let read = self.reads.lock().unwrap().drain(..).sum();
         (self.op.keys_examined.swap(0, Relaxed), self.op.docs_examined.swap(0, Relaxed), read)
@@ -216,7 +217,7 @@ fn what_was_read_ahead_is_read_again_in_the_next_batch() {
         let mut expected: Vec<i32> = (0..30).chain([30, 1000]).chain(34..200).collect();
         expected.push(33);
         assert_eq!(seen, expected);
-        // As it was.
+        // Restore the documents.
         f.delete(1000);
         f.insert(&doc! { "_id": 29, "k": 29 });
         f.insert(&doc! { "_id": 31, "k": 31 });
@@ -235,7 +236,7 @@ fn a_document_with_many_keys_is_shown_once_over_all_pages() {
     for filter in [doc! { "k": { "$gte": 0 } }, many_values(0..400)] {
         for every in [1, 3, 10, 1000] {
             for backward in [false, true] {
-                // The order of several keys is not that of an index.
+                // An index with several keys for a document does not give the order.
                 let filter = DocBuf::from_bson(&filter);
                 let query = CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap();
                 let mut executor =
@@ -278,14 +279,15 @@ fn no_more_is_read_than_a_limit_or_a_batch_can_take() {
         });
         assert_eq!(f.examined(), (10, 10, 10));
     }
-    // A filter that the index does not answer: half of what was rejected may be read for nothing.
+    // For a filter that the index does not cover, half of the rejected documents may be read in
+    // vain.
     let mut executor =
         f.executor(&doc! { "k": { "$gte": 0 }, "_id": { "$mod": [100, 99] } }, false, 3);
     assert_eq!(f.rest(&mut executor), [99, 199, 299]);
     let (keys, documents, read) = f.examined();
     assert_eq!((keys, documents), (300, 300));
     assert!((300..450).contains(&read), "{read}");
-    // Nobody says how many are wanted: pages begin small.
+    // If the number of wanted documents is unknown, pages start small.
     f.run(&mut f.executor(&doc! { "k": { "$gte": 0 } }, false, 0), &mut |_| Flow::Pause);
     assert_eq!(f.examined(), (1, 1, 16));
 }
@@ -307,7 +309,7 @@ fn hidden_documents_are_left_out_of_a_page() {
         doc! { "key": { "at": 1 }, "name": "at", "expireAfterSeconds": 10, "ttl": { "hideExpired": true } },
     ]);
     for n in 0..100 {
-        // Every third is due after another second.
+        // Every third document is due one second later.
         let at = if n % 3 == 0 { 1_000_000 - 9_000 } else { 1_000_000 };
         f.insert(&doc! { "_id": n, "k": n, "at": DateTime::from_millis(at) });
     }
@@ -338,7 +340,7 @@ fn large_documents_do_not_pile_up() {
     }
     assert_eq!(f.rest(&mut f.executor(&doc! { "k": { "$gte": 0 } }, false, 0)).len(), 12);
     assert!(f.reads.lock().unwrap().drain(..).all(|keys| keys == 1));
-    // One among many small ones: once it was met, pages become smaller.
+    // After one large document among many small ones, pages become smaller.
     (100..1100).for_each(|n| f.insert(&doc! { "_id": n, "k": n }));
     let mut executor = f.executor(&doc! { "k": { "$gte": 0 } }, false, 0);
     executor.expect(usize::MAX);

@@ -1,4 +1,4 @@
-//! What indexes of places find is what a look at every document finds, and by distance it comes in the order of the distances.
+//! Geo indexes find the same documents as a scan of the collection, and return them by distance.
 
 use mayfly_geo::{Geometry, Pair, flat_distance};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan};
@@ -13,14 +13,14 @@ use crate::fixture::Fixture;
 fn fixture(key: &Document, places: &[Bson]) -> Fixture {
     let fixture = Fixture::new(&[doc! { "key": key, "name": "i" }]);
     for (n, place) in places.iter().enumerate() {
-        // A shape that is none is refused.
+        // Inserts of invalid geometries fail.
         let _ = fixture.try_insert(&doc! { "_id": n as i32, "k": n as i32 % 3, "loc": place });
     }
     fixture
 }
 
 impl Fixture {
-    /// The documents in their order, and whether an index gave them.
+    /// The documents in their order, and whether an index was used.
     fn places(&self, filter: &Document, hint: Option<Hint>) -> (Vec<i32>, bool) {
         let filter = DocBuf::from_bson(filter);
         let options = FindOptions { hint, ..FindOptions::default() };
@@ -137,7 +137,7 @@ proptest! {
         let distances = |ids: &[i32]| -> Vec<f64> {
             ids.iter().filter_map(|id| wanted.iter().find(|w| w.1 == *id).map(|w| w.0)).collect()
         };
-        // Those that are equally far may come in any order.
+        // Documents at equal distances may come in any order.
         let ids: Vec<i32> = wanted.iter().map(|w| w.1).collect();
         prop_assert_eq!(found.len(), ids.len());
         prop_assert_eq!(distances(&found), distances(&ids));

@@ -1,5 +1,5 @@
-//! What the text index finds, and with which scores, is what a look at every document finds with the same analysis; also while
-//! documents change between batches.
+//! The text index finds the same documents with the same scores as a scan of the collection, also
+//! if documents change between batches.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
@@ -47,7 +47,7 @@ impl Searched {
         assert_eq!(deleted, 1);
     }
 
-    /// The next documents with their scores, so many at most.
+    /// The next documents with their scores, at most `most`.
     fn batch(&self, executor: &mut Executor, most: usize) -> BTreeMap<i32, f64> {
         let mut found = BTreeMap::new();
         let sink = &mut |_: &[u8], document: RawDoc<'_>, metadata: &Metadata| {
@@ -72,7 +72,7 @@ impl Searched {
     }
 }
 
-/// What a look at every document gives.
+/// The documents and scores that a scan finds.
 fn by_scan(spec: &TextSpec, documents: &[Document], options: &SearchOptions) -> BTreeMap<i32, f64> {
     let search = TextSearch::parse(options, spec).unwrap();
     let mut found = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Reads and writes while indexes and collections change under them.
+//! Reads and writes while indexes and collections change.
 
 use mayfly_base::ErrorCode;
 use mayfly_base::testing::wait_until;
@@ -75,7 +75,8 @@ fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
     }
 }
 
-/// Documents 0 to 1999 with `n` 0; another thread drops the index as soon as the first has changed.
+/// Calls `act` on documents 0 to 1999 with `n` 0, while another thread drops the index after the
+/// first change.
 fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fixture, T) {
     let f = fixture(&doc! { "k": 1 });
     (0..2000).for_each(|n| f.insert(&doc! { "_id": n, "k": 1, "n": 0 }));

@@ -1,4 +1,4 @@
-//! `IXSCAN`: the entries of an index in some of its ranges, as keys of records.
+//! `IXSCAN`: the entries in some ranges of an index, returned as record keys.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use super::{Batch, CHUNK_ENTRIES, Counters, Node, Place, Progress, Row, Rows};
 use crate::memory::SeenRecords;
 use crate::plan::{EntryCheck, IndexScan};
 
-/// Ranges that are handed to the store at once.
+/// Number of ranges that are passed to the store at once.
 const RANGES_AT_ONCE: usize = 64;
 
 pub(super) struct Scan {
     scan: Arc<IndexScan>,
     walk: Walk,
-    /// Records that were given already, where an index may show one twice.
+    /// Records that were returned, if the scan may find one twice.
     seen: Option<SeenRecords>,
-    /// A write moves keys while it goes on.
+    /// Whether a write moves keys during the scan.
     for_write: bool,
-    /// Whoever takes the rows tells them apart.
+    /// Whether the consumer removes duplicates.
     one_of_several: bool,
     counters: Counters,
 }
@@ -33,7 +33,7 @@ impl Scan {
         Scan { scan, walk, seen: None, for_write, one_of_several: false, counters }
     }
 
-    /// The same for somebody who tells records apart.
+    /// A scan for a consumer that removes duplicates.
     pub(super) fn one_of_several(scan: Arc<IndexScan>) -> Scan {
         Scan { one_of_several: true, ..Scan::new(scan, false) }
     }
@@ -43,13 +43,14 @@ impl Node for Scan {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let (plan, index) = (&*self.scan, &*self.scan.index);
         let snapshot = batch.snapshot()?;
-        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
+        // This must come after the snapshot: an index is marked multikey before its array keys are
+        // visible.
         let multikey = index.multikey_mask();
         let repeats = multikey != 0 || plan.repeats || self.for_write;
         if repeats && !self.one_of_several {
             self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
         }
-        // With several entries of one document each has other values.
+        // If a document has several entries, each has only some of its values.
         let as_planned = multikey == plan.multikey;
         let mut pass = Pass {
             batch,
@@ -79,7 +80,7 @@ impl Node for Scan {
             };
             match scanned {
                 Scanned::Exhausted => walk.pass(first + ended + 1),
-                // An engine may end a page early: then it goes on where that ended.
+                // An engine may end a page early; the scan then continues after its last entry.
                 Scanned::Paused(last) => {
                     walk.go_on(&plan.ranges, first + ended, &last, plan.direction);
                 }
@@ -112,11 +113,11 @@ impl Node for Scan {
     }
 }
 
-/// How far the ranges have been scanned.
+/// The position of the scan in its ranges.
 #[derive(Default)]
 struct Walk {
     at: usize,
-    /// What is left of the present one, unless that is all.
+    /// What is left of the current range; `None` if it was not entered.
     rest: Option<KeyRange>,
 }
 
@@ -134,7 +135,7 @@ impl Walk {
         self.present(ranges).into_iter().chain(behind).take(RANGES_AT_ONCE)
     }
 
-    /// Nothing is left of the ranges before this one.
+    /// Moves to the start of the range at `at`.
     fn pass(&mut self, at: usize) {
         (self.at, self.rest) = (at, None);
     }
@@ -146,7 +147,7 @@ impl Walk {
     }
 }
 
-/// Whether the values of an entry lie where they must.
+/// Whether the values of an entry satisfy the checks.
 fn passes(values: &[u8], checks: &[EntryCheck], fields: &[IndexField]) -> bool {
     let (mut rest, mut at) = (values, 0);
     checks.iter().all(|check| {
@@ -164,17 +165,17 @@ fn passes(values: &[u8], checks: &[EntryCheck], fields: &[IndexField]) -> bool {
     })
 }
 
-/// One batch's pass over the entries.
+/// The pass of one batch over the entries.
 struct Pass<'f> {
     batch: &'f Batch<'f>,
     plan: &'f IndexScan,
-    /// The index has arrays in no more fields than when the plan was made.
+    /// Whether no more fields are multikey than when the query was planned.
     as_planned: bool,
     seen: Option<&'f mut SeenRecords>,
     one_of_several: bool,
     /// The range of the last entry.
     range: usize,
-    /// Entries looked at, and how many of them rows told of.
+    /// Number of examined entries, and how many of them are charged to rows.
     looked: u64,
     told: u64,
     counters: &'f mut Counters,
@@ -208,7 +209,7 @@ impl Pass<'_> {
         if self.as_planned && !self.passes(entry)? {
             return Ok(ControlFlow::Continue(()));
         }
-        // What was told apart would not be given again.
+        // A record in `seen` would be skipped when the scan went back.
         let place = (!self.one_of_several && self.seen.is_none())
             .then_some(Place { range, position: entry.position });
         if let Some(seen) = &mut self.seen {
@@ -225,7 +226,7 @@ impl Pass<'_> {
         rows(&Row { entry: known, place, ..Row::key(entry.record_key, keys) })
     }
 
-    /// Whether the keys of an entry say that its document is no result.
+    /// Whether the entry can be a result according to its checks and the key filter.
     fn passes(&self, entry: &Entry<'_>) -> Result<bool> {
         let (checks, fields) = (&self.plan.checks, self.plan.index.spec.fields());
         if !checks.is_empty() && !passes(entry.values, checks, fields) {

@@ -1,5 +1,5 @@
-//! Running a text search: the scores of all records under its terms are added up first, then the records are read one by
-//! one, in the order of their keys.
+//! Runs a text search: first adds up the scores of all records under the search terms, then reads
+//! the records in key order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -22,13 +22,13 @@ use crate::language::metadata::{Metadata, TEXT_SCORE};
 use crate::memory::{Share, no_disk_use};
 use crate::plan::TextAccess;
 
-/// Memory of a record's score beside its key, roughly.
+/// Approximate memory of a record's score beyond its key.
 const SCORED_BYTES: usize = 64;
 
 /// A running search.
 pub(in crate::exec) struct Search {
     access: Arc<TextAccess>,
-    /// Records and scores that are left.
+    /// The records that are left, with their scores.
     left: Option<Scores>,
     size: Option<Page>,
     counters: Counters,
@@ -42,8 +42,8 @@ impl Search {
 
 impl Node for Search {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
-        // The filter for what the snapshot of the index shows: its terms need not be looked for again. Later, records may have
-        // changed since the index was read.
+        // Under the snapshot in which the index was read, the terms of the search need not be
+        // tested again. In later batches records may have changed.
         let mut found = None;
         let before = batch.session.op.keys_examined.load(Relaxed);
         let left = match &mut self.left {
@@ -96,12 +96,12 @@ impl Node for Search {
     }
 }
 
-/// Records with their scores, in the order of the records.
+/// Records with their scores, in key order.
 struct Scores {
     memory: VecDeque<(RecordKey, f64)>,
-    /// What did not fit: a record's scores stand one after the other.
+    /// Spilled scores, with several entries for a record next to each other.
     files: Merge,
-    /// The record of these whose scores are added up.
+    /// The record whose spilled scores are being added up.
     open: Option<(RecordKey, f64)>,
     _share: Share,
 }
@@ -111,7 +111,7 @@ impl Scores {
         self.memory.is_empty() && self.open.is_none() && self.files.is_over()
     }
 
-    /// These, which were taken out last, were not shown.
+    /// Puts back records that were taken last and not returned.
     fn put_back(&mut self, taken: Vec<(RecordKey, f64)>) {
         taken.into_iter().rev().for_each(|found| self.memory.push_front(found));
     }
@@ -135,7 +135,7 @@ impl Scores {
     }
 }
 
-/// Adds scores up.
+/// Adds up scores by record.
 struct Adding {
     sums: BTreeMap<RecordKey, f64>,
     bytes: usize,
@@ -180,7 +180,7 @@ impl Adding {
     }
 }
 
-/// The records under the terms of a search.
+/// Reads the records under the search terms.
 fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
     let (snapshot, op) = (batch.snapshot()?, batch.session.op);
     let share = batch.budget.share(Operator::TextOr);
@@ -211,7 +211,7 @@ fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
     scores.finish(op)
 }
 
-/// The score at the beginning of these ordered keys.
+/// The score at the start of these ordered keys.
 fn score_of(values: &[u8]) -> Option<f64> {
     let (score, _) = keys::decode_value(values, false, &mut TypeBitsReader::new(&[]))?;
     Number::from_value(score.as_raw()).map(Number::to_f64)
@@ -223,17 +223,19 @@ fn noted(score: f64) -> Metadata {
     Metadata::new(notes.finish())
 }
 
-/// What is known about a document that was found otherwise: its score, unless it has none of the terms.
+/// The score of a document that was found without the text index; no metadata if it has none of the
+/// terms.
 pub(super) fn scored(search: &BoundSearch, document: RawDoc<'_>) -> Result<Metadata> {
     let scores = search.spec.score(document)?;
     let score: f64 = search.search.terms().iter().map(|term| scores.of(term)).sum();
     Ok(if score > 0.0 { noted(score) } else { Metadata::NONE })
 }
 
-/// What is known about a document that a query found before, as far as it can be told from the document.
+/// Recomputes the metadata of a document that a query found before, as far as it depends on the
+/// document.
 ///
 /// # Errors
-/// Those of a document's languages.
+/// Errors of a document's languages.
 pub fn metadata_of(query: &CanonicalQuery, document: RawDoc<'_>) -> Result<Metadata> {
     match query.matcher.text() {
         Some(text) => scored(&*text.bound()?, document),

@@ -1,7 +1,7 @@
-//! `$densify`: adds documents where the values of a field have gaps, partition by partition.
+//! `$densify`: adds documents where the values of a field have gaps, in each partition.
 //!
-//! Values are numbers or dates. Steps of months and longer are taken by the calendar, with the expression `$dateAdd` from where
-//! they begin, so that the end of a month stays one.
+//! Values are numbers or dates. Steps of months and longer follow the calendar: each is computed
+//! from the base by `$dateAdd`, so that steps from the end of a month stay at ends of months.
 
 mod range;
 mod run;

@@ -1,4 +1,5 @@
-//! The range of a `$densify`: how far it is from one document to the next, and from where to where documents are added.
+//! The range of a `$densify`: the step between documents, and the bounds within which documents are
+//! added.
 
 use mayfly_base::Result;
 use mayfly_expr::{Expression, Frame};
@@ -6,7 +7,7 @@ use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_value
 
 use super::{fault, wrong};
 
-/// Where documents are added.
+/// Step and bounds.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
     pub(super) step: Step,
@@ -17,17 +18,17 @@ pub(super) struct Range {
 pub(super) enum Bounds {
     /// From the least to the greatest value of all partitions.
     Full,
-    /// Those of each partition.
+    /// From the least to the greatest value of each partition.
     Partition,
-    /// From here, inclusive, to there, exclusive.
+    /// From the first value, inclusive, to the second, exclusive.
     Between(ValueBuf, ValueBuf),
 }
 
-/// How far it is from one document to the next.
+/// The step between two documents.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Number(Number),
-    /// The amount, and `$dateAdd` of the fields `d` and `n`.
+    /// A number of units, and a `$dateAdd` of the fields `d` and `n`.
     Time(i64, Box<Expression>),
 }
 
@@ -35,10 +36,10 @@ fn is_date(value: RawValue<'_>) -> bool {
     matches!(value, RawValue::Date(_))
 }
 
-/// Parses the option.
+/// Parses the option `range`.
 ///
 /// # Errors
-/// 40414, 40415, 14, and those of values that fit no range.
+/// 40414, 40415, 14, and errors for bounds that are not a range.
 pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
     let (mut step, mut unit, mut bounds) = (None, None, None);
     for option in range {
@@ -79,7 +80,7 @@ pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range>
             let add = add.finish();
             let expression = Expression::parse(RawValue::Document(add.as_doc()))?;
             let step = Step::Time(amount, Box::new(expression));
-            // A unit that does not exist is told at once.
+            // Reports an unknown unit when the stage is parsed.
             step.after(RawValue::Date(0), 1)?;
             step
         }
@@ -141,13 +142,13 @@ fn parse_bounds(bounds: RawValue<'_>, partitioned: bool, step: &Step) -> Result<
 }
 
 impl Step {
-    /// The value so many steps behind another one.
+    /// The value after `steps` steps from a base.
     pub(super) fn after(&self, base: RawValue<'_>, steps: i64) -> Result<ValueBuf> {
         let steps_number = Number::Int64(steps);
         match self {
             Step::Number(step) => {
                 let base = Number::from_value(base).unwrap_or(Number::Int32(0));
-                // Of the narrowest type that has room, as sums are.
+                // The result has the narrowest type that can represent it, as for sums.
                 let way = match steps_number.to_i64_exact().and_then(|it| i32::try_from(it).ok()) {
                     Some(steps) => Number::Int32(steps).times(*step),
                     None => steps_number.times(*step),

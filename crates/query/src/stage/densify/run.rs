@@ -1,4 +1,5 @@
-//! A running `$densify`: documents are sorted by the field first, then shown with what lies between them.
+//! Runs a `$densify`: sorts documents by the field, then returns them with the documents that fill
+//! the gaps.
 
 use std::collections::hash_map::Entry;
 
@@ -17,27 +18,28 @@ use crate::memory::{Share, Sorted, Sorter};
 use crate::stage::unwind::{parts, replaced};
 use crate::stage::{Next, Running, StageContext};
 
-/// Most documents that one stage adds. Manual: "MongoDB Limits and Thresholds" has 500,000.
+/// Limit on the documents that one stage adds: 500,000 by the manual, "MongoDB Limits and
+/// Thresholds".
 const MAX_ADDED: u64 = 500_000;
 
-/// Values that are added: from a base in steps up to an end, which is not among them.
+/// Values to be added: from a base in steps up to an end, which is excluded.
 #[derive(Clone, Debug)]
 struct Gap {
     base: ValueBuf,
     steps: i64,
     end: ValueBuf,
-    /// The fields that name the partition.
+    /// The fields that identify the partition.
     partition: DocBuf,
 }
 
-/// Memory of a partition beside its bytes, roughly.
+/// Approximate memory of a partition beyond its bytes.
 const PARTITION_BYTES: usize = 160;
 
-/// What is known of a partition.
+/// The state of a partition.
 #[derive(Clone, Debug)]
 struct Partition {
     base: ValueBuf,
-    /// The next step that was not looked at.
+    /// The next step that was not reached.
     steps: i64,
     fields: DocBuf,
 }
@@ -53,16 +55,16 @@ struct RunningDensify {
     bytes: usize,
     share: Option<Share>,
     gap: Option<Gap>,
-    /// A document behind the gap.
+    /// The document after the gap.
     document: Option<DocBuf>,
-    /// What is known about it.
+    /// Its metadata.
     metadata: Metadata,
-    /// Partitions whose end is still to be filled.
+    /// Partitions whose end has to be filled.
     ends: Option<Vec<Partition>>,
     added: u64,
 }
 
-/// Its running form.
+/// Creates the running stage.
 pub(super) fn start(stage: Densify) -> Box<dyn Running> {
     Box::new(RunningDensify {
         stage,
@@ -97,7 +99,7 @@ impl RunningDensify {
         (key, fields)
     }
 
-    /// The value of a document; nothing when it has none.
+    /// The value of a document; `None` if it has none.
     fn value<'d>(&self, document: RawDoc<'d>) -> Result<Option<RawValue<'d>>> {
         let Some(value) = get_plain(document, &self.stage.field) else { return Ok(None) };
         match (&self.stage.range.step, value) {
@@ -116,7 +118,7 @@ impl RunningDensify {
         }
     }
 
-    /// Takes the next document; opens the gap before it.
+    /// Takes the next document, and opens the gap before it.
     fn take(&mut self, context: &StageContext<'_>, document: DocBuf) -> Result<()> {
         let Some(value) = self.value(document.as_doc())?.map(RawValue::to_owned) else {
             self.document = Some(document);
@@ -155,7 +157,7 @@ impl RunningDensify {
             end,
             partition: partition.fields.clone(),
         };
-        // The steps up to the value are behind us, one that falls on it included.
+        // Continue after the steps up to the value, including a step equal to it.
         let mut steps = partition.steps;
         loop {
             let at = self.stage.range.step.after(partition.base.as_raw(), steps)?;
@@ -178,7 +180,7 @@ impl RunningDensify {
         Ok(())
     }
 
-    /// Gives the documents of the gap; a pause keeps the rest.
+    /// Returns the documents of the gap. After a pause the rest is kept.
     fn fill(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         while let Some(gap) = &mut self.gap {
             let value = self.stage.range.step.after(gap.base.as_raw(), gap.steps)?;
@@ -207,7 +209,7 @@ impl RunningDensify {
         Ok(Flow::More)
     }
 
-    /// What is still to be filled behind the last document of each partition.
+    /// The partitions that have to be filled after their last document.
     fn ends(&mut self) -> Vec<Partition> {
         let mut ends: Vec<Partition> = std::mem::take(&mut self.partitions).into_values().collect();
         if let Bounds::Between(low, _) = &self.stage.range.bounds
@@ -290,7 +292,7 @@ impl Running for RunningDensify {
             let (Some(partition), Some(end)) = (partition, self.end()) else {
                 return Ok(Flow::More);
             };
-            // The greatest value of all is an end that belongs to the range.
+            // With the bounds `full`, the greatest value itself belongs to the range.
             let end = match &self.stage.range.bounds {
                 Bounds::Full => self.inclusive(&partition, end)?,
                 Bounds::Partition | Bounds::Between(..) => end,
@@ -306,7 +308,7 @@ impl Running for RunningDensify {
 }
 
 impl RunningDensify {
-    /// An end that takes in the step that falls on it.
+    /// Moves an end that a step is equal to after that step.
     fn inclusive(&self, partition: &Partition, end: ValueBuf) -> Result<ValueBuf> {
         let mut steps = partition.steps;
         while steps - partition.steps <= MAX_ADDED as i64 {

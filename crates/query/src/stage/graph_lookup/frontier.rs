@@ -1,4 +1,4 @@
-//! The values of one level of a `$graphLookup`, which go into a file where they do not fit memory.
+//! The values of one level of a `$graphLookup`. They spill to a file.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, ValueBuf};
@@ -8,12 +8,12 @@ use super::search::too_much;
 use crate::memory::{Share, Spool, SpoolWriter};
 use crate::stage::StageContext;
 
-/// Memory of a value beside its bytes, roughly.
+/// Approximate memory of a value beyond its bytes.
 const VALUE_BYTES: usize = 40;
-/// Bytes of the values that one filter asks for.
+/// Bytes of values in one filter.
 const PART_BYTES: usize = 1 << 20;
 
-/// Values of one level that are to be asked for: in memory, and in a file from where they do not fit.
+/// Collects the values of the next level, in memory and then in a file.
 pub(super) struct Frontier {
     values: Vec<ValueBuf>,
     bytes: usize,
@@ -62,7 +62,7 @@ impl Frontier {
     }
 }
 
-/// Gives the values of a level.
+/// Returns the values of a level.
 pub(super) struct Level {
     values: std::vec::IntoIter<ValueBuf>,
     spool: Option<Spool>,
@@ -70,7 +70,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The next of them, as many as one filter asks for; none at the end.
+    /// The next values, as many as fit one filter; empty at the end.
     pub(super) fn part(&mut self) -> Result<Vec<ValueBuf>> {
         let (mut part, mut bytes) = (Vec::new(), 0);
         while bytes < PART_BYTES {

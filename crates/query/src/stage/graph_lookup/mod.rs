@@ -1,8 +1,9 @@
-//! `$graphLookup`: goes from value to value through another collection, level by level.
+//! `$graphLookup`: follows values through another collection, level by level.
 //!
-//! Which records were found, which values were asked for, and the values of the next level go into files when they do not fit memory.
-//! The results stay in memory: they become one field of a document. As `$lookup` does, it asks an index for each part of a level, or reads
-//! the other collection into a table, which serves all levels of all documents of a batch.
+//! The found records, the searched values and the values of the next level spill to files. The
+//! results stay in memory, because they become one field of a document. Like `$lookup`, the stage
+//! uses an index for each part of a level, or reads the other collection into a table, which serves
+//! all levels of all documents of a batch.
 
 mod frontier;
 mod search;

@@ -1,4 +1,4 @@
-//! A search for one document, and how it reads the other collection.
+//! The search for one document, and the access to the other collection.
 
 use mayfly_base::{Error, Result};
 use mayfly_mql::Matcher;
@@ -16,7 +16,7 @@ use crate::stage::join::{Choice, Examined, JoinTable, equality_filter, local_val
 use crate::stage::sub::From;
 use crate::stage::unwind::replaced;
 
-/// How the other collection is read; the same for all documents of a batch.
+/// The access path to the other collection, shared by all documents of a batch.
 #[derive(Default)]
 pub(super) struct Other {
     choice: Choice,
@@ -25,13 +25,13 @@ pub(super) struct Other {
 }
 
 impl Other {
-    /// A batch is over: the next one sees what has changed.
+    /// Ends a batch. The next one reads the collection again.
     pub(super) fn end_batch(&mut self) {
         self.table = None;
         self.choice.end_batch();
     }
 
-    /// It is going to be asked.
+    /// Prepares the choice between index and table, before the first query.
     fn begin(&mut self, graph: &GraphLookup, context: &StageContext<'_>) -> Result<()> {
         if !self.asking
             && let From::Collection(collection, None) = graph.sub.source(context)?
@@ -42,7 +42,7 @@ impl Other {
         Ok(())
     }
 
-    /// Reads it into a table, if that is possible: what the search is restricted to.
+    /// Reads the collection into a table, if the pipeline that restricts the search allows that.
     fn make_table(&mut self, graph: &GraphLookup, context: &StageContext<'_>) -> Result<()> {
         let sub = &graph.sub;
         let table = match sub.source(context)? {
@@ -61,14 +61,14 @@ impl Other {
     }
 }
 
-/// A search for one document.
+/// The search for one document.
 pub(super) struct Search<'s> {
     graph: &'s GraphLookup,
     context: &'s StageContext<'s>,
-    /// Records that were found, and values that were asked for.
+    /// The keys of found records, and of the values that were searched.
     found: KeySet,
     asked: KeySet,
-    /// Memory of both.
+    /// Memory of both sets.
     share: Share,
     results: DocBuilder,
     /// Memory of the results.
@@ -80,7 +80,7 @@ pub(super) fn too_much(_: usize) -> Error {
 }
 
 impl<'s> Search<'s> {
-    /// A search that has not begun.
+    /// A search that has not started.
     pub(super) fn new(graph: &'s GraphLookup, context: &'s StageContext<'s>) -> Search<'s> {
         let share = || context.settings.budget.share(Operator::GraphLookup);
         Search {
@@ -94,7 +94,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Takes the value when nobody asked for it yet.
+    /// Adds a value to the level unless it was searched before.
     fn ask(&mut self, value: ValueBuf, values: &mut Frontier) -> Result<()> {
         let mut key = Vec::new();
         let collation = self.graph.sub.scope().collation().map(|it| &**it);
@@ -106,7 +106,7 @@ impl<'s> Search<'s> {
         Ok(())
     }
 
-    /// Keeps the keys within memory.
+    /// Spills the keys if they exceed their memory.
     fn make_room(&mut self) -> Result<()> {
         if !self.share.is_over(self.found.memory_bytes() + self.asked.memory_bytes()) {
             return Ok(());
@@ -123,7 +123,7 @@ impl<'s> Search<'s> {
         Ok(())
     }
 
-    /// What the values lead to; the values behind it are of the next level.
+    /// Finds the documents for a part of a level, and adds their values to the next level.
     fn look(
         &mut self,
         other: &mut Other,
@@ -164,7 +164,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Takes what was found, unless it was found before.
+    /// Adds a found document, unless it was found before.
     fn take(&mut self, document: RawDoc<'_>, depth: i64, behind: &mut Frontier) -> Result<()> {
         let mut id = Vec::new();
         let value = document.get("_id").unwrap_or(RawValue::Null);
@@ -183,17 +183,17 @@ impl<'s> Search<'s> {
                 self.results.push(&replaced(document, path, Some(depth)))
             }
         };
-        // They become one field of a document.
+        // The results become one field of a document, so they cannot spill.
         match self.results_share.is_over(self.results.len()) {
             true => Err(self.results_share.failure(too_much)),
             false => Ok(()),
         }
     }
 
-    /// Everything that a document leads to, as an array.
+    /// All documents that are reachable from a document, as an array.
     ///
     /// # Errors
-    /// 40099 when it does not fit memory, those of the other collection.
+    /// 40099 if they exceed the memory, errors of the other collection.
     pub(super) fn run(mut self, other: &mut Other, document: RawDoc<'_>) -> Result<DocBuf> {
         let metadata = self.context.metadata.get();
         let start = self.graph.start.evaluate(metadata.frame(document))?;

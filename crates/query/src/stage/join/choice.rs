@@ -1,11 +1,12 @@
-//! When a join reads the other collection into a table instead of asking its index once more.
+//! The choice between an index and a table for a join.
 //!
-//! Nobody knows beforehand how many documents will be joined. So a join that an index serves begins by asking it, and counts what a
-//! table would have saved so far. Once that is as much as the table costs, it reads the table: whatever comes, it has taken at most
-//! twice what the better way would have taken from the beginning. A table that would not fit memory saves nothing, because its
-//! documents would be read from a file one by one.
+//! The number of documents that will be joined is unknown. A join with an index therefore starts
+//! with index look-ups, and counts how much a table would have saved. Once the saving equals the
+//! cost of the table, it reads the table. The total cost is thereby at most twice that of the
+//! better choice. A table that exceeds the memory saves nothing, because its documents would be
+//! read from a file one by one.
 //!
-//! Where no index serves the join each look-up is a scan, and the table is read at once.
+//! Without an index each look-up is a scan, and the table is read at once.
 
 use mayfly_storage::Collection;
 use mayfly_work::spill::Operator;
@@ -13,30 +14,31 @@ use mayfly_work::spill::Operator;
 use super::table::ENTRY_BYTES;
 use crate::stage::StageContext;
 
-// Halves of a microsecond, measured over 100,000 documents of 450 bytes: a look-up by an index took 7 us and 0.9 us for each
-// document, one in a table 2.5 us and 0.4 us, and reading the table 1 us for each document.
+// In units of half a microsecond, measured over 100,000 documents of 450 bytes: an index look-up
+// took 7 us and 0.9 us for each document, a table look-up 2.5 us and 0.4 us, and reading the table
+// 1 us for each document.
 
-/// What a table saves for each value that is looked for.
+/// What a table saves for each value.
 const LOOK_UP_SAVES: u64 = 8;
-/// What it saves for each document that an index shows.
+/// What a table saves for each document found by the index.
 const DOCUMENT_SAVES: u64 = 1;
-/// What reading it costs.
+/// Fixed cost of reading the table.
 const TABLE_COSTS: u64 = 20;
-/// What reading it costs for each document.
+/// Cost of reading the table, for each document.
 const DOCUMENT_COSTS: u64 = 2;
 
-/// Whether a join should read the other collection into a table.
+/// Decides whether a join reads the other collection into a table.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     saved: u64,
-    /// What a table costs; nothing where there is to be none.
+    /// The cost of a table; `None` if it would not fit.
     cost: Option<u64>,
-    /// A table did not fit, or cannot be made.
+    /// Whether a table did not fit or cannot be built.
     refused: bool,
 }
 
 impl Choice {
-    /// Asking this collection has begun.
+    /// Prepares the choice before the first query of this collection.
     pub(crate) fn begin(&mut self, context: &StageContext<'_>, other: &Collection) {
         let limits = context.settings.budget.limits();
         let room = limits.operation.saturating_sub(context.settings.budget.used());
@@ -48,28 +50,28 @@ impl Choice {
         self.cost = (bytes <= room).then_some(cost);
     }
 
-    /// A batch is over; the next one begins without a table.
+    /// Ends a batch. The next one starts without a table.
     pub(crate) fn end_batch(&mut self) {
         self.saved = 0;
     }
 
-    /// An index was asked for so many values, and so many documents were looked at.
+    /// Records an index look-up of `values` values that examined `documents` documents.
     pub(crate) fn asked(&mut self, values: usize, documents: u64) {
         let saved = values as u64 * LOOK_UP_SAVES + documents * DOCUMENT_SAVES;
         self.saved = self.saved.saturating_add(saved);
     }
 
-    /// Whether a table is the better way from now on.
+    /// Whether a table is cheaper from now on.
     pub(crate) fn is_table_due(&self) -> bool {
         !self.refused && self.cost.is_some_and(|cost| self.saved >= cost)
     }
 
-    /// Whether a table may be tried.
+    /// Whether a table may be built.
     pub(crate) fn may_have_table(&self) -> bool {
         !self.refused
     }
 
-    /// There is no table.
+    /// Excludes a table.
     pub(crate) fn refuse(&mut self) {
         self.refused = true;
     }

@@ -1,5 +1,5 @@
-//! What joins have in common: the values of a document as a filter, the other collection as a table by values, and the choice between
-//! asking for each document and reading that table.
+//! Common parts of joins: the filter for the values of a document, the other collection as a table,
+//! and the choice between index and table.
 
 mod choice;
 mod stats;

@@ -1,4 +1,4 @@
-//! What a join did with the other collection, for those who explain it. Manual: "Explain Results", "Execution Plan Statistics for
+//! Statistics of a join for explain. Manual: "Explain Results", "Execution Plan Statistics for
 //! Query with $lookup Pipeline Stage".
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use mayfly_work::OpCtx;
 
 use crate::stage::sub::PipelineRun;
 
-/// How much an operation has looked at.
+/// Counters of an operation at some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Examined {
     keys: u64,
@@ -17,19 +17,19 @@ pub(crate) struct Examined {
 }
 
 impl Examined {
-    /// Up to now.
+    /// The current counters.
     pub(crate) fn by(op: &OpCtx) -> Examined {
         let (keys, documents) = (op.keys_examined.load(Relaxed), op.docs_examined.load(Relaxed));
         Examined { keys, documents }
     }
 
-    /// Documents since then.
+    /// Documents examined since then.
     pub(crate) fn documents_since(self, op: &OpCtx) -> u64 {
         Examined::by(op).documents.saturating_sub(self.documents)
     }
 }
 
-/// What a join did.
+/// Statistics of a join.
 #[derive(Debug, Default)]
 pub(crate) struct JoinStats {
     keys: u64,
@@ -40,7 +40,7 @@ pub(crate) struct JoinStats {
 }
 
 impl JoinStats {
-    /// The other collection was looked at since then; gives the number of documents.
+    /// Adds what was examined since `since`. Returns the number of documents.
     pub(crate) fn looked(&mut self, op: &OpCtx, since: Examined) -> u64 {
         let now = Examined::by(op);
         let documents = now.documents.saturating_sub(since.documents);
@@ -49,7 +49,8 @@ impl JoinStats {
         documents
     }
 
-    /// This run over the other collection is over. Before it a plan may still be another one.
+    /// Adds the plan of a finished run over the other collection. Before its end the plan may still
+    /// change.
     pub(crate) fn ran(&mut self, run: &PipelineRun) {
         self.scans += u64::from(run.scans_everything());
         run.each_index(&mut |name| {
@@ -59,12 +60,12 @@ impl JoinStats {
         });
     }
 
-    /// A table was made.
+    /// Counts a table.
     pub(crate) fn made_table(&mut self) {
         self.tables += 1;
     }
 
-    /// Writes what the manual says that it counts.
+    /// Appends the counters that the manual lists.
     pub(crate) fn append(&self, out: &mut DocBuilder) {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         out.append("totalDocsExamined", number(self.documents));
@@ -76,13 +77,13 @@ impl JoinStats {
         out.end();
     }
 
-    /// How a join by fields went about it in the end, and by which indexes.
+    /// Appends the strategy of a join by fields, and the indexes that it used.
     pub(crate) fn append_strategy(&self, out: &mut DocBuilder) {
         let strategy = match (self.tables > 0, self.indexes.is_empty()) {
             (true, _) => "HashJoin",
             (false, false) => "IndexedLoopJoin",
             (false, true) if self.scans > 0 => "NestedLoopJoin",
-            // There was nothing to join with.
+            // The other collection is empty.
             (false, true) => return,
         };
         out.append("strategy", strategy);

@@ -1,7 +1,7 @@
-//! A collection by the values of one field: for joins that no index serves.
+//! A collection as a hash table by the values of one field, for joins without an index.
 //!
-//! It is in memory as long as it fits. Otherwise the documents go into a file, and the places of those with a value into a table that
-//! is sorted by the values.
+//! The table is kept in memory if it fits. Otherwise the documents are written to a file, and their
+//! positions to a table sorted by value.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -22,30 +22,30 @@ use crate::memory::{Share, into_document};
 use crate::stage::StageContext;
 use crate::stage::sub::PipelineRun;
 
-/// Memory of a document and of a value beside their bytes, roughly.
+/// Approximate memory of a document or a value beyond its bytes.
 pub(super) const ENTRY_BYTES: usize = 64;
 
-/// A collection by the values of one field.
+/// A collection, indexed by the values of one field.
 pub(crate) struct JoinTable {
     places: Places,
     collation: Option<Arc<Collation>>,
     _share: Share,
 }
 
-/// Where the documents are.
+/// Where the documents are kept.
 enum Places {
     Memory { documents: Vec<DocBuf>, places: HashMap<Vec<u8>, Vec<u32>> },
     Files { documents: Shelf, places: Table },
 }
 
-/// A table in the making.
+/// A table that is being built.
 struct Building {
     collation: Option<Arc<Collation>>,
     share: Share,
     documents: Vec<DocBuf>,
     places: HashMap<Vec<u8>, Vec<u32>>,
     bytes: usize,
-    /// What did not fit: the documents, and by value their places.
+    /// Spilled documents, and their positions by value.
     files: Option<(Shelf, Sorter)>,
     too_large: bool,
 }
@@ -59,10 +59,11 @@ fn key_of(value: RawValue<'_>, collation: Option<&Collation>) -> Vec<u8> {
 }
 
 impl JoinTable {
-    /// Reads what a run gives; nothing when it does not fit memory and may not leave it.
+    /// Builds a table from the results of a run; `None` if they exceed the memory and may not
+    /// spill.
     ///
     /// # Errors
-    /// Those of the run, of files, and of the operation's deadline.
+    /// Errors of the run, of files, and of the operation's deadline.
     pub(crate) fn build(
         context: &StageContext<'_>,
         run: &mut PipelineRun,
@@ -88,10 +89,11 @@ impl JoinTable {
         building.finish(context.session.op)
     }
 
-    /// Documents that have one of the values and satisfy the filter, in their order.
+    /// Visits the documents that have one of the values and satisfy the filter, in their original
+    /// order.
     ///
     /// # Errors
-    /// Those of the filter, of files and of who sees them.
+    /// Errors of the filter, of files, and of the visitor.
     pub(crate) fn find(
         &mut self,
         values: &[ValueBuf],
@@ -179,7 +181,7 @@ impl Building {
         self.keep_small(op)
     }
 
-    /// Keeps the places within memory.
+    /// Spills the positions if they exceed the memory.
     fn keep_small(&mut self, op: &OpCtx) -> Result<()> {
         let Some((_, places)) = &mut self.files else { return Ok(()) };
         if self.share.is_over(places.memory_bytes())

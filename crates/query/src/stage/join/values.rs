@@ -1,11 +1,12 @@
-//! The values of a document that others are joined by, and the filter that finds those.
+//! The join values of a document, and the filter for them.
 
 use std::ops::ControlFlow;
 
 use mayfly_value::paths::{Hit, visit_path};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
-/// The values of a document that are joined by: the items of arrays; null where there is nothing.
+/// The join values of a document: array items are separate values, and a missing field counts as
+/// null.
 pub(crate) fn local_values(document: RawDoc<'_>, path: &[String]) -> Vec<ValueBuf> {
     let mut values = Vec::new();
     let _ = visit_path(document, path, &mut |hit| {
@@ -19,14 +20,14 @@ pub(crate) fn local_values(document: RawDoc<'_>, path: &[String]) -> Vec<ValueBu
     values
 }
 
-/// `{ field: one of the values }`
+/// The filter `{ field: one of the values }`.
 pub(crate) fn equality_filter(field: &str, values: &[ValueBuf]) -> DocBuf {
     let mut out = DocBuilder::new();
     let is_pattern = |value: &ValueBuf| matches!(value.as_raw(), RawValue::Regex { .. });
     if let [value] = values {
         out.start_document(field).append("$eq", value).end();
     } else if values.iter().any(is_pattern) {
-        // In a list a pattern would mean what it matches.
+        // Inside `$in` a regular expression would be matched instead of compared.
         out.start_array("$or");
         for value in values {
             out.push_document().start_document(field).append("$eq", value).end().end();

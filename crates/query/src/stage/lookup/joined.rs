@@ -1,4 +1,5 @@
-//! What a `$lookup` joins with one document: an array, or a file when it is unwound and does not fit memory.
+//! The documents that a `$lookup` joins to one document: an array, or a file if they are unwound
+//! and exceed the memory.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -11,29 +12,29 @@ use crate::stage::sub::PipelineRun;
 use crate::stage::unwind::{Unwind, replaced};
 use crate::stage::{Next, StageContext};
 
-/// What was joined with one document.
+/// The documents joined to one document.
 pub(super) enum Joined {
-    /// As an array.
+    /// The documents as an array.
     Array(DocBuf),
-    /// Too much for an array, which nobody needs when it is unwound.
+    /// The documents in a file, possible only if they are unwound.
     File(Spool),
 }
 
-/// What is left to show of a result that is unwound.
+/// An unwound result that was not returned completely.
 pub(super) struct Rest {
     document: DocBuf,
     joined: Joined,
-    /// So many were shown.
+    /// Number of returned documents.
     shown: u64,
 }
 
 impl Rest {
-    /// Everything that was joined with a document.
+    /// An unwound result of which nothing was returned.
     pub(super) fn of(document: RawDoc<'_>, joined: Joined) -> Rest {
         Rest { document: document.to_owned(), joined, shown: 0 }
     }
 
-    /// Shows a document for each one that was joined, until the next stage pauses; then it gives what is left.
+    /// Passes on a document for each joined one until the next stage pauses. Returns the rest.
     pub(super) fn show(
         mut self,
         result: &[String],
@@ -86,7 +87,7 @@ impl Rest {
     }
 }
 
-/// Collects what is joined with one document.
+/// Collects the documents that are joined to one document.
 pub(super) struct Joining<'j> {
     context: &'j StageContext<'j>,
     lookup: &'j Lookup,
@@ -141,7 +142,7 @@ impl<'j> Joining<'j> {
 }
 
 impl Joined {
-    /// What a run gives.
+    /// Collects the results of a run.
     pub(super) fn drain(
         run: &mut PipelineRun,
         context: &StageContext<'_>,

@@ -1,13 +1,17 @@
 //! `$lookup`: joins with another collection or view.
 //!
-//! 1. For each document the values at `localField` become a filter on `foreignField`, and the variables of `let` get values.
-//! 2. Where an index serves the filter, it is asked each time, until a table would have been cheaper ([`super::join`]).
-//! 3. Otherwise the other collection is read once into a table by its values, as long as that fits memory or files may be used. What
-//!    the table finds is checked by the filter, so that both ways give the same.
-//! 4. A pipeline that uses neither is run once and its results are kept; so are those of the stages at its front that name no
-//!    variable, as long as they fit memory.
+//! 1. For each document the values at `localField` become a filter on `foreignField`, and the
+//!    variables of `let` get values.
+//! 2. If an index serves the filter, it is used for each document, until a table would have been
+//!    cheaper ([`super::join`]).
+//! 3. Otherwise the other collection is read once into a table by value, if that fits memory or
+//!    files may be used. The filter is applied to the documents of the table as well, so that both
+//!    ways give the same results.
+//! 4. A pipeline that depends on neither runs once and its results are cached. The results of
+//!    leading stages that refer to no variable are cached as well, if they fit memory.
 //!
-//! What is kept is kept for one batch: the next one sees what has changed, and nothing that is due meanwhile.
+//! Caches last for one batch. The next batch sees later changes, and no documents that have expired
+//! meanwhile.
 
 mod joined;
 mod parse;
@@ -30,16 +34,16 @@ pub(crate) struct Lookup {
     fields: Option<JoinFields>,
     variables: Vec<(String, Expression)>,
     result: Vec<String>,
-    /// The `$unwind` of the result that stands behind it: no array of it is made.
+    /// A `$unwind` of the result that follows; the result array is then never built.
     unwind: Option<Unwind>,
-    /// What a `$match` behind that asks of the documents that are joined.
+    /// Conditions of a later `$match` on the joined documents.
     matching: Option<DocBuf>,
-    /// The operand, to be shown.
+    /// The operand as the client sent it, for explain.
     sent: DocBuf,
 }
 
 impl Lookup {
-    /// Takes over the stage behind it; false when that is about something else.
+    /// Absorbs the following `$unwind`; false if it unwinds something else.
     pub(crate) fn fold(&mut self, unwind: &Unwind) -> bool {
         let same = self.unwind.is_none() && unwind.path == self.result;
         if same {
@@ -48,7 +52,8 @@ impl Lookup {
         same
     }
 
-    /// Looks for such documents only as a filter behind its `$unwind` asks for; true when the filter asks for nothing else.
+    /// Absorbs the conditions of a filter after the `$unwind` that concern joined documents.
+    /// Returns true if the filter has no others.
     pub(crate) fn absorb(&mut self, filter: &Expr) -> bool {
         let all = |unwind: &Unwind| unwind.keep_empty || unwind.index.is_some();
         if self.unwind.as_ref().is_none_or(all) || self.fields.is_none() || !self.sub.is_empty() {
@@ -61,13 +66,13 @@ impl Lookup {
         whole
     }
 
-    /// With what it took over, as it is shown. Manual: "Aggregation Pipeline Optimization", "$lookup, $unwind, and $match
-    /// Coalescence".
+    /// The stage as explain shows it, with the stages that it absorbed. Manual: "Aggregation
+    /// Pipeline Optimization", "$lookup, $unwind, and $match Coalescence".
     pub(crate) fn written(&self) -> DocBuf {
         let mut out = DocBuilder::new();
         out.start_document("$lookup");
         for option in self.sent.as_doc() {
-            // It has none of its own when it takes a filter over.
+            // A stage that absorbed a filter has no pipeline of its own.
             if self.matching.is_none() || !matches!(option.name(), "let" | "pipeline") {
                 out.append_element(option);
             }
@@ -85,7 +90,8 @@ impl Lookup {
     }
 }
 
-/// Of a filter on documents that have others in this field: what it asks of those, and whether it asks for nothing else.
+/// Splits a filter on documents with joined documents in `field`: returns the conditions on the
+/// joined ones, and whether there are no others.
 fn below(filter: &Expr, field: &str) -> (Vec<Expr>, bool) {
     let (mut inside, mut whole) = (Vec::new(), true);
     let is_below =
@@ -101,7 +107,7 @@ fn below(filter: &Expr, field: &str) -> (Vec<Expr>, bool) {
     (inside, whole)
 }
 
-/// `localField` and `foreignField`.
+/// The options `localField` and `foreignField`.
 #[derive(Debug)]
 struct JoinFields {
     local: Vec<String>,

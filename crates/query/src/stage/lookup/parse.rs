@@ -1,4 +1,4 @@
-//! Reads the operand of a `$lookup`.
+//! Parses the operand of a `$lookup`.
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_expr::Expression;
@@ -23,7 +23,7 @@ fn text_of<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str> {
 /// Parses the stage.
 ///
 /// # Errors
-/// 9 FailedToParse, those of the expressions and of the pipeline.
+/// 9 FailedToParse, errors of the expressions and of the pipeline.
 pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let fail = |text: &str| Err(Error::failed_to_parse(text));
     let RawValue::Document(spec) = value else {

@@ -1,4 +1,4 @@
-//! A running `$lookup`: how the other collection is read, for one document after the other.
+//! Runs a `$lookup`: reads the other collection for one document after the other.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use crate::stage::{Next, Running, StageContext};
 
 /// How the other collection is read.
 enum Way {
-    /// Not decided yet.
+    /// Undecided.
     Unknown,
-    /// Asked for each document.
+    /// A query for each document.
     Ask,
-    /// From a table of it.
+    /// A table of the collection.
     Table(Box<JoinTable>),
-    /// The results are the same for each document.
+    /// The same results for each document.
     Same(Vec<DocBuf>),
-    /// So many stages at the front give these for each document.
+    /// The cached results of the first `count` stages.
     Front { count: usize, documents: Arc<Vec<DocBuf>>, _share: Share },
 }
 
@@ -38,13 +38,13 @@ struct RunningLookup {
     way: Way,
     choice: Choice,
     stats: JoinStats,
-    /// What is left to show of a result that is unwound.
+    /// An unwound result that was not returned completely.
     rest: Option<Rest>,
-    /// What is known about the document of the rest.
+    /// Metadata of that document.
     rest_metadata: Metadata,
 }
 
-/// Its running form.
+/// Creates the running stage.
 pub(super) fn start(lookup: Lookup) -> Box<dyn Running> {
     Box::new(RunningLookup {
         lookup,
@@ -56,7 +56,7 @@ pub(super) fn start(lookup: Lookup) -> Box<dyn Running> {
     })
 }
 
-/// What one document is joined by.
+/// The join values of one document, and the filter for them.
 struct Sought {
     filter: DocBuf,
     values: Vec<ValueBuf>,
@@ -90,7 +90,7 @@ impl RunningLookup {
         Sought { filter, values }
     }
 
-    /// The documents that are joined.
+    /// The documents that are joined to a document.
     fn joined(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<Joined> {
         if let Way::Same(results) = &self.way {
             let mut joining = Joining::new(context, &self.lookup);
@@ -112,7 +112,7 @@ impl RunningLookup {
         joined
     }
 
-    /// Those that have one of the values.
+    /// Joins by fields.
     fn joined_by_fields(
         &mut self,
         context: &StageContext<'_>,
@@ -139,14 +139,14 @@ impl RunningLookup {
         self.drain(context, run)
     }
 
-    /// What a run over the other collection gives.
+    /// Collects the results of a run over the other collection.
     fn drain(&mut self, context: &StageContext<'_>, mut run: PipelineRun) -> Result<Joined> {
         let joined = Joined::drain(&mut run, context, &self.lookup)?;
         self.stats.ran(&run);
         Ok(joined)
     }
 
-    /// Decides how to read, with the values of the first document.
+    /// Chooses the access path, with the values of the first document.
     fn begin(
         &mut self,
         context: &StageContext<'_>,
@@ -155,13 +155,14 @@ impl RunningLookup {
     ) -> Result<()> {
         self.way = Way::Ask;
         let Some(fields) = &self.lookup.fields else { return Ok(()) };
-        // Whether an index serves the join, not what else is asked: that one may serve would not make it short.
+        // Only the equality counts: an index that serves other conditions would not make the join
+        // fast.
         let equality = equality_filter(&fields.foreign, values);
         let run = self.lookup.sub.start(context, scope, Some(equality.as_doc()))?;
         if run.scans_everything() {
             return self.make_table(context);
         }
-        // One document by its `_id` takes no longer than a look into a table.
+        // A read by `_id` is as fast as a look-up in a table.
         if let From::Collection(collection, None) = self.lookup.sub.source(context)?
             && !run.finds_by_id()
         {
@@ -173,7 +174,8 @@ impl RunningLookup {
     /// Reads the other collection into a table, if that is possible.
     fn make_table(&mut self, context: &StageContext<'_>) -> Result<()> {
         let (Some(fields), sub) = (&self.lookup.fields, &self.lookup.sub) else { return Ok(()) };
-        // Everything that the other collection or view has, before the stages of the pipeline.
+        // The table contains all documents of the collection or view; the stages of the pipeline
+        // run later.
         let repeatable = |view: &DocBuf| is_repeatable(view.as_doc());
         let table = match sub.source(context)? {
             From::Collection(_, view) if view.as_ref().is_none_or(repeatable) => {
@@ -222,7 +224,7 @@ impl RunningLookup {
                 Ok(())
             })?;
             if bytes > most {
-                // They are read once more, but one by one.
+                // There are too many for memory, so they are read again one by one.
                 let run = self.lookup.sub.start(context, scope, Some(filter.as_doc()))?;
                 return self.drain(context, run);
             }
@@ -231,7 +233,7 @@ impl RunningLookup {
         Joined::drain(&mut run, context, &self.lookup)
     }
 
-    /// What the pipeline gives, where no fields are compared.
+    /// Joins by a pipeline without fields.
     fn joined_by_pipeline(&mut self, context: &StageContext<'_>, scope: &Scope) -> Result<Joined> {
         if let Way::Unknown = self.way {
             self.keep_front(context)?;
@@ -256,8 +258,8 @@ impl RunningLookup {
         Ok(joined)
     }
 
-    /// Runs the stages at the front that give the same for each document, when there are such and others behind them. Manual:
-    /// "Aggregation Pipeline Optimization", "$lookup".
+    /// Runs the leading stages that give the same results for each document, if there are such and
+    /// others follow. Manual: "Aggregation Pipeline Optimization", "$lookup".
     fn keep_front(&mut self, context: &StageContext<'_>) -> Result<()> {
         let names = self.lookup.variables.iter().map(|(name, _)| name.as_str());
         let count = match self.lookup.variables.is_empty() {
@@ -288,7 +290,7 @@ impl RunningLookup {
         Ok(())
     }
 
-    /// Shows what is left for a document whose result is unwound.
+    /// Passes on the rest of an unwound result.
     fn show(&mut self, rest: Rest, next: &mut Next<'_>) -> Result<Flow> {
         let Some(unwind) = &self.lookup.unwind else { return Ok(Flow::More) };
         let (flow, rest) = rest.show(&self.lookup.result, unwind, next)?;
@@ -310,7 +312,7 @@ impl Running for RunningLookup {
             self.rest_metadata = context.metadata.get();
             return self.show(Rest::of(document, joined), next);
         }
-        // What is not unwound is an array.
+        // Only unwound results are in files.
         let Joined::Array(array) = joined else { return Ok(Flow::More) };
         let array = RawValue::Array(array.as_doc());
         next(replaced(document, &self.lookup.result, Some(array)).as_doc())
