@@ -1,5 +1,5 @@
 //! Converts an operation of the log to a change event. Fields and their order: manual, "Change
-//! Events". The field `ttl` is an extension of this server (docs/expiry-rules.md).
+//! Events". The field `ttl` is an extension of this server.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::StoreSession;

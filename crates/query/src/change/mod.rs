@@ -1,13 +1,14 @@
 //! Change streams: the operation log as events (manual, "Change Streams", "Change Events").
 //!
 //! ```text
-//! log entry ──► operations ──► events of the scope ──► stages behind $changeStream ──► batch
+//! log entry ──► operations ──► events of the scope ──► stages after $changeStream ──► batch
 //!                               (a queue)               ($match, $project, ..)
 //! ```
 //!
-//! A stream knows up to which operation it has looked, and its watch ([`Watch`]) what of the log behind that cannot concern it,
-//! which it steps over without reading. Its events are made a queue at a time from as much of the log as has no
-//! holes; a batch says with `postBatchResumeToken` where it stands, also when nothing concerned it.
+//! A stream keeps the token of the last operation that it examined. Its watch ([`Watch`]) knows which
+//! later entries cannot concern it; the stream skips those without reading them. Events are made in
+//! queues from the part of the log that has no holes. Each batch reports the position of the stream as
+//! `postBatchResumeToken`, even if it contains no event.
 
 mod delta;
 mod event;
@@ -33,35 +34,35 @@ use options::Start;
 pub(crate) use split::{Resumed, fragments};
 use token::{Kind, Token};
 
-/// An event may be so much larger than a document, which leaves room in a reply for its token.
+/// Limit on an event: a document, and room for its token.
 const MAX_EVENT_BYTES: usize = limits::MAX_USER_DOCUMENT_BYTES + 8 * 1024;
 
-/// So many events are made at once.
+/// Limit on the events that are made at once.
 const QUEUED: usize = 100;
-/// Or so many bytes of them.
+/// Approximate limit on their bytes.
 const QUEUED_BYTES: usize = 1 << 20;
 
-/// A running stream.
+/// A running change stream.
 pub(crate) struct ChangeStream {
     builder: Builder,
-    /// Knows which entries may concern it.
+    /// Determines which entries may concern the stream.
     watch: Arc<Watch>,
-    /// Everything up to this operation was looked at.
+    /// The last operation that was examined.
     position: Token,
-    /// Events that nobody took yet, each with its token.
+    /// Events that were not returned yet, with their tokens.
     queue: VecDeque<(Token, DocBuf)>,
-    /// The event that is on its way through the stages.
+    /// The event that is being passed through the stages.
     shown: Option<DocBuf>,
-    /// Something was given in this batch.
+    /// Whether this batch has returned an event.
     given: bool,
-    /// The event that cannot be given, and why: the next batch says so.
+    /// An event that could not be returned, and the error for the next batch.
     refused: Option<(Token, Error)>,
-    /// An event has ended it.
+    /// Whether an event has ended the stream.
     over: bool,
 }
 
 impl ChangeStream {
-    /// A stream that begins where its options say.
+    /// A stream that starts where the options specify.
     ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost, 260 InvalidResumeToken.
@@ -70,12 +71,14 @@ impl ChangeStream {
         scope: ChangeScope,
         options: &ChangeOptions,
     ) -> Result<ChangeStream> {
-        // Before the position is taken, so that everything behind it is known.
+        // The watch must exist before the position is read, so that it covers everything after the
+        // position.
         let watch = store.oplog().watch(scope.clone());
         let position = match options.start {
             Start::Now => Token::behind(store.oplog().settled()),
             Start::At(timestamp) => Token::behind(timestamp.saturating_sub(1)),
-            // The event is made again; the stage that splits it knows what of it was seen.
+            // The event is made again; the stage that splits it drops the fragments that the client
+            // has received.
             Start::After(token) if token.fragment.is_some() => {
                 Token { fragment: None, ..token }.before()
             }
@@ -95,32 +98,32 @@ impl ChangeStream {
         })
     }
 
-    /// Whether there will be no more events.
+    /// Whether no more events will come.
     pub(crate) fn is_over(&self) -> bool {
         self.over && self.queue.is_empty() && self.refused.is_none()
     }
 
-    /// A new batch begins, with results that were left over or without.
+    /// Starts a batch. `given` is set if results are left from the last one.
     pub(crate) fn begin_batch(&mut self, given: bool) {
         self.given = given;
     }
 
-    /// Whether no event waits to be shown in this batch.
+    /// Whether no event is available for this batch.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() || self.refused.is_some()
     }
 
-    /// What may have more for it.
+    /// The watch that signals new events.
     pub(crate) fn watch(&self) -> &Arc<Watch> {
         &self.watch
     }
 
-    /// The timestamp up to which it has looked.
+    /// The timestamp up to which the log was examined.
     pub(crate) fn reached(&self) -> u64 {
         self.position.read_behind()
     }
 
-    /// A timestamp up to which everything is that its events show.
+    /// A timestamp that is not before anything that the events contain.
     pub(crate) fn shown_up_to(&self, store: &Store) -> u64 {
         // A document that is looked up may be newer than its event.
         match self.builder.options.after {
@@ -129,30 +132,31 @@ impl ChangeStream {
         }
     }
 
-    /// Where it stands: what a client that loses the stream goes on from.
+    /// The resume token of the stream's position.
     pub(crate) fn resume_token(&self) -> DocBuf {
         if let Some((token, _)) = &self.refused {
             return token.before().document();
         }
         let next = self.queue.front().map(|(token, _)| *token);
         match (next, &self.shown) {
-            // Some events wait: the last one that was taken, or what came before the first one.
+            // If events are queued: the token of the last returned event, or the position before
+            // the first queued one.
             (Some(_), Some(shown)) => shown.clone(),
             (Some(next), None) => next.before().document(),
             (None, _) => self.position.document(),
         }
     }
 
-    /// What leads to this event as the next one.
+    /// The token after which this event is the next one.
     pub(crate) fn token_before(event: RawDoc<'_>) -> DocBuf {
         let id = event.get("_id").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
         Token::parse(id).map_or_else(|_| id.to_owned(), |token| token.before().document())
     }
 
-    /// The next event; nothing when there is none yet.
+    /// The next event; `None` if there is none yet.
     ///
     /// # Errors
-    /// 286 ChangeStreamHistoryLost, 47 NoMatchingDocument, those of the store.
+    /// 286 ChangeStreamHistoryLost, 47 NoMatchingDocument, errors of the store.
     pub(crate) fn next(&mut self, session: StoreSession<'_>) -> Result<Option<DocBuf>> {
         if let Some((_, error)) = self.refused.take() {
             return Err(error);
@@ -165,7 +169,8 @@ impl ChangeStream {
         Ok(Some(event))
     }
 
-    /// What came through the stages must still name its event, and be no larger than a reply can take.
+    /// Checks that a result of the stages still has the token of its event, and that it fits a
+    /// reply.
     ///
     /// # Errors
     /// 280 ChangeStreamFatalError, 10334 BSONObjectTooLarge.
@@ -185,10 +190,11 @@ impl ChangeStream {
         Ok(())
     }
 
-    /// An event could not be given. When others were in this batch, the next one says so, so that this one brings them.
+    /// Handles an event that cannot be returned. If this batch has returned other events, the error
+    /// is kept for the next batch.
     ///
     /// # Errors
-    /// The error, when there were none.
+    /// The error, if this batch has returned no event.
     pub(crate) fn refuse(&mut self, error: Error) -> Result<()> {
         match self.shown.as_ref().map(|shown| Token::parse(shown.as_doc())) {
             Some(Ok(token)) if self.given => {
@@ -223,7 +229,7 @@ impl ChangeStream {
                 session.op.check()?;
             }
             match event::part_of_transaction(entry) {
-                // Told with the last one, whose time is that of the commit.
+                // It is processed with the last entry, which has the time of the commit.
                 Some(Part::Before) => return Ok(ControlFlow::Continue(())),
                 Some(Part::Last { before }) => {
                     let mut at = 0;
@@ -238,7 +244,7 @@ impl ChangeStream {
                 }
             }
             match reading.failed.take() {
-                // What came before it is shown first; then it is met again.
+                // The events before the failure are returned first; the next read meets it again.
                 Some(_) if !reading.queue.is_empty() => reading.cut_short = true,
                 Some(error) => return Err(error),
                 None => {}
@@ -255,24 +261,24 @@ impl ChangeStream {
     }
 }
 
-/// Making a queue of events.
+/// The state of making a queue of events.
 struct Reading<'r> {
     builder: &'r Builder,
     session: StoreSession<'r>,
-    /// Everything up to this operation was looked at before.
+    /// The last operation that was examined before.
     from: Token,
     queue: &'r mut VecDeque<(Token, DocBuf)>,
     bytes: usize,
-    /// An event ends the stream.
+    /// Whether an event ends the stream.
     over: bool,
-    /// The entry at hand has more.
+    /// Whether the current entry has more events than fit.
     cut_short: bool,
     failed: Option<Error>,
 }
 
 impl Reading<'_> {
-    /// Makes events of an entry, whose first operation has this number; gives the number behind its last one, unless nothing more
-    /// is wanted before that.
+    /// Makes events of an entry, whose first operation has the number `first`. Returns the number
+    /// after its last operation, unless the queue is full before.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
@@ -289,7 +295,8 @@ impl Reading<'_> {
     }
 
     fn operation(&mut self, entry: &LogEntry<'_>, operation: &LogOperation<'_>, token: Token) {
-        // Of the event that it goes on behind there may be the end left to tell, which only commands bring.
+        // For the operation at the start position only the `invalidate` event may be missing, which
+        // only commands have.
         let known = token == self.from;
         let command = || operation.get("op").and_then(RawValue::as_str) == Some("c");
         if self.failed.is_some() || self.over || token < self.from || (known && !command()) {
@@ -328,10 +335,10 @@ impl Reading<'_> {
     }
 }
 
-/// Shows the entries of a transaction up to this one, in their order.
+/// Visits the entries of a transaction up to `last`, in order.
 ///
 /// # Errors
-/// 286 ChangeStreamHistoryLost when the log does not keep all of them any more.
+/// 286 ChangeStreamHistoryLost if the log has been truncated after their start.
 fn read_parts(store: &Store, last: u64, visit: &mut LogVisitor<'_>) -> Result<()> {
     let oplog = store.oplog();
     let mut first = last;
@@ -359,7 +366,7 @@ fn read_parts(store: &Store, last: u64, visit: &mut LogVisitor<'_>) -> Result<()
     oplog.check_kept(first.saturating_sub(1))
 }
 
-/// Whether a token names a fragment of this event.
+/// Whether a token identifies a fragment of this event.
 fn is_fragment_of(id: RawDoc<'_>, event: RawDoc<'_>) -> bool {
     let (Ok(id), Ok(event)) = (Token::parse(id), Token::parse(event)) else { return false };
     id.fragment.is_some() && Token { fragment: None, ..id } == event

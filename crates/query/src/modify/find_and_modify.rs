@@ -1,4 +1,4 @@
-//! `findAndModify`: one document, changed or removed, and how it was or is.
+//! `findAndModify`: updates or removes one document, and returns one of its versions.
 
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
@@ -10,30 +10,31 @@ use mayfly_value::{DocBuf, ValueBuf};
 use super::shown::Shown;
 use super::{DeleteSpec, Image, UpdateSpec, Versions, delete_with, update_with};
 
-/// What to do with the first document of a query.
+/// The change to the first document of a query.
 pub enum FindAndModifySpec {
     /// Remove it.
     Remove(DeleteSpec),
-    /// Change it, or insert it.
+    /// Update it, or insert one.
     Update(UpdateSpec),
 }
 
-/// What was done. The write unit that did it read the document itself, so nobody else changed it in between.
+/// The outcome. The write unit itself has read the document, so no other write lies in between.
 #[derive(Debug, Default)]
 pub struct FoundAndModified {
-    /// The document as it was; nothing when there was none.
+    /// The document before the change; `None` if there was none.
     pub before: Option<DocBuf>,
-    /// The document as it is; nothing when there is none or it stayed as it was.
+    /// The document after the change; `None` if there is none or it is unchanged.
     pub after: Option<DocBuf>,
-    /// `_id` of the document that was inserted instead.
+    /// `_id` of the document that was inserted.
     pub upserted: Option<ValueBuf>,
 }
 
-/// Finds a document and changes or removes it. The collection must exist for an upsert. The version that is to be shown is
-/// tried with the query's projection before anything is committed.
+/// Finds a document and updates or removes it. The collection must exist for an upsert. The
+/// projection is applied to the returned version before the commit, so that a failing projection
+/// has no effect.
 ///
 /// # Errors
-/// As [`super::update`] and [`super::delete`], and those of the projection.
+/// Errors of [`super::update`] and [`super::delete`], and those of the projection.
 pub fn find_and_modify(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,

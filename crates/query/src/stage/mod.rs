@@ -142,7 +142,8 @@ impl<'c> StageContext<'c> {
         self.paused.set(false);
     }
 
-    /// Checks the contract of [`Running::push`] for every stage: no document is passed on after a pause.
+    /// Checks the contract of [`Running::push`] for every stage: no document is passed on after a
+    /// pause.
     fn check_pause(&self, flow: &Result<Flow>) {
         if cfg!(debug_assertions) && !matches!(flow, Ok(Flow::More)) {
             self.paused.set(true);
@@ -154,9 +155,10 @@ impl<'c> StageContext<'c> {
 pub(crate) trait Running: Send {
     /// Takes a document and passes results to `next`.
     ///
-    /// `next` answers `Pause` when it has taken the document and wants no more in this step. The stage then calls `next` no more,
-    /// keeps the results that are left, gives them in [`Running::resume`], and returns `Pause` itself. [`show`] asserts in
-    /// debug builds that no stage passes on a document after a pause.
+    /// `next` returns `Pause` when it has accepted the document and wants no more in this step. The
+    /// stage then does not call `next` again, keeps the remaining results, passes them on in
+    /// [`Running::resume`], and returns `Pause` itself. [`show`] asserts in debug builds that no
+    /// stage passes on a document after a pause.
     ///
     /// # Errors
     /// Errors of this stage and of the later ones.

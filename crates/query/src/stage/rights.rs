@@ -8,7 +8,6 @@
 //!
 //! If parsing fails, the rights recorded so far are checked before the error is returned, because
 //! the error may contain information about collections that the client must not read.
-//! about collections that the client must not read, so that the rights are checked before the error is shown.
 
 use std::cell::RefCell;
 

@@ -1,5 +1,5 @@
-//! A top-k sort by time over a time series: buckets that cannot contain one of the first k measurements
-//! are not unpacked.
+//! A top-k sort by time over a time series: buckets that cannot contain one of the first k
+//! measurements are not unpacked.
 //!
 //! ```text
 //! buckets, by their start -> unpack -> filters -> record times -> top-k sort
@@ -7,11 +7,11 @@
 //!                              +---- the k-th time so far
 //! ```
 //!
-//! Once k measurements have passed the filters, a bucket whose times are all after theirs is skipped.
-//! If buckets arrive in the order of their starts, the search ends at a bucket that starts too late:
-//! the span of a bucket bounds how far a measurement is from the start, so overlapping buckets are all
-//! examined. Measurements with the same time as the k-th are kept, and the sort decides between them.
-//! Manual: "Time Series Collections", "Sort Operations"; "bounded sort".
+//! Once k measurements have passed the filters, a bucket whose times are all after theirs is
+//! skipped. If buckets arrive in the order of their starts, the search ends at a bucket that starts
+//! too late: the span of a bucket bounds how far a measurement is from the start, so overlapping
+//! buckets are all examined. Measurements with the same time as the k-th are kept, and the sort
+//! decides between them. Manual: "Time Series Collections", "Sort Operations"; "bounded sort".
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The smallest and largest values are chosen across types, while comparisons match one type only.
-//! Therefore the conditions are negations, which also hold for other types. [`BoundTest`] then tests
-//! the bounds of each bucket more precisely.
+//! Therefore the conditions are negations, which also hold for other types. [`BoundTest`] then
+//! tests the bounds of each bucket more precisely.
 //!
-//! Conditions on buckets may accept buckets without matching measurements, but never reject one with
-//! such. The whole filter is evaluated on every measurement.
+//! Conditions on buckets may accept buckets without matching measurements, but never reject one
+//! with such. The whole filter is evaluated on every measurement.
 
 use mayfly_buckets::{BucketView, MeasurementFields};
 use mayfly_mql::FieldPath;

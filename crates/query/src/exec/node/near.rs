@@ -6,7 +6,6 @@
 //! document is returned as it was found, in whichever batch that is, so order and distances are
 //! consistent. Waiting documents are kept in memory up to the limit of a sort, and beyond that in a
 //! file.
-//! told are those of one answer. What waits is in memory up to the limit of a sort, and beyond it in a file.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
