@@ -13,7 +13,7 @@ use mayfly_storage::{Collection, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, check_size};
 
 use crate::exec::Failures;
-use crate::exec::shape::{Asked, KeyPaths};
+use crate::exec::shape::{KeyPaths, RequestedMetadata};
 use crate::exec::{Executor, Flow};
 use crate::memory::{Spool, SpoolWriter};
 use crate::pipeline::PipelineRun;
@@ -37,17 +37,17 @@ pub enum CursorSource {
     /// Documents in memory.
     Ready(VecDeque<DocBuf>),
     /// Documents in a file.
-    Kept(Box<Kept>),
+    Spooled(Box<SpooledResults>),
 }
 
 /// Results that were read completely, and wait in a file.
-pub struct Kept {
+pub struct SpooledResults {
     rest: Spool,
     next: Option<DocBuf>,
 }
 
 /// Limit on the bytes of such a file.
-const MAX_KEPT_BYTES: usize = 1 << 30;
+const MAX_SPOOLED_BYTES: usize = 1 << 30;
 
 /// The event that a cursor without documents waits for.
 pub enum Awaited {
@@ -127,7 +127,7 @@ impl Cursor {
     pub fn must_be_durable(&self, store: &Store) -> Option<u64> {
         let changes = match &self.source {
             CursorSource::Pipeline(run) => run.changes_shown_up_to(store),
-            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Kept(_) => None,
+            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Spooled(_) => None,
         };
         changes.or_else(|| self.only_durable.then(|| store.last_timestamp()))
     }
@@ -145,7 +145,7 @@ impl Cursor {
     pub fn explained(&self) -> Vec<(DocBuf, u64)> {
         match &self.source {
             CursorSource::Pipeline(run) => run.explained(),
-            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Kept(_) => Vec::new(),
+            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Spooled(_) => Vec::new(),
         }
     }
 
@@ -155,7 +155,7 @@ impl Cursor {
             CursorSource::Find(executor) => executor.is_done(),
             CursorSource::Pipeline(run) => run.is_done(),
             CursorSource::Ready(documents) => documents.is_empty(),
-            CursorSource::Kept(kept) => kept.next.is_none(),
+            CursorSource::Spooled(kept) => kept.next.is_none(),
         }
     }
 
@@ -192,7 +192,7 @@ impl Cursor {
                     }
                 }
             }
-            CursorSource::Kept(kept) => {
+            CursorSource::Spooled(kept) => {
                 while let Some(document) = &kept.next {
                     session.op.check()?;
                     let flow = batch.take(document.as_doc())?;
@@ -216,7 +216,9 @@ impl Cursor {
     /// 146 ExceededMemoryLimit if they exceed the limit of the file; errors of the plan or
     /// pipeline.
     pub fn keep_rest(&mut self, session: StoreSession<'_>, folder: &Path) -> Result<()> {
-        if self.is_done() || matches!(self.source, CursorSource::Ready(_) | CursorSource::Kept(_)) {
+        if self.is_done()
+            || matches!(self.source, CursorSource::Ready(_) | CursorSource::Spooled(_))
+        {
             return Ok(());
         }
         let (mut spool, mut bytes) = (SpoolWriter::new(folder)?, 0);
@@ -225,8 +227,8 @@ impl Cursor {
             self.fill(session, BatchLimit { documents: None }, &mut batch)?;
             let batch = batch.finish();
             bytes += batch.as_bytes().len();
-            if bytes > MAX_KEPT_BYTES {
-                let text = "a snapshot read has more than 1 GiB behind its first batch";
+            if bytes > MAX_SPOOLED_BYTES {
+                let text = "a snapshot read has more than 1 GiB after its first batch";
                 return Err(Error::new(ErrorCode::ExceededMemoryLimit, text));
             }
             for element in batch.as_doc() {
@@ -237,7 +239,7 @@ impl Cursor {
         }
         let mut rest = spool.finish()?;
         let next = rest.next()?.map(RawDoc::to_owned);
-        self.source = CursorSource::Kept(Box::new(Kept { rest, next }));
+        self.source = CursorSource::Spooled(Box::new(SpooledResults { rest, next }));
         Ok(())
     }
 }
@@ -252,7 +254,7 @@ fn fill_from_plan(
     let (shape, command) = (executor.shape(), executor.command());
     let collection = executor.collection().clone();
     let failures = Failures::of(command, &collection);
-    let asked = Asked::by(projection.as_ref());
+    let asked = RequestedMetadata::by(projection.as_ref());
     if shape.key_only || asked.is_some() {
         executor.settle(session)?;
     }

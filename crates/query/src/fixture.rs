@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, RawDoc};
 use mayfly_work::current::Current;
 use mayfly_work::{OpCtx, OpRegistry, current};
 
-use crate::language::metadata::InFlight;
+use crate::language::metadata::CurrentMetadata;
 use crate::pipeline::parse_stages;
 use crate::stage::show;
 use crate::stage::{StageContext, Step};
@@ -105,7 +105,7 @@ impl Fixture {
     ) -> Vec<String> {
         let (_, steps) = parse_stages(stages, around).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
-        let metadata = InFlight::default();
+        let metadata = CurrentMetadata::default();
         let context = StageContext::new(self.session(), settings, &metadata);
         let mut out = Vec::new();
         let mut take = |document: RawDoc<'_>| {
@@ -121,10 +121,10 @@ impl Fixture {
             show(&mut stages, &context, document.as_doc(), &mut take).unwrap();
         }
         for at in 0..stages.len() {
-            let (now, behind) = stages[at..].split_at_mut(1);
+            let (now, later) = stages[at..].split_at_mut(1);
             metadata.clear();
             context.begin_step();
-            let next = &mut |document: RawDoc<'_>| show(behind, &context, document, &mut take);
+            let next = &mut |document: RawDoc<'_>| show(later, &context, document, &mut take);
             now[0].finish(&context, next).unwrap();
         }
         out
@@ -141,7 +141,7 @@ impl Fixture {
         let scope = mayfly_expr::Scope::default();
         let (_, steps) = parse_stages(stage, &Around::command("test", &scope))?;
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
-        let (settings, metadata) = (RunSettings::default(), InFlight::default());
+        let (settings, metadata) = (RunSettings::default(), CurrentMetadata::default());
         let context = StageContext::new(self.session(), &settings, &metadata);
         let mut take = |_: RawDoc<'_>| Ok(Flow::More);
         for id in 0..documents {
@@ -167,7 +167,7 @@ impl Fixture {
         let scope = mayfly_expr::Scope::default();
         let (_, steps) = parse_stages(stages, &Around::command("test", &scope)).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
-        let (settings, metadata) = (RunSettings::default(), InFlight::default());
+        let (settings, metadata) = (RunSettings::default(), CurrentMetadata::default());
         let context = StageContext::new(self.session(), &settings, &metadata);
         let mut results = 0;
         let mut take = |_: RawDoc<'_>| {

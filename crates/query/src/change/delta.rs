@@ -8,30 +8,30 @@ const MAX_LEVELS: usize = 32;
 
 /// The changes of an update.
 #[derive(Default)]
-pub(super) struct Described<'a> {
+pub(super) struct UpdateDescription<'a> {
     updated: Vec<(String, RawValue<'a>)>,
     removed: Vec<String>,
     truncated: Vec<(String, i32)>,
     /// Ambiguous paths, which contain field names that look like array positions or contain dots,
     /// with their components.
-    ambiguous: Vec<(String, Vec<Part>)>,
+    ambiguous: Vec<(String, Vec<PathStep>)>,
 }
 
 /// A component of a path.
 #[derive(Clone)]
-enum Part {
+enum PathStep {
     Name(String),
     Position(i32),
 }
 
-impl<'a> Described<'a> {
-    pub(super) fn of(delta: RawDoc<'a>) -> Described<'a> {
-        let mut found = Described::default();
+impl<'a> UpdateDescription<'a> {
+    pub(super) fn of(delta: RawDoc<'a>) -> UpdateDescription<'a> {
+        let mut found = UpdateDescription::default();
         found.walk(delta, &mut Vec::new());
         found
     }
 
-    fn walk(&mut self, delta: RawDoc<'a>, path: &mut Vec<Part>) {
+    fn walk(&mut self, delta: RawDoc<'a>, path: &mut Vec<PathStep>) {
         if path.len() > MAX_LEVELS {
             return;
         }
@@ -43,18 +43,18 @@ impl<'a> Described<'a> {
             match (element.name(), inner) {
                 ("u" | "i", Some(fields)) => {
                     for field in fields {
-                        let path = self.path(path, Part::Name(field.name().to_owned()));
+                        let path = self.path(path, PathStep::Name(field.name().to_owned()));
                         self.updated.push((path, field.value()));
                     }
                 }
                 ("d", Some(fields)) => {
                     for field in fields {
-                        let path = self.path(path, Part::Name(field.name().to_owned()));
+                        let path = self.path(path, PathStep::Name(field.name().to_owned()));
                         self.removed.push(path);
                     }
                 }
                 (name, Some(inner)) if name.starts_with('s') => {
-                    path.push(Part::Name(name[1..].to_owned()));
+                    path.push(PathStep::Name(name[1..].to_owned()));
                     self.walk(inner, path);
                     path.pop();
                 }
@@ -63,7 +63,7 @@ impl<'a> Described<'a> {
         }
     }
 
-    fn walk_array(&mut self, delta: RawDoc<'a>, path: &mut Vec<Part>) {
+    fn walk_array(&mut self, delta: RawDoc<'a>, path: &mut Vec<PathStep>) {
         for element in delta {
             let (kind, at) = element.name().split_at(usize::from(!element.name().is_empty()));
             let position = at.parse::<i32>().ok();
@@ -76,11 +76,11 @@ impl<'a> Described<'a> {
                     }
                 }
                 ("u", Some(at), value) => {
-                    let path = self.path(path, Part::Position(at));
+                    let path = self.path(path, PathStep::Position(at));
                     self.updated.push((path, value));
                 }
                 ("s", Some(at), RawValue::Document(inner)) => {
-                    path.push(Part::Position(at));
+                    path.push(PathStep::Position(at));
                     self.walk(inner, path);
                     path.pop();
                 }
@@ -90,18 +90,18 @@ impl<'a> Described<'a> {
     }
 
     /// The dotted path of a field or array item. Ambiguous paths are recorded.
-    fn path(&mut self, above: &[Part], last: Part) -> String {
-        let parts: Vec<Part> = above.iter().cloned().chain([last]).collect();
-        let text = |part: &Part| match part {
-            Part::Name(name) => name.clone(),
-            Part::Position(at) => at.to_string(),
+    fn path(&mut self, above: &[PathStep], last: PathStep) -> String {
+        let parts: Vec<PathStep> = above.iter().cloned().chain([last]).collect();
+        let text = |part: &PathStep| match part {
+            PathStep::Name(name) => name.clone(),
+            PathStep::Position(at) => at.to_string(),
         };
         let path = parts.iter().map(text).collect::<Vec<_>>().join(".");
-        let odd = |part: &Part| match part {
-            Part::Name(name) => {
+        let odd = |part: &PathStep| match part {
+            PathStep::Name(name) => {
                 name.contains('.') || !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit())
             }
-            Part::Position(_) => false,
+            PathStep::Position(_) => false,
         };
         if parts.iter().any(odd) {
             self.ambiguous.push((path.clone(), parts));
@@ -130,8 +130,8 @@ impl<'a> Described<'a> {
                 out.start_array(path);
                 for part in parts {
                     match part {
-                        Part::Name(name) => out.push(name.as_str()),
-                        Part::Position(at) => out.push(*at),
+                        PathStep::Name(name) => out.push(name.as_str()),
+                        PathStep::Position(at) => out.push(*at),
                     };
                 }
                 out.end();

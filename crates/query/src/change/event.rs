@@ -6,9 +6,9 @@ use mayfly_storage::StoreSession;
 use mayfly_storage::{LogEntry, LogOperation};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::delta::Described;
+use super::delta::UpdateDescription;
 use super::options::Image;
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 use super::{ChangeOptions, ChangeScope};
 
 /// Builds the events of a scope.
@@ -26,7 +26,7 @@ pub(super) enum Outcome {
 }
 
 /// The position of an entry among the entries of one transaction.
-pub(super) enum Part {
+pub(super) enum TransactionPart {
     /// Other entries follow.
     Before,
     /// The last entry; `before` is the timestamp of the preceding one.
@@ -34,12 +34,12 @@ pub(super) enum Part {
 }
 
 /// The position of an entry in a transaction that has several entries.
-pub(super) fn part_of_transaction(entry: &LogEntry<'_>) -> Option<Part> {
+pub(super) fn part_of_transaction(entry: &LogEntry<'_>) -> Option<TransactionPart> {
     let before = previous(entry)?;
     let command = entry.get("o").and_then(RawValue::as_document)?;
     match command.get("partialTxn") {
-        Some(RawValue::Bool(true)) => Some(Part::Before),
-        _ => (before > 0).then_some(Part::Last { before }),
+        Some(RawValue::Bool(true)) => Some(TransactionPart::Before),
+        _ => (before > 0).then_some(TransactionPart::Last { before }),
     }
 }
 
@@ -136,7 +136,7 @@ impl Builder {
         append_namespace(&mut out, "ns", about.db, about.collection);
         out.start_document("documentKey").append("_id", key).end();
         if let ("update", Some(delta)) = (kind, delta) {
-            Described::of(delta).append(&mut out, self.options.expanded);
+            UpdateDescription::of(delta).append(&mut out, self.options.expanded);
         }
         if kind != "insert" && self.options.before != Image::Off {
             let image = part("preImage");
@@ -266,7 +266,7 @@ impl Builder {
         if !ends {
             return Outcome::Event(event.finish());
         }
-        let token = Token { kind: Kind::Invalidate, ..about.token };
+        let token = Token { kind: TokenKind::Invalidate, ..about.token };
         let mut last = DocBuilder::new();
         last.append("_id", &token.document()).append("operationType", "invalidate");
         last.append("clusterTime", RawValue::Timestamp(token.timestamp));

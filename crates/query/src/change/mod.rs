@@ -27,12 +27,12 @@ pub use mayfly_storage::ChangeScope;
 use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store, Watch};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use event::{Builder, Outcome, Part};
+use event::{Builder, Outcome, TransactionPart};
 pub use log_scan::{LogOrder, LogScan};
 pub(crate) use options::ChangeOptions;
 use options::Start;
 pub(crate) use split::{Resumed, fragments};
-use token::{Kind, Token};
+use token::{Token, TokenKind};
 
 /// Limit on an event: a document, and room for its token.
 const MAX_EVENT_BYTES: usize = limits::MAX_USER_DOCUMENT_BYTES + 8 * 1024;
@@ -75,8 +75,8 @@ impl ChangeStream {
         // position.
         let watch = store.oplog().watch(scope.clone());
         let position = match options.start {
-            Start::Now => Token::behind(store.oplog().settled()),
-            Start::At(timestamp) => Token::behind(timestamp.saturating_sub(1)),
+            Start::Now => Token::after_timestamp(store.oplog().settled()),
+            Start::At(timestamp) => Token::after_timestamp(timestamp.saturating_sub(1)),
             // The event is made again; the stage that splits it drops the fragments that the client
             // has received.
             Start::After(token) if token.fragment.is_some() => {
@@ -84,7 +84,7 @@ impl ChangeStream {
             }
             Start::After(token) => token,
         };
-        store.oplog().check_kept(position.read_behind())?;
+        store.oplog().check_kept(position.complete_up_to())?;
         let builder = Builder { scope, options: options.clone() };
         Ok(ChangeStream {
             builder,
@@ -120,7 +120,7 @@ impl ChangeStream {
 
     /// The timestamp up to which the log was examined.
     pub(crate) fn reached(&self) -> u64 {
-        self.position.read_behind()
+        self.position.complete_up_to()
     }
 
     /// A timestamp that is not before anything that the events contain.
@@ -208,7 +208,7 @@ impl ChangeStream {
     fn read(&mut self, session: StoreSession<'_>) -> Result<()> {
         let quiet = session.store.oplog().quiet_until(&self.watch, self.reached());
         if quiet > self.reached() {
-            self.position = self.position.max(Token::behind(quiet));
+            self.position = self.position.max(Token::after_timestamp(quiet));
         }
         let from = self.position;
         let mut reading = Reading {
@@ -222,7 +222,7 @@ impl ChangeStream {
             failed: None,
         };
         let mut seen = 0u64;
-        let reached = session.store.oplog().read_changes(from.read_behind(), &mut |entry| {
+        let reached = session.store.oplog().read_changes(from.complete_up_to(), &mut |entry| {
             let timestamp = entry.timestamp();
             seen += 1;
             if seen.is_multiple_of(QUEUED as u64) {
@@ -230,8 +230,8 @@ impl ChangeStream {
             }
             match event::part_of_transaction(entry) {
                 // It is processed with the last entry, which has the time of the commit.
-                Some(Part::Before) => return Ok(ControlFlow::Continue(())),
-                Some(Part::Last { before }) => {
+                Some(TransactionPart::Before) => return Ok(ControlFlow::Continue(())),
+                Some(TransactionPart::Last { before }) => {
                     let mut at = 0;
                     read_parts(session.store, before, &mut |part| {
                         at = reading.entry(timestamp, part, at)?;
@@ -255,7 +255,7 @@ impl ChangeStream {
         self.over = over;
         self.position = match (over || cut_short, self.queue.back()) {
             (true, Some((last, _))) => *last,
-            _ => self.position.max(Token::behind(reached)),
+            _ => self.position.max(Token::after_timestamp(reached)),
         };
         Ok(())
     }
@@ -285,7 +285,7 @@ impl Reading<'_> {
     fn entry(&mut self, timestamp: u64, entry: &LogEntry<'_>, first: u32) -> Result<u32> {
         let mut next = first;
         entry.operations(&mut |operation| {
-            let token = Token { timestamp, at: next, kind: Kind::Event, fragment: None };
+            let token = Token { timestamp, at: next, kind: TokenKind::Event, fragment: None };
             next += 1;
             self.operation(entry, operation, token);
             let done = self.failed.is_some() || self.over || self.cut_short;
@@ -315,7 +315,7 @@ impl Reading<'_> {
             }
             Ok(Outcome::Last(event, last)) => {
                 self.queue.extend((!known).then_some((token, event)));
-                let token = Token { kind: Kind::Invalidate, ..token };
+                let token = Token { kind: TokenKind::Invalidate, ..token };
                 self.queue.push_back((token, last));
                 self.over = true;
             }

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::split::Resumed;
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 
 /// The start of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl ChangeOptions {
                 "allChangesForCluster" => options.all = flag(field)?,
                 "resumeAfter" => {
                     let token = Token::parse(document(field)?)?;
-                    if token.kind == Kind::Invalidate {
+                    if token.kind == TokenKind::Invalidate {
                         return Err(Error::new(
                             ErrorCode::InvalidResumeToken,
                             "Attempting to resume a change stream using 'resumeAfter' is not allowed from an \

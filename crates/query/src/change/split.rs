@@ -11,7 +11,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
 
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 use super::{MAX_EVENT_BYTES, too_large};
 
 /// The field that numbers a fragment.
@@ -101,7 +101,7 @@ fn begin(token: Token, number: u32, of: u32) -> DocBuilder {
 fn token_of(event: RawDoc<'_>) -> Result<Token> {
     let id = event.get("_id").and_then(RawValue::as_document);
     match id.map(Token::parse) {
-        Some(Ok(token)) if token.kind != Kind::Position => Ok(token),
+        Some(Ok(token)) if token.kind != TokenKind::Position => Ok(token),
         _ => Err(super::lost_token()),
     }
 }

@@ -14,7 +14,7 @@ const FRAGMENT_BYTES: usize = 18;
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// The token of an event.
     Event,
     /// The token of the `invalidate` event after the event that caused it.
@@ -29,15 +29,15 @@ pub(super) struct Token {
     pub(super) timestamp: u64,
     /// The index of the operation in its entry.
     pub(super) at: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     /// The index of a fragment, for an event that was split.
     pub(super) fragment: Option<u32>,
 }
 
 impl Token {
     /// The position after all operations of this timestamp.
-    pub(super) fn behind(timestamp: u64) -> Token {
-        Token { timestamp, at: u32::MAX, kind: Kind::Position, fragment: None }
+    pub(super) fn after_timestamp(timestamp: u64) -> Token {
+        Token { timestamp, at: u32::MAX, kind: TokenKind::Position, fragment: None }
     }
 
     /// The position before this operation, or before this fragment.
@@ -47,17 +47,17 @@ impl Token {
             Some(fragment) => return Token { fragment: Some(fragment - 1), ..self },
             None => {}
         }
-        if self.kind == Kind::Invalidate {
-            return Token { kind: Kind::Event, ..self };
+        if self.kind == TokenKind::Invalidate {
+            return Token { kind: TokenKind::Event, ..self };
         }
         match self.at.checked_sub(1) {
-            Some(at) => Token { at, kind: Kind::Position, ..self },
-            None => Token::behind(self.timestamp.saturating_sub(1)),
+            Some(at) => Token { at, kind: TokenKind::Position, ..self },
+            None => Token::after_timestamp(self.timestamp.saturating_sub(1)),
         }
     }
 
     /// The timestamp up to which all entries are before the token.
-    pub(super) fn read_behind(self) -> u64 {
+    pub(super) fn complete_up_to(self) -> u64 {
         match self.at {
             u32::MAX => self.timestamp,
             _ => self.timestamp.saturating_sub(1),
@@ -71,9 +71,9 @@ impl Token {
         bytes.extend_from_slice(&self.timestamp.to_be_bytes());
         bytes.extend_from_slice(&self.at.to_be_bytes());
         bytes.push(match self.kind {
-            Kind::Event => 0,
-            Kind::Invalidate => 1,
-            Kind::Position => 2,
+            TokenKind::Event => 0,
+            TokenKind::Invalidate => 1,
+            TokenKind::Position => 2,
         });
         if let Some(fragment) = self.fragment {
             bytes.extend_from_slice(&fragment.to_be_bytes());
@@ -109,13 +109,13 @@ impl Token {
         let (timestamp, rest) = bytes[1..].split_first_chunk().ok_or_else(foreign)?;
         let (at, kind) = rest.split_first_chunk().ok_or_else(foreign)?;
         let (kind, fragment) = match kind {
-            [0] => (Kind::Event, None),
+            [0] => (TokenKind::Event, None),
             [0, fragment @ ..] => {
                 let fragment = fragment.try_into().map_err(|_| foreign())?;
-                (Kind::Event, Some(u32::from_be_bytes(fragment)))
+                (TokenKind::Event, Some(u32::from_be_bytes(fragment)))
             }
-            [1] => (Kind::Invalidate, None),
-            [2] => (Kind::Position, None),
+            [1] => (TokenKind::Invalidate, None),
+            [2] => (TokenKind::Position, None),
             _ => return Err(foreign()),
         };
         let (timestamp, at) = (u64::from_be_bytes(*timestamp), u32::from_be_bytes(*at));
@@ -130,15 +130,16 @@ mod tests {
     #[test]
     fn tokens_come_back_and_are_in_the_order_of_the_log() {
         let token = |timestamp, at, kind| Token { timestamp, at, kind, fragment: None };
-        let fragment = |fragment| Token { fragment: Some(fragment), ..token(1, 1, Kind::Event) };
+        let fragment =
+            |fragment| Token { fragment: Some(fragment), ..token(1, 1, TokenKind::Event) };
         let tokens = [
-            token(1, 0, Kind::Event),
-            token(1, 1, Kind::Event),
+            token(1, 0, TokenKind::Event),
+            token(1, 1, TokenKind::Event),
             fragment(0),
             fragment(1),
-            token(1, 1, Kind::Invalidate),
-            Token::behind(1),
-            token(256, 0, Kind::Event),
+            token(1, 1, TokenKind::Invalidate),
+            Token::after_timestamp(1),
+            token(256, 0, TokenKind::Event),
         ];
         for pair in tokens.windows(2) {
             assert!(pair[0] < pair[1]);
@@ -147,9 +148,9 @@ mod tests {
             assert!(text(pair[0]) < text(pair[1]));
             assert_eq!(Token::parse(pair[0].document().as_doc()).unwrap(), pair[0]);
         }
-        assert_eq!(tokens[1].before().read_behind(), 0);
+        assert_eq!(tokens[1].before().complete_up_to(), 0);
         assert!(tokens[1].before() > tokens[0] && tokens[1].before() < tokens[1]);
-        assert_eq!(tokens[0].before(), Token::behind(0));
+        assert_eq!(tokens[0].before(), Token::after_timestamp(0));
         assert_eq!(tokens[2].before(), tokens[1].before());
         assert_eq!(tokens[3].before(), tokens[2]);
         assert_eq!(tokens[4].before(), tokens[1]);

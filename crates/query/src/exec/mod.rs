@@ -20,14 +20,14 @@ use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
 use mayfly_work::LONG_BYTES;
 
-pub(crate) use node::near::{nearest, told};
+pub(crate) use node::near::{near_metadata, nearest};
 pub use node::text::metadata_of;
 use node::{Batch, Node, Progress, Settings};
-pub(crate) use node::{Counters, Failures, Ran};
+pub(crate) use node::{Counters, Failures, NodeStats};
 use shape::ResultShape;
 use tail::Tail;
 use trial::Trial;
-pub(crate) use trial::Tried;
+pub(crate) use trial::TriedPlan;
 
 use crate::language::CanonicalQuery;
 use crate::language::metadata::{INDEX_KEY, Metadata};
@@ -276,7 +276,7 @@ impl Executor {
     ///
     /// # Errors
     /// Errors of running plans.
-    pub(crate) fn settle(&mut self, session: StoreSession<'_>) -> Result<Vec<Tried>> {
+    pub(crate) fn settle(&mut self, session: StoreSession<'_>) -> Result<Vec<TriedPlan>> {
         let Some(trial) = self.trial.take() else { return Ok(Vec::new()) };
         if trial.allowed().is_some() && self.root.is_none() {
             self.trial = Some(trial);
@@ -313,7 +313,7 @@ impl Executor {
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
         self.shape = shape;
         self.check_shape(&self.plan)?;
-        if self.tells_keys() {
+        if self.returns_keys() {
             // Once the first document is returned, the index must not change.
             self.trial = self.trial.take().map(Trial::by_itself);
         }
@@ -322,7 +322,7 @@ impl Executor {
     }
 
     /// Whether results contain the keys of the index.
-    fn tells_keys(&self) -> bool {
+    fn returns_keys(&self) -> bool {
         let projection = self.query.projection.as_ref();
         self.shape.key_only || projection.is_some_and(|it| it.asks_for(INDEX_KEY))
     }
@@ -332,7 +332,7 @@ impl Executor {
     /// # Errors
     /// 238 NotImplemented if it cannot.
     fn check_shape(&self, plan: &Plan) -> Result<()> {
-        ResultShape { key_only: self.tells_keys(), ..self.shape }.check(plan)
+        ResultShape { key_only: self.returns_keys(), ..self.shape }.check(plan)
     }
 
     /// Sets the memory budget for operators that buffer.
@@ -341,7 +341,7 @@ impl Executor {
     }
 
     /// The statistics of the running nodes.
-    pub(crate) fn ran(&self) -> Option<Ran> {
+    pub(crate) fn ran(&self) -> Option<NodeStats> {
         self.root.as_ref().map(|root| root.ran())
     }
 
@@ -472,7 +472,7 @@ impl Executor {
             return Ok(());
         }
         // The cached plan does not suit this query. Results that it has returned stay valid.
-        let trial = trial.map(|trial| trial.doubted(self, session.op));
+        let trial = trial.map(|trial| trial.without_cached(self, session.op));
         if given == 0 {
             self.root = None;
             self.trial = trial;

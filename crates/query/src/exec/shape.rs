@@ -69,17 +69,17 @@ impl ResultShape {
 
 /// The metadata that a projection requests from the executor.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedMetadata {
     key: bool,
     record_id: bool,
 }
 
-impl Asked {
+impl RequestedMetadata {
     /// The metadata that a projection requests; `None` if it requests none.
-    pub(crate) fn by(projection: Option<&Projection>) -> Option<Asked> {
+    pub(crate) fn by(projection: Option<&Projection>) -> Option<RequestedMetadata> {
         let asks_for = |name| projection.is_some_and(|projection| projection.asks_for(name));
         let (key, record_id) = (asks_for(INDEX_KEY), asks_for(RECORD_ID));
-        (key || record_id).then_some(Asked { key, record_id })
+        (key || record_id).then_some(RequestedMetadata { key, record_id })
     }
 
     /// Adds the requested metadata to that of a document.
@@ -113,7 +113,7 @@ pub(crate) struct KeyPaths {
 
 impl KeyPaths {
     /// The fields for the plan of an executor.
-    pub(crate) fn of(executor: &Executor, asked: Option<Asked>) -> KeyPaths {
+    pub(crate) fn of(executor: &Executor, asked: Option<RequestedMetadata>) -> KeyPaths {
         let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
         let id = || vec!["_id".to_owned()];
         let plan = executor.plan();

@@ -10,7 +10,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Collection;
 
 use super::Executor;
-use super::node::{Batch, Node, Progress, Ran, Settings, start};
+use super::node::{Batch, Node, NodeStats, Progress, Settings, start};
 use crate::language::CanonicalQuery;
 use crate::plan::{
     CachedPlan, Candidates, Choice, Plan, PlanCache, PlannerSettings, Ranked, Way, over,
@@ -21,11 +21,11 @@ use crate::plan::{
 const FIRST_WORKS: u64 = 16;
 
 /// A plan that was tried.
-pub(crate) struct Tried {
+pub(crate) struct TriedPlan {
     /// Its index among the candidates.
     at: usize,
     pub(crate) plan: Plan,
-    pub(crate) ran: Ran,
+    pub(crate) ran: NodeStats,
     /// The number of results, and the works spent on them.
     pub(crate) returned: u64,
     pub(crate) works: u64,
@@ -71,9 +71,9 @@ impl Trial {
     }
 
     /// Deactivates the cached plan, which needed far more works than in its trial.
-    pub(super) fn doubted(mut self, executor: &Executor, op: &OpCtx) -> Trial {
+    pub(super) fn without_cached(mut self, executor: &Executor, op: &OpCtx) -> Trial {
         if let Candidates::Whole(ranked) = &*self.candidates {
-            PlanCache::doubt(&executor.collection, ranked.key);
+            PlanCache::deactivate(&executor.collection, ranked.key);
         }
         if let Some((works, allowed)) = self.cached.take() {
             op.planning.replanned.0.store(works, Relaxed);
@@ -93,7 +93,7 @@ impl Executor {
         &mut self,
         trial: &Trial,
         session: StoreSession<'_>,
-    ) -> Result<Vec<Tried>> {
+    ) -> Result<Vec<TriedPlan>> {
         match &*trial.candidates {
             Candidates::Whole(ranked) => {
                 let tried = self.tried(ranked, trial.notes, session)?;
@@ -138,7 +138,12 @@ impl Executor {
     }
 
     /// Tries plans and records the winner, which comes first in the result.
-    fn tried(&self, ranked: &Ranked, notes: bool, session: StoreSession<'_>) -> Result<Vec<Tried>> {
+    fn tried(
+        &self,
+        ranked: &Ranked,
+        notes: bool,
+        session: StoreSession<'_>,
+    ) -> Result<Vec<TriedPlan>> {
         // Sorts in a trial are not charged to the operation.
         let sorted =
             (&session.op.has_sort_stage, &session.op.keys_sorted, &session.op.bytes_sorted);
@@ -149,7 +154,7 @@ impl Executor {
             let plan = self.adapted(plan);
             // Not every plan can return the keys of its index.
             if self.check_shape(&plan).is_ok() {
-                running.push(self.try_out(at, plan));
+                running.push(self.start_trial(at, plan));
             }
         }
         let settings = PlannerSettings::of(&self.collection);
@@ -159,7 +164,7 @@ impl Executor {
         while !settled && spent < most_works && !running.is_empty() {
             let mut at = 0;
             while let Some(one) = running.get_mut(at) {
-                match self.go_on_trying(one, works, session) {
+                match self.continue_trial(one, works, session) {
                     Ok(done) => {
                         settled |= done;
                         at += 1;
@@ -178,7 +183,7 @@ impl Executor {
         sorted.0.store(before.0, Relaxed);
         sorted.1.store(before.1, Relaxed);
         sorted.2.store(before.2, Relaxed);
-        let mut tried: Vec<Tried> = running.into_iter().map(Trying::scored).collect();
+        let mut tried: Vec<TriedPlan> = running.into_iter().map(TrialPlan::scored).collect();
         // Of equal scores the first wins, because it is better by rule.
         let mut best = 0;
         for (at, one) in tried.iter().enumerate() {
@@ -200,27 +205,27 @@ impl Executor {
                 choice: Choice::of(&winner.plan),
                 works: winner.works,
                 active: false,
-                from: CachedPlan::kept(&self.query, &winner.plan),
+                from: CachedPlan::for_display(&self.query, &winner.plan),
                 scores: tried.iter().map(|one| one.score).collect(),
                 created_ms: session.op.now_ms(),
             };
-            PlanCache::note(&self.collection, found);
+            PlanCache::record(&self.collection, found);
         }
         Ok(tried)
     }
 
-    fn try_out(&self, at: usize, plan: Plan) -> Trying {
+    fn start_trial(&self, at: usize, plan: Plan) -> TrialPlan {
         let Settings { for_write, timed, .. } = self.settings;
         let mut settings = Settings { for_write, timed, ..Settings::default() };
         let root = start(&plan, (&self.collection, &self.query), &mut settings);
         let most = PlannerSettings::count(&PlannerSettings::of(&self.collection).trial_results);
-        Trying { at, plan, root, most, returned: 0, works: 0, over: false }
+        TrialPlan { at, plan, root, most, returned: 0, works: 0, over: false }
     }
 
     /// Runs a plan for some works. Returns true if the plan is done.
-    fn go_on_trying(
+    fn continue_trial(
         &self,
-        one: &mut Trying,
+        one: &mut TrialPlan,
         works: u64,
         session: StoreSession<'_>,
     ) -> Result<bool> {
@@ -245,7 +250,7 @@ impl Executor {
 }
 
 /// A plan in its trial.
-struct Trying {
+struct TrialPlan {
     at: usize,
     plan: Plan,
     root: Box<dyn Node>,
@@ -256,14 +261,14 @@ struct Trying {
     over: bool,
 }
 
-impl Trying {
+impl TrialPlan {
     fn is_done(&self) -> bool {
         self.over || self.returned >= self.most
     }
 
     /// The score: results per work, a point for reaching the end, and small bonuses for plans
     /// without reads or sorts.
-    fn scored(self) -> Tried {
+    fn scored(self) -> TriedPlan {
         let works = self.works.max(1) as f64;
         let bonus = (1.0 / (10.0 * works)).min(1e-4);
         let reads = self.plan.any(&mut |node| matches!(node, Plan::Fetch(_)));
@@ -271,7 +276,7 @@ impl Trying {
         let end = f64::from(u8::from(self.over));
         let score = 1.0 + self.returned as f64 / works + bonus * saves + end;
         let (ran, returned, works) = (self.root.ran(), self.returned, self.works);
-        Tried { at: self.at, plan: self.plan, ran, returned, works, score }
+        TriedPlan { at: self.at, plan: self.plan, ran, returned, works, score }
     }
 }
 

@@ -6,7 +6,7 @@ use mayfly_storage::{IndexField, KeyRange};
 use mayfly_value::{DocBuf, DocBuilder};
 
 use crate::language::CanonicalQuery;
-use crate::plan::{Said, texts};
+use crate::plan::{FilterBounds, texts};
 
 /// The fields and ranges of a scan.
 pub(super) struct Scan<'a> {
@@ -17,12 +17,12 @@ pub(super) struct Scan<'a> {
 }
 
 /// The bounds of a scan.
-pub(super) fn scan_bounds(scan: &Scan<'_>, said: &Said) -> DocBuf {
+pub(super) fn scan_bounds(scan: &Scan<'_>, filter_bounds: &FilterBounds) -> DocBuf {
     let mut text = DocBuilder::new();
     for (at, field) in scan.fields.iter().enumerate() {
         text.start_array(&field.path);
         let reversed = field.descending != scan.backward;
-        match said.intervals.get(at) {
+        match filter_bounds.intervals.get(at) {
             Some(Some(intervals)) => {
                 for interval in texts(intervals, reversed) {
                     text.push(interval.as_str());
@@ -41,8 +41,8 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, said: &Said) -> DocBuf {
 }
 
 /// The residual filter: the conditions that the bounds do not cover.
-pub(super) fn rest(said: &Said, query: &CanonicalQuery) -> Vec<DocBuf> {
+pub(super) fn rest(filter_bounds: &FilterBounds, query: &CanonicalQuery) -> Vec<DocBuf> {
     let conjuncts = query.matcher.root().conjuncts().into_iter().enumerate();
-    let rest = conjuncts.filter(|(at, _)| !said.covered.contains(at));
+    let rest = conjuncts.filter(|(at, _)| !filter_bounds.covered.contains(at));
     Expr::And(rest.map(|(_, conjunct)| conjunct.clone()).collect()).conditions()
 }

@@ -7,7 +7,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::node::number;
 use super::{Explained, Purpose, Verbosity, filter, tree};
-use crate::exec::Ran;
+use crate::exec::NodeStats;
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
 use crate::plan::allowed::index_filter_set;
@@ -89,9 +89,14 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
         settings: None,
         budget: Budget::default(),
     };
-    let of = tree::Of { query, explained: &explained, conditions: &conditions, clustered: false };
+    let of = tree::ExplainContext {
+        query,
+        explained: &explained,
+        conditions: &conditions,
+        clustered: false,
+    };
     out.start_document("cachedPlan");
-    tree::tree(&of, plan, &Ran::default()).write_plan(out);
+    tree::tree(&of, plan, &NodeStats::default()).write_plan(out);
     out.end();
 }
 

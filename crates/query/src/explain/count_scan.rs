@@ -4,15 +4,17 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::node::{Node, number};
 use super::tree::input_of;
-use crate::exec::Ran;
+use crate::exec::NodeStats;
 use crate::plan::IndexScan;
 
 /// Replaces an index scan of a count; the bounds of a single interval are shown as keys.
-pub(super) fn counted_scan(scan: &IndexScan, leaf: Node, ran: &Ran) -> Node {
+pub(super) fn counted_scan(scan: &IndexScan, leaf: Node, ran: &NodeStats) -> Node {
     let Some(bounds) = ends(scan).filter(|_| scan.checks.is_empty()) else { return leaf };
     let mut fields = DocBuilder::new();
-    let told = leaf.fields.as_doc();
-    for field in told.iter().filter(|it| !matches!(it.name(), "direction" | "indexBounds")) {
+    let fields_of_leaf = leaf.fields.as_doc();
+    for field in
+        fields_of_leaf.iter().filter(|it| !matches!(it.name(), "direction" | "indexBounds"))
+    {
         fields.append(field.name(), field.value());
     }
     fields.append("indexBounds", &bounds);
@@ -28,7 +30,7 @@ fn ends(scan: &IndexScan) -> Option<DocBuf> {
     let (mut start, mut end) = (DocBuilder::new(), DocBuilder::new());
     let (mut includes_start, mut includes_end) = (true, true);
     for (at, field) in scan.fields().iter().enumerate() {
-        let (low, high) = match scan.said.intervals.get(at) {
+        let (low, high) = match scan.filter_bounds.intervals.get(at) {
             Some(Some(intervals)) => match &intervals[..] {
                 [one] => (Some(&one.low), Some(&one.high)),
                 _ => return None,

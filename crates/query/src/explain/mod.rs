@@ -27,7 +27,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 pub use self::cached::cached_plans;
 use self::node::{Node, number};
-use crate::exec::{Executor, Flow, Tried};
+use crate::exec::{Executor, Flow, TriedPlan};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
 use crate::plan::allowed::index_filter_set;
@@ -159,7 +159,12 @@ pub fn explain(
     };
     let ran = executor.ran().unwrap_or_default();
     let clustered = is_clustered(&collection);
-    let of = tree::Of { query: executor.query(), explained, conditions: &conditions, clustered };
+    let of = tree::ExplainContext {
+        query: executor.query(),
+        explained,
+        conditions: &conditions,
+        clustered,
+    };
     let node = tree::tree(&of, executor.plan(), &ran);
     let tried: Vec<TriedNode> = tried.iter().map(|one| TriedNode::of(&of, one)).collect();
     let rejected = tried.get(1..).unwrap_or_default();
@@ -201,8 +206,8 @@ fn run(
 /// The stage of a count without conditions, which examines nothing.
 fn fast_count_node(query: &CanonicalQuery, counted: u64) -> Node {
     let skipped = counted.min(query.skip);
-    let behind = counted - skipped;
-    let result = query.limit.map_or(behind, |limit| behind.min(limit));
+    let after_skip = counted - skipped;
+    let result = query.limit.map_or(after_skip, |limit| after_skip.min(limit));
     Node::new("RECORD_STORE_FAST_COUNT").did(0, 0, true).counting(|out| {
         out.append("nCounted", number(result)).append("nSkipped", number(skipped));
     })
@@ -252,7 +257,7 @@ struct TriedNode {
 }
 
 impl TriedNode {
-    fn of(of: &tree::Of<'_>, one: &Tried) -> TriedNode {
+    fn of(of: &tree::ExplainContext<'_>, one: &TriedPlan) -> TriedNode {
         let node = tree::tree(of, &one.plan, &one.ran);
         TriedNode { node, returned: one.returned, totals: tree::totals(&one.ran), score: one.score }
     }

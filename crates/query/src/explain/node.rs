@@ -70,9 +70,9 @@ impl Node {
     }
 
     /// Sets the common statistics: results, and examined rows or keys.
-    pub(super) fn did(mut self, returned: u64, looked: u64, at_end: bool) -> Node {
+    pub(super) fn did(mut self, returned: u64, examined: u64, at_end: bool) -> Node {
         self.returned = returned;
-        self.idle = looked.saturating_sub(returned);
+        self.idle = examined.saturating_sub(returned);
         self.at_end = at_end;
         self
     }

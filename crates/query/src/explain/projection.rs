@@ -3,12 +3,12 @@
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::node::Node;
-use super::tree::{Of, node};
-use crate::exec::Ran;
+use super::tree::{ExplainContext, node};
+use crate::exec::NodeStats;
 use crate::plan::Plan;
 
 /// The stages of a node with the projection above them.
-pub(super) fn projected(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+pub(super) fn projected(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Node {
     let node = node(of, plan, ran);
     match of.explained.projection {
         Some(projection) if !plan.is_covered() => {

@@ -18,12 +18,12 @@ use super::node::{Node, number};
 use super::projection::{projected, shown};
 use super::text::text_match;
 use super::{Explained, Purpose};
-use crate::exec::{Counters, Ran};
+use crate::exec::{Counters, NodeStats};
 use crate::language::CanonicalQuery;
-use crate::plan::{IndexScan, NearAccess, Plan, RecordScan, Said, said_of_point};
+use crate::plan::{FilterBounds, IndexScan, NearAccess, Plan, RecordScan, filter_bounds_of_point};
 
 /// The explained query.
-pub(super) struct Of<'a> {
+pub(super) struct ExplainContext<'a> {
     pub(super) query: &'a CanonicalQuery,
     pub(super) explained: &'a Explained<'a>,
     pub(super) conditions: &'a [DocBuf],
@@ -32,7 +32,7 @@ pub(super) struct Of<'a> {
 }
 
 /// The tree of a plan.
-pub(super) fn tree(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+pub(super) fn tree(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Node {
     if let Some(node) = express(of, plan, ran) {
         return node;
     }
@@ -71,34 +71,39 @@ fn is_rooted_or(query: &CanonicalQuery) -> bool {
 }
 
 /// The statistics of the only input.
-pub(super) fn input_of(ran: &Ran) -> Ran {
+pub(super) fn input_of(ran: &NodeStats) -> NodeStats {
     ran.inputs.first().cloned().unwrap_or_default()
 }
 
-impl Ran {
+impl NodeStats {
     fn did(&self, node: Node) -> Node {
-        node.did(self.counters.returned, self.counters.looked, self.counters.over)
+        node.did(self.counters.returned, self.counters.examined, self.counters.over)
     }
 }
 
 /// The stages of a node and those below it.
-pub(super) fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+pub(super) fn node(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Node {
     Node { micros: ran.counters.micros, ..stages(of, plan, ran) }
 }
 
-fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+fn stages(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Node {
     let (query, counted) = (of.query, &ran.counters);
     let below = |input: &Plan| node(of, input, &input_of(ran));
     match plan {
         Plan::Nothing => Node::new("EOF"),
         Plan::Id(key) => {
             let range = [KeyRange { start: key.clone(), end: Vec::new() }];
-            fetch_by_id(&range, Direction::Forward, (&said_of_point(query), query), counted)
+            fetch_by_id(
+                &range,
+                Direction::Forward,
+                (&filter_bounds_of_point(query), query),
+                counted,
+            )
         }
         Plan::Records(scan) if scan.is_of_collection() => collection_scan(of, scan, ran),
         Plan::Records(scan) if scan.clustered => clustered_scan(of, scan, ran),
         Plan::Records(scan) => {
-            fetch_by_id(&scan.ranges, scan.direction, (&scan.said, query), counted)
+            fetch_by_id(&scan.ranges, scan.direction, (&scan.filter_bounds, query), counted)
         }
         Plan::Text(text) => text_match(text, of.conditions, counted),
         Plan::Index(scan) => index_scan(of, scan, ran),
@@ -106,7 +111,7 @@ fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
         Plan::And(inputs) => intersection(of, &**inputs, ran),
         Plan::Or(inputs) => union(of, inputs, ran),
         Plan::Merge { inputs, .. } => merge(of, inputs, ran),
-        Plan::Fetch(input) => fetch(below(input), rest_behind(of, input), counted),
+        Plan::Fetch(input) => fetch(below(input), residual_filter(of, input), counted),
         Plan::Keys(input) => match &**input {
             Plan::Index(scan) if of.explained.purpose == Purpose::Count => {
                 counted_scan(scan, below(input), ran)
@@ -130,7 +135,7 @@ fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
     }
 }
 
-fn collection_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
+fn collection_scan(of: &ExplainContext<'_>, scan: &RecordScan, ran: &NodeStats) -> Node {
     let backward = scan.direction == Direction::Backward;
     let stage = Node::new("COLLSCAN").filtered(joined(of.conditions)).with(|out| {
         out.append("direction", if backward { "backward" } else { "forward" });
@@ -140,15 +145,16 @@ fn collection_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
     })
 }
 
-fn intersection(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
+fn intersection(of: &ExplainContext<'_>, inputs: &[Plan], ran: &NodeStats) -> Node {
     let stage = Node::new("AND_HASH").inputs(several(of, inputs, ran));
     ran.did(stage).counting(|out| {
         let limit = of.explained.budget.limits().of(Operator::IndexScan);
-        out.append("memUsage", number(ran.counters.held)).append("memLimit", number(limit as u64));
+        out.append("memUsage", number(ran.counters.held_bytes))
+            .append("memLimit", number(limit as u64));
     })
 }
 
-fn union(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
+fn union(of: &ExplainContext<'_>, inputs: &[Plan], ran: &NodeStats) -> Node {
     let stage = Node::new("OR").inputs(several(of, inputs, ran));
     ran.did(stage).counting(|out| {
         write_duplicates(&ran.counters, out);
@@ -156,7 +162,7 @@ fn union(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
     })
 }
 
-fn merge(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
+fn merge(of: &ExplainContext<'_>, inputs: &[Plan], ran: &NodeStats) -> Node {
     let stage = Node::new("SORT_MERGE").inputs(several(of, inputs, ran)).with(|out| {
         if let Some(sort) = of.explained.sort {
             out.append("sortPattern", sort);
@@ -165,7 +171,7 @@ fn merge(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Node {
     ran.did(stage).counting(|out| write_duplicates(&ran.counters, out))
 }
 
-fn covered(of: &Of<'_>, ran: &Ran) -> Node {
+fn covered(of: &ExplainContext<'_>, ran: &NodeStats) -> Node {
     let shows = of.query.shows.as_ref().map(|paths| shown(paths));
     let projection = of.explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
     ran.did(Node::new("PROJECTION_COVERED").with(|out| {
@@ -174,8 +180,8 @@ fn covered(of: &Of<'_>, ran: &Ran) -> Node {
 }
 
 /// The inputs of a stage with several. Their residual filter is applied above them.
-fn several(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Vec<Node> {
-    let nothing = Ran::default();
+fn several(of: &ExplainContext<'_>, inputs: &[Plan], ran: &NodeStats) -> Vec<Node> {
+    let nothing = NodeStats::default();
     let ran = |at: usize| ran.inputs.get(at).unwrap_or(&nothing);
     inputs.iter().enumerate().map(|(at, input)| node(of, input, ran(at))).collect()
 }
@@ -186,11 +192,11 @@ fn write_duplicates(counted: &Counters, out: &mut DocBuilder) {
 }
 
 /// The residual filter for the documents of this input.
-fn rest_behind(of: &Of<'_>, input: &Plan) -> Vec<DocBuf> {
+fn residual_filter(of: &ExplainContext<'_>, input: &Plan) -> Vec<DocBuf> {
     let exact = |plan: &Plan| matches!(plan, Plan::Index(scan) if scan.exact);
     match input.source() {
         Plan::Index(scan) => {
-            let mut rest = rest(&scan.said, of.query);
+            let mut rest = rest(&scan.filter_bounds, of.query);
             if let Some(filter) = &scan.key_filter {
                 let tested = filter.root().conditions();
                 rest.retain(|condition| !tested.contains(condition));
@@ -204,39 +210,40 @@ fn rest_behind(of: &Of<'_>, input: &Plan) -> Vec<DocBuf> {
 
 /// The tree for a collection that does not exist.
 pub(super) fn nothing(explained: &Explained<'_>) -> Node {
-    let ran = Ran { counters: Counters { over: true, ..Counters::default() }, inputs: Vec::new() };
+    let ran =
+        NodeStats { counters: Counters { over: true, ..Counters::default() }, inputs: Vec::new() };
     purpose(explained, &Plan::Nothing, &ran, Node::new("EOF"))
 }
 
 /// Number of results that a plan skipped.
-fn skipped(plan: &Plan, ran: &Ran) -> u64 {
+fn skipped(plan: &Plan, ran: &NodeStats) -> u64 {
     match (plan, plan.inputs()) {
-        (Plan::Skip { .. }, _) => ran.counters.looked - ran.counters.returned,
+        (Plan::Skip { .. }, _) => ran.counters.examined - ran.counters.returned,
         (_, [input]) => skipped(input, &input_of(ran)),
         _ => 0,
     }
 }
 
 /// The stage for the purpose of the query.
-fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &Ran, input: Node) -> Node {
+fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &NodeStats, input: Node) -> Node {
     let found = ran.counters.returned;
-    let looked = found.max(input.returned);
+    let examined = found.max(input.returned);
     match explained.purpose {
         Purpose::Find | Purpose::Keys => input,
-        Purpose::Count => Node::new("COUNT").did(0, looked, true).over(input).counting(|out| {
+        Purpose::Count => Node::new("COUNT").did(0, examined, true).over(input).counting(|out| {
             out.append("nCounted", number(found));
             out.append("nSkipped", number(skipped(plan, ran)));
         }),
         Purpose::Update { upsert, .. } => {
             let upserts = i32::from(upsert && found == 0);
-            Node::new("UPDATE").did(0, looked, true).over(input).counting(|out| {
+            Node::new("UPDATE").did(0, examined, true).over(input).counting(|out| {
                 out.append("nMatched", number(found)).append("nWouldModify", number(found));
                 out.append("nWouldUpsert", upserts);
             })
         }
         Purpose::Delete { multi } => {
             let stage = if multi { "BATCHED_DELETE" } else { "DELETE" };
-            let stage = Node::new(stage).did(0, looked, true).over(input);
+            let stage = Node::new(stage).did(0, examined, true).over(input);
             stage.counting(|out| {
                 out.append("nWouldDelete", number(found));
             })
@@ -245,7 +252,7 @@ fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &Ran, input: Node) -> No
 }
 
 /// The express stage: a single equality on a unique key.
-fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
+fn express(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Option<Node> {
     let query = of.query;
     let ([only], true) = (of.conditions, query.skip == 0 && query.hint.is_none()) else {
         return None;
@@ -288,7 +295,7 @@ fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
 }
 
 /// Keys and documents that all nodes examined.
-pub(super) fn totals(ran: &Ran) -> (u64, u64) {
+pub(super) fn totals(ran: &NodeStats) -> (u64, u64) {
     ran.inputs.iter().map(totals).fold(
         (ran.counters.keys, ran.counters.documents),
         |(keys, documents), (more_keys, more_documents)| {
@@ -326,7 +333,7 @@ fn fetch(leaf: Node, rest: Vec<DocBuf>, counted: &Counters) -> Node {
     let documents = number(counted.documents);
     Node::new("FETCH")
         .filtered(joined(&rest))
-        .did(counted.returned, counted.looked.max(counted.documents), counted.over)
+        .did(counted.returned, counted.examined.max(counted.documents), counted.over)
         .counting(|out| {
             out.append("docsExamined", documents).append("alreadyHasObj", 0);
         })
@@ -334,9 +341,9 @@ fn fetch(leaf: Node, rest: Vec<DocBuf>, counted: &Counters) -> Node {
 }
 
 /// A scan of a collection that was created clustered.
-fn clustered_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
+fn clustered_scan(of: &ExplainContext<'_>, scan: &RecordScan, ran: &NodeStats) -> Node {
     let backward = scan.direction == Direction::Backward;
-    let intervals = scan.said.intervals.first().cloned().flatten().unwrap_or_default();
+    let intervals = scan.filter_bounds.intervals.first().cloned().flatten().unwrap_or_default();
     let stage = Node::new("CLUSTERED_IXSCAN").filtered(joined(of.conditions)).with(|out| {
         out.append("direction", if backward { "backward" } else { "forward" });
         if let (Some(first), Some(last)) = (intervals.first(), intervals.last()) {
@@ -357,7 +364,7 @@ struct Scanned<'a> {
     partial: bool,
 }
 
-fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
+fn index_scan(of: &ExplainContext<'_>, plan: &IndexScan, ran: &NodeStats) -> Node {
     let (index, counted) = (&plan.index, &ran.counters);
     let backward = plan.direction == Direction::Backward;
     let (fields, ranges) = (plan.fields(), &plan.ranges[..]);
@@ -376,7 +383,7 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
         sparse: index.spec.sparse(),
         partial: index.is_partial(),
     };
-    let mut leaf = scan_node(&scanned, &scan, &plan.said, counted);
+    let mut leaf = scan_node(&scanned, &scan, &plan.filter_bounds, counted);
     if let Some(filter) = &plan.key_filter {
         leaf = leaf.filtered(joined(&filter.root().conditions()));
     }
@@ -392,7 +399,7 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
                     });
                     ran.did(stage).over(leaf)
                 }
-                _ => fetch(leaf, rest(&plan.said, of.query), counted),
+                _ => fetch(leaf, rest(&plan.filter_bounds, of.query), counted),
             }
         }
     }
@@ -401,7 +408,7 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
 fn fetch_by_id(
     ranges: &[KeyRange],
     direction: Direction,
-    (said, query): (&Said, &CanonicalQuery),
+    (filter_bounds, query): (&FilterBounds, &CanonicalQuery),
     counted: &Counters,
 ) -> Node {
     let mut key = DocBuilder::new();
@@ -415,10 +422,15 @@ fn fetch_by_id(
     // Each record counts as its key.
     let documents = counted.documents;
     let keys = Counters { keys: documents, returned: documents, ..counted.clone() };
-    fetch(scan_node(&of, &scan, said, &keys), rest(said, query), counted)
+    fetch(scan_node(&of, &scan, filter_bounds, &keys), rest(filter_bounds, query), counted)
 }
 
-fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, said: &Said, counted: &Counters) -> Node {
+fn scan_node(
+    of: &Scanned<'_>,
+    scan: &Scan<'_>,
+    filter_bounds: &FilterBounds,
+    counted: &Counters,
+) -> Node {
     let fields = |out: &mut DocBuilder| {
         out.append("keyPattern", of.key).append("indexName", of.name);
         out.append("isMultiKey", scan.multikey != 0).start_document("multiKeyPaths");
@@ -434,7 +446,7 @@ fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, said: &Said, counted: &Counters)
         out.append("isUnique", of.unique).append("isSparse", of.sparse);
         out.append("isPartial", of.partial).append("indexVersion", 2);
         out.append("direction", if scan.backward { "backward" } else { "forward" });
-        out.append("indexBounds", &scan_bounds(scan, said));
+        out.append("indexBounds", &scan_bounds(scan, filter_bounds));
     };
     let stage = Node::new("IXSCAN").with(fields);
     stage.did(counted.returned, counted.keys, counted.over).counting(|out| {
@@ -444,7 +456,7 @@ fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, said: &Said, counted: &Counters)
     })
 }
 
-fn sort(most: Option<u64>, explained: &Explained<'_>, ran: &Ran) -> Node {
+fn sort(most: Option<u64>, explained: &Explained<'_>, ran: &NodeStats) -> Node {
     let counted = &ran.counters;
     let limit = explained.budget.limits().of(Operator::Sort);
     let stage = Node::new("SORT").with(|out| {
@@ -457,7 +469,7 @@ fn sort(most: Option<u64>, explained: &Explained<'_>, ran: &Ran) -> Node {
         }
         out.append("type", "simple");
     });
-    let stage = stage.did(counted.returned, counted.looked + counted.returned, counted.over);
+    let stage = stage.did(counted.returned, counted.examined + counted.returned, counted.over);
     stage.counting(|out| {
         let spilled = counted.sort.memory.spilled;
         out.append("totalDataSizeSorted", number(counted.sort.bytes));

@@ -204,7 +204,7 @@ impl CanonicalQuery {
         }
         let scope = scope.with_scripts(Scripts::InFilters).with_text_index();
         let matcher = Arc::new(Matcher::parse_query(filter, &scope)?);
-        let scope = metadata::scope_behind(scope, &matcher);
+        let scope = metadata::scope_after(scope, &matcher);
         let mut natural_backward = None;
         let sort = match options.sort {
             Some(sort) if sort.get("$natural").is_some() => {

@@ -2,7 +2,7 @@
 //!
 //! The search creates the metadata as a small document, `{ textScore: 1.5 }`, with the names that
 //! `$meta` uses. It is passed along with the document: as an argument of an executor's sink, as a
-//! part of a sorter's rows, and in a pipeline as the [`InFlight`] of the stages' context. A
+//! part of a sorter's rows, and in a pipeline as the [`CurrentMetadata`] of the stages' context. A
 //! pipeline is synchronous: only one document at a time is passed between stages. Stages that pass
 //! results on at once therefore need no code for metadata. Stages that buffer documents store the
 //! metadata with them, and set it again before they pass a document on; metadata that is not set
@@ -64,9 +64,9 @@ impl Metadata {
 
 /// The metadata of the document that is passed through a pipeline.
 #[derive(Debug, Default)]
-pub(crate) struct InFlight(RefCell<Metadata>);
+pub(crate) struct CurrentMetadata(RefCell<Metadata>);
 
-impl InFlight {
+impl CurrentMetadata {
     /// The metadata of the current document.
     pub(crate) fn get(&self) -> Metadata {
         self.0.borrow().clone()
@@ -96,6 +96,6 @@ pub(crate) fn given_by(matcher: &Matcher) -> &'static [&'static str] {
 }
 
 /// The scope of the stages after a filter.
-pub(crate) fn scope_behind(scope: Scope, matcher: &Matcher) -> Scope {
+pub(crate) fn scope_after(scope: Scope, matcher: &Matcher) -> Scope {
     given_by(matcher).iter().fold(scope, |scope, name| scope.with_metadata(name))
 }

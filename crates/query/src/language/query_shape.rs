@@ -106,7 +106,11 @@ impl QueryShape {
         if let Some(variables) = given("let") {
             out.start_document("let");
             for variable in variables {
-                append_expression(Place::Field(variable.name()), variable.value(), &mut out);
+                append_expression(
+                    ShapePosition::Field(variable.name()),
+                    variable.value(),
+                    &mut out,
+                );
             }
             out.end();
         }
@@ -126,32 +130,32 @@ impl QueryShape {
 
 /// The position to which a part of a shape is written.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum ShapePosition<'a> {
     /// A field with this name.
     Field(&'a str),
     /// The end of an array.
     Item,
 }
 
-impl Place<'_> {
+impl ShapePosition<'_> {
     pub(super) fn append<'v>(self, value: impl Into<RawValue<'v>>, out: &mut DocBuilder) {
         match self {
-            Place::Field(name) => out.append(name, value),
-            Place::Item => out.push(value),
+            ShapePosition::Field(name) => out.append(name, value),
+            ShapePosition::Item => out.push(value),
         };
     }
 
     pub(super) fn start_document(self, out: &mut DocBuilder) {
         match self {
-            Place::Field(name) => out.start_document(name),
-            Place::Item => out.push_document(),
+            ShapePosition::Field(name) => out.start_document(name),
+            ShapePosition::Item => out.push_document(),
         };
     }
 
     pub(super) fn start_array(self, out: &mut DocBuilder) {
         match self {
-            Place::Field(name) => out.start_array(name),
-            Place::Item => out.push_array(),
+            ShapePosition::Field(name) => out.start_array(name),
+            ShapePosition::Item => out.push_array(),
         };
     }
 }
@@ -221,7 +225,7 @@ fn collect(filter: RawDoc<'_>, conditions: &mut Vec<DocBuf>) {
                 }
                 out.end();
             }
-            ("$expr", value) => append_expression(Place::Field(name), value, &mut out),
+            ("$expr", value) => append_expression(ShapePosition::Field(name), value, &mut out),
             ("$text", RawValue::Document(search)) => append_types(name, search, &mut out),
             ("$jsonSchema", value) => {
                 out.append(name, value);
@@ -321,25 +325,29 @@ fn is_area(operator: &str) -> bool {
 }
 
 /// Appends an expression: operators, paths and variables are part of the shape.
-pub(super) fn append_expression(place: Place<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+pub(super) fn append_expression(
+    place: ShapePosition<'_>,
+    value: RawValue<'_>,
+    out: &mut DocBuilder,
+) {
     match value {
         RawValue::String(path) if path.starts_with('$') => place.append(path, out),
         RawValue::Array(items) if !is_constant(value) => {
             place.start_array(out);
-            items.iter().for_each(|item| append_expression(Place::Item, item.value(), out));
+            items.iter().for_each(|item| append_expression(ShapePosition::Item, item.value(), out));
             out.end();
         }
         RawValue::Document(fields) => {
             place.start_document(out);
             for field in fields {
-                let name = Place::Field(field.name());
+                let name = ShapePosition::Field(field.name());
                 match (field.name(), field.value()) {
                     ("$literal" | "$const", value) => name.append(type_of(value).as_str(), out),
                     // The number of operands is part of the shape.
                     (operator, RawValue::Array(operands)) if operator.starts_with('$') => {
                         name.start_array(out);
                         for operand in operands {
-                            append_expression(Place::Item, operand.value(), out);
+                            append_expression(ShapePosition::Item, operand.value(), out);
                         }
                         out.end();
                     }
@@ -381,7 +389,7 @@ pub(super) fn append_projection(name: &str, fields: RawDoc<'_>, out: &mut DocBui
                     out.append(name, RawValue::Document(inner));
                 }
                 Some(operator) if operator.starts_with('$') => {
-                    append_expression(Place::Field(name), field.value(), out);
+                    append_expression(ShapePosition::Field(name), field.value(), out);
                 }
                 _ => append_projection(name, inner, out),
             },
@@ -389,7 +397,7 @@ pub(super) fn append_projection(name: &str, fields: RawDoc<'_>, out: &mut DocBui
                 Some(number) => {
                     out.append(name, number.to_f64() != 0.0);
                 }
-                None => append_expression(Place::Field(name), value, out),
+                None => append_expression(ShapePosition::Field(name), value, out),
             },
         }
     }

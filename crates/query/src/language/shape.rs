@@ -22,7 +22,7 @@ pub struct PlanShape(u64);
 impl PlanShape {
     /// The shape of a query.
     pub fn of(query: &CanonicalQuery) -> PlanShape {
-        let mut hash = Hasher::new(Part::Query);
+        let mut hash = Hasher::new(ShapeTag::Query);
         hash.number(conjunction(query.matcher.root()));
         hash.number(query.sort.as_ref().map_or(0, order));
         hash.number(match query.natural_backward {
@@ -34,7 +34,7 @@ impl PlanShape {
         let mut needed = 0u64;
         if let Some(projection) = &query.projection {
             projection.visit_needed_paths(&mut |path| {
-                needed = needed.wrapping_add(Hasher::new(Part::Shown).text(path).finish());
+                needed = needed.wrapping_add(Hasher::new(ShapeTag::Shown).text(path).finish());
             });
         }
         hash.number(needed);
@@ -66,7 +66,7 @@ impl fmt::Display for PlanShape {
 
 /// Tags of the parts of a query, so that equal contents of different parts have different hashes.
 #[derive(Clone, Copy)]
-enum Part {
+enum ShapeTag {
     Query = 1,
     Field,
     Shown,
@@ -103,7 +103,7 @@ enum Part {
 pub(crate) struct Hasher(u64);
 
 impl Hasher {
-    fn new(part: Part) -> Hasher {
+    fn new(part: ShapeTag) -> Hasher {
         Hasher((part as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
@@ -142,7 +142,7 @@ impl Hasher {
 }
 
 fn order(sort: &SortPattern) -> u64 {
-    let mut hash = Hasher::new(Part::Order);
+    let mut hash = Hasher::new(ShapeTag::Order);
     for field in sort.fields() {
         hash.text(field.path.as_str()).number(u64::from(field.descending));
         hash.text(field.metadata.unwrap_or_default());
@@ -169,71 +169,75 @@ fn add_conjuncts(expr: &Expr, sum: &mut u64) {
         Expr::Path { path, predicate } => {
             *sum = sum.wrapping_add(on_path(path.as_str(), predicate));
         }
-        Expr::Or(parts) => *sum = sum.wrapping_add(alternatives(Part::Or, parts)),
-        Expr::Nor(parts) => *sum = sum.wrapping_add(alternatives(Part::Nor, parts)),
-        Expr::Always(false) => *sum = sum.wrapping_add(Hasher::new(Part::Never).finish()),
+        Expr::Or(parts) => *sum = sum.wrapping_add(alternatives(ShapeTag::Or, parts)),
+        Expr::Nor(parts) => *sum = sum.wrapping_add(alternatives(ShapeTag::Nor, parts)),
+        Expr::Always(false) => *sum = sum.wrapping_add(Hasher::new(ShapeTag::Never).finish()),
         Expr::Document(test) => *sum = sum.wrapping_add(on_document(test)),
     }
 }
 
-fn alternatives(part: Part, parts: &[Expr]) -> u64 {
-    let one = |part: &Expr| Hasher::new(Part::Items).number(conjunction(part)).finish();
+fn alternatives(part: ShapeTag, parts: &[Expr]) -> u64 {
+    let one = |part: &Expr| Hasher::new(ShapeTag::Items).number(conjunction(part)).finish();
     let sum = parts.iter().map(one).fold(0, u64::wrapping_add);
     Hasher::new(part).number(sum).finish()
 }
 
 fn on_path(path: &str, predicate: &Predicate) -> u64 {
-    let mut hash = Hasher::new(Part::Path);
+    let mut hash = Hasher::new(ShapeTag::Path);
     hash.text(path);
     add_predicate(predicate, &mut hash);
     hash.finish()
 }
 
 fn add_predicate(predicate: &Predicate, hash: &mut Hasher) {
-    let mut part = |part: Part| {
+    let mut part = |part: ShapeTag| {
         hash.number(part as u64);
     };
     match predicate {
         Predicate::Cmp { op, .. } => part(match op {
-            CmpOp::Eq => Part::Eq,
-            CmpOp::Lt => Part::Lt,
-            CmpOp::Lte => Part::Lte,
-            CmpOp::Gt => Part::Gt,
-            CmpOp::Gte => Part::Gte,
+            CmpOp::Eq => ShapeTag::Eq,
+            CmpOp::Lt => ShapeTag::Lt,
+            CmpOp::Lte => ShapeTag::Lte,
+            CmpOp::Gt => ShapeTag::Gt,
+            CmpOp::Gte => ShapeTag::Gte,
         }),
         Predicate::In(list) => match (list.values(), list.regexes()) {
             // A list with one value is hashed as an equality, as explain shows it.
-            ([_], []) => part(Part::Eq),
+            ([_], []) => part(ShapeTag::Eq),
             (_, regexes) => {
-                part(Part::In);
+                part(ShapeTag::In);
                 hash.number(u64::from(!regexes.is_empty()));
             }
         },
-        Predicate::Exists => part(Part::Exists),
-        Predicate::Type(..) => part(Part::Type),
-        Predicate::Mod { .. } => part(Part::Mod),
+        Predicate::Exists => part(ShapeTag::Exists),
+        Predicate::Type(..) => part(ShapeTag::Type),
+        Predicate::Mod { .. } => part(ShapeTag::Mod),
         Predicate::Regex(regex) => {
-            part(Part::Regex);
+            part(ShapeTag::Regex);
             hash.text(regex.options());
         }
         Predicate::Bits(_, written) | Predicate::Geo(_, written) => {
-            part(if matches!(predicate, Predicate::Geo(..)) { Part::Geo } else { Part::Bits });
+            part(if matches!(predicate, Predicate::Geo(..)) {
+                ShapeTag::Geo
+            } else {
+                ShapeTag::Bits
+            });
             add_names(written.as_doc(), hash);
         }
-        Predicate::Size(_) => part(Part::Size),
+        Predicate::Size(_) => part(ShapeTag::Size),
         Predicate::ElemMatchDocument(inner) => {
-            part(Part::ItemDocument);
+            part(ShapeTag::ItemDocument);
             hash.number(conjunction(inner));
         }
         Predicate::ElemMatchValue(parts) => {
-            part(Part::ItemValue);
+            part(ShapeTag::ItemValue);
             hash.number(together(parts));
         }
         Predicate::Not(inner) => {
-            part(Part::Not);
+            part(ShapeTag::Not);
             match &**inner {
                 // `$nin` is hashed as a negated `$in`, whatever its values.
-                Predicate::In(_) => hash.number(Part::In as u64),
+                Predicate::In(_) => hash.number(ShapeTag::In as u64),
                 other => {
                     add_predicate(other, hash);
                     hash
@@ -241,7 +245,7 @@ fn add_predicate(predicate: &Predicate, hash: &mut Hasher) {
             };
         }
         Predicate::All(parts) => {
-            part(Part::All);
+            part(ShapeTag::All);
             hash.number(together(parts));
         }
     }
@@ -250,14 +254,14 @@ fn add_predicate(predicate: &Predicate, hash: &mut Hasher) {
 /// The hash of predicates that must all hold, independent of order.
 fn together(parts: &[Predicate]) -> u64 {
     parts.iter().fold(0, |sum, part| {
-        let mut hash = Hasher::new(Part::Items);
+        let mut hash = Hasher::new(ShapeTag::Items);
         add_predicate(part, &mut hash);
         sum.wrapping_add(hash.finish())
     })
 }
 
 fn on_document(test: &DocumentTest) -> u64 {
-    let mut hash = Hasher::new(Part::Document);
+    let mut hash = Hasher::new(ShapeTag::Document);
     hash.text(test.name());
     match test {
         DocumentTest::Computed(computed) => add_expression(computed.written(), &mut hash),
@@ -280,7 +284,7 @@ fn add_names(written: RawDoc<'_>, hash: &mut Hasher) {
             && is_dollar_name(element.name())
         {
             for part in inner {
-                hash.number(Part::Field as u64).text(part.name());
+                hash.number(ShapeTag::Field as u64).text(part.name());
             }
         }
     }
@@ -293,15 +297,15 @@ fn add_expression(value: RawValue<'_>, hash: &mut Hasher) {
             hash.text(path);
         }
         RawValue::Document(inner) | RawValue::Array(inner) => {
-            hash.number(Part::Computed as u64);
+            hash.number(ShapeTag::Computed as u64);
             for element in inner {
                 hash.text(element.name());
                 add_expression(element.value(), hash);
             }
-            hash.number(Part::Items as u64);
+            hash.number(ShapeTag::Items as u64);
         }
         _ => {
-            hash.number(Part::Value as u64);
+            hash.number(ShapeTag::Value as u64);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
 
-use super::query_shape::{Place, append_expression, append_projection, filter, type_of};
+use super::query_shape::{ShapePosition, append_expression, append_projection, filter, type_of};
 
 /// How the operand of a stage becomes a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,9 @@ fn append_stage(field: RawElement<'_>, shape_of: ShapeOf, out: &mut DocBuilder) 
         (StageShape::Projection, RawValue::Document(fields)) => {
             append_projection(name, fields, out);
         }
-        (StageShape::Expression, value) => append_expression(Place::Field(name), value, out),
+        (StageShape::Expression, value) => {
+            append_expression(ShapePosition::Field(name), value, out)
+        }
         (StageShape::Pipelines, RawValue::Document(facets)) => {
             out.start_document(name);
             for facet in facets {
@@ -86,7 +88,7 @@ fn append_option(name: &str, value: RawValue<'_>, shape_of: ShapeOf, out: &mut D
             out.append(name, value);
         }
         ("let" | "startWith" | "groupBy" | "partitionBy", value) => {
-            append_expression(Place::Field(name), value, out);
+            append_expression(ShapePosition::Field(name), value, out);
         }
         // Strings in the bounds of a window are keywords; in other computed options they are
         // values.
@@ -129,7 +131,7 @@ fn append_option(name: &str, value: RawValue<'_>, shape_of: ShapeOf, out: &mut D
             out.append(name, value);
         }
         (operator, value @ RawValue::Array(_)) if operator.starts_with('$') => {
-            append_expression(Place::Field(name), value, out);
+            append_expression(ShapePosition::Field(name), value, out);
         }
         (_, value) => {
             out.append(name, type_of(value).as_str());

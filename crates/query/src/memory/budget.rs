@@ -138,7 +138,7 @@ impl Budget {
             budget: self.clone(),
             operator,
             limit,
-            told: 0,
+            reported: 0,
             next: limit.min(GRAIN_BYTES),
             peak: 0,
             spilled: Spilled::default(),
@@ -153,7 +153,7 @@ impl Budget {
         }
     }
 
-    fn tell(&self, before: usize, now: usize) -> usize {
+    fn report(&self, before: usize, now: usize) -> usize {
         let Some(shared) = &self.0 else { return now };
         let more = now.wrapping_sub(before);
         shared.used.fetch_add(more, Ordering::Relaxed).wrapping_add(more)
@@ -178,7 +178,7 @@ pub(crate) struct Share {
     operator: Operator,
     limit: usize,
     /// Bytes that were reported to the budget.
-    told: usize,
+    reported: usize,
     /// Up to this number of bytes nothing is reported.
     next: usize,
     peak: usize,
@@ -204,7 +204,7 @@ impl Share {
     pub(crate) fn folder(&self) -> Result<Option<&Path>> {
         let Some(shared) = &self.budget.0 else { return Ok(None) };
         if let (Some(_), Some(Room(ask))) = (&shared.folder, &shared.room) {
-            ask(self.told as u64)?;
+            ask(self.reported as u64)?;
         }
         Ok(shared.folder.as_deref())
     }
@@ -212,10 +212,10 @@ impl Share {
     /// Whether the operator, which holds `bytes`, has to release memory.
     #[inline]
     pub(crate) fn is_over(&mut self, bytes: usize) -> bool {
-        bytes > self.next && self.look(bytes)
+        bytes > self.next && self.check_limits(bytes)
     }
 
-    fn look(&mut self, bytes: usize) -> bool {
+    fn check_limits(&mut self, bytes: usize) -> bool {
         let used = self.set(bytes);
         let operation = self.budget.limits().operation;
         let least = LEAST_BYTES.min(operation / 16);
@@ -229,8 +229,8 @@ impl Share {
 
     /// Reports that the operator holds `bytes` now. Returns the memory of all operators.
     pub(crate) fn set(&mut self, bytes: usize) -> usize {
-        let used = self.budget.tell(self.told, bytes);
-        self.told = bytes;
+        let used = self.budget.report(self.reported, bytes);
+        self.reported = bytes;
         self.peak = self.peak.max(bytes);
         self.next = self.limit.min(bytes.saturating_add(self.grain()));
         used
@@ -254,7 +254,7 @@ impl Share {
     /// The error of an operator that cannot spill: `own` if it exceeds its own limit, otherwise an
     /// error about the limit of the operation.
     pub(crate) fn failure(&self, own: impl FnOnce(usize) -> Error) -> Error {
-        match self.told > self.limit {
+        match self.reported > self.limit {
             true => own(self.limit),
             false => Error::new(
                 ErrorCode::ExceededMemoryLimit,

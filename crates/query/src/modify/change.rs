@@ -8,7 +8,7 @@ use mayfly_storage::{RecordKey, UpdateStyle, WriteUnit};
 use mayfly_value::DocBuf;
 
 use super::record::Images;
-use super::shown::Shown;
+use super::shown::ReturnedVersion;
 use super::units::{Room, UnitWrite};
 use super::{DeleteSpec, ModifyOutcome, UpdateSpec};
 
@@ -39,7 +39,7 @@ pub(super) fn change_one(
     unit: &mut WriteUnit<'_>,
     key: &RecordKey,
     spec: &UpdateSpec,
-    shown: Shown<'_>,
+    shown: ReturnedVersion<'_>,
     now_ms: i64,
     room: Room,
 ) -> Result<Change> {
@@ -104,7 +104,7 @@ pub(super) fn delete_one(
     unit: &mut WriteUnit<'_>,
     key: &RecordKey,
     spec: &DeleteSpec,
-    shown: Shown<'_>,
+    shown: ReturnedVersion<'_>,
     room: Room,
 ) -> Result<Deletion> {
     let Some(document) = unit.read(key)? else { return Ok(Deletion::Gone) };

@@ -7,7 +7,7 @@ use mayfly_base::Result;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, ValueBuf};
 
-use super::shown::Shown;
+use super::shown::ReturnedVersion;
 use super::{DeleteSpec, Image, UpdateSpec, Versions, delete_with, update_with};
 
 /// The change to the first document of a query.
@@ -44,7 +44,7 @@ pub fn find_and_modify(
     let mut found = FoundAndModified::default();
     match spec {
         FindAndModifySpec::Remove(spec) => {
-            let shown = Shown::of(&spec.query, image);
+            let shown = ReturnedVersion::of(&spec.query, image);
             delete_with(session, collection, spec, shown, &mut |gone| found.before = Some(gone))?;
         }
         FindAndModifySpec::Update(spec) => {
@@ -52,7 +52,7 @@ pub fn find_and_modify(
                 found.before = before;
                 found.after = after;
             };
-            let shown = Shown::of(&spec.query, image);
+            let shown = ReturnedVersion::of(&spec.query, image);
             let outcome = update_with(session, collection, spec, shown, &mut seen)?;
             found.upserted = outcome.upserted;
         }

@@ -24,8 +24,8 @@ use change::{Change, Deletion, change_one, delete_one};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
 pub(crate) use record::Images;
 pub use record::{Image, Repeatable};
-use scan::{Again, Wanted, for_each_record};
-pub(crate) use shown::Shown;
+use scan::{SearchAgain, WriteTarget, for_each_record};
+pub(crate) use shown::ReturnedVersion;
 pub use together::{SingleWrite, Unmatched, WriteKind, single_id, write_together};
 use units::{UnitWrite, change_all};
 use upsert::{Upserted, upsert_one};
@@ -95,7 +95,7 @@ pub fn update(
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
 ) -> Result<ModifyOutcome> {
-    update_with(session, collection, spec, Shown::nothing(&spec.query), &mut |_| {})
+    update_with(session, collection, spec, ReturnedVersion::nothing(&spec.query), &mut |_| {})
 }
 
 /// Runs an update statement, and calls `seen` for every document that matched or was inserted.
@@ -103,7 +103,7 @@ pub(crate) fn update_with(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
-    shown: Shown<'_>,
+    shown: ReturnedVersion<'_>,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
     for lost_races in 0.. {
@@ -129,11 +129,11 @@ fn update_found(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
-    shown: Shown<'_>,
+    shown: ReturnedVersion<'_>,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
     let UpdateSpec { query, multi, budget, .. } = spec;
-    let wanted = Wanted { query, multi: *multi, budget, again: Again::UntilFirst };
+    let wanted = WriteTarget { query, multi: *multi, budget, again: SearchAgain::UntilFirst };
     let mut outcome = ModifyOutcome::default();
     let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
         change_one(unit, key, spec, shown, session.op.now_ms(), room).map(UnitWrite::from)
@@ -167,7 +167,7 @@ pub fn delete(
     spec: &DeleteSpec,
 ) -> Result<i64> {
     let mut deleted = 0;
-    let shown = Shown::nothing(&spec.query);
+    let shown = ReturnedVersion::nothing(&spec.query);
     delete_with(session, collection, spec, shown, &mut |_| deleted += 1)?;
     Ok(deleted)
 }
@@ -177,11 +177,11 @@ fn delete_with(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &DeleteSpec,
-    shown: Shown<'_>,
+    shown: ReturnedVersion<'_>,
     seen: &mut dyn FnMut(DocBuf),
 ) -> Result<()> {
     let DeleteSpec { query, multi, budget, .. } = spec;
-    let wanted = Wanted { query, multi: *multi, budget, again: Again::Always };
+    let wanted = WriteTarget { query, multi: *multi, budget, again: SearchAgain::Always };
     let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
         delete_one(unit, key, spec, shown, room).map(UnitWrite::from)
     };

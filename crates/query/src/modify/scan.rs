@@ -20,7 +20,7 @@ const SORTED_LOOK_AHEAD: u64 = 100;
 
 /// Whether the search may start again when its index is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum SearchAgain {
     Always,
     /// Until a record was changed: a second search would change that record again.
     UntilFirst,
@@ -28,14 +28,14 @@ pub(super) enum Again {
 
 /// The records that a write applies to.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'w> {
+pub(super) struct WriteTarget<'w> {
     /// The query that finds them.
     pub(super) query: &'w CanonicalQuery,
     /// Whether the write applies to all of them, or to one.
     pub(super) multi: bool,
     /// Memory and files for the search of a multi-document write.
     pub(super) budget: &'w Budget,
-    pub(super) again: Again,
+    pub(super) again: SearchAgain,
 }
 
 /// How a search ended.
@@ -55,7 +55,7 @@ pub(super) type Act<'a> = dyn FnMut(&[RecordKey]) -> Result<bool> + 'a;
 pub(super) fn for_each_record(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
-    wanted: Wanted<'_>,
+    wanted: WriteTarget<'_>,
     act: &mut Act<'_>,
 ) -> Result<()> {
     let namespace = collection.namespace();
@@ -81,7 +81,7 @@ pub(super) fn for_each_record(
             Err(error)
                 if error.code() == ErrorCode::QueryPlanKilled
                     && collection.check_still(&namespace).is_ok()
-                    && (wanted.again == Again::Always || !acted) =>
+                    && (wanted.again == SearchAgain::Always || !acted) =>
             {
                 session.op.check()?;
             }
@@ -118,7 +118,7 @@ fn search_and_act(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     query: CanonicalQuery,
-    Wanted { multi, budget, .. }: Wanted<'_>,
+    WriteTarget { multi, budget, .. }: WriteTarget<'_>,
     act: &mut Act<'_>,
 ) -> Result<Searched> {
     let limit = query.limit;

@@ -10,20 +10,20 @@ use crate::language::CanonicalQuery;
 
 /// The version that is returned, and the query with its projection.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown<'q> {
+pub(crate) struct ReturnedVersion<'q> {
     query: &'q CanonicalQuery,
     image: Image,
 }
 
-impl<'q> Shown<'q> {
+impl<'q> ReturnedVersion<'q> {
     /// A version with the query's projection.
-    pub(crate) fn of(query: &'q CanonicalQuery, image: Image) -> Shown<'q> {
-        Shown { query, image }
+    pub(crate) fn of(query: &'q CanonicalQuery, image: Image) -> ReturnedVersion<'q> {
+        ReturnedVersion { query, image }
     }
 
     /// No version is returned.
-    pub(crate) fn nothing(query: &'q CanonicalQuery) -> Shown<'q> {
-        Shown { query, image: Image::Neither }
+    pub(crate) fn nothing(query: &'q CanonicalQuery) -> ReturnedVersion<'q> {
+        ReturnedVersion { query, image: Image::Neither }
     }
 
     /// Applies the projection, to report its errors.

@@ -14,7 +14,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::change::{Change, Deletion, change_one, delete_one};
 use super::record::Images;
-use super::shown::Shown;
+use super::shown::ReturnedVersion;
 use super::units::{Room, UNIT_WRITES, UnitWrite, in_one_unit};
 use super::upsert::inserted_document;
 use super::{DeleteSpec, ModifyOutcome, UpdateSpec};
@@ -56,7 +56,7 @@ pub enum Unmatched {
 }
 
 /// How the record of a write is found.
-enum Place {
+enum RecordLocator {
     /// By its `_id`, inside of the unit.
     ById(IdKey),
     /// By a search before the unit.
@@ -90,13 +90,14 @@ pub fn write_together(
 ) -> Result<Option<Vec<ModifyOutcome>>> {
     let writes = &writes[..writes.len().min(UNIT_WRITES)];
     let place = |write: &SingleWrite<'_>| match (&write.id, &write.kind) {
-        (_, WriteKind::Insert { .. }) => Ok(Place::Nowhere),
-        (Some(id), _) => Ok(Place::ById(id.clone())),
+        (_, WriteKind::Insert { .. }) => Ok(RecordLocator::Nowhere),
+        (Some(id), _) => Ok(RecordLocator::ById(id.clone())),
         (None, WriteKind::Update(spec)) => place_of(session, collection, &spec.query),
         (None, WriteKind::Delete(spec)) => place_of(session, collection, &spec.query),
     };
     let places = writes.iter().map(place).collect::<Result<Vec<_>>>()?;
-    let by_id = places.iter().filter(|place| matches!(place, Place::ById(_))).count() as u64;
+    let by_id =
+        places.iter().filter(|place| matches!(place, RecordLocator::ById(_))).count() as u64;
     session.op.keys_examined.fetch_add(by_id, Ordering::Relaxed);
     session.op.docs_examined.fetch_add(by_id, Ordering::Relaxed);
     in_one_unit(session, collection, writes.len(), &|unit, at, room| {
@@ -125,15 +126,15 @@ fn place_of(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
-) -> Result<Place> {
+) -> Result<RecordLocator> {
     if let Some(key) = single_id(collection, query)? {
-        return Ok(Place::ById(key));
+        return Ok(RecordLocator::ById(key));
     }
     let mut executor = Executor::new(session.view, collection.clone(), query.clone())?;
-    let mut found = Place::Nowhere;
+    let mut found = RecordLocator::Nowhere;
     executor.expect(1);
     executor.run(session, &mut |key, _, _| {
-        found = Place::Found(key.to_vec());
+        found = RecordLocator::Found(key.to_vec());
         Ok(Flow::Pause)
     })?;
     Ok(found)
@@ -164,8 +165,12 @@ impl Unit<'_, '_, '_> {
         Ok(UnitWrite::Done { outcome: ModifyOutcome::default(), bytes })
     }
 
-    fn update(&mut self, spec: &UpdateSpec, place: &Place) -> Result<UnitWrite<ModifyOutcome>> {
-        let shown = Shown::nothing(&spec.query);
+    fn update(
+        &mut self,
+        spec: &UpdateSpec,
+        place: &RecordLocator,
+    ) -> Result<UnitWrite<ModifyOutcome>> {
+        let shown = ReturnedVersion::nothing(&spec.query);
         let (now_ms, room) = (self.session.op.now_ms(), self.room);
         let changed = self.on_record(place, |unit, key| {
             Ok(match change_one(unit, key, spec, shown, now_ms, room)? {
@@ -199,8 +204,12 @@ impl Unit<'_, '_, '_> {
         Ok(UnitWrite::Done { outcome, bytes })
     }
 
-    fn delete(&mut self, spec: &DeleteSpec, place: &Place) -> Result<UnitWrite<ModifyOutcome>> {
-        let (shown, room) = (Shown::nothing(&spec.query), self.room);
+    fn delete(
+        &mut self,
+        spec: &DeleteSpec,
+        place: &RecordLocator,
+    ) -> Result<UnitWrite<ModifyOutcome>> {
+        let (shown, room) = (ReturnedVersion::nothing(&spec.query), self.room);
         let deleted = self.on_record(place, |unit, key| {
             Ok(match delete_one(unit, key, spec, shown, room)? {
                 Deletion::Gone => None,
@@ -219,15 +228,15 @@ impl Unit<'_, '_, '_> {
     /// match.
     fn on_record<T>(
         &mut self,
-        place: &Place,
+        place: &RecordLocator,
         mut act: impl FnMut(&mut WriteUnit<'_>, &RecordKey) -> Result<Option<T>>,
     ) -> Result<OnRecord<T>> {
         let id = match place {
-            Place::Nowhere => return Ok(OnRecord::None),
-            Place::Found(key) => {
+            RecordLocator::Nowhere => return Ok(OnRecord::None),
+            RecordLocator::Found(key) => {
                 return Ok(act(self.unit, key)?.map_or(OnRecord::Lost, OnRecord::Done));
             }
-            Place::ById(id) => id,
+            RecordLocator::ById(id) => id,
         };
         let hint = self.session.store.hinted(self.collection, id);
         if let Some(key) = &hint

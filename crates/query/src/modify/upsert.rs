@@ -12,7 +12,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_value
 use mayfly_work::OpCtx;
 
 use super::record::Images;
-use super::shown::Shown;
+use super::shown::ReturnedVersion;
 use super::{ModifyOutcome, UpdateSpec};
 use crate::language::CanonicalQuery;
 
@@ -28,7 +28,7 @@ pub(super) fn upsert_one(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
-    shown: Shown<'_>,
+    shown: ReturnedVersion<'_>,
 ) -> Result<Upserted> {
     let matcher = &spec.query.matcher;
     let document = inserted_document(session.op, spec)?;

@@ -44,18 +44,18 @@ pub(super) fn merge(steps: &mut Vec<Step>, at: usize) -> bool {
 pub(super) fn push(steps: &mut Vec<Step>, at: usize) -> bool {
     let Some(filter) = filter_of(&steps[at]) else { return false };
     let effect = steps[at - 1].stage().effect();
-    let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+    let (mut ahead, mut staying) = (Vec::new(), Vec::new());
     for condition in conditions(filter) {
         match effect.before(&condition) {
             Some(moved) => ahead.push(moved),
-            None => behind.push(condition),
+            None => staying.push(condition),
         }
     }
     let Some(ahead) = filter_step(ahead) else { return false };
-    if behind.is_empty() {
+    if staying.is_empty() {
         steps.remove(at);
-    } else if let Some(behind) = filter_step(behind) {
-        steps[at] = behind;
+    } else if let Some(staying) = filter_step(staying) {
+        steps[at] = staying;
     }
     steps.insert(at - 1, ahead);
     true

@@ -9,12 +9,12 @@ use crate::stage::unwind::Unwind;
 pub(super) fn fold(steps: &mut Vec<Step>) -> bool {
     let mut at = 1;
     while at < steps.len() {
-        let (front, behind) = steps.split_at_mut(at);
+        let (front, later) = steps.split_at_mut(at);
         let Some(lookup) = front[at - 1].get_mut::<Lookup>() else {
             at += 1;
             continue;
         };
-        let folded = match (behind[0].get::<Unwind>(), filter_of(&behind[0])) {
+        let folded = match (later[0].get::<Unwind>(), filter_of(&later[0])) {
             (Some(unwind), _) => lookup.fold(unwind),
             (None, Some(filter)) => lookup.absorb(filter),
             (None, None) => false,

@@ -2,16 +2,16 @@
 
 use crate::language::needed::Fields;
 use crate::stage::Step;
-use crate::stage::fields::wanted;
+use crate::stage::fields::needed_fields;
 use crate::stage::filter::Match;
 use crate::stage::group::Group;
-use crate::stage::project::{Keep, Project};
+use crate::stage::project::{KeepFields, Project};
 use crate::stage::sort::Sort;
 use crate::stage::window_fields::WindowFields;
 
 /// The fields that the stages from an index on read, for a buffering stage at that index.
 fn kept_at(steps: &[Step], at: usize) -> Option<Fields> {
-    Fields::few(wanted(steps.get(at..)?.iter())?)
+    Fields::few(needed_fields(steps.get(at..)?.iter())?)
 }
 
 /// The fields for a sort that becomes a part of the planner's query.
@@ -35,7 +35,7 @@ pub(super) fn narrow(steps: &mut Vec<Step>) -> bool {
             && !narrow
             && let Some(fields) = kept_at(steps, at)
         {
-            steps.insert(at, Step::hidden(Keep(fields)));
+            steps.insert(at, Step::hidden(KeepFields(fields)));
         }
     }
     false

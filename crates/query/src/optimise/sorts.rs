@@ -21,10 +21,10 @@ pub(super) fn pass_joins(steps: &mut Vec<Step>, at: usize) -> bool {
 /// Sets the number of results of sorts before limits.
 pub(super) fn limit(steps: &mut Vec<Step>) -> bool {
     for at in 0..steps.len() {
-        let (front, behind) = steps.split_at_mut(at + 1);
+        let (front, later) = steps.split_at_mut(at + 1);
         let Some(sort) = front[at].get_mut::<Sort>() else { continue };
         let mut skipped = 0u64;
-        for step in behind {
+        for step in later {
             if let Some(Skip(count)) = step.get() {
                 skipped = skipped.saturating_add(*count);
                 continue;

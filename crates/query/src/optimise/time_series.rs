@@ -4,7 +4,7 @@ use mayfly_mql::matcher::Expr;
 
 use super::filters::filter_of;
 use crate::stage::Step;
-use crate::stage::fields::wanted;
+use crate::stage::fields::needed_fields;
 use crate::stage::filter::Match;
 use crate::timeseries::OnBuckets;
 use crate::timeseries::show_buckets::ShowBuckets;
@@ -19,10 +19,10 @@ fn put_first(steps: &mut Vec<Step>, filter: Option<Expr>) {
 
 /// Passes the conditions and fields of the later stages to the stage that unpacks buckets.
 pub(super) fn ask_buckets(steps: &mut Vec<Step>) -> bool {
-    let Some((first, behind)) = steps.split_first_mut() else { return false };
+    let Some((first, later)) = steps.split_first_mut() else { return false };
     let Some(unpack) = first.get_mut::<Unpack>() else { return false };
-    unpack.wanted = wanted(behind.iter());
-    let Some(filter) = behind.first().and_then(filter_of) else { return false };
+    unpack.needed = needed_fields(later.iter());
+    let Some(filter) = later.first().and_then(filter_of) else { return false };
     let mut asked = OnBuckets::of(filter, &unpack.fields, unpack.span_ms);
     unpack.tests = std::mem::take(&mut asked.tests);
     put_first(steps, asked.filter());

@@ -2,7 +2,7 @@
 //! planner, and the others process its documents one by one.
 
 mod parse;
-mod places;
+mod positions;
 mod row;
 pub(crate) mod rows;
 mod run;
@@ -25,17 +25,17 @@ use crate::language::{CanonicalQuery, FirstOf, Hint};
 use crate::optimise::{kept_by_front_sort, optimised};
 use crate::plan::allowed::allowed_on;
 use crate::plan::no_text_index;
-use crate::stage::fields::wanted;
+use crate::stage::fields::needed_fields;
 use crate::stage::filter::Match;
 use crate::stage::geo_near::GeoNear;
 use crate::stage::group::Group;
 use crate::stage::sort::Sort;
-use crate::stage::source::Given;
+use crate::stage::source::MemorySource;
 use crate::stage::window::{Limit, Skip};
 use crate::stage::{About, Around, Description, Host, RunSettings, Source, Step};
 use crate::timeseries::prepare;
 pub(crate) use parse::{note_rights, parse_stages};
-use places::{check_behind_changes, check_split};
+use positions::{check_after_changes, check_split};
 pub use row::{StageConcern, StagePlace, StageRow};
 use run::Input;
 pub use run::PipelineRun;
@@ -95,7 +95,7 @@ impl Pipeline {
         let (source, mut steps) = parse::parse_counted(pipeline, around, parsed)?;
         let changes = source.as_ref().and_then(|source| source.changes());
         if changes.is_some() {
-            check_behind_changes(pipeline)?;
+            check_after_changes(pipeline)?;
         }
         check_split(changes, &mut steps)?;
         if changes.is_none() {
@@ -298,7 +298,7 @@ impl Pipeline {
                 Input::Plan(Box::new(executor))
             }
             None if query.matcher.text().is_some() => return Err(no_text_index()),
-            None => Input::Source(Given::boxed(VecDeque::new())),
+            None => Input::Source(MemorySource::boxed(VecDeque::new())),
         };
         Ok(PipelineRun::new(input, rest, settings))
     }
@@ -326,7 +326,7 @@ impl Pipeline {
     pub(crate) fn start_over(self, documents: Vec<DocBuf>, settings: RunSettings) -> PipelineRun {
         let own = self.source.as_ref().and_then(|source| source.given());
         let documents = own.map_or(documents, <[DocBuf]>::to_vec);
-        PipelineRun::new(Input::Source(Given::boxed(documents)), self.steps, settings)
+        PipelineRun::new(Input::Source(MemorySource::boxed(documents)), self.steps, settings)
     }
 
     /// Starts the pipeline over shared documents.
@@ -350,7 +350,7 @@ impl Pipeline {
     ) -> Result<PipelineRun> {
         let source = match &self.source {
             Some(source) => source.start(session, host)?,
-            None => Given::boxed(VecDeque::new()),
+            None => MemorySource::boxed(VecDeque::new()),
         };
         Ok(PipelineRun::new(Input::Source(source), self.steps, settings))
     }
@@ -378,14 +378,14 @@ fn counts_all(
 
 /// The fields that stages read; `None` if they may read any.
 fn shows(rest: &[Step]) -> Option<Vec<String>> {
-    let mut shown: Vec<String> = wanted(rest.iter())?.into_iter().collect();
+    let mut shown: Vec<String> = needed_fields(rest.iter())?.into_iter().collect();
     shown.sort();
     Some(shown)
 }
 
 /// Whether stages read no fields.
 fn needs_number_only(rest: &[Step]) -> bool {
-    wanted(rest.iter()).is_some_and(|fields| fields.is_empty())
+    needed_fields(rest.iter()).is_some_and(|fields| fields.is_empty())
 }
 
 /// Moves leading `$match`, `$sort`, `$skip` and `$limit` stages, in this order, into a query for

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_expr::Scope;
 use mayfly_value::RawDoc;
 
-use super::places::check_in_transaction;
+use super::positions::check_in_transaction;
 use super::row::{Parsed, StageRow, parse_stage};
 use crate::stage::filter::Match;
 use crate::stage::geo_near::{self, Distances, GeoNear};
@@ -35,7 +35,7 @@ pub(super) fn parse_counted(
         let text = format!("Pipeline length must be no longer than {most} stages");
         return Err(Error::new(ErrorCode(7749501), text));
     }
-    let mut stages = Stages { around, source: None, steps: Vec::new(), behind: None };
+    let mut stages = Stages { around, source: None, steps: Vec::new(), scope_after_first: None };
     for (at, element) in pipeline.iter().enumerate() {
         let Some(spec) = element.value().as_document() else {
             return Err(Error::type_mismatch(
@@ -74,13 +74,14 @@ struct Stages<'a> {
     source: Option<Box<dyn Source>>,
     steps: Vec<Step>,
     /// The scope of the later stages, which may refer to metadata of the first.
-    behind: Option<Scope>,
+    scope_after_first: Option<Scope>,
 }
 
 impl Stages<'_> {
     /// Parses the stage at index `at` and adds it.
     fn add(&mut self, at: usize, spec: RawDoc<'_>) -> Result<()> {
-        let here = self.behind.as_ref().map_or(*self.around, |scope| self.around.scoped(scope));
+        let here =
+            self.scope_after_first.as_ref().map_or(*self.around, |scope| self.around.scoped(scope));
         if here.in_transaction {
             check_in_transaction(spec)?;
         }
@@ -96,7 +97,7 @@ impl Stages<'_> {
         self.check_search(at, &parsed)?;
         if at == 0 || unpacked {
             let names = parsed.iter().flat_map(|step| step.stage().gives_metadata());
-            self.behind = names.fold(None, |scope: Option<Scope>, name| {
+            self.scope_after_first = names.fold(None, |scope: Option<Scope>, name| {
                 let scope = scope.unwrap_or_else(|| self.around.scope.clone());
                 Some(scope.with_metadata(name))
             });

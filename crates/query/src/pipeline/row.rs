@@ -83,9 +83,9 @@ pub(super) type ParseSource = fn(RawValue<'_>, &Around<'_>) -> Result<Box<dyn So
 pub(super) type ParseShort = fn(RawValue<'_>, &Around<'_>) -> Result<Vec<DocBuf>>;
 
 /// The required columns of a row: name, help, since, needs.
-pub(super) type Told = (&'static str, &'static str, &'static str, Needs);
+pub(super) type RowHead = (&'static str, &'static str, &'static str, Needs);
 
-pub(super) const fn with((name, help, since, needs): Told, parse: Parse) -> StageRow {
+pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> StageRow {
     StageRow {
         name,
         help,
@@ -104,24 +104,24 @@ pub(super) const fn with((name, help, since, needs): Told, parse: Parse) -> Stag
 }
 
 /// A stage without restrictions.
-pub(super) const fn row(told: Told, parse: ParseStage) -> StageRow {
-    with(told, Parse::Stage(parse))
+pub(super) const fn row(head: RowHead, parse: ParseStage) -> StageRow {
+    with(head, Parse::Stage(parse))
 }
 
 /// A stage that is rewritten to others.
-pub(super) const fn short(told: Told, parse: ParseShort) -> StageRow {
-    with(told, Parse::Short(parse))
+pub(super) const fn short(head: RowHead, parse: ParseShort) -> StageRow {
+    with(head, Parse::Short(parse))
 }
 
 /// A source.
-pub(super) const fn source(told: Told, parse: ParseSource) -> StageRow {
-    with(told, Parse::Source(parse)).first()
+pub(super) const fn source(head: RowHead, parse: ParseSource) -> StageRow {
+    with(head, Parse::Source(parse)).first()
 }
 
 /// A stage that writes.
-pub(super) const fn last(told: Told, parse: ParseStage) -> StageRow {
+pub(super) const fn last(head: RowHead, parse: ParseStage) -> StageRow {
     let place = StagePlace::Last;
-    let row = StageRow { place, ..row(told, parse).alone().not_in_transactions() };
+    let row = StageRow { place, ..row(head, parse).alone().not_in_transactions() };
     row.concern(StageConcern::Present)
 }
 

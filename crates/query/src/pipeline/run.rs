@@ -13,11 +13,11 @@ use mayfly_work::PlanSummary;
 use crate::change::ChangeStream;
 use crate::change::LogScan;
 use crate::exec::{Executor, Flow};
-use crate::language::metadata::InFlight;
+use crate::language::metadata::CurrentMetadata;
 use crate::plan::Plan;
 use crate::stage::group::Group;
 use crate::stage::source::RunningSource;
-use crate::stage::{Reader, RunSettings, Running, StageContext, Step, Watched, show};
+use crate::stage::{Reader, RunSettings, Running, StageContext, Step, TimedStage, show};
 
 /// The input of a pipeline.
 pub(super) enum Input {
@@ -132,7 +132,7 @@ impl PipelineRun {
     pub(super) fn new(input: Input, steps: Vec<Step>, settings: RunSettings) -> PipelineRun {
         let watched = settings.read_only;
         let start = |step: Step| match watched && step.written().is_some() {
-            true => Watched::over(step.start()),
+            true => TimedStage::over(step.start()),
             false => step.start(),
         };
         let stages = steps.into_iter().map(start).collect();
@@ -270,7 +270,7 @@ impl PipelineRun {
             Ok(Flow::Pause)
         };
         let settings = std::mem::take(&mut self.settings);
-        let metadata = InFlight::default();
+        let metadata = CurrentMetadata::default();
         let context = StageContext::new(session, &settings, &metadata);
         let mut snapshot = None;
         let outcome = self.work(&context, &full, &mut snapshot, &mut take);
@@ -324,11 +324,11 @@ impl PipelineRun {
         if self.finished == 0 && !self.input.is_done() {
             return Ok(full.get());
         }
-        while let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
+        while let Some((stage, later)) = self.stages[self.finished..].split_first_mut() {
             if stage.holds_back() {
                 return Ok(full.get());
             }
-            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            let next = &mut |document: RawDoc<'_>| show(later, context, document, take);
             context.metadata.clear();
             context.begin_step();
             stage.finish(context, next)?;
@@ -345,8 +345,8 @@ impl PipelineRun {
         take: &mut Reader<'_>,
     ) -> Result<()> {
         for at in (self.finished..self.stages.len()).rev() {
-            let Some((stage, behind)) = self.stages[at..].split_first_mut() else { continue };
-            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            let Some((stage, later)) = self.stages[at..].split_first_mut() else { continue };
+            let next = &mut |document: RawDoc<'_>| show(later, context, document, take);
             context.begin_step();
             if stage.resume(context, next)? != Flow::More {
                 return Ok(());
@@ -357,8 +357,8 @@ impl PipelineRun {
         if self.finished == 0 && !self.input.is_done() {
             return self.input.feed(&mut self.stages, context, snapshot, take);
         }
-        if let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
-            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+        if let Some((stage, later)) = self.stages[self.finished..].split_first_mut() {
+            let next = &mut |document: RawDoc<'_>| show(later, context, document, take);
             context.metadata.clear();
             if stage.finish(context, next)? == Flow::More {
                 self.finished += 1;

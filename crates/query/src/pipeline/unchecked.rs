@@ -13,7 +13,7 @@ use mayfly_scripts::ScriptLimits;
 use mayfly_value::RawDoc;
 
 use super::Pipeline;
-use crate::stage::{Around, Inside, Noted, Rights};
+use crate::stage::{Around, Inside, RecordedRights, Rights};
 
 /// The result of parsing stages, with the rights that they need.
 pub struct UncheckedPipeline {
@@ -48,7 +48,7 @@ impl UncheckedPipeline {
     /// Parses and checks all stages. Strings compare by the collation of the scope. An error is
     /// kept until the rights are checked.
     pub fn parse(stages: RawDoc<'_>, around: &Around<'_>) -> UncheckedPipeline {
-        let noted: Noted = RefCell::default();
+        let noted: RecordedRights = RefCell::default();
         let parsed = Pipeline::parse(stages, &around.noting(&noted));
         UncheckedPipeline { parsed, rights: noted.into_inner() }
     }

@@ -145,14 +145,14 @@ pub(super) fn field_bounds<'q>(
 ) -> Vec<FieldBounds<'q>> {
     let mut reader = Reader { fields: Vec::new(), places: HashMap::new(), collation, items: 0 };
     for (at, conjunct) in filter.conjuncts().into_iter().enumerate() {
-        reader.read(conjunct, Some(at), &Place::default());
+        reader.read(conjunct, Some(at), &ConditionScope::default());
     }
     reader.fields
 }
 
 /// The context of a condition: the `$elemMatch` conditions around it, and its depth.
 #[derive(Clone, Default)]
-struct Place {
+struct ConditionScope {
     /// Path of the array whose items the condition applies to, with a trailing dot.
     prefix: String,
     items: Vec<usize>,
@@ -193,13 +193,19 @@ impl<'q> Reader<'q, '_> {
         &mut self.fields[at]
     }
 
-    fn add(&mut self, path: Cow<'q, str>, bounds: Bounds, place: &Place, whole: Option<usize>) {
+    fn add(
+        &mut self,
+        path: Cow<'q, str>,
+        bounds: Bounds,
+        place: &ConditionScope,
+        whole: Option<usize>,
+    ) {
         let whole = whole.filter(|_| bounds.exact && place.items.is_empty());
         let bounds = Bounds { items: place.items.clone(), whole, ..bounds };
         self.field(path).conditions.push(bounds);
     }
 
-    fn read(&mut self, expr: &'q Expr, whole: Option<usize>, place: &Place) {
+    fn read(&mut self, expr: &'q Expr, whole: Option<usize>, place: &ConditionScope) {
         if place.depth > MAX_DEPTH {
             return;
         }
@@ -242,7 +248,7 @@ impl<'q> Reader<'q, '_> {
         path: Cow<'q, str>,
         predicate: &'q Predicate,
         whole: Option<usize>,
-        place: &Place,
+        place: &ConditionScope,
     ) {
         match predicate {
             Predicate::All(parts) => {
@@ -266,15 +272,15 @@ impl<'q> Reader<'q, '_> {
     }
 
     /// The context inside one more `$elemMatch`.
-    fn inside(&mut self, place: &Place, prefix: String) -> Place {
+    fn inside(&mut self, place: &ConditionScope, prefix: String) -> ConditionScope {
         self.items += 1;
         let mut items = place.items.clone();
         items.push(self.items);
-        Place { prefix, items, depth: place.depth + 1 }
+        ConditionScope { prefix, items, depth: place.depth + 1 }
     }
 
     /// Reads a disjunction: a path gets bounds if every alternative bounds it.
-    fn alternatives(&mut self, parts: &'q [Expr], whole: Option<usize>, place: &Place) {
+    fn alternatives(&mut self, parts: &'q [Expr], whole: Option<usize>, place: &ConditionScope) {
         let mut all = Vec::with_capacity(parts.len());
         for part in parts {
             let mut reader = Reader {
@@ -283,7 +289,8 @@ impl<'q> Reader<'q, '_> {
                 collation: self.collation,
                 items: self.items,
             };
-            let inner = Place { depth: place.depth + 1, items: Vec::new(), ..place.clone() };
+            let inner =
+                ConditionScope { depth: place.depth + 1, items: Vec::new(), ..place.clone() };
             let conjuncts = part.conjuncts();
             let only = whole.filter(|_| conjuncts.len() == 1);
             conjuncts.into_iter().for_each(|part| reader.read(part, only, &inner));

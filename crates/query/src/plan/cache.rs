@@ -20,7 +20,7 @@ use crate::language::CanonicalQuery;
 use crate::language::shape::PlanShape;
 
 /// Filters with more bytes are not stored for display.
-const MAX_SHOWN_BYTES: usize = 16 * 1024;
+const MAX_DISPLAYED_BYTES: usize = 16 * 1024;
 
 /// Identifies a choice of plan: a hash of the indexes and of the fields that are used of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,11 @@ pub(crate) struct CachedPlan {
 
 impl CachedPlan {
     /// The query and plan to store with an entry for display, if they are small enough.
-    pub(crate) fn kept(query: &CanonicalQuery, plan: &Plan) -> Option<(CanonicalQuery, Plan)> {
-        let small = query.matcher.root().to_document().as_bytes().len() <= MAX_SHOWN_BYTES;
+    pub(crate) fn for_display(
+        query: &CanonicalQuery,
+        plan: &Plan,
+    ) -> Option<(CanonicalQuery, Plan)> {
+        let small = query.matcher.root().to_document().as_bytes().len() <= MAX_DISPLAYED_BYTES;
         small.then(|| (query.clone(), plan.clone()))
     }
 }
@@ -106,7 +109,7 @@ impl PlanCache {
     }
 
     /// Records the result of a trial.
-    pub(crate) fn note(collection: &Collection, found: CachedPlan) {
+    pub(crate) fn record(collection: &Collection, found: CachedPlan) {
         let (cache, settings) = (PlanCache::of(collection), PlannerSettings::of(collection));
         let most = PlannerSettings::count(&settings.cached_plans);
         let at_once = settings.active_at_once.load(Relaxed);
@@ -132,7 +135,7 @@ impl PlanCache {
     }
 
     /// Deactivates an entry whose plan needed far more works than recorded.
-    pub(crate) fn doubt(collection: &Collection, key: PlanKey) {
+    pub(crate) fn deactivate(collection: &Collection, key: PlanKey) {
         if let Some(cache) = collection.cached_plans.get::<PlanCache>()
             && let Some(entry) = cache.0.write().get_mut(&key)
         {

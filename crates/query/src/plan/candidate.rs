@@ -12,7 +12,7 @@ use mayfly_storage::{Index, IndexField, KeyRange};
 use super::bounds::{Bounds, FieldBounds};
 use super::implication::implies;
 use super::interval::ranges;
-use super::{hashed, places, wildcards};
+use super::{geo, hashed, wildcards};
 use crate::language::CanonicalQuery;
 use crate::language::partial::filter_of;
 
@@ -50,7 +50,7 @@ pub(super) fn candidates<'a>(
         return wildcards::candidates(index, wildcard, bounds);
     }
     // Indexes of other kinds serve only their own operators.
-    match kind.is_ordered() || kind.is::<HashedIndex>() || places::serves(index, bounds) {
+    match kind.is_ordered() || kind.is::<HashedIndex>() || geo::serves(index, bounds) {
         true => vec![as_it_is()],
         false => Vec::new(),
     }
@@ -69,7 +69,7 @@ impl Candidate<'_> {
     pub(super) fn has_all_of_paths(&self, bounds: &[FieldBounds<'_>]) -> bool {
         // A geo index is a candidate only if its documents are all that can match.
         !self.index.spec.sparse()
-            || places::is_of_places(self.index)
+            || geo::is_geo(self.index)
             || self.fields.iter().any(|field| {
                 bounds.iter().any(|known| {
                     known.path == field.path
@@ -104,7 +104,7 @@ impl Candidate<'_> {
                 hashed::bounds(known(&field.path)?, collation, same_collation).map(inexact)
             }
             FieldKind::Sphere | FieldKind::Plane => {
-                places::bounds(self.index, known(&field.path)?).map(inexact)
+                geo::bounds(self.index, known(&field.path)?).map(inexact)
             }
             FieldKind::Text => None,
         }

@@ -14,8 +14,8 @@ use super::bounds::{Bounds, FieldBounds};
 use super::candidate::{Candidate, candidates, has_all_of};
 use super::interval::{Interval, ranges};
 use super::{
-    EntryCheck, IndexScan, Plan, PlannerSettings, RecordScan, Said, Way, Ways, intersecting,
-    merging,
+    EntryCheck, FilterBounds, IndexScan, Plan, PlannerSettings, RecordScan, Way, Ways,
+    intersecting, merging,
 };
 use crate::language::CanonicalQuery;
 use mayfly_mql::Matcher;
@@ -186,7 +186,7 @@ pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Op
 }
 
 /// The bounds of a plan for one `_id`, for explain. Execution does not need them.
-pub(crate) fn said_of_point(query: &CanonicalQuery) -> Said {
+pub(crate) fn filter_bounds_of_point(query: &CanonicalQuery) -> FilterBounds {
     let id = |conjunct: &Expr| match conjunct {
         Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
             (path.as_str() == "_id").then(|| Interval::point(value.as_raw()))
@@ -195,7 +195,7 @@ pub(crate) fn said_of_point(query: &CanonicalQuery) -> Said {
     };
     let conjuncts = query.matcher.root().conjuncts().into_iter().enumerate();
     let found = conjuncts.into_iter().find_map(|(at, conjunct)| Some((at, id(conjunct)?)));
-    found.map_or_else(Said::default, |(at, point)| Said {
+    found.map_or_else(FilterBounds::default, |(at, point)| FilterBounds {
         intervals: vec![Some(vec![point])],
         covered: vec![at],
     })
@@ -234,9 +234,10 @@ pub(super) fn by_id(
         ranges.reverse();
     }
     let unordered = query.sort.is_some() && order.is_none();
-    let said = Said { intervals: vec![known.map(|known| known.intervals)], covered };
+    let filter_bounds =
+        FilterBounds { intervals: vec![known.map(|known| known.intervals)], covered };
     let clustered = is_clustered(collection);
-    let scan = RecordScan { ranges, direction, said, by_id: false, clustered };
+    let scan = RecordScan { ranges, direction, filter_bounds, by_id: false, clustered };
     Some(Way::new(Plan::Records(Arc::new(scan)), unordered))
 }
 
@@ -256,7 +257,7 @@ pub(super) fn with_candidate(
     let (index, fields) = (candidate.index, &*candidate.fields);
     let matching = same_collation(index.spec.collation(), query.collation.as_ref());
     let reach = reach(candidate, bounds, matching);
-    let Reach { mut score, mut ranges, fixed, said, checks } = reach;
+    let Reach { mut score, mut ranges, fixed, filter_bounds, checks } = reach;
     score.ranged |= collection.time_series().is_some() && !checks.is_empty();
     let orders = matching && !candidate.repeats && query.sort.is_some();
     let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
@@ -278,7 +279,7 @@ pub(super) fn with_candidate(
     let everything = conjuncts > 0 || index.spec.kind().is_ordered();
     let exact = !candidate.repeats
         && everything
-        && (0..conjuncts).all(|conjunct| said.covered.contains(&conjunct));
+        && (0..conjuncts).all(|conjunct| filter_bounds.covered.contains(&conjunct));
     let direction = order.unwrap_or(Direction::Forward);
     let scan = IndexScan {
         exact,
@@ -290,7 +291,7 @@ pub(super) fn with_candidate(
             Cow::Owned(fields) => Some(fields.clone()),
         },
         checks,
-        said,
+        filter_bounds,
         ..IndexScan::new(index.clone(), Vec::new(), direction)
     };
     let way = match (parts, &query.sort) {
@@ -314,7 +315,7 @@ struct Reach {
     ranges: Vec<KeyRange>,
     /// Number of leading key fields that are bounded to single values.
     fixed: usize,
-    said: Said,
+    filter_bounds: FilterBounds,
     /// Checks on each entry, for fields after those in the ranges.
     checks: Vec<EntryCheck>,
 }
@@ -360,7 +361,7 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) 
             intervals[at] = Some(found.bounds.intervals);
         }
     }
-    Reach { score, ranges, fixed, said: Said { intervals, covered }, checks }
+    Reach { score, ranges, fixed, filter_bounds: FilterBounds { intervals, covered }, checks }
 }
 
 /// Appends each interval to each single-value prefix.
@@ -395,13 +396,13 @@ fn index_order(
     // Fields with one value do not affect the order of the later fields.
     let fields = &*candidate.fields;
     let fixed_paths: Vec<&str> = fields[..fixed].iter().map(|field| field.path.as_str()).collect();
-    let mut behind = fields[fixed..].iter();
+    let mut later = fields[fixed..].iter();
     let mut direction = None;
     for wanted in sort.fields() {
         if fixed_paths.contains(&wanted.path.as_str()) {
             continue;
         }
-        let field = behind.next()?;
+        let field = later.next()?;
         if !field.kind.holds_values() || field.path != wanted.path.as_str() {
             return None;
         }

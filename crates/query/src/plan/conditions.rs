@@ -148,8 +148,8 @@ fn matching(regex: &Regex) -> Bounds {
     let prefix = regex.literal_prefix();
     let begins = |prefix: &str| {
         let next = RawValue::Document(RawDoc::EMPTY);
-        let behind = behind(prefix);
-        let next = behind.as_deref().map_or(next, RawValue::String);
+        let successor = successor_of_prefix(prefix);
+        let next = successor.as_deref().map_or(next, RawValue::String);
         Interval::new(End::new(RawValue::String(prefix), true), End::new(next, false))
     };
     let strings = prefix.map(begins).or(strings);
@@ -160,7 +160,7 @@ fn matching(regex: &Regex) -> Bounds {
 }
 
 /// The smallest string after all strings with this prefix.
-fn behind(prefix: &str) -> Option<String> {
+fn successor_of_prefix(prefix: &str) -> Option<String> {
     let mut next = prefix.to_owned();
     while let Some(last) = next.pop() {
         let after = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);

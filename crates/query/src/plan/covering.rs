@@ -60,7 +60,7 @@ pub(super) fn key_filter(query: &CanonicalQuery, scan: &IndexScan) -> Option<Arc
         };
         let on_keys =
             || conjunct.reads().is_some_and(|it| !it.computed && it.paths.iter().all(has));
-        !is_range && !scan.said.covered.contains(at) && on_keys()
+        !is_range && !scan.filter_bounds.covered.contains(at) && on_keys()
     });
     let rest: Vec<Expr> = rest.map(|(_, conjunct)| conjunct.clone()).collect();
     if rest.is_empty() { None } else { Matcher::of(Expr::and(rest)).ok().map(Arc::new) }

@@ -95,7 +95,7 @@ fn fields_before(scan: &IndexScan, wanted: &FirstOf, query: &CanonicalQuery) -> 
         intervals.as_ref().is_some_and(|list| list.len() == 1 && list[0].is_point(None))
     };
     let fixed = place == 0
-        || scan.ranges.len() == 1 && scan.said.intervals.get(..place)?.iter().all(single);
+        || scan.ranges.len() == 1 && scan.filter_bounds.intervals.get(..place)?.iter().all(single);
     let alone = !scan.repeats && scan.fields.is_none() && scan.multikey == 0;
     (in_order && fixed && alone && stands_together(&scan.index, query)).then_some(place)
 }

@@ -13,14 +13,16 @@ pub(super) fn way<'w>(
     mut ways: impl Iterator<Item = &'w Way>,
 ) -> Option<Way> {
     let scan = |way: &'w Way| match &way.plan {
-        Plan::Index(scan) if scan.is_bounded() && !scan.said.covered.is_empty() => Some(scan),
+        Plan::Index(scan) if scan.is_bounded() && !scan.filter_bounds.covered.is_empty() => {
+            Some(scan)
+        }
         _ => None,
     };
     let first = scan(ways.next()?)?;
     let adds = |other: &&Arc<IndexScan>| {
-        let known = &first.said.covered;
+        let known = &first.filter_bounds.covered;
         other.index.id() != first.index.id()
-            && other.said.covered.iter().any(|conjunct| !known.contains(conjunct))
+            && other.filter_bounds.covered.iter().any(|conjunct| !known.contains(conjunct))
     };
     let second = ways.filter_map(scan).find(adds)?;
     let inputs = [first, second].map(|scan| Plan::Index(scan.clone()));

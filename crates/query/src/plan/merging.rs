@@ -9,12 +9,12 @@ use mayfly_value::keys;
 use super::{IndexScan, Plan, interval};
 
 /// A part of a scan: the encoded values of its leading fields, and the ranges that start with them.
-pub(super) type Part = (Vec<u8>, Vec<KeyRange>);
+pub(super) type ScanPart = (Vec<u8>, Vec<KeyRange>);
 
 /// Groups the ranges of a scan by the values of its leading fields; `None` if there are more than
 /// `most` groups.
-pub(super) fn parts(ranges: &[KeyRange], first: &[IndexField], most: u64) -> Option<Vec<Part>> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(super) fn parts(ranges: &[KeyRange], first: &[IndexField], most: u64) -> Option<Vec<ScanPart>> {
+    let mut parts: Vec<ScanPart> = Vec::new();
     for range in ranges {
         let front = front(&range.start, first)?;
         let count = parts.len();
@@ -39,11 +39,11 @@ fn front<'k>(key: &'k [u8], fields: &[IndexField]) -> Option<&'k [u8]> {
 /// A plan that merges one scan for each part.
 pub(super) fn over(
     scan: &IndexScan,
-    parts: Vec<Part>,
+    parts: Vec<ScanPart>,
     direction: Direction,
     pattern: &SortPattern,
 ) -> Plan {
-    let one = |(front, mut ranges): Part| {
+    let one = |(front, mut ranges): ScanPart| {
         if direction == Direction::Backward {
             ranges.reverse();
         }
@@ -61,9 +61,9 @@ fn narrow(scan: &mut IndexScan, front: &[u8]) {
     let collation = scan.index.spec.collation().cloned();
     let fields: Vec<bool> = scan.fields().iter().map(|field| field.descending).collect();
     let mut rest = front;
-    for (intervals, descending) in scan.said.intervals.iter_mut().zip(fields) {
+    for (intervals, descending) in scan.filter_bounds.intervals.iter_mut().zip(fields) {
         let Some(length) = keys::skip_value(rest, descending) else { return };
-        let (value, behind) = rest.split_at(length.min(rest.len()));
+        let (value, after) = rest.split_at(length.min(rest.len()));
         if let Some(intervals) = intervals {
             intervals.retain(|one| {
                 let only = std::slice::from_ref(one);
@@ -71,7 +71,7 @@ fn narrow(scan: &mut IndexScan, front: &[u8]) {
                 ranges.first().is_some_and(|range| range.start == value)
             });
         }
-        rest = behind;
+        rest = after;
         if rest.is_empty() {
             return;
         }

@@ -15,6 +15,7 @@ mod choose;
 mod conditions;
 mod covering;
 mod first_of;
+mod geo;
 mod hashed;
 mod implication;
 mod intersecting;
@@ -22,7 +23,6 @@ mod interval;
 mod merging;
 mod near;
 mod no_scan;
-mod places;
 pub(crate) mod plan_key;
 #[cfg(test)]
 mod plan_key_tests;
@@ -43,18 +43,18 @@ use bounds::{FieldBounds, conjuncts, field_bounds};
 pub use cache::forget_plans;
 pub(crate) use cache::{CachedPlan, Choice, PlanCache};
 pub use choose::is_clustered;
-pub(crate) use choose::{extend, said_of_point};
+pub(crate) use choose::{extend, filter_bounds_of_point};
 pub use first_of::OnePerValue;
+pub(crate) use geo::{key_range, of_cells, of_squares};
 pub(crate) use interval::texts;
 pub(crate) use merging::SortKeys;
 pub use near::NearAccess;
-pub(crate) use places::{key_range, of_cells, of_squares};
 use plan_key::PlanKey;
 pub use settings::{AtomicF64, PlannerSettings};
 pub(crate) use text::no_text_index;
 pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
-pub(crate) use tree::{Said, is_whole};
+pub(crate) use tree::{FilterBounds, is_whole};
 
 /// A way: the lower part of a plan, which reaches records or documents. `unordered` is set if they
 /// do not arrive in the requested order.
@@ -74,8 +74,8 @@ impl Way {
     }
 
     fn over_records(ranges: Vec<KeyRange>, direction: Direction, unordered: bool) -> Way {
-        let said = Said::default();
-        let scan = RecordScan { ranges, direction, said, by_id: false, clustered: false };
+        let filter_bounds = FilterBounds::default();
+        let scan = RecordScan { ranges, direction, filter_bounds, by_id: false, clustered: false };
         Way::new(Plan::Records(Arc::new(scan)), unordered)
     }
 }

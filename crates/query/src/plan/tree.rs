@@ -77,7 +77,7 @@ pub struct RecordScan {
     /// Direction of the scan.
     pub direction: Direction,
     /// The bounds of the filter in the ranges.
-    pub(crate) said: Said,
+    pub(crate) filter_bounds: FilterBounds,
     /// Whether explain reports the scan as one of the `_id` index, because the query requested its
     /// order.
     pub(crate) by_id: bool,
@@ -111,14 +111,14 @@ pub struct IndexScan {
     /// Bounds on later fields. Entries outside of them are skipped.
     pub checks: Vec<EntryCheck>,
     /// The bounds of the filter in the ranges.
-    pub(crate) said: Said,
+    pub(crate) filter_bounds: FilterBounds,
     /// The part of the filter that is evaluated on keys.
     pub(crate) key_filter: Option<Arc<Matcher>>,
 }
 
 /// How the bounds of a scan relate to the filter.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct FilterBounds {
     /// The intervals for each field of the index; `None` for all values.
     pub(crate) intervals: Vec<Option<Vec<Interval>>>,
     /// The top-level conjuncts that the bounds are equivalent to.
@@ -160,7 +160,7 @@ impl IndexScan {
             one_per_value: None,
             fields: None,
             checks: Vec::new(),
-            said: Said::default(),
+            filter_bounds: FilterBounds::default(),
             key_filter: None,
         }
     }

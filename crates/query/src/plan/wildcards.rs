@@ -74,9 +74,9 @@ pub(super) fn path_bounds(path: &str, known: &FieldBounds<'_>) -> Bounds {
     let mut intervals = vec![Interval::point(RawValue::String(path))];
     if !known.conditions.iter().any(serves) {
         // From "a." up to the first string after all that start with it: "a/".
-        let (first, behind) = (format!("{path}."), format!("{path}/"));
+        let (first, end) = (format!("{path}."), format!("{path}/"));
         let low = End::new(RawValue::String(&first), true);
-        intervals.push(Interval::new(low, End::new(RawValue::String(&behind), false)));
+        intervals.push(Interval::new(low, End::new(RawValue::String(&end), false)));
     }
     Bounds::new(intervals)
 }

@@ -7,7 +7,7 @@ use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 
-use super::rights::Noted;
+use super::rights::RecordedRights;
 use crate::language::IndexHints;
 use crate::memory::Budget;
 
@@ -45,7 +45,7 @@ pub struct Around<'a> {
     /// Whether the command is a statement of an open transaction, in which some stages are refused.
     pub(crate) in_transaction: bool,
     /// Records the rights that stages need; `None` if they were checked before.
-    pub(super) rights: Option<&'a Noted>,
+    pub(super) rights: Option<&'a RecordedRights>,
     /// Number of leading stages that come from a view, whose rights were checked when it was
     /// defined.
     of_view: usize,
@@ -79,7 +79,7 @@ impl<'a> Around<'a> {
     }
 
     /// Adds a record for the rights that stages need.
-    pub(crate) fn noting<'b>(self, rights: &'b Noted) -> Around<'b>
+    pub(crate) fn noting<'b>(self, rights: &'b RecordedRights) -> Around<'b>
     where
         'a: 'b,
     {

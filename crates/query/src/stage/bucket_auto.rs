@@ -141,7 +141,7 @@ struct RunningBucketAuto {
     stage: BucketAuto,
     sorter: Option<Sorter>,
     documents: u64,
-    making: Option<Making>,
+    making: Option<BucketState>,
 }
 
 struct Bucket {
@@ -151,10 +151,10 @@ struct Bucket {
 }
 
 /// The state while buckets are returned.
-struct Making {
+struct BucketState {
     sorted: Sorted,
     /// The first document of the next bucket.
-    next: Option<(ValueBuf, Kept)>,
+    next: Option<(ValueBuf, BufferedDocument)>,
     /// The upper boundary of the last bucket.
     before: Option<ValueBuf>,
     made: i32,
@@ -166,9 +166,13 @@ impl RunningBucketAuto {
     }
 
     /// Builds the next bucket.
-    fn bucket(&self, making: &mut Making, context: &StageContext<'_>) -> Result<Option<DocBuf>> {
+    fn bucket(
+        &self,
+        making: &mut BucketState,
+        context: &StageContext<'_>,
+    ) -> Result<Option<DocBuf>> {
         let share = (self.documents as f64 / f64::from(self.stage.buckets)).round().max(1.0) as u64;
-        let Making { sorted, next, before, made } = making;
+        let BucketState { sorted, next, before, made } = making;
         let Some((value, document)) = next.take() else { return Ok(None) };
         context.session.op.check()?;
         *made += 1;
@@ -200,7 +204,7 @@ impl RunningBucketAuto {
     fn close(
         &self,
         bucket: &mut Bucket,
-        next: &mut Option<(ValueBuf, Kept)>,
+        next: &mut Option<(ValueBuf, BufferedDocument)>,
         sorted: &mut Sorted,
     ) -> Result<()> {
         let collation = self.stage.collation.as_deref();
@@ -234,7 +238,7 @@ impl RunningBucketAuto {
         Ok(())
     }
 
-    fn next(&self, sorted: &mut Sorted) -> Result<Option<(ValueBuf, Kept)>> {
+    fn next(&self, sorted: &mut Sorted) -> Result<Option<(ValueBuf, BufferedDocument)>> {
         let Some((document, metadata)) = sorted.next()? else { return Ok(None) };
         let value = self.stage.value(metadata.frame(document))?;
         Ok(Some((value, (document.to_owned(), metadata))))
@@ -242,7 +246,7 @@ impl RunningBucketAuto {
 }
 
 /// A document with its metadata.
-type Kept = (DocBuf, Metadata);
+type BufferedDocument = (DocBuf, Metadata);
 
 fn number(value: RawValue<'_>) -> f64 {
     Number::from_value(value).map_or(0.0, Number::to_f64)
@@ -282,7 +286,7 @@ impl BucketAuto {
         self.fields.iter().map(|(_, accumulator)| accumulator.start(None)).collect()
     }
 
-    fn add(&self, bucket: &mut Bucket, (document, metadata): &Kept) -> Result<()> {
+    fn add(&self, bucket: &mut Bucket, (document, metadata): &BufferedDocument) -> Result<()> {
         let frame = metadata.frame(document.as_doc());
         for ((_, accumulator), state) in self.fields.iter().zip(&mut bucket.states) {
             accumulator.add(state, frame)?;
@@ -329,7 +333,7 @@ impl Running for RunningBucketAuto {
         if let Some(sorter) = self.sorter.take() {
             let mut sorted = sorter.finish(context.session.op)?;
             let next = self.next(&mut sorted)?;
-            self.making = Some(Making { sorted, next, before: None, made: 0 });
+            self.making = Some(BucketState { sorted, next, before: None, made: 0 });
         }
         let Some(mut making) = self.making.take() else { return Ok(Flow::More) };
         let mut flow = Flow::More;

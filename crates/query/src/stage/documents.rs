@@ -5,7 +5,7 @@ use mayfly_expr::{Expression, Frame};
 use mayfly_storage::StoreSession;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use super::source::{Given, RunningSource};
+use super::source::{MemorySource, RunningSource};
 use super::{About, Around, Source};
 use crate::stage::Host;
 
@@ -19,7 +19,7 @@ impl Source for Documents {
     }
 
     fn start(&self, _: StoreSession<'_>, _: &dyn Host) -> Result<Box<dyn RunningSource>> {
-        Ok(Given::boxed(self.0.clone()))
+        Ok(MemorySource::boxed(self.0.clone()))
     }
 
     fn given(&self) -> Option<&[DocBuf]> {

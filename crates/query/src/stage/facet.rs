@@ -9,7 +9,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue, check_depth};
 use mayfly_work::memory;
 use mayfly_work::spill::Operator;
 
-use super::fields::wanted;
+use super::fields::needed_fields;
 use super::sub::branch;
 use super::{Around, Inside, Next, Reads, Running, Stage, StageContext, Step, show};
 use crate::exec::Flow;
@@ -66,7 +66,7 @@ impl Stage for Facet {
     fn reads(&self) -> Reads {
         let mut all = BTreeSet::new();
         for (_, steps) in &self.0 {
-            match wanted(steps.iter()) {
+            match needed_fields(steps.iter()) {
                 Some(fields) => all.extend(fields),
                 None => return Reads::Anything,
             }
@@ -177,10 +177,10 @@ impl Running for RunningFacet {
             for at in satisfied.map_or(0, |at| at + 1)..branch.stages.len() {
                 loop {
                     context.session.op.check()?;
-                    let (now, behind) = branch.stages[at..].split_at_mut(1);
+                    let (now, later) = branch.stages[at..].split_at_mut(1);
                     let results = &mut branch.results;
                     let take = &mut |document: RawDoc<'_>| {
-                        show(behind, context, document, &mut |result| {
+                        show(later, context, document, &mut |result| {
                             keep(results, result, context, output)
                         })
                     };
@@ -212,10 +212,10 @@ impl Running for RunningFacet {
 /// Resumes stages that kept results when a later stage paused.
 fn resume(branch: &mut Branch, context: &StageContext<'_>, output: &Output) -> Result<()> {
     for at in (0..branch.stages.len()).rev() {
-        let (now, behind) = branch.stages[at..].split_at_mut(1);
+        let (now, later) = branch.stages[at..].split_at_mut(1);
         let results = &mut branch.results;
         let take = &mut |document: RawDoc<'_>| {
-            show(behind, context, document, &mut |result| keep(results, result, context, output))
+            show(later, context, document, &mut |result| keep(results, result, context, output))
         };
         context.begin_step();
         now[0].resume(context, take)?;

@@ -49,10 +49,10 @@ pub(crate) fn top(path: &str) -> &str {
 }
 
 /// The top-level fields that stages read; `None` if they may read any.
-pub(crate) fn wanted<'s>(steps: impl Iterator<Item = &'s Step>) -> Option<HashSet<String>> {
-    let mut wanted = HashSet::new();
+pub(crate) fn needed_fields<'s>(steps: impl Iterator<Item = &'s Step>) -> Option<HashSet<String>> {
+    let mut fields = HashSet::new();
     let mut add = |paths: BTreeSet<String>| {
-        wanted.extend(paths.iter().map(|path| top(path).to_owned()));
+        fields.extend(paths.iter().map(|path| top(path).to_owned()));
     };
     for step in steps {
         match step.stage().reads() {
@@ -60,7 +60,7 @@ pub(crate) fn wanted<'s>(steps: impl Iterator<Item = &'s Step>) -> Option<HashSe
             Reads::Some(paths) => add(paths),
             Reads::Only(paths) => {
                 add(paths);
-                return Some(wanted);
+                return Some(fields);
             }
         }
     }

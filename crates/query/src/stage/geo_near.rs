@@ -22,7 +22,7 @@ use super::sort::Sort;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext, Step};
 use crate::exec::Flow;
-use crate::exec::{nearest, told};
+use crate::exec::{near_metadata, nearest};
 use crate::language::metadata;
 use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
 
@@ -306,7 +306,7 @@ impl Running for RunningDistances {
         }
         match nearest(near, path, document)? {
             Some((found, at)) if near.min <= found && found <= near.max => {
-                context.metadata.set(&told(found, at));
+                context.metadata.set(&near_metadata(found, at));
                 self.0.show(document, found, at, next)
             }
             _ => Ok(Flow::More),

@@ -43,9 +43,9 @@ mod sub;
 mod target;
 #[cfg(test)]
 mod tests;
+mod timed;
 pub(crate) mod union_with;
 pub(crate) mod unwind;
-mod watched;
 pub(crate) mod window;
 pub(crate) mod window_fields;
 mod window_partition;
@@ -62,15 +62,15 @@ use mayfly_work::current::spend;
 pub use around::{Around, Inside, RunSettings};
 pub(crate) use fields::{Effect, Reads};
 pub use host::Host;
-pub(crate) use rights::Noted;
+pub(crate) use rights::RecordedRights;
 pub use rights::{Needs, Rights};
 pub use source::Description;
 pub(crate) use source::{About, Source};
 pub(crate) use step::{Step, written};
-pub(crate) use watched::Watched;
+pub(crate) use timed::TimedStage;
 
 use crate::exec::Flow;
-use crate::language::metadata::InFlight;
+use crate::language::metadata::CurrentMetadata;
 
 /// Receives a document from the previous stage.
 pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
@@ -122,7 +122,7 @@ pub(crate) struct StageContext<'c> {
     /// Settings of the run, made by the command.
     pub(crate) settings: &'c RunSettings,
     /// Metadata of the document that is being passed on.
-    pub(crate) metadata: &'c InFlight,
+    pub(crate) metadata: &'c CurrentMetadata,
     /// Whether a stage or the reader has paused in the current step. Only debug builds set it.
     paused: Cell<bool>,
 }
@@ -132,7 +132,7 @@ impl<'c> StageContext<'c> {
     pub(crate) fn new(
         session: StoreSession<'c>,
         settings: &'c RunSettings,
-        metadata: &'c InFlight,
+        metadata: &'c CurrentMetadata,
     ) -> StageContext<'c> {
         StageContext { session, settings, metadata, paused: Cell::new(false) }
     }

@@ -80,7 +80,7 @@ impl Stage for Out {
 struct RunningOut {
     out: Out,
     /// The new collection, from the first result on.
-    beside: Option<Replacement>,
+    replacement: Option<Replacement>,
     /// Whether the results are measurements.
     measurements: bool,
     unit: Vec<DocBuf>,
@@ -132,16 +132,16 @@ impl Out {
 impl RunningOut {
     fn new(out: Out) -> RunningOut {
         let measurements = out.series.is_some();
-        RunningOut { out, beside: None, measurements, unit: Vec::new(), bytes: 0 }
+        RunningOut { out, replacement: None, measurements, unit: Vec::new(), bytes: 0 }
     }
 
     /// The new collection, created at first use.
-    fn beside(&mut self, context: &StageContext<'_>) -> Result<&Replacement> {
-        let beside = match self.beside.take() {
-            Some(beside) => beside,
+    fn replacement(&mut self, context: &StageContext<'_>) -> Result<&Replacement> {
+        let replacement = match self.replacement.take() {
+            Some(replacement) => replacement,
             None => self.begun(context)?,
         };
-        Ok(self.beside.insert(beside))
+        Ok(self.replacement.insert(replacement))
     }
 
     fn begun(&mut self, context: &StageContext<'_>) -> Result<Replacement> {
@@ -161,7 +161,7 @@ impl RunningOut {
     fn flush(&mut self, context: &StageContext<'_>) -> Result<()> {
         let unit = std::mem::take(&mut self.unit);
         self.bytes = 0;
-        let collection = self.beside(context)?.collection().clone();
+        let collection = self.replacement(context)?.collection().clone();
         let collection = &*collection;
         if unit.is_empty() {
             return Ok(());
@@ -219,17 +219,17 @@ impl Running for RunningOut {
             return Ok(Flow::More);
         }
         self.flush(context)?;
-        if let Some(beside) = &self.beside {
-            context.session.store.finish_replacement(beside)?;
-            self.beside = None;
+        if let Some(replacement) = &self.replacement {
+            context.session.store.finish_replacement(replacement)?;
+            self.replacement = None;
         }
         Ok(Flow::More)
     }
 
     fn abandon(&mut self, context: &StageContext<'_>) {
-        if let Some(beside) = self.beside.take() {
+        if let Some(replacement) = self.replacement.take() {
             // Report the original error.
-            let _ = context.session.store.abandon_replacement(&beside);
+            let _ = context.session.store.abandon_replacement(&replacement);
         }
     }
 

@@ -177,7 +177,7 @@ fn changes_that_leave_options_and_indexes_as_they_were_are_in_nobodys_way() {
 
 #[test]
 fn what_a_client_takes_away_beside_the_target_is_missed() {
-    let beside = |store: &Store| {
+    let temporary = |store: &Store| {
         let all = store.collections(Some("test"));
         let found = all.iter().map(|it| it.namespace()).find(|it| it.collection().contains("tmp."));
         found.unwrap()
@@ -185,11 +185,11 @@ fn what_a_client_takes_away_beside_the_target_is_missed() {
     let fixture = Fixture::new();
     target(&fixture);
     let (code, _) = changed(&fixture, |store, _| {
-        store.drop_collection(&beside(store)).unwrap();
+        store.drop_collection(&temporary(store)).unwrap();
     });
     assert_eq!(code, ErrorCode::NamespaceNotFound);
     let (code, _) = changed(&fixture, |store, _| {
-        store.rename_collection(&beside(store), &ns("mine"), false).unwrap();
+        store.rename_collection(&temporary(store), &ns("mine"), false).unwrap();
     });
     assert_eq!(code, ErrorCode::NamespaceNotFound);
     assert!(fixture.store().collection(&ReadView::now(), &ns("mine")).is_some());

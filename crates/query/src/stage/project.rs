@@ -73,9 +73,9 @@ impl Running for RunningProject {
 
 /// Drops fields that no later stage reads.
 #[derive(Debug)]
-pub(crate) struct Keep(pub(crate) Fields);
+pub(crate) struct KeepFields(pub(crate) Fields);
 
-impl Stage for Keep {
+impl Stage for KeepFields {
     fn start(self: Box<Self>) -> Box<dyn Running> {
         Box::new(RunningKeep(self.0))
     }

@@ -53,7 +53,7 @@ pub struct Rights {
 }
 
 /// Rights that are being recorded.
-pub(crate) type Noted = RefCell<Rights>;
+pub(crate) type RecordedRights = RefCell<Rights>;
 
 impl Needs {
     /// Whether a first stage reads documents of the collection of the command.

@@ -80,16 +80,16 @@ pub(crate) trait RunningSource: Send {
 }
 
 /// A source over documents in memory.
-pub(crate) struct Given(VecDeque<DocBuf>);
+pub(crate) struct MemorySource(VecDeque<DocBuf>);
 
-impl Given {
+impl MemorySource {
     /// A source over these documents, in their order.
     pub(crate) fn boxed(documents: impl Into<VecDeque<DocBuf>>) -> Box<dyn RunningSource> {
-        Box::new(Given(documents.into()))
+        Box::new(MemorySource(documents.into()))
     }
 }
 
-impl RunningSource for Given {
+impl RunningSource for MemorySource {
     fn next(&mut self, _: StoreSession<'_>) -> Result<Option<(DocBuf, Metadata)>> {
         Ok(self.0.pop_front().map(|document| (document, Metadata::default())))
     }
@@ -102,30 +102,33 @@ impl RunningSource for Given {
 type Ask = fn(&dyn Host, RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
 /// A source over documents that the host provides.
-struct Told {
+struct HostSource {
     about: About,
     options: DocBuf,
     ask: Ask,
 }
 
-impl Debug for Told {
+impl Debug for HostSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Told").field("about", &self.about).field("options", &self.options).finish()
+        f.debug_struct("HostSource")
+            .field("about", &self.about)
+            .field("options", &self.options)
+            .finish()
     }
 }
 
-impl Source for Told {
+impl Source for HostSource {
     fn about(&self) -> About {
         self.about
     }
 
     fn start(&self, _: StoreSession<'_>, host: &dyn Host) -> Result<Box<dyn RunningSource>> {
-        (self.ask)(host, self.options.as_doc()).map(Given::boxed)
+        (self.ask)(host, self.options.as_doc()).map(MemorySource::boxed)
     }
 }
 
-fn told(about: About, options: DocBuf, ask: Ask) -> Result<Box<dyn Source>> {
-    Ok(Box::new(Told { about, options, ask }))
+fn host_source(about: About, options: DocBuf, ask: Ask) -> Result<Box<dyn Source>> {
+    Ok(Box::new(HostSource { about, options, ask }))
 }
 
 /// `$changeStream`.
@@ -169,7 +172,7 @@ pub(crate) fn current_op(value: RawValue<'_>, around: &Around<'_>) -> Result<Box
             if !matches!(options.get("allUsers"), None | Some(RawValue::Bool(false))) {
                 around.needs_on_cluster(Action::Inprog);
             }
-            told(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
+            host_source(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
         }
         other => Err(Error::failed_to_parse(format!(
             "$currentOp options must be specified in an object, but found: {}",
@@ -189,7 +192,9 @@ pub(crate) fn local_sessions(value: RawValue<'_>, around: &Around<'_>) -> Result
     match value {
         RawValue::Document(options) => {
             note_sessions(options, around);
-            told(About::Server, options.to_owned(), |host, options| host.local_sessions(options))
+            host_source(About::Server, options.to_owned(), |host, options| {
+                host.local_sessions(options)
+            })
         }
         other => Err(Error::type_mismatch(format!(
             "$listLocalSessions options must be specified in an object, but found: {}",
@@ -202,7 +207,7 @@ pub(crate) fn sessions(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<d
     match value {
         RawValue::Document(options) => {
             note_sessions(options, around);
-            told(About::Sessions, options.to_owned(), |host, options| host.sessions(options))
+            host_source(About::Sessions, options.to_owned(), |host, options| host.sessions(options))
         }
         other => Err(Error::type_mismatch(format!(
             "$listSessions options must be specified in an object, but found: {}",
@@ -214,7 +219,7 @@ pub(crate) fn sessions(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<d
 pub(crate) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
-            told(About::Collection(Description::Indexes), DocBuf::empty(), |host, _| {
+            host_source(About::Collection(Description::Indexes), DocBuf::empty(), |host, _| {
                 host.index_stats()
             })
         }
@@ -228,7 +233,7 @@ pub(crate) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn
 pub(crate) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
-            told(About::Collection(Description::Expiry), DocBuf::empty(), |host, _| {
+            host_source(About::Collection(Description::Expiry), DocBuf::empty(), |host, _| {
                 host.ttl_stats()
             })
         }
@@ -242,7 +247,7 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
         let text = format!("$collStats must take a nested object but found: $collStats: {kind}");
         return Err(Error::type_mismatch(text));
     };
-    let mut wanted = DocBuilder::new();
+    let mut options_doc = DocBuilder::new();
     for option in options {
         let name = option.name();
         match (name, option.value()) {
@@ -253,7 +258,7 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
             (
                 "latencyStats" | "storageStats" | "count" | "queryExecStats",
                 RawValue::Document(_),
-            ) => drop(wanted.append_element(option)),
+            ) => drop(options_doc.append_element(option)),
             ("latencyStats" | "storageStats" | "count" | "queryExecStats", RawValue::Null) => {}
             ("latencyStats" | "storageStats" | "count" | "queryExecStats", other) => {
                 return Err(Error::type_mismatch(format!(
@@ -268,7 +273,7 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
         }
     }
     let about = About::Collection(Description::Figures);
-    told(about, wanted.finish(), |host, options| host.coll_stats(options))
+    host_source(about, options_doc.finish(), |host, options| host.coll_stats(options))
 }
 
 /// The server has no shards.
@@ -305,7 +310,7 @@ pub(crate) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<
             }
         }
     }
-    told(About::Server, options.to_owned(), |host, options| {
+    host_source(About::Server, options.to_owned(), |host, options| {
         let shows = options.get("showDebugQueryShape") == Some(RawValue::Bool(true));
         host.query_settings(shows)
     })
@@ -314,7 +319,7 @@ pub(crate) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<
 pub(crate) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
-            told(About::Collection(Description::Plans), DocBuf::empty(), |host, _| {
+            host_source(About::Collection(Description::Plans), DocBuf::empty(), |host, _| {
                 host.cached_plans()
             })
         }

@@ -183,7 +183,7 @@ impl SubPipeline {
     ///
     /// # Errors
     /// Errors of the stages.
-    pub(crate) fn start_behind(
+    pub(crate) fn start_after(
         &self,
         context: &StageContext<'_>,
         scope: &Scope,

@@ -1,5 +1,5 @@
 //! Detects top-k sorts by time over measurements, and restricts the search to the buckets that they
-//! need ([`super::foremost`]).
+//! need ([`super::top_k`]).
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use parking_lot::Mutex;
 
-use super::foremost::{Foremost, SharedForemost};
+use super::top_k::{SharedTopKTimes, TopKTimes};
 use super::unpack::Unpack;
 use crate::exec::Flow;
 use crate::language::CanonicalQuery;
 use crate::plan::plan;
 use crate::stage::filter::Match;
-use crate::stage::project::Keep;
+use crate::stage::project::KeepFields;
 use crate::stage::sort::Sort;
 use crate::stage::{Next, Reads, Running, Stage, StageContext, Step};
 
@@ -26,7 +26,7 @@ const MAX_KEPT: u64 = 10_000;
 #[derive(Debug)]
 struct NoteTimes {
     field: String,
-    foremost: SharedForemost,
+    top_k: SharedTopKTimes,
 }
 
 impl Stage for NoteTimes {
@@ -47,7 +47,7 @@ impl Running for NoteTimes {
         next: &mut Next<'_>,
     ) -> Result<Flow> {
         match document.get(&self.field) {
-            Some(RawValue::Date(time)) if !self.foremost.lock().note(time) => Ok(Flow::More),
+            Some(RawValue::Date(time)) if !self.top_k.lock().note(time) => Ok(Flow::More),
             _ => next(document),
         }
     }
@@ -63,10 +63,10 @@ pub(crate) fn prepare(
     query: &mut CanonicalQuery,
     steps: &mut Vec<Step>,
 ) -> Result<()> {
-    let Some((first, behind)) = steps.split_first_mut() else { return Ok(()) };
+    let Some((first, later)) = steps.split_first_mut() else { return Ok(()) };
     let Some(unpack) = first.get_mut::<Unpack>() else { return Ok(()) };
-    let filters = behind.iter().take_while(|step| step.is::<Match>()).count();
-    let mut rest = behind[filters..].iter().skip_while(|step| step.is::<Keep>());
+    let filters = later.iter().take_while(|step| step.is::<Match>()).count();
+    let mut rest = later[filters..].iter().skip_while(|step| step.is::<KeepFields>());
     let Some(Sort { pattern, keep: Some(kept) }) = rest.next().and_then(Step::get::<Sort>) else {
         return Ok(());
     };
@@ -83,11 +83,11 @@ pub(crate) fn prepare(
     if in_order {
         *query = ordered;
     }
-    let foremost = Foremost::new(descending, *kept as usize, unpack.span_ms, in_order);
-    let foremost = Arc::new(Mutex::new(foremost));
+    let top_k = TopKTimes::new(descending, *kept as usize, unpack.span_ms, in_order);
+    let top_k = Arc::new(Mutex::new(top_k));
     let field = unpack.fields.time.clone();
-    unpack.foremost = Some(foremost.clone());
-    steps.insert(1 + filters, Step::hidden(NoteTimes { field, foremost }));
+    unpack.top_k = Some(top_k.clone());
+    steps.insert(1 + filters, Step::hidden(NoteTimes { field, top_k }));
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use super::OnBuckets;
 use crate::exec::{Executor, Flow};
 use crate::language::CanonicalQuery;
 use crate::modify::{
-    DeleteSpec, Image, Images, ModifyOutcome, Shown, UpdateSpec, Versions, update_with,
+    DeleteSpec, Image, Images, ModifyOutcome, ReturnedVersion, UpdateSpec, Versions, update_with,
 };
 
 /// Buckets that are found before they are changed.
@@ -34,7 +34,7 @@ pub fn delete_measurements(
     series: &TimeSeries,
     spec: &DeleteSpec,
 ) -> Result<i64> {
-    let shown = Shown::nothing(&spec.query);
+    let shown = ReturnedVersion::nothing(&spec.query);
     let mut deleted = 0;
     go_through(session, (buckets, series), spec, &mut |key| {
         deleted += delete_from(session, buckets, &series.fields, (spec, shown), key)?.0;
@@ -54,7 +54,7 @@ pub fn find_and_remove_measurement(
     series: &TimeSeries,
     spec: &DeleteSpec,
 ) -> Result<Option<DocBuf>> {
-    let shown = Shown::of(&spec.query, Image::Before);
+    let shown = ReturnedVersion::of(&spec.query, Image::Before);
     let mut found = None;
     go_through(session, (buckets, series), spec, &mut |key| {
         found = delete_from(session, buckets, &series.fields, (spec, shown), key)?.1;
@@ -107,7 +107,7 @@ fn delete_from(
     session: StoreSession<'_>,
     buckets: &Collection,
     fields: &MeasurementFields,
-    (spec, shown): (&DeleteSpec, Shown<'_>),
+    (spec, shown): (&DeleteSpec, ReturnedVersion<'_>),
     key: &RecordKey,
 ) -> Result<(i64, Option<DocBuf>)> {
     session.write(buckets, |unit| {
@@ -150,7 +150,7 @@ pub fn update_buckets(
     spec: &UpdateSpec,
 ) -> Result<ModifyOutcome> {
     let mut counted = ModifyOutcome::default();
-    let shown = Shown::nothing(&spec.query);
+    let shown = ReturnedVersion::nothing(&spec.query);
     update_with(session, buckets, spec, shown, &mut |versions: Versions| {
         let rows = versions.before.as_ref().and_then(|before| {
             BucketView::new(before.as_doc()).ok().map(|view| view.rows() as i64)

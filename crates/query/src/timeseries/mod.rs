@@ -2,10 +2,10 @@
 //! display buckets, and deletes and updates of measurements.
 
 mod by_time;
-mod foremost;
 mod measurements;
 mod on_buckets;
 pub(crate) mod show_buckets;
+mod top_k;
 pub(crate) mod unpack;
 
 pub(crate) use by_time::prepare;

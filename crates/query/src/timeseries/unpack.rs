@@ -12,8 +12,8 @@ use mayfly_buckets::{BucketView, MeasurementFields};
 use mayfly_expr::Scope;
 use mayfly_value::{DocBuf, Number, RawDoc, RawValue};
 
-use super::foremost::{Look, SharedForemost};
 use super::on_buckets::BoundTest;
+use super::top_k::{BucketDecision, SharedTopKTimes};
 use crate::exec::Flow;
 use crate::stage::{Next, Running, Stage, StageContext};
 
@@ -24,11 +24,11 @@ pub(crate) struct Unpack {
     /// The longest span of a bucket, in milliseconds.
     pub(crate) span_ms: i64,
     /// The fields that later stages read; `None` for all.
-    pub(crate) wanted: Option<HashSet<String>>,
+    pub(crate) needed: Option<HashSet<String>>,
     /// Comparisons that a later `$match` requires of measurements.
     pub(crate) tests: Vec<BoundTest>,
     /// The first k measurements, if later stages need no others.
-    pub(crate) foremost: Option<SharedForemost>,
+    pub(crate) top_k: Option<SharedTopKTimes>,
 }
 
 pub(crate) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Box<dyn Stage>> {
@@ -68,8 +68,8 @@ pub(crate) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Box<dyn Stage>> {
     };
     let fields = MeasurementFields { time, meta };
     let span_ms = span.saturating_mul(1000);
-    let (wanted, tests, foremost) = (None, Vec::new(), None);
-    Ok(Box::new(Unpack { fields, span_ms, wanted, tests, foremost }))
+    let (needed, tests, top_k) = (None, Vec::new(), None);
+    Ok(Box::new(Unpack { fields, span_ms, needed, tests, top_k }))
 }
 
 impl Stage for Unpack {
@@ -95,11 +95,11 @@ impl Running for RunningUnpack {
     ) -> Result<Flow> {
         let bucket = BucketView::new(document)?;
         let stage = &self.stage;
-        let look = stage.foremost.as_ref().map(|it| it.lock().look(bucket, &stage.fields.time));
+        let look = stage.top_k.as_ref().map(|it| it.lock().look(bucket, &stage.fields.time));
         match look {
-            None | Some(Look::Unpack) => {}
-            Some(Look::PassOver) => return Ok(Flow::More),
-            Some(Look::Over) => {
+            None | Some(BucketDecision::Unpack) => {}
+            Some(BucketDecision::PassOver) => return Ok(Flow::More),
+            Some(BucketDecision::Over) => {
                 self.over = true;
                 return Ok(Flow::Pause);
             }
@@ -107,9 +107,9 @@ impl Running for RunningUnpack {
         if !stage.tests.iter().all(|test| test.may_hold(bucket)) {
             return Ok(Flow::More);
         }
-        let wanted = |name: &str| stage.wanted.as_ref().is_none_or(|all| all.contains(name));
+        let needed = |name: &str| stage.needed.as_ref().is_none_or(|all| all.contains(name));
         let (rest, mut flow) = (&mut self.rest, Flow::More);
-        bucket.measurements(&stage.fields, &wanted, &mut |_, measurement| {
+        bucket.measurements(&stage.fields, &needed, &mut |_, measurement| {
             match flow {
                 Flow::More => flow = next(measurement)?,
                 Flow::Pause | Flow::Refused => rest.push_back(measurement.to_owned()),

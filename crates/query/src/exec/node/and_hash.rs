@@ -32,12 +32,12 @@ impl Node for AndHash {
             // The limit on results does not apply to the first input.
             let wanted = batch.wanted.take();
             let progress = first.run(batch, &mut |row| {
-                counters.looked += 1;
+                counters.examined += 1;
                 records.insert(row.record, batch.session.op)?;
                 Ok(ControlFlow::Continue(()))
             })?;
             batch.wanted.set(wanted);
-            counters.held = records.memory_bytes() as u64;
+            counters.held_bytes = records.memory_bytes() as u64;
             if progress != Progress::Over {
                 return Ok(progress);
             }
@@ -46,7 +46,7 @@ impl Node for AndHash {
         // Keys of records that are not in the first input, charged to the next row.
         let mut passed = 0;
         let progress = second.run(batch, &mut |row| {
-            counters.looked += 1;
+            counters.examined += 1;
             counters.tested += 1;
             // The second input returns each record once, so the insertion does no harm.
             if records.insert(row.record, batch.session.op)? {

@@ -26,8 +26,8 @@ impl Node for Covered {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let (fields, counters) = (&self.fields, &mut self.counters);
         let progress = self.input.run(batch, &mut |row| {
-            counters.looked += 1;
-            let entry = row.entry.filter(|_| batch.tells(row));
+            counters.examined += 1;
+            let entry = row.entry.filter(|_| batch.is_known_result(row));
             if let Some(made) = entry.and_then(|entry| document(entry, fields)) {
                 counters.returned += 1;
                 return rows(&Row::read(row.record, made.as_doc(), &Metadata::NONE));

@@ -27,7 +27,7 @@ pub(super) struct Scan {
     rest: Option<KeyRange>,
     /// The value that was returned last; `None` once the index is multikey, when keys no longer
     /// determine the values of a document.
-    shown: Option<Shown>,
+    last: Option<LastValue>,
     seen: Option<SeenRecords>,
     counters: Counters,
 }
@@ -39,9 +39,9 @@ impl Scan {
         let apart = how.is_some_and(|it| it.apart);
         let fields = how.map_or(1, |it| it.fields);
         let first = scan.index.spec.fields().iter().take(fields);
-        let shown = Some(Shown::new(first.map(|field| field.descending).collect()));
+        let last = Some(LastValue::new(first.map(|field| field.descending).collect()));
         let counters = Counters::default();
-        Scan { scan, covered, fields, apart, at: 0, rest: None, shown, seen: None, counters }
+        Scan { scan, covered, fields, apart, at: 0, rest: None, last, seen: None, counters }
     }
 
     fn present(&self) -> Option<KeyRange> {
@@ -56,14 +56,14 @@ impl Node for Scan {
         // visible.
         if plan.index.is_multikey() {
             self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
-            self.shown = None;
+            self.last = None;
         }
         while let Some(present) = self.present() {
             batch.session.op.check()?;
-            let (mut stopped, mut looked) = (false, 0);
+            let (mut stopped, mut examined) = (false, 0);
             let visit = &mut |entry: Entry<'_>| {
-                looked += 1;
-                if looked % CHUNK_ENTRIES as u64 == 0 {
+                examined += 1;
+                if examined % CHUNK_ENTRIES as u64 == 0 {
                     batch.session.op.check()?;
                 }
                 let flow = self.entry(batch, &entry, rows, &mut stopped)?;
@@ -72,13 +72,13 @@ impl Node for Scan {
             let (index, direction) = (&plan.index, plan.direction);
             let scanned =
                 snapshot.scan_index(index, &present, direction, ScanLimit::NONE, visit)?;
-            batch.count(looked, 0);
-            self.counters.keys += looked;
-            self.counters.looked += looked;
-            match (scanned, &mut self.shown) {
+            batch.count(examined, 0);
+            self.counters.keys += examined;
+            self.counters.examined += examined;
+            match (scanned, &mut self.last) {
                 (Scanned::Exhausted, _) => (self.at, self.rest) = (self.at + 1, None),
-                (Scanned::Paused(_), Some(shown)) if shown.should_seek() => {
-                    self.rest = shown.rest(&present, direction);
+                (Scanned::Paused(_), Some(last)) if last.should_seek() => {
+                    self.rest = last.rest(&present, direction);
                     self.at += usize::from(self.rest.is_none());
                 }
                 (Scanned::Paused(last), _) => self.rest = Some(present.after(&last, direction)),
@@ -108,10 +108,10 @@ impl Scan {
         rows: &mut Rows<'_>,
         stopped: &mut bool,
     ) -> Result<ControlFlow<()>> {
-        if let Some(shown) = &mut self.shown
-            && shown.has(entry)
+        if let Some(last) = &mut self.last
+            && last.has(entry)
         {
-            return Ok(match shown.should_seek() {
+            return Ok(match last.should_seek() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             });
@@ -122,7 +122,7 @@ impl Scan {
             return Ok(ControlFlow::Continue(()));
         }
         let first = self.scan.index.spec.fields().get(..self.fields).unwrap_or_default();
-        let known = match self.covered && self.shown.is_some() {
+        let known = match self.covered && self.last.is_some() {
             true => document(entry, first),
             false => None,
         };
@@ -140,8 +140,8 @@ impl Scan {
             })?;
         }
         self.counters.returned += u64::from(given);
-        if let (true, Some(shown)) = (given && stands, &mut self.shown) {
-            shown.note(entry.values);
+        if let (true, Some(last)) = (given && stands, &mut self.last) {
+            last.note(entry.values);
         }
         *stopped = flow.is_break();
         Ok(flow)
@@ -162,7 +162,7 @@ fn has(document: RawDoc<'_>, parts: &[String]) -> bool {
 
 /// The value that was returned last.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct LastValue {
     /// For each field, whether it is descending.
     descending: Vec<bool>,
     /// The encoded value at the start of keys; empty before the first.
@@ -170,9 +170,9 @@ pub(super) struct Shown {
     passed: usize,
 }
 
-impl Shown {
-    pub(super) fn new(descending: Vec<bool>) -> Shown {
-        Shown { descending, present: Vec::new(), passed: 0 }
+impl LastValue {
+    pub(super) fn new(descending: Vec<bool>) -> LastValue {
+        LastValue { descending, present: Vec::new(), passed: 0 }
     }
 
     /// Whether the entry has the value that was returned last.

@@ -58,12 +58,12 @@ impl Node for Fetch {
         page.begin(batch);
         let (waiting, keys) = page.waiting();
         batch.count(keys, 0);
-        counters.looked += waiting;
+        counters.examined += waiting;
         let mut last = show(batch, page, counters, rows)?;
         let mut stopped = last.is_some();
         if !stopped && !self.input_over {
             let progress = self.input.run(batch, &mut |row| {
-                counters.looked += 1;
+                counters.examined += 1;
                 let full = match row.document {
                     None => page.push(row.record, row.keys, row.place),
                     Some(_) => true,
@@ -91,10 +91,10 @@ impl Node for Fetch {
             }
         }
         if let Some(last) = last {
-            let before = counters.looked;
-            counters.looked -= page.rows_behind(last);
+            let before = counters.examined;
+            counters.examined -= page.rows_after(last);
             if page.leave(batch, last, &mut *self.input) {
-                self.input_over &= counters.looked == before;
+                self.input_over &= counters.examined == before;
             }
         }
         counters.over = self.input_over && page.is_empty() && !stopped;

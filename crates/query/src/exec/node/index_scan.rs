@@ -8,7 +8,7 @@ use mayfly_storage::{Direction, Entry, IndexField, KeyRange, ScanLimit, Scanned}
 use mayfly_value::keys;
 
 use super::covered::document;
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Place, Progress, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows, ScanPosition};
 use crate::memory::SeenRecords;
 use crate::plan::{EntryCheck, IndexScan};
 
@@ -59,8 +59,8 @@ impl Node for Scan {
             seen: self.seen.as_mut(),
             one_of_several: self.one_of_several,
             range: self.walk.at,
-            looked: 0,
-            told: 0,
+            examined: 0,
+            charged: 0,
             counters: &mut self.counters,
             stopped: false,
         };
@@ -89,10 +89,10 @@ impl Node for Scan {
                 break;
             }
         }
-        let (looked, stopped) = (pass.looked, pass.stopped);
-        batch.count(looked, 0);
-        self.counters.keys += looked;
-        self.counters.looked += looked;
+        let (examined, stopped) = (pass.examined, pass.stopped);
+        batch.count(examined, 0);
+        self.counters.keys += examined;
+        self.counters.examined += examined;
         self.counters.over = !stopped;
         Ok(if stopped { Progress::Stopped } else { Progress::Over })
     }
@@ -101,7 +101,7 @@ impl Node for Scan {
         self.counters.clone()
     }
 
-    fn go_back(&mut self, place: Place<'_>, back: (u64, u64)) {
+    fn go_back(&mut self, place: ScanPosition<'_>, back: (u64, u64)) {
         let range = self.scan.ranges.get(place.range);
         self.walk.at = place.range;
         self.walk.rest = range.map(|range| range.after(place.position, self.scan.direction));
@@ -131,8 +131,8 @@ impl Walk {
     }
 
     fn next_ranges<'r>(&'r self, ranges: &'r [KeyRange]) -> impl Iterator<Item = &'r KeyRange> {
-        let behind = ranges.iter().skip(self.at + 1);
-        self.present(ranges).into_iter().chain(behind).take(RANGES_AT_ONCE)
+        let later = ranges.iter().skip(self.at + 1);
+        self.present(ranges).into_iter().chain(later).take(RANGES_AT_ONCE)
     }
 
     /// Moves to the start of the range at `at`.
@@ -176,8 +176,8 @@ struct Pass<'f> {
     /// The range of the last entry.
     range: usize,
     /// Number of examined entries, and how many of them are charged to rows.
-    looked: u64,
-    told: u64,
+    examined: u64,
+    charged: u64,
     counters: &'f mut Counters,
     stopped: bool,
 }
@@ -189,8 +189,8 @@ impl Pass<'_> {
         entry: &Entry<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<ControlFlow<()>> {
-        self.looked += 1;
-        if range != self.range || self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+        self.examined += 1;
+        if range != self.range || self.examined.is_multiple_of(CHUNK_ENTRIES as u64) {
             self.range = range;
             self.batch.session.op.check()?;
         }
@@ -211,7 +211,7 @@ impl Pass<'_> {
         }
         // A record in `seen` would be skipped when the scan went back.
         let place = (!self.one_of_several && self.seen.is_none())
-            .then_some(Place { range, position: entry.position });
+            .then_some(ScanPosition { range, position: entry.position });
         if let Some(seen) = &mut self.seen {
             self.counters.tested += 1;
             if !seen.insert(entry.record_key, self.batch.session.op)? {
@@ -220,8 +220,8 @@ impl Pass<'_> {
             }
         }
         self.counters.returned += 1;
-        let keys = self.looked - self.told;
-        self.told = self.looked;
+        let keys = self.examined - self.charged;
+        self.charged = self.examined;
         let known = self.as_planned.then_some(entry);
         rows(&Row { entry: known, place, ..Row::key(entry.record_key, keys) })
     }

@@ -22,8 +22,8 @@ impl Node for Keys {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let counters = &mut self.counters;
         let progress = self.input.run(batch, &mut |row| {
-            counters.looked += 1;
-            if !batch.tells(row) {
+            counters.examined += 1;
+            if !batch.is_known_result(row) {
                 counters.documents += 1;
                 if !batch.read(row.record, &mut |_| Ok(()))? {
                     return Ok(std::ops::ControlFlow::Continue(()));

@@ -20,7 +20,7 @@ const GROWTH: usize = 4;
 /// Approximate limit on the entries that all scans together read ahead.
 const MOST_ROWS: usize = 4096;
 
-struct Waiting {
+struct ReadAheadRow {
     /// The sort key.
     place: Vec<u8>,
     record: RecordKey,
@@ -30,7 +30,7 @@ struct Waiting {
 struct Input {
     node: Box<dyn Node>,
     keys: SortKeys,
-    read: VecDeque<Waiting>,
+    read: VecDeque<ReadAheadRow>,
     over: bool,
     ahead: usize,
     /// Whether the index became multikey since the query was planned, so that keys have no sort
@@ -44,19 +44,19 @@ impl Input {
     fn fill(&mut self, batch: &Batch<'_>, most: usize) -> Result<bool> {
         while self.read.is_empty() && !self.over && batch.works_left() > 0 {
             let (read, keys, ahead) = (&mut self.read, &self.keys, self.ahead);
-            let (mut looked, changed) = (0, &mut self.changed);
+            let (mut examined, changed) = (0, &mut self.changed);
             let progress = self.node.run(batch, &mut |row| {
                 let mut place = Vec::new();
                 // A row without a sort key comes first.
                 let known = row.entry.and_then(|entry| keys.append(entry.values, &mut place));
                 *changed |= known.is_none();
-                looked += row.keys;
-                read.push_back(Waiting { place, record: row.record.to_vec(), keys: row.keys });
+                examined += row.keys;
+                read.push_back(ReadAheadRow { place, record: row.record.to_vec(), keys: row.keys });
                 let full = read.len() >= ahead;
                 Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
             // Keys are charged when their row is returned.
-            batch.give_back(looked);
+            batch.give_back(examined);
             self.over = progress == Progress::Over;
             self.ahead = (self.ahead * GROWTH).min(most);
         }
@@ -132,7 +132,7 @@ impl Node for Merge {
             let Some(row) = self.inputs[at].read.pop_front() else { continue };
             self.repeats |= self.inputs[at].changed;
             batch.count(row.keys, 0);
-            self.counters.looked += 1;
+            self.counters.examined += 1;
             if self.repeats && !self.is_new(&row.record, batch)? {
                 passed += row.keys;
                 continue;

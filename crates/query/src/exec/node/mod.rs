@@ -59,12 +59,12 @@ pub(super) struct Row<'r> {
     /// Keys examined since the last row.
     pub(super) keys: u64,
     /// The position to which the scan can go back for this row.
-    pub(super) place: Option<Place<'r>>,
+    pub(super) place: Option<ScanPosition<'r>>,
 }
 
 /// A position in a scan: the index of the range, and the position of an entry in it.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'r> {
+pub(super) struct ScanPosition<'r> {
     pub(super) range: usize,
     pub(super) position: &'r [u8],
 }
@@ -103,7 +103,7 @@ pub(crate) struct Counters {
     /// Rows returned.
     pub(crate) returned: u64,
     /// Rows, keys or documents examined.
-    pub(crate) looked: u64,
+    pub(crate) examined: u64,
     /// Index keys examined.
     pub(crate) keys: u64,
     /// Documents examined.
@@ -117,7 +117,7 @@ pub(crate) struct Counters {
     /// Execution time with the nodes below, if it is measured.
     pub(crate) micros: u64,
     /// Bytes of buffered records.
-    pub(crate) held: u64,
+    pub(crate) held_bytes: u64,
     /// Statistics of a sort.
     pub(crate) sort: SortStats,
 }
@@ -127,16 +127,16 @@ impl Counters {
     fn take_back(&mut self, (rows, keys): (u64, u64)) {
         self.returned = self.returned.saturating_sub(rows);
         self.keys = self.keys.saturating_sub(keys);
-        self.looked = self.looked.saturating_sub(keys);
+        self.examined = self.examined.saturating_sub(keys);
         self.over = false;
     }
 }
 
 /// The statistics of the nodes of a plan, as a tree of the same shape.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct NodeStats {
     pub(crate) counters: Counters,
-    pub(crate) inputs: Vec<Ran>,
+    pub(crate) inputs: Vec<NodeStats>,
 }
 
 /// A running node.
@@ -154,15 +154,15 @@ pub(super) trait Node: Send {
     fn each_input(&self, _: &mut dyn FnMut(&dyn Node)) {}
 
     /// The statistics of the node and of the nodes below it.
-    fn ran(&self) -> Ran {
+    fn ran(&self) -> NodeStats {
         let mut inputs = Vec::new();
         self.each_input(&mut |input| inputs.push(input.ran()));
-        Ran { counters: self.counters(), inputs }
+        NodeStats { counters: self.counters(), inputs }
     }
 
     /// Continues after this position, which is from the last run. The given numbers of rows and
     /// keys after it were not used.
-    fn go_back(&mut self, _: Place<'_>, _: (u64, u64)) {}
+    fn go_back(&mut self, _: ScanPosition<'_>, _: (u64, u64)) {}
 
     /// Reads the remaining record keys over the snapshot of this batch, so that later batches do
     /// not depend on the positions of index entries. Nodes that return documents ignore this.
@@ -259,7 +259,7 @@ impl<'b> Batch<'b> {
     }
 
     /// Whether a row is known to be a result without its document being read.
-    fn tells(&self, row: &Row<'_>) -> bool {
+    fn is_known_result(&self, row: &Row<'_>) -> bool {
         row.document.is_some() || row.entry.is_some() && !self.collection.hides_expired()
     }
 

@@ -37,37 +37,37 @@ const FEW_ENTRIES: usize = 64;
 
 /// A found document with its distance.
 #[derive(Debug)]
-struct Found {
+struct FoundDocument {
     distance: f64,
     record: RecordKey,
-    document: Waiting,
+    document: DocumentLocation,
 }
 
 /// Where a found document is kept.
 #[derive(Debug)]
-enum Waiting {
+enum DocumentLocation {
     Memory(DocBuf),
     File(Placed),
     /// In the store: a write reads it again.
     Store,
 }
 
-impl PartialEq for Found {
-    fn eq(&self, other: &Found) -> bool {
+impl PartialEq for FoundDocument {
+    fn eq(&self, other: &FoundDocument) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Found {}
+impl Eq for FoundDocument {}
 
-impl PartialOrd for Found {
-    fn partial_cmp(&self, other: &Found) -> Option<Ordering> {
+impl PartialOrd for FoundDocument {
+    fn partial_cmp(&self, other: &FoundDocument) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Found {
-    fn cmp(&self, other: &Found) -> Ordering {
+impl Ord for FoundDocument {
+    fn cmp(&self, other: &FoundDocument) -> Ordering {
         let order = self.distance.total_cmp(&other.distance);
         order.then_with(|| self.record.cmp(&other.record))
     }
@@ -75,28 +75,28 @@ impl Ord for Found {
 
 /// A region that was not searched yet.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenRegion {
     /// Lower bound of the distances in it.
     nearest: f64,
     part: Part,
 }
 
-impl PartialEq for Open {
-    fn eq(&self, other: &Open) -> bool {
+impl PartialEq for OpenRegion {
+    fn eq(&self, other: &OpenRegion) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Open {}
+impl Eq for OpenRegion {}
 
-impl PartialOrd for Open {
-    fn partial_cmp(&self, other: &Open) -> Option<Ordering> {
+impl PartialOrd for OpenRegion {
+    fn partial_cmp(&self, other: &OpenRegion) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Open {
-    fn cmp(&self, other: &Open) -> Ordering {
+impl Ord for OpenRegion {
+    fn cmp(&self, other: &OpenRegion) -> Ordering {
         self.nearest.total_cmp(&other.nearest)
     }
 }
@@ -106,9 +106,9 @@ impl Ord for Open {
 struct NearState {
     begun: bool,
     /// Regions to be searched, the nearest first.
-    open: BinaryHeap<Reverse<Open>>,
+    open: BinaryHeap<Reverse<OpenRegion>>,
     /// Found documents that were not returned yet.
-    waiting: BinaryHeap<Reverse<Found>>,
+    waiting: BinaryHeap<Reverse<FoundDocument>>,
     /// Bytes of the documents that wait in memory.
     bytes: usize,
     /// Documents that wait in a file.
@@ -128,12 +128,17 @@ impl NearState {
     ///
     /// # Errors
     /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, errors of files.
-    fn keep(&mut self, document: RawDoc<'_>, budget: &Budget, op: &OpCtx) -> Result<Waiting> {
+    fn keep(
+        &mut self,
+        document: RawDoc<'_>,
+        budget: &Budget,
+        op: &OpCtx,
+    ) -> Result<DocumentLocation> {
         let size = document.as_bytes().len() + WAITING_BYTES;
         let share = self.share.get_or_insert_with(|| budget.share(Operator::Near));
         if !share.is_over(self.bytes + size) {
             self.bytes += size;
-            return Ok(Waiting::Memory(document.to_owned()));
+            return Ok(DocumentLocation::Memory(document.to_owned()));
         }
         let shelf = match self.shelf.take() {
             Some(shelf) => shelf,
@@ -146,21 +151,23 @@ impl NearState {
         let before = shelf.spilled();
         let placed = shelf.put(document.as_bytes())?;
         share.count(op, shelf.spilled().since(before));
-        Ok(Waiting::File(placed))
+        Ok(DocumentLocation::File(placed))
     }
 
     /// Takes out a document that was kept; `None` if it is in the store.
-    fn take(&mut self, waiting: Waiting) -> Result<Option<DocBuf>> {
+    fn take(&mut self, waiting: DocumentLocation) -> Result<Option<DocBuf>> {
         match (waiting, &mut self.shelf) {
-            (Waiting::Memory(document), _) => {
+            (DocumentLocation::Memory(document), _) => {
                 self.bytes -= document.as_bytes().len() + WAITING_BYTES;
                 Ok(Some(document))
             }
-            (Waiting::File(placed), Some(shelf)) => {
+            (DocumentLocation::File(placed), Some(shelf)) => {
                 shelf.take(placed).and_then(into_document).map(Some)
             }
-            (Waiting::File(_), None) => Err(Error::internal("a document in a file that is gone")),
-            (Waiting::Store, _) => Ok(None),
+            (DocumentLocation::File(_), None) => {
+                Err(Error::internal("a document in a file that is gone"))
+            }
+            (DocumentLocation::Store, _) => Ok(None),
         }
     }
 
@@ -177,7 +184,7 @@ impl NearState {
         for part in parts {
             let (nearest, farthest) = part.distances(&from);
             if nearest <= max && farthest >= min {
-                self.open.push(Reverse(Open { nearest, part }));
+                self.open.push(Reverse(OpenRegion { nearest, part }));
             }
         }
     }
@@ -216,7 +223,7 @@ fn has_many(access: &NearAccess, ranges: &[KeyRange], snapshot: &Snapshot) -> Re
 }
 
 /// The metadata of a result: its distance and the nearest geometry.
-pub(crate) fn told(distance: f64, place: RawValue<'_>) -> Metadata {
+pub(crate) fn near_metadata(distance: f64, place: RawValue<'_>) -> Metadata {
     let mut notes = DocBuilder::new();
     notes.append(GEO_NEAR_DISTANCE, distance).append(GEO_NEAR_POINT, place);
     Metadata::new(notes.finish())
@@ -292,7 +299,7 @@ impl Node for Search {
             if self.show_complete(batch, rows)?.is_break() {
                 return Ok(Progress::Stopped);
             }
-            let Some(Reverse(Open { part, .. })) = self.state.open.pop() else {
+            let Some(Reverse(OpenRegion { part, .. })) = self.state.open.pop() else {
                 self.counters.over = true;
                 return Ok(Progress::Over);
             };
@@ -336,7 +343,7 @@ impl Search {
             let mut show = |document: RawDoc<'_>| {
                 if let Some((distance, place)) = nearest(&access.near, &access.path, document)? {
                     counters.returned += 1;
-                    flow = rows(&Row::read(record, document, &told(distance, place)))?;
+                    flow = rows(&Row::read(record, document, &near_metadata(distance, place)))?;
                 }
                 Ok(())
             };
@@ -364,14 +371,14 @@ impl Search {
     fn look_through(&mut self, ranges: &[KeyRange], batch: &Batch<'_>) -> Result<()> {
         let (snapshot, access) = (batch.snapshot()?, &self.access);
         let (state, for_write) = (&mut self.state, self.for_write);
-        let (mut looked, mut fetched) = (0u64, 0u64);
+        let (mut examined, mut fetched) = (0u64, 0u64);
         let mut keys = RecordKeys::of(batch.collection);
         for range in ranges {
             let mut rest = range.clone();
             loop {
                 let entry = &mut |entry: Entry<'_>| {
-                    looked += 1;
-                    if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+                    examined += 1;
+                    if examined.is_multiple_of(CHUNK_ENTRIES as u64) {
                         batch.session.op.check()?;
                     }
                     let seen = state.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
@@ -395,9 +402,9 @@ impl Search {
         }
         fetched += keys.len() as u64;
         look_at(state, access, &keys, (batch, for_write))?;
-        batch.count(looked, fetched);
-        self.counters.keys += looked;
-        self.counters.looked += looked;
+        batch.count(examined, fetched);
+        self.counters.keys += examined;
+        self.counters.examined += examined;
         self.counters.documents += fetched;
         Ok(())
     }
@@ -419,12 +426,12 @@ fn look_at(
         let counts = |distance: &f64| near.min <= *distance && *distance <= near.max;
         if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
             let document = match for_write {
-                true => Waiting::Store,
+                true => DocumentLocation::Store,
                 false => state.keep(document, batch.budget, batch.session.op)?,
             };
             let distance = near.angle_of_distance(distance);
             let record = key.to_vec();
-            state.waiting.push(Reverse(Found { distance, record, document }));
+            state.waiting.push(Reverse(FoundDocument { distance, record, document }));
         }
         Ok(ControlFlow::Continue(()))
     })

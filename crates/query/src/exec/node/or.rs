@@ -29,7 +29,7 @@ impl Node for Or {
         let mut passed = 0;
         while let Some(input) = self.inputs.get_mut(self.at) {
             let progress = input.run(batch, &mut |row| {
-                counters.looked += 1;
+                counters.examined += 1;
                 counters.tested += 1;
                 if !seen.insert(row.record, batch.session.op)? {
                     counters.dropped += 1;

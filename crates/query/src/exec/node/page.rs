@@ -12,7 +12,7 @@ use mayfly_base::Result;
 use mayfly_storage::{Collection, RecordKeys, Store};
 use mayfly_value::RawDoc;
 
-use super::{Batch, Node, Place};
+use super::{Batch, Node, ScanPosition};
 
 /// Keys of the first page if the number of wanted documents is unknown; each later page has
 /// [`GROWTH`] times as many.
@@ -82,16 +82,16 @@ impl PageSize {
 pub(super) struct Page {
     pub(super) size: PageSize,
     keys: RecordKeys,
-    rows: Vec<Waiting>,
+    rows: Vec<WaitingRow>,
     /// The positions of the entries, concatenated.
     positions: Vec<u8>,
     room: usize,
 }
 
 /// Data of a row besides its record key.
-struct Waiting {
+struct WaitingRow {
     /// Index keys examined for the row.
-    looked: u64,
+    examined: u64,
     /// The position of the scan: the range, and the slice of `positions`.
     place: Option<(usize, Range<usize>)>,
 }
@@ -114,8 +114,8 @@ impl Page {
     pub(super) fn push(
         &mut self,
         record_key: &[u8],
-        looked: u64,
-        place: Option<Place<'_>>,
+        examined: u64,
+        place: Option<ScanPosition<'_>>,
     ) -> bool {
         if self.rows.is_empty() {
             self.keys.reserve(self.room);
@@ -129,7 +129,7 @@ impl Page {
             self.positions.extend_from_slice(place.position);
             (place.range, start..self.positions.len())
         });
-        self.rows.push(Waiting { looked, place });
+        self.rows.push(WaitingRow { examined, place });
         self.keys.len() >= self.room || self.positions.len() >= POSITION_BYTES
     }
 
@@ -139,11 +139,11 @@ impl Page {
 
     /// The number of waiting rows, and of the index keys examined for them.
     pub(super) fn waiting(&self) -> (u64, u64) {
-        (self.rows.len() as u64, self.rows.iter().map(|row| row.looked).sum())
+        (self.rows.len() as u64, self.rows.iter().map(|row| row.examined).sum())
     }
 
     /// The number of rows after this one.
-    pub(super) fn rows_behind(&self, last: usize) -> u64 {
+    pub(super) fn rows_after(&self, last: usize) -> u64 {
         (self.rows.len() - last - 1) as u64
     }
 
@@ -201,22 +201,22 @@ impl Page {
     /// Handles the rows after `last`, which were not returned: the scan goes back to its position,
     /// or, if it cannot, the keys wait for the next batch. Returns true if the scan goes back.
     pub(super) fn leave(&mut self, batch: &Batch<'_>, last: usize, scan: &mut dyn Node) -> bool {
-        let behind = last + 1;
-        let keys = self.rows.iter().skip(behind).map(|row| row.looked).sum();
+        let rest_from = last + 1;
+        let keys = self.rows.iter().skip(rest_from).map(|row| row.examined).sum();
         batch.give_back(keys);
         if let Some((range, position)) = &self.rows[last].place {
             let (range, position) = (*range, self.positions.get(position.clone()));
             let position = position.unwrap_or_default();
-            let rows = (self.rows.len() - behind) as u64;
+            let rows = (self.rows.len() - rest_from) as u64;
             if rows > 0 {
-                scan.go_back(Place { range, position }, (rows, keys));
+                scan.go_back(ScanPosition { range, position }, (rows, keys));
             }
             self.clear();
             return true;
         }
         let mut left = RecordKeys::of(batch.collection);
-        (behind..).map_while(|at| self.keys.get(at)).for_each(|key| left.push(key));
-        self.rows.drain(..behind);
+        (rest_from..).map_while(|at| self.keys.get(at)).for_each(|key| left.push(key));
+        self.rows.drain(..rest_from);
         self.keys = left;
         false
     }

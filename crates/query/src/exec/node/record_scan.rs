@@ -49,14 +49,14 @@ impl Node for Scan {
         let (tail, counters, direction) = (&mut self.tail, &mut self.counters, self.direction);
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
-            let mut looked = 0u64;
+            let mut examined = 0u64;
             let mut stopped = false;
             let see = &mut |key: &[u8], document: mayfly_value::RawDoc<'_>| {
-                looked += 1;
+                examined += 1;
                 if let Some(tail) = tail.as_mut() {
                     tail.looked_at(key);
                 }
-                if looked.is_multiple_of(CHUNK_ENTRIES as u64)
+                if examined.is_multiple_of(CHUNK_ENTRIES as u64)
                     || document.as_bytes().len() > LARGE_BYTES
                 {
                     op.check()?;
@@ -78,9 +78,9 @@ impl Node for Scan {
             };
             let none = ScanLimit::NONE;
             let scanned = snapshot.scan_records(batch.collection, range, direction, none, see)?;
-            batch.count(0, looked);
-            counters.documents += looked;
-            counters.looked += looked;
+            batch.count(0, examined);
+            counters.documents += examined;
+            counters.examined += examined;
             match scanned {
                 Scanned::Exhausted => {
                     self.ranges.pop_front();

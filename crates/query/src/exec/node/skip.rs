@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::Result;
 
-use super::{Batch, Counters, Node, Place, Progress, Rows};
+use super::{Batch, Counters, Node, Progress, Rows, ScanPosition};
 
 /// Drops the first rows. Over an exact index scan these are keys.
 pub(super) struct Skip {
@@ -24,9 +24,9 @@ impl Node for Skip {
         let (left, counters) = (&mut self.left, &mut self.counters);
         batch.wanted.set(batch.wanted.get().map(|wanted| wanted.saturating_add(*left)));
         let progress = self.input.run(batch, &mut |row| {
-            counters.looked += 1;
+            counters.examined += 1;
             if *left > 0 {
-                if batch.tells(row) || batch.read(row.record, &mut |_| Ok(()))? {
+                if batch.is_known_result(row) || batch.read(row.record, &mut |_| Ok(()))? {
                     *left -= 1;
                 }
                 return Ok(ControlFlow::Continue(()));
@@ -50,7 +50,7 @@ impl Node for Skip {
         self.input.collect_keys(batch)
     }
 
-    fn go_back(&mut self, place: Place<'_>, (rows, keys): (u64, u64)) {
+    fn go_back(&mut self, place: ScanPosition<'_>, (rows, keys): (u64, u64)) {
         self.counters.take_back((rows, rows));
         self.input.go_back(place, (rows, keys));
     }
@@ -76,7 +76,7 @@ impl Node for Limit {
         if *left > 0 {
             batch.wanted.set(Some(batch.wanted.get().map_or(*left, |wanted| wanted.min(*left))));
             progress = self.input.run(batch, &mut |row| {
-                (*left, counters.looked) = (*left - 1, counters.looked + 1);
+                (*left, counters.examined) = (*left - 1, counters.examined + 1);
                 counters.returned += 1;
                 let flow = rows(row)?;
                 Ok(if *left == 0 { ControlFlow::Break(()) } else { flow })

@@ -33,10 +33,10 @@ impl Sort {
         };
         let new = || Sorter::new(pattern, self.most, batch.budget);
         let mut sorter = self.begun.take().unwrap_or_else(new);
-        let (keeps, looked) = (&self.keeps, &mut self.counters.looked);
+        let (keeps, examined) = (&self.keeps, &mut self.counters.examined);
         batch.wanted.set(Some(u64::MAX));
         let mut take = |row: &Row<'_>| {
-            *looked += 1;
+            *examined += 1;
             if let Some(document) = row.document {
                 let pushed =
                     sorter.push_fields(document, row.metadata, keeps.as_ref(), batch.session.op);

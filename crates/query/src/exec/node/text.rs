@@ -136,14 +136,14 @@ impl Scores {
 }
 
 /// Adds up scores by record.
-struct Adding {
+struct ScoreSums {
     sums: BTreeMap<RecordKey, f64>,
     bytes: usize,
     share: Share,
     files: Option<Sorter>,
 }
 
-impl Adding {
+impl ScoreSums {
     fn add(&mut self, record_key: &[u8], score: f64, op: &OpCtx) -> Result<()> {
         if let Some(sum) = self.sums.get_mut(record_key) {
             *sum += score;
@@ -184,15 +184,15 @@ impl Adding {
 fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
     let (snapshot, op) = (batch.snapshot()?, batch.session.op);
     let share = batch.budget.share(Operator::TextOr);
-    let mut scores = Adding { sums: BTreeMap::new(), bytes: 0, share, files: None };
+    let mut scores = ScoreSums { sums: BTreeMap::new(), bytes: 0, share, files: None };
     for range in &access.terms {
-        let (behind, mut looked) = (range.start.len(), 0u64);
+        let (prefix_len, mut examined) = (range.start.len(), 0u64);
         let mut add = |entry: Entry<'_>| {
-            looked += 1;
-            if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+            examined += 1;
+            if examined.is_multiple_of(CHUNK_ENTRIES as u64) {
                 op.check()?;
             }
-            let score = entry.values.get(behind..).and_then(score_of);
+            let score = entry.values.get(prefix_len..).and_then(score_of);
             let score = score.ok_or_else(|| Error::internal("a text entry without a score"))?;
             scores.add(entry.record_key, score, op)?;
             Ok(ControlFlow::Continue(()))
@@ -206,7 +206,7 @@ fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
                 Scanned::Paused(last) => rest = rest.after(&last, Direction::Forward),
             }
         }
-        batch.count(looked, 0);
+        batch.count(examined, 0);
     }
     scores.finish(op)
 }

@@ -2,7 +2,7 @@
 
 use mayfly_base::Result;
 
-use super::{Batch, Counters, Node, Place, Progress, Rows};
+use super::{Batch, Counters, Node, Progress, Rows, ScanPosition};
 
 pub(super) struct Timed {
     node: Box<dyn Node>,
@@ -38,7 +38,7 @@ impl Node for Timed {
         self.node.each_input(see);
     }
 
-    fn go_back(&mut self, place: Place<'_>, back: (u64, u64)) {
+    fn go_back(&mut self, place: ScanPosition<'_>, back: (u64, u64)) {
         self.node.go_back(place, back);
     }
 

@@ -17,7 +17,7 @@ use super::sub::SubPipeline;
 use super::unwind::{parts, replaced};
 use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
-use search::{Other, Search};
+use search::{OtherCollection, Search};
 
 /// A parsed `$graphLookup`.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
 
 impl Stage for GraphLookup {
     fn start(self: Box<Self>) -> Box<dyn Running> {
-        Box::new(RunningGraphLookup { graph: *self, other: Other::default() })
+        Box::new(RunningGraphLookup { graph: *self, other: OtherCollection::default() })
     }
 
     fn reads(&self) -> Reads {
@@ -143,7 +143,7 @@ fn depth(value: RawValue<'_>) -> Result<i64> {
 
 struct RunningGraphLookup {
     graph: GraphLookup,
-    other: Other,
+    other: OtherCollection,
 }
 
 impl Running for RunningGraphLookup {

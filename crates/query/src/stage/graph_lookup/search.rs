@@ -18,13 +18,13 @@ use crate::stage::unwind::replaced;
 
 /// The access path to the other collection, shared by all documents of a batch.
 #[derive(Default)]
-pub(super) struct Other {
+pub(super) struct OtherCollection {
     choice: Choice,
     table: Option<Box<JoinTable>>,
     asking: bool,
 }
 
-impl Other {
+impl OtherCollection {
     /// Ends a batch. The next one reads the collection again.
     pub(super) fn end_batch(&mut self) {
         self.table = None;
@@ -126,10 +126,10 @@ impl<'s> Search<'s> {
     /// Finds the documents for a part of a level, and adds their values to the next level.
     fn look(
         &mut self,
-        other: &mut Other,
+        other: &mut OtherCollection,
         values: &[ValueBuf],
         depth: i64,
-        behind: &mut Frontier,
+        next_level: &mut Frontier,
     ) -> Result<()> {
         let (context, sub) = (self.context, &self.graph.sub);
         let filter = equality_filter(&self.graph.to, values);
@@ -147,7 +147,7 @@ impl<'s> Search<'s> {
             if other.table.is_none() {
                 while !run.is_done() {
                     run.run(context.session, &mut |document| {
-                        self.take(document, depth, behind)?;
+                        self.take(document, depth, next_level)?;
                         Ok(Flow::More)
                     })?;
                 }
@@ -158,14 +158,14 @@ impl<'s> Search<'s> {
         let matcher = Matcher::parse_in(filter.as_doc(), sub.scope())?;
         match &mut other.table {
             Some(table) => {
-                table.find(values, &matcher, &mut |document| self.take(document, depth, behind))
+                table.find(values, &matcher, &mut |document| self.take(document, depth, next_level))
             }
             None => Ok(()),
         }
     }
 
     /// Adds a found document, unless it was found before.
-    fn take(&mut self, document: RawDoc<'_>, depth: i64, behind: &mut Frontier) -> Result<()> {
+    fn take(&mut self, document: RawDoc<'_>, depth: i64, next_level: &mut Frontier) -> Result<()> {
         let mut id = Vec::new();
         let value = document.get("_id").unwrap_or(RawValue::Null);
         keys::append_value(&mut id, &mut TypeBits::default(), value, false);
@@ -174,7 +174,7 @@ impl<'s> Search<'s> {
         }
         self.make_room()?;
         for value in local_values(document, &self.graph.from) {
-            self.ask(value, behind)?;
+            self.ask(value, next_level)?;
         }
         match &self.graph.depth_field {
             None => self.results.push(document),
@@ -194,7 +194,11 @@ impl<'s> Search<'s> {
     ///
     /// # Errors
     /// 40099 if they exceed the memory, errors of the other collection.
-    pub(super) fn run(mut self, other: &mut Other, document: RawDoc<'_>) -> Result<DocBuf> {
+    pub(super) fn run(
+        mut self,
+        other: &mut OtherCollection,
+        document: RawDoc<'_>,
+    ) -> Result<DocBuf> {
         let metadata = self.context.metadata.get();
         let start = self.graph.start.evaluate(metadata.frame(document))?;
         let mut values = Frontier::new(self.context);
@@ -209,7 +213,7 @@ impl<'s> Search<'s> {
         }
         let mut depth = 0;
         while !values.is_empty() && self.graph.max_depth.is_none_or(|most| depth <= most) {
-            let mut behind = Frontier::new(self.context);
+            let mut next_level = Frontier::new(self.context);
             let mut level = values.read()?;
             loop {
                 self.context.session.op.check()?;
@@ -217,9 +221,9 @@ impl<'s> Search<'s> {
                 if part.is_empty() {
                     break;
                 }
-                self.look(other, &part, depth, &mut behind)?;
+                self.look(other, &part, depth, &mut next_level)?;
             }
-            values = behind;
+            values = next_level;
             depth += 1;
         }
         Ok(self.results.finish())

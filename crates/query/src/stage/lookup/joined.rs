@@ -21,17 +21,17 @@ pub(super) enum Joined {
 }
 
 /// An unwound result that was not returned completely.
-pub(super) struct Rest {
+pub(super) struct UnwoundRest {
     document: DocBuf,
     joined: Joined,
     /// Number of returned documents.
     shown: u64,
 }
 
-impl Rest {
+impl UnwoundRest {
     /// An unwound result of which nothing was returned.
-    pub(super) fn of(document: RawDoc<'_>, joined: Joined) -> Rest {
-        Rest { document: document.to_owned(), joined, shown: 0 }
+    pub(super) fn of(document: RawDoc<'_>, joined: Joined) -> UnwoundRest {
+        UnwoundRest { document: document.to_owned(), joined, shown: 0 }
     }
 
     /// Passes on a document for each joined one until the next stage pauses. Returns the rest.
@@ -40,7 +40,7 @@ impl Rest {
         result: &[String],
         unwind: &Unwind,
         next: &mut Next<'_>,
-    ) -> Result<(Flow, Option<Rest>)> {
+    ) -> Result<(Flow, Option<UnwoundRest>)> {
         let one = |document: &DocBuf, item: RawValue<'_>, at: u64| {
             let out = replaced(document.as_doc(), result, Some(item));
             match &unwind.index {
@@ -48,7 +48,7 @@ impl Rest {
                 None => out,
             }
         };
-        let Rest { document, joined, shown } = &mut self;
+        let UnwoundRest { document, joined, shown } = &mut self;
         let begun = *shown;
         match joined {
             Joined::Array(array) => {
@@ -88,16 +88,16 @@ impl Rest {
 }
 
 /// Collects the documents that are joined to one document.
-pub(super) struct Joining<'j> {
+pub(super) struct JoinBuilder<'j> {
     context: &'j StageContext<'j>,
     lookup: &'j Lookup,
     out: DocBuilder,
     spool: Option<SpoolWriter>,
 }
 
-impl<'j> Joining<'j> {
-    pub(super) fn new(context: &'j StageContext<'j>, lookup: &'j Lookup) -> Joining<'j> {
-        Joining { context, lookup, out: DocBuilder::new_array(), spool: None }
+impl<'j> JoinBuilder<'j> {
+    pub(super) fn new(context: &'j StageContext<'j>, lookup: &'j Lookup) -> JoinBuilder<'j> {
+        JoinBuilder { context, lookup, out: DocBuilder::new_array(), spool: None }
     }
 
     pub(super) fn push(&mut self, document: RawDoc<'_>) -> Result<()> {
@@ -148,7 +148,7 @@ impl Joined {
         context: &StageContext<'_>,
         lookup: &Lookup,
     ) -> Result<Joined> {
-        let mut joining = Joining::new(context, lookup);
+        let mut joining = JoinBuilder::new(context, lookup);
         while !run.is_done() {
             run.run(context.session, &mut |document| {
                 joining.push(document)?;

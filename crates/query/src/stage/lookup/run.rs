@@ -9,7 +9,7 @@ use mayfly_mql::matcher::joined;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 use mayfly_work::spill::Operator;
 
-use super::joined::{Joined, Joining, Rest};
+use super::joined::{JoinBuilder, Joined, UnwoundRest};
 use super::{JoinFields, Lookup};
 use crate::exec::Flow;
 use crate::language::metadata::Metadata;
@@ -20,7 +20,7 @@ use crate::stage::unwind::replaced;
 use crate::stage::{Next, Running, StageContext};
 
 /// How the other collection is read.
-enum Way {
+enum AccessPath {
     /// Undecided.
     Unknown,
     /// A query for each document.
@@ -35,11 +35,11 @@ enum Way {
 
 struct RunningLookup {
     lookup: Lookup,
-    way: Way,
+    way: AccessPath,
     choice: Choice,
     stats: JoinStats,
     /// An unwound result that was not returned completely.
-    rest: Option<Rest>,
+    rest: Option<UnwoundRest>,
     /// Metadata of that document.
     rest_metadata: Metadata,
 }
@@ -48,7 +48,7 @@ struct RunningLookup {
 pub(super) fn start(lookup: Lookup) -> Box<dyn Running> {
     Box::new(RunningLookup {
         lookup,
-        way: Way::Unknown,
+        way: AccessPath::Unknown,
         choice: Choice::default(),
         stats: JoinStats::default(),
         rest: None,
@@ -57,7 +57,7 @@ pub(super) fn start(lookup: Lookup) -> Box<dyn Running> {
 }
 
 /// The join values of one document, and the filter for them.
-struct Sought {
+struct JoinValues {
     filter: DocBuf,
     values: Vec<ValueBuf>,
 }
@@ -77,7 +77,7 @@ impl RunningLookup {
         Ok(scope)
     }
 
-    fn sought(&self, fields: &JoinFields, document: RawDoc<'_>) -> Sought {
+    fn sought(&self, fields: &JoinFields, document: RawDoc<'_>) -> JoinValues {
         let mut values = local_values(document, &fields.local);
         if values.is_empty() {
             values.push(RawValue::Null.to_owned());
@@ -87,13 +87,13 @@ impl RunningLookup {
             Some(matching) => joined(&[filter, matching.clone()]),
             None => filter,
         };
-        Sought { filter, values }
+        JoinValues { filter, values }
     }
 
     /// The documents that are joined to a document.
     fn joined(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<Joined> {
-        if let Way::Same(results) = &self.way {
-            let mut joining = Joining::new(context, &self.lookup);
+        if let AccessPath::Same(results) = &self.way {
+            let mut joining = JoinBuilder::new(context, &self.lookup);
             results.iter().try_for_each(|document| joining.push(document.as_doc()))?;
             return joining.finish();
         }
@@ -117,14 +117,14 @@ impl RunningLookup {
         &mut self,
         context: &StageContext<'_>,
         scope: &Scope,
-        sought: &Sought,
+        sought: &JoinValues,
     ) -> Result<Joined> {
         match self.way {
-            Way::Unknown => self.begin(context, scope, &sought.values)?,
-            Way::Ask if self.choice.is_table_due() => self.make_table(context)?,
+            AccessPath::Unknown => self.begin(context, scope, &sought.values)?,
+            AccessPath::Ask if self.choice.is_table_due() => self.make_table(context)?,
             _ => {}
         }
-        if let Way::Table(_) = &self.way {
+        if let AccessPath::Table(_) = &self.way {
             return self.joined_by_table(context, scope, sought);
         }
         let filter = Some(sought.filter.as_doc());
@@ -132,7 +132,7 @@ impl RunningLookup {
         // An index need not serve all values: a sparse one has no entries for null.
         if run.scans_everything() && self.choice.may_have_table() {
             self.make_table(context)?;
-            if let Way::Table(_) = &self.way {
+            if let AccessPath::Table(_) = &self.way {
                 return self.joined_by_table(context, scope, sought);
             }
         }
@@ -153,7 +153,7 @@ impl RunningLookup {
         scope: &Scope,
         values: &[ValueBuf],
     ) -> Result<()> {
-        self.way = Way::Ask;
+        self.way = AccessPath::Ask;
         let Some(fields) = &self.lookup.fields else { return Ok(()) };
         // Only the equality counts: an index that serves other conditions would not make the join
         // fast.
@@ -191,7 +191,7 @@ impl RunningLookup {
         match table {
             Some(table) => {
                 self.stats.made_table();
-                self.way = Way::Table(Box::new(table));
+                self.way = AccessPath::Table(Box::new(table));
             }
             None => self.choice.refuse(),
         }
@@ -202,14 +202,14 @@ impl RunningLookup {
         &mut self,
         context: &StageContext<'_>,
         scope: &Scope,
-        sought: &Sought,
+        sought: &JoinValues,
     ) -> Result<Joined> {
-        let Sought { filter, values } = sought;
+        let JoinValues { filter, values } = sought;
         let matcher = Matcher::parse_in(filter.as_doc(), self.lookup.sub.scope())?;
         let mut found = Vec::new();
-        if let Way::Table(table) = &mut self.way {
+        if let AccessPath::Table(table) = &mut self.way {
             if self.lookup.sub.is_empty() {
-                let mut joining = Joining::new(context, &self.lookup);
+                let mut joining = JoinBuilder::new(context, &self.lookup);
                 table.find(values, &matcher, &mut |document| joining.push(document))?;
                 return joining.finish();
             }
@@ -235,25 +235,25 @@ impl RunningLookup {
 
     /// Joins by a pipeline without fields.
     fn joined_by_pipeline(&mut self, context: &StageContext<'_>, scope: &Scope) -> Result<Joined> {
-        if let Way::Unknown = self.way {
+        if let AccessPath::Unknown = self.way {
             self.keep_front(context)?;
         }
-        if let Way::Front { count, documents, .. } = &self.way {
+        if let AccessPath::Front { count, documents, .. } = &self.way {
             let documents = documents.clone();
-            let mut run = self.lookup.sub.start_behind(context, scope, *count, documents)?;
+            let mut run = self.lookup.sub.start_after(context, scope, *count, documents)?;
             return Joined::drain(&mut run, context, &self.lookup);
         }
         let run = self.lookup.sub.start(context, scope, None)?;
         let joined = self.drain(context, run)?;
         if let Joined::Array(array) = &joined
             && self.lookup.variables.is_empty()
-            && matches!(self.way, Way::Unknown)
+            && matches!(self.way, AccessPath::Unknown)
             && self.lookup.sub.is_repeatable()
             && array.as_bytes().len() <= context.settings.budget.limits().of(Operator::LookupCache)
         {
             let documents = array.as_doc().iter();
             let documents = documents.filter_map(|it| Some(it.value().as_document()?.to_owned()));
-            self.way = Way::Same(documents.collect());
+            self.way = AccessPath::Same(documents.collect());
         }
         Ok(joined)
     }
@@ -267,7 +267,7 @@ impl RunningLookup {
             false => self.lookup.sub.uncorrelated(names),
         };
         if count == 0 {
-            self.way = Way::Ask;
+            self.way = AccessPath::Ask;
             return Ok(());
         }
         let mut run = self.lookup.sub.start_front(context, count)?;
@@ -284,14 +284,14 @@ impl RunningLookup {
         }
         self.stats.ran(&run);
         self.way = match too_many {
-            true => Way::Ask,
-            false => Way::Front { count, documents: Arc::new(documents), _share: share },
+            true => AccessPath::Ask,
+            false => AccessPath::Front { count, documents: Arc::new(documents), _share: share },
         };
         Ok(())
     }
 
     /// Passes on the rest of an unwound result.
-    fn show(&mut self, rest: Rest, next: &mut Next<'_>) -> Result<Flow> {
+    fn show(&mut self, rest: UnwoundRest, next: &mut Next<'_>) -> Result<Flow> {
         let Some(unwind) = &self.lookup.unwind else { return Ok(Flow::More) };
         let (flow, rest) = rest.show(&self.lookup.result, unwind, next)?;
         self.rest = rest;
@@ -310,7 +310,7 @@ impl Running for RunningLookup {
         let joined = self.joined(context, document)?;
         if self.lookup.unwind.is_some() {
             self.rest_metadata = context.metadata.get();
-            return self.show(Rest::of(document, joined), next);
+            return self.show(UnwoundRest::of(document, joined), next);
         }
         // Only unwound results are in files.
         let Joined::Array(array) = joined else { return Ok(Flow::More) };
@@ -333,8 +333,9 @@ impl Running for RunningLookup {
     }
 
     fn end_batch(&mut self) {
-        if matches!(self.way, Way::Table(_) | Way::Same(_) | Way::Front { .. }) {
-            self.way = Way::Unknown;
+        if matches!(self.way, AccessPath::Table(_) | AccessPath::Same(_) | AccessPath::Front { .. })
+        {
+            self.way = AccessPath::Unknown;
         }
         self.choice.end_batch();
     }

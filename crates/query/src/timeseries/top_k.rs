@@ -21,11 +21,11 @@ use mayfly_value::RawValue;
 use parking_lot::Mutex;
 
 /// The times of a search, shared by two of its stages.
-pub(crate) type SharedForemost = Arc<Mutex<Foremost>>;
+pub(crate) type SharedTopKTimes = Arc<Mutex<TopKTimes>>;
 
 /// The times of the first k measurements so far.
 #[derive(Debug)]
-pub(crate) struct Foremost {
+pub(crate) struct TopKTimes {
     descending: bool,
     kept: usize,
     span_ms: i64,
@@ -35,10 +35,10 @@ pub(crate) struct Foremost {
     ranks: BinaryHeap<i64>,
 }
 
-impl Foremost {
+impl TopKTimes {
     /// State for the first `kept` measurements, from buckets with this span.
-    pub(super) fn new(descending: bool, kept: usize, span_ms: i64, in_order: bool) -> Foremost {
-        Foremost { descending, kept, span_ms, in_order, ranks: BinaryHeap::new() }
+    pub(super) fn new(descending: bool, kept: usize, span_ms: i64, in_order: bool) -> TopKTimes {
+        TopKTimes { descending, kept, span_ms, in_order, ranks: BinaryHeap::new() }
     }
 
     /// The rank of a time; smaller ranks come first.
@@ -47,14 +47,14 @@ impl Foremost {
     }
 
     /// Whether a measurement of this time comes after k others.
-    fn is_behind(&self, time: i64) -> bool {
+    fn is_too_late(&self, time: i64) -> bool {
         self.ranks.len() >= self.kept
             && self.ranks.peek().is_some_and(|last| self.rank(time) > *last)
     }
 
     /// Records a measurement that passed all filters. Returns whether it may be among the first k.
     pub(super) fn note(&mut self, time: i64) -> bool {
-        if self.is_behind(time) {
+        if self.is_too_late(time) {
             return false;
         }
         self.ranks.push(self.rank(time));
@@ -65,25 +65,25 @@ impl Foremost {
     }
 
     /// Decides what to do with a bucket.
-    pub(crate) fn look(&self, bucket: BucketView<'_>, time: &str) -> Look {
+    pub(crate) fn look(&self, bucket: BucketView<'_>, time: &str) -> BucketDecision {
         let Some((RawValue::Date(start), RawValue::Date(latest))) = bucket.bounds(time) else {
-            return Look::Unpack;
+            return BucketDecision::Unpack;
         };
         // No later bucket contains an earlier time than this.
         let front = if self.descending { start.saturating_add(self.span_ms) } else { start };
-        if self.in_order && self.is_behind(front) {
-            return Look::Over;
+        if self.in_order && self.is_too_late(front) {
+            return BucketDecision::Over;
         }
-        match self.is_behind(if self.descending { latest } else { start }) {
-            true => Look::PassOver,
-            false => Look::Unpack,
+        match self.is_too_late(if self.descending { latest } else { start }) {
+            true => BucketDecision::PassOver,
+            false => BucketDecision::Unpack,
         }
     }
 }
 
 /// The decision about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum BucketDecision {
     Unpack,
     /// The bucket contains no relevant measurement.
     PassOver,

@@ -26,7 +26,7 @@ pub(super) fn serves(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
 fn can_bound(index: &Index, predicate: &Predicate) -> bool {
     let kind = index.spec.kind();
     match area_of(predicate) {
-        Some(Area::Cap(_)) => is_of_places(index),
+        Some(Area::Cap(_)) => is_geo(index),
         Some(Area::Shape(_)) => kind.is::<SphereIndex>(),
         Some(Area::Flat(_)) => kind.is::<PlaneIndex>(),
         None => false,
@@ -34,7 +34,7 @@ fn can_bound(index: &Index, predicate: &Predicate) -> bool {
 }
 
 /// Whether this is a geo index.
-pub(super) fn is_of_places(index: &Index) -> bool {
+pub(super) fn is_geo(index: &Index) -> bool {
     index.spec.kind().is::<SphereIndex>() || index.spec.kind().is::<PlaneIndex>()
 }
 

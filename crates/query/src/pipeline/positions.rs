@@ -14,7 +14,7 @@ use crate::stage::split_event::SplitLargeEvent;
 ///
 /// # Errors
 /// 20 IllegalOperation.
-pub(super) fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
+pub(super) fn check_after_changes(pipeline: RawDoc<'_>) -> Result<()> {
     let stages = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
     let names = stages.filter_map(|stage| stage.iter().next());
     let may_follow = |name: &str| StageRow::find(name).is_some_and(|row| row.after_changes);

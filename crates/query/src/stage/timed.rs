@@ -7,20 +7,20 @@ use super::{Next, Running, StageContext};
 use crate::exec::Flow;
 
 /// A stage with its statistics.
-pub(crate) struct Watched {
+pub(crate) struct TimedStage {
     stage: Box<dyn Running>,
-    did: Did,
+    did: StageStats,
 }
 
 #[derive(Default)]
-struct Did {
+struct StageStats {
     /// Documents that it returned.
     given: i64,
     /// The time of the stage without that of later stages.
     micros: u64,
 }
 
-impl Did {
+impl StageStats {
     /// Runs the stage, and adds to its statistics.
     fn watch(
         &mut self,
@@ -29,28 +29,28 @@ impl Did {
         run: impl FnOnce(&mut Next<'_>) -> Result<Flow>,
     ) -> Result<Flow> {
         let now = || context.session.op.elapsed_micros().unsigned_abs();
-        let (began, mut behind) = (now(), 0);
+        let (began, mut later_stages) = (now(), 0);
         let given = &mut self.given;
         let flow = run(&mut |result| {
             *given += 1;
-            let told = now();
+            let passed_at = now();
             let flow = next(result);
-            behind += now().saturating_sub(told);
+            later_stages += now().saturating_sub(passed_at);
             flow
         });
-        self.micros += now().saturating_sub(began).saturating_sub(behind);
+        self.micros += now().saturating_sub(began).saturating_sub(later_stages);
         flow
     }
 }
 
-impl Watched {
+impl TimedStage {
     /// Wraps a stage.
     pub(crate) fn over(stage: Box<dyn Running>) -> Box<dyn Running> {
-        Box::new(Watched { stage, did: Did::default() })
+        Box::new(TimedStage { stage, did: StageStats::default() })
     }
 }
 
-impl Running for Watched {
+impl Running for TimedStage {
     fn push(
         &mut self,
         context: &StageContext<'_>,
