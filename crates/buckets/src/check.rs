@@ -156,13 +156,13 @@ mod tests {
                 }),
             ),
             (
-                "place",
+                "record key",
                 Box::new(move |it| {
                     drop(control(it).get_document_mut("min").unwrap().insert("t", date(62_000)));
                 }),
             ),
             (
-                "no times",
+                "no column of times",
                 Box::new(|it| {
                     drop(it.get_document_mut("data").unwrap().remove("t"));
                 }),

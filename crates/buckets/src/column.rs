@@ -210,7 +210,7 @@ impl Column {
     }
 
     /// The rows from this one on.
-    pub(crate) fn from_row(&self, row: usize) -> Column {
+    pub(crate) fn rows_from(&self, row: usize) -> Column {
         let mut rest = Column::default();
         for row in row..self.len() {
             match self.get(row) {

@@ -74,7 +74,7 @@ impl AddedRows {
                 };
                 let whole =
                     Column::decode(bytes, count).ok_or_else(|| malformed("a bad column"))?;
-                columns.push((element.name().to_owned(), whole.from_row(before)));
+                columns.push((element.name().to_owned(), whole.rows_from(before)));
             }
         }
         Ok(AddedRows { before, rows, columns })
@@ -87,7 +87,8 @@ impl AddedRows {
             return false;
         }
         let columns = self.columns.into_iter();
-        let columns = columns.map(|(name, column)| (name.into_boxed_str(), column.from_row(known)));
+        let columns =
+            columns.map(|(name, column)| (name.into_boxed_str(), column.rows_from(known)));
         bucket.extend_by(self.rows - known, columns);
         true
     }

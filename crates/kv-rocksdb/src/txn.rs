@@ -78,7 +78,7 @@ impl Deref for TxnSnapshot {
 
 pub(crate) struct RocksTxn {
     store: Arc<Store>,
-    /// TxnSnapshot by the first read that needs it: taking one locks the database's mutex twice.
+    /// Taken by the first read that needs it: taking one locks the database's mutex twice.
     snapshot: OnceCell<TxnSnapshot>,
     buffer: WriteBuffer,
     /// None when read-only.

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use mayfly_auth::{Action, Target, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::{Matcher, ParseContext};
 use mayfly_service::{Authority, ClientInfo, Service, ShownTransaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
@@ -13,6 +14,7 @@ use mayfly_work::op::{OpInfo, OpProgress};
 
 use crate::context::{Command, CommandContext};
 use crate::request::fields::whole_number;
+use crate::request::generic::is_generic;
 use crate::request::row::{Names, RowFlags};
 use crate::request::{Demands, Needs, Request};
 use crate::rules::transaction::{append_transaction, time_text};
@@ -244,6 +246,21 @@ fn is_set(body: RawDoc<'_>, name: &str) -> bool {
     }
 }
 
+/// The filter of a command: all fields that are neither options nor generic arguments. Manual: "currentOp", "Syntax".
+///
+/// # Errors
+/// Those of the query language.
+fn filter(request: &Request<'_>) -> Result<Matcher> {
+    let options = [OWN, "$all", "$truncateOps", "truncateOps"];
+    let mut filter = DocBuilder::new();
+    for field in request.body.iter().skip(1) {
+        if !options.contains(&field.name()) && !is_generic(field.name_bytes()) {
+            filter.append_element(field);
+        }
+    }
+    Matcher::parse(filter.finish().as_doc(), &ParseContext::default())
+}
+
 fn run_current_op(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -255,10 +272,14 @@ fn run_current_op(
         whose: if own { Whose::of(ctx) } else { Whose::All },
         idle_connections: truthy("$all"),
         idle_sessions: true,
-        truncate_ops: truthy("truncateOps"),
+        truncate_ops: truthy("$truncateOps") || truthy("truncateOps"),
     };
+    let filter = filter(request)?;
     doc.start_array("inprog");
     for op in current_ops(ctx.service, &options) {
+        if !filter.matches(op.as_doc())? {
+            continue;
+        }
         let id = op.as_doc().get("connectionId").and_then(whole_number);
         // Without users a client's own operations are those of its connection.
         if !own || ctx.authority.is_limited() || id == Some(ctx.connection.id) {

@@ -106,38 +106,23 @@ impl Deviation {
 
 impl AccumState {
     pub(crate) fn new(kind: AccumulatorKind, n: usize) -> AccumState {
+        use AccumulatorKind as Kind;
         let held = match kind {
-            AccumulatorKind::Sum | AccumulatorKind::Count => StateValue::Sum(Sum::default()),
-            AccumulatorKind::Avg => StateValue::Mean { sum: Sum::default(), count: 0 },
-            AccumulatorKind::First
-            | AccumulatorKind::Last
-            | AccumulatorKind::Min
-            | AccumulatorKind::Max => StateValue::One(None),
-            AccumulatorKind::Push
-            | AccumulatorKind::ConcatArrays
-            | AccumulatorKind::FirstN
-            | AccumulatorKind::LastN => StateValue::List(List::default()),
-            AccumulatorKind::AddToSet | AccumulatorKind::SetUnion => {
-                StateValue::Distinct(Box::default())
+            Kind::Sum | Kind::Count => StateValue::Sum(Sum::default()),
+            Kind::Avg => StateValue::Mean { sum: Sum::default(), count: 0 },
+            Kind::First | Kind::Last | Kind::Min | Kind::Max => StateValue::One(None),
+            Kind::Push | Kind::ConcatArrays | Kind::FirstN | Kind::LastN => {
+                StateValue::List(List::default())
             }
-            AccumulatorKind::MergeObjects => StateValue::Merged(Box::default()),
-            AccumulatorKind::Top | AccumulatorKind::TopN => {
-                StateValue::Ranked(Ranked::new(n, false))
-            }
-            AccumulatorKind::Bottom | AccumulatorKind::BottomN => {
-                StateValue::Ranked(Ranked::new(n, true))
-            }
-            AccumulatorKind::MinN | AccumulatorKind::MaxN => {
-                StateValue::Ranked(Ranked::new(n, false))
-            }
-            AccumulatorKind::Median | AccumulatorKind::Percentile => {
-                StateValue::Numbers(Vec::new())
-            }
-            AccumulatorKind::StdDevPop | AccumulatorKind::StdDevSamp => {
-                StateValue::Deviation(Deviation::default())
-            }
+            Kind::AddToSet | Kind::SetUnion => StateValue::Distinct(Box::default()),
+            Kind::MergeObjects => StateValue::Merged(Box::default()),
+            Kind::Top | Kind::TopN => StateValue::Ranked(Ranked::new(n, false)),
+            Kind::Bottom | Kind::BottomN => StateValue::Ranked(Ranked::new(n, true)),
+            Kind::MinN | Kind::MaxN => StateValue::Ranked(Ranked::new(n, false)),
+            Kind::Median | Kind::Percentile => StateValue::Numbers(Vec::new()),
+            Kind::StdDevPop | Kind::StdDevSamp => StateValue::Deviation(Deviation::default()),
             // Replaced by the state that a script creates.
-            AccumulatorKind::Scripted => StateValue::One(None),
+            Kind::Scripted => StateValue::One(None),
         };
         AccumState { kind, n, held }
     }

@@ -56,6 +56,14 @@ impl Room {
     }
 }
 
+/// Changes a record in a unit with this remaining size.
+pub(super) type ChangeRecord<'c, T> =
+    dyn Fn(&mut WriteUnit<'_>, &RecordKey, Room) -> Result<UnitWrite<T>> + 'c;
+
+/// Runs the write at an index in a unit with this remaining size.
+pub(super) type RunWrite<'w, T> =
+    dyn Fn(&mut WriteUnit<'_>, usize, Room) -> Result<UnitWrite<T>> + 'w;
+
 /// Changes the records in order. `done` gets the outcome of each after its unit is committed.
 ///
 /// # Errors
@@ -65,7 +73,7 @@ pub(super) fn change_all<T>(
     session: StoreSession<'_>,
     collection: &Collection,
     keys: &[RecordKey],
-    change: &dyn Fn(&mut WriteUnit<'_>, &RecordKey, Room) -> Result<UnitWrite<T>>,
+    change: &ChangeRecord<'_, T>,
     done: &mut dyn FnMut(T),
 ) -> Result<()> {
     let alone = |key: &RecordKey| -> Result<Option<T>> {
@@ -113,7 +121,7 @@ pub(super) fn in_one_unit<T>(
     session: StoreSession<'_>,
     collection: &Collection,
     count: usize,
-    write: &dyn Fn(&mut WriteUnit<'_>, usize, Room) -> Result<UnitWrite<T>>,
+    write: &RunWrite<'_, T>,
 ) -> Result<Option<Vec<T>>> {
     // After a failed commit the writes may run again only if it is known that nothing was
     // committed.

@@ -213,7 +213,9 @@ fn a_cut_of_the_write_ahead_log_is_logged_with_what_is_known() {
     let path = folder.path().join("mayflydb.log");
     let server = Server::start_logging(&data, &path, &[]);
     let text = fs::read_to_string(&path).unwrap();
-    let line = text.lines().find(|line| line.contains("write-ahead log cannot be read beyond"));
+    let line = text
+        .lines()
+        .find(|line| line.contains("the write-ahead log is unreadable from this offset"));
     let line = line.expect(&text);
     assert!(line.contains("\"s\":\"W\"") && line.contains(&format!("\"end\":{whole}")), "{line}");
     let found = server.connect().all(&doc! { "find": "c", "$db": "test" });
