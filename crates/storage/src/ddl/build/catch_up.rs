@@ -1,7 +1,8 @@
-//! Catching up with what writers noted.
+//! Applies the notes of writers.
 //!
-//! A record is read over a snapshot that was taken after its note was; if it changes again, there is another note. The keys that it
-//! has now are written, the noted ones that it does not have are removed: of a unique index only where the entry is its own.
+//! A record is read in a snapshot that was taken after its note was made; if it changes again,
+//! there is another note. Its present keys are written, and the noted keys that it no longer has
+//! are removed; in a unique index only if the entry belongs to the record.
 
 use std::collections::HashSet;
 
@@ -18,28 +19,28 @@ use crate::record::error::from_kv;
 use crate::record::layout::{decode_stored, decode_unique_value, encode_unique_value, prefixed};
 use crate::write::covered_keys;
 
-/// So many notes are few enough to keep everybody out.
+/// At most this many notes are applied with writers locked out.
 const FEW_NOTES: u64 = if cfg!(test) { 3 } else { 1_000 };
-/// And so many when they have come since.
+/// The same for notes that have come since the last check.
 const FEW_MORE: u64 = 10 * FEW_NOTES;
-/// After so many rounds everybody waits until the build is over, whatever is left.
+/// After this many rounds writers wait until the build ends, however many notes are left.
 const MOST_ROUNDS: u32 = if cfg!(test) { 8 } else { 20 };
-/// Records, and noted bytes, of one transaction.
+/// The most records, and bytes of notes, in one transaction.
 const UNIT_RECORDS: usize = if cfg!(test) { 5 } else { 256 };
 const UNIT_BYTES: usize = 1 << 20;
-/// How long writers wait for each note at first, at least.
+/// The shortest wait of writers for each note.
 const LEAST_DELAY_NANOS: u64 = 1_000;
 const CATCHING_UP: &str = "Index Build: draining writes received during build";
 
-/// A record with notes.
+/// A record with its notes.
 struct Touched {
     record_key: RecordKey,
-    /// By index: the keys that it had.
+    /// For each index: the keys that it had.
     had: Vec<(usize, Vec<Vec<u8>>)>,
 }
 
 impl Build<'_> {
-    /// Catches up until little is left.
+    /// Applies notes until few are left.
     pub(super) fn catch_up(&mut self) -> Result<()> {
         loop {
             self.check()?;
@@ -67,14 +68,15 @@ impl Build<'_> {
         }
     }
 
-    /// Catches up with the state held exclusively; gives what two documents have. Nothing when there is too much to do.
+    /// Applies the last notes with the state held exclusively; returns the disputed keys, or `None`
+    /// when there are too many notes.
     pub(super) fn catch_up_alone(&mut self) -> Result<Option<Vec<Dispute>>> {
         if self.notes.len() > FEW_MORE && self.rounds < MOST_ROUNDS {
             return Ok(None);
         }
         let taken = self.notes.take()?;
         let disputes = self.do_all(taken, Others::Wait)?;
-        // Now all that is not so any more is gone from the index: what is disputed still is so.
+        // Outdated entries are gone now, so keys that are still disputed belong to two documents.
         let again: Vec<_> = disputes.iter().map(Touched::disputed).collect();
         self.do_some(&again, Others::Wait).map(Some)
     }
@@ -166,7 +168,7 @@ impl Build<'_> {
 }
 
 impl Touched {
-    /// The one of a dispute that has no entry.
+    /// The record of a dispute that has no entry.
     fn disputed(dispute: &Dispute) -> Touched {
         let record_key = dispute.record_key.clone();
         Touched { record_key, had: vec![(dispute.number, Vec::new())] }
@@ -203,7 +205,7 @@ fn remove(txn: &mut dyn Txn, index: &Index, values: &[u8], record_key: &[u8]) ->
     txn.delete(Keyspace::Index, &key, Guard::Derived).map_err(from_kv)
 }
 
-/// Gives the other record that has the key.
+/// Adds an entry. Returns another record that has the key already.
 fn add(
     txn: &mut dyn Txn,
     index: &Index,

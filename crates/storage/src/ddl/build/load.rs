@@ -1,7 +1,7 @@
-//! Writing the sorted entries of an index.
+//! Writes the sorted entries of an index.
 //!
-//! Nothing is in the index's range before, and nobody but the build writes there. So many entries go past the engine's log; few go
-//! through a transaction, which costs no file.
+//! The index's range is empty before, and only the build writes to it. Many entries therefore
+//! bypass the engine's write-ahead log; few go through transactions, which creates no file.
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, Ingest, Keyspace};
@@ -11,17 +11,17 @@ use crate::index::sorter::Sorter;
 use crate::record::error::from_kv;
 use crate::record::layout::decode_unique_value;
 
-/// So many bytes in memory are few.
+/// The size in memory up to which entries go through transactions.
 const FEW_BYTES: usize = if cfg!(test) { 500 } else { 8 << 20 };
-/// Bytes of one transaction.
+/// The size of one transaction.
 const UNIT_BYTES: usize = 1 << 20;
-/// Entries between two looks at whether the build should go on.
+/// The number of entries between two checks whether the build should continue.
 const CHECK_EVERY: u64 = if cfg!(test) { 16 } else { 4096 };
 
-/// Where entries go.
+/// The destination of entries.
 enum Place {
     Beside(Box<dyn Ingest>),
-    /// Entries of the next transaction, and their bytes.
+    /// The entries of the next transaction, and their size.
     Through(Vec<(Vec<u8>, Vec<u8>)>, usize),
 }
 
@@ -47,7 +47,7 @@ impl Build<'_> {
                 self.show_progress(LOADING, done, total);
             }
             done += 1;
-            // It was written by the walk.
+            // The value was encoded by the walk.
             let (record_key, bits) = decode_unique_value(value).unwrap_or_default();
             if unique {
                 if done > 1 && &key[8..] == values {
