@@ -69,7 +69,7 @@ struct Change {
 }
 
 /// A change under way; it ends when this is dropped.
-pub(crate) struct Changing<'d> {
+pub(crate) struct ChangeUnderWay<'d> {
     definitions: &'d Definitions,
     number: u64,
 }
@@ -82,7 +82,7 @@ impl Definitions {
 
     /// Begins a change of a name. The caller keeps the result until the change is visible
     /// everywhere.
-    pub(crate) fn changing(&self, name: &Namespace, what: Definition) -> Changing<'_> {
+    pub(crate) fn changing(&self, name: &Namespace, what: Definition) -> ChangeUnderWay<'_> {
         let mut changes = self.changes.lock();
         while changes.list.len() >= REMEMBERED
             && let Some(edition) = changes.list.front().and_then(|oldest| oldest.edition)
@@ -93,7 +93,7 @@ impl Definitions {
         changes.edition += 1;
         let number = changes.edition;
         changes.list.push_back(Change { name: name.clone(), what, number, edition: None });
-        Changing { definitions: self, number }
+        ChangeUnderWay { definitions: self, number }
     }
 
     /// Whether one of the names may have another meaning for this reader than in this edition.
@@ -179,7 +179,7 @@ impl Changes {
     }
 }
 
-impl Changing<'_> {
+impl ChangeUnderWay<'_> {
     /// Ends the change; returns an edition that contains it.
     pub(crate) fn end(self) -> u64 {
         let definitions = self.definitions;
@@ -188,7 +188,7 @@ impl Changing<'_> {
     }
 }
 
-impl Drop for Changing<'_> {
+impl Drop for ChangeUnderWay<'_> {
     fn drop(&mut self) {
         let mut changes = self.definitions.changes.lock();
         changes.edition += 1;

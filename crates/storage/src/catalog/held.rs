@@ -24,10 +24,10 @@ const MAX_KNOWN: usize = 1 << 16;
 
 /// The cache of one collection.
 #[derive(Default)]
-pub(crate) struct HeldRecords(Mutex<Known>);
+pub(crate) struct HeldRecords(Mutex<HeldCache>);
 
 #[derive(Default)]
-struct Known {
+struct HeldCache {
     /// The number of times that holds have ended.
     ended: u64,
     records: HashSet<RecordKey>,
@@ -66,7 +66,7 @@ impl HeldRecords {
     /// Empties the cache, because policies have changed.
     pub(crate) fn clear(&self) {
         let mut known = self.0.lock();
-        *known = Known { ended: known.ended + 1, records: HashSet::new() };
+        *known = HeldCache { ended: known.ended + 1, records: HashSet::new() };
     }
 }
 

@@ -23,7 +23,7 @@ const MOST: usize = 512;
 const WINDOW_SECS: i64 = 300;
 
 /// A snapshot of the store.
-pub(crate) struct Held {
+pub(crate) struct PastSnapshot {
     pub(crate) snapshot: Arc<dyn HeldSnapshot>,
     /// Its cluster time: the snapshot has exactly the commits up to it.
     pub(crate) time: u64,
@@ -35,11 +35,11 @@ pub(crate) struct Held {
 pub struct History {
     window_secs: AtomicI64,
     /// The snapshots by cluster time.
-    kept: Mutex<BTreeMap<u64, Kept>>,
+    kept: Mutex<BTreeMap<u64, KeptSnapshot>>,
 }
 
-struct Kept {
-    held: Arc<Held>,
+struct KeptSnapshot {
+    held: Arc<PastSnapshot>,
     /// When it was last used, on the monotonic clock in microseconds.
     handed_out: i64,
     /// Whether a read has asked for its time again.
@@ -98,13 +98,13 @@ impl History {
     }
 
     /// Keeps a snapshot; it replaces another one of the same time.
-    pub(crate) fn keep(&self, held: &Arc<Held>, now_micros: i64) {
+    pub(crate) fn keep(&self, held: &Arc<PastSnapshot>, now_micros: i64) {
         if self.window_secs() <= 0 {
             return;
         }
         let mut kept = self.kept.lock();
         let is_used = kept.get(&held.time).is_some_and(|before| before.is_used);
-        let entry = Kept { held: held.clone(), handed_out: now_micros, is_used };
+        let entry = KeptSnapshot { held: held.clone(), handed_out: now_micros, is_used };
         let replaced = kept.insert(held.time, entry);
         let mut gone = None;
         if kept.len() > MOST {
@@ -117,13 +117,16 @@ impl History {
     }
 
     /// The snapshot of exactly this time.
-    pub(crate) fn of(&self, time: u64) -> Option<Arc<Held>> {
+    pub(crate) fn of(&self, time: u64) -> Option<Arc<PastSnapshot>> {
         self.kept.lock().get(&time).map(|kept| kept.held.clone())
     }
 
     /// The last snapshot before this time, and the first one at or after it. Marks a snapshot of
     /// exactly this time as used.
-    pub(crate) fn around(&self, time: u64) -> (Option<Arc<Held>>, Option<Arc<Held>>) {
+    pub(crate) fn neighbours(
+        &self,
+        time: u64,
+    ) -> (Option<Arc<PastSnapshot>>, Option<Arc<PastSnapshot>>) {
         let mut kept = self.kept.lock();
         if let Some(exact) = kept.get_mut(&time) {
             exact.is_used = true;
@@ -140,9 +143,9 @@ mod tests {
 
     use super::*;
 
-    fn held(time: u64) -> Arc<Held> {
+    fn held(time: u64) -> Arc<PastSnapshot> {
         let snapshot = MemoryEngine::new().hold().unwrap();
-        Arc::new(Held { snapshot, time, edition: 0 })
+        Arc::new(PastSnapshot { snapshot, time, edition: 0 })
     }
 
     fn times(history: &History) -> Vec<u64> {
@@ -156,7 +159,7 @@ mod tests {
         for time in 1..=all {
             history.keep(&held(time), 0);
             // The third one is used repeatedly.
-            history.around(3);
+            history.neighbours(3);
         }
         assert_eq!((history.len(), &times(&history)[..2]), (MOST, &[3, 46][..]));
         history.keep(&held(all + 1), 200_000_000);
@@ -178,7 +181,7 @@ mod tests {
         history.expire(400_000_000);
         assert_eq!(times(&history), [5]);
         let around = |time| {
-            let (before, behind) = history.around(time);
+            let (before, behind) = history.neighbours(time);
             (before.map(|held| held.time), behind.map(|held| held.time))
         };
         assert_eq!(

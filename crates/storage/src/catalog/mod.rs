@@ -43,11 +43,11 @@ mod temporary;
 pub use self::attached::{Attached, Settings};
 pub use self::core::Core;
 pub(crate) use self::definitions::{Definition, Definitions, Reader, changed};
-pub(crate) use self::history::Held;
+pub(crate) use self::history::PastSnapshot;
 
 pub use self::history::History;
 pub(crate) use self::id_hints::IdHints;
-pub(crate) use self::open::Listed;
+pub(crate) use self::open::OpenTransactionGuard;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses, VisibleIndexes};

@@ -28,28 +28,28 @@ pub(crate) struct OpenTransactions {
 #[derive(Default)]
 struct List {
     last_number: u64,
-    open: Vec<Open>,
+    open: Vec<OpenTransactionEntry>,
 }
 
-struct Open {
+struct OpenTransactionEntry {
     number: u64,
     names: Vec<Namespace>,
 }
 
 /// An entry of the list; dropping it removes the transaction.
-pub(crate) struct Listed {
+pub(crate) struct OpenTransactionGuard {
     transactions: Arc<OpenTransactions>,
     number: u64,
 }
 
 impl OpenTransactions {
     /// Adds a transaction that begins.
-    pub(crate) fn begin(self: &Arc<Self>) -> Listed {
+    pub(crate) fn begin(self: &Arc<Self>) -> OpenTransactionGuard {
         let mut list = self.list.lock();
         list.last_number += 1;
         let number = list.last_number;
-        list.open.push(Open { number, names: Vec::new() });
-        Listed { transactions: self.clone(), number }
+        list.open.push(OpenTransactionEntry { number, names: Vec::new() });
+        OpenTransactionGuard { transactions: self.clone(), number }
     }
 
     /// Waits for the end of the transactions that have looked one of the names up so far.
@@ -71,7 +71,8 @@ impl OpenTransactions {
 
     fn having_looked_up(&self, names: &[Namespace]) -> Vec<u64> {
         let list = self.list.lock();
-        let concerned = |open: &&Open| open.names.iter().any(|name| names.contains(name));
+        let concerned =
+            |open: &&OpenTransactionEntry| open.names.iter().any(|name| names.contains(name));
         list.open.iter().filter(concerned).map(|open| open.number).collect()
     }
 
@@ -83,7 +84,7 @@ impl OpenTransactions {
     }
 }
 
-impl Listed {
+impl OpenTransactionGuard {
     /// Notes that the transaction has looked the name up.
     pub(crate) fn looks_up(&self, name: &Namespace) {
         let mut list = self.transactions.list.lock();
@@ -93,7 +94,7 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for OpenTransactionGuard {
     fn drop(&mut self) {
         let mut list = self.transactions.list.lock();
         list.open.retain(|open| open.number != self.number);

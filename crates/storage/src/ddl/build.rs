@@ -64,8 +64,8 @@ pub(super) enum IfDropped {
 
 /// Whether other threads may write to the collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Others {
-    Write,
+enum Writers {
+    Run,
     /// The collection's state is held exclusively.
     Wait,
 }
@@ -290,15 +290,15 @@ impl<'s> Build<'s> {
     /// Runs an engine transaction until it is committed.
     fn transact<T>(
         &self,
-        others: Others,
+        writers: Writers,
         mut body: impl FnMut(&mut dyn Txn) -> Result<T>,
     ) -> Result<T> {
         let mut tries = 0;
         loop {
             let attempt = {
-                let _state = match others {
-                    Others::Write => Some(self.collection.read_state()?),
-                    Others::Wait => None,
+                let _state = match writers {
+                    Writers::Run => Some(self.collection.read_state()?),
+                    Writers::Wait => None,
                 };
                 self.check()?;
                 self.try_transact(&mut body)
@@ -372,7 +372,7 @@ impl<'s> Build<'s> {
             }
             let runtime = &index.runtime;
             let all = runtime.multikey.fetch_or(*mask, Ordering::AcqRel) | mask;
-            self.transact(Others::Wait, |txn| {
+            self.transact(Writers::Wait, |txn| {
                 let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
                 txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)
             })?;

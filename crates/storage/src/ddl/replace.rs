@@ -55,22 +55,22 @@ pub struct Replacement {
     collection: Arc<Collection>,
     becomes: Namespace,
     /// The state of the other collection at the start; `None` if there was none.
-    found: Option<Found>,
+    found: Option<TargetState>,
 }
 
 /// The definitions that must not change while a replacement is filled.
-struct Found {
+struct TargetState {
     options: DocBuf,
     /// Definitions of indexes in the order of their names.
     indexes: Vec<DocBuf>,
 }
 
-impl Found {
-    fn of(state: &CollectionState) -> Found {
+impl TargetState {
+    fn of(state: &CollectionState) -> TargetState {
         let mut indexes: Vec<_> = state.indexes.iter().collect();
         indexes.sort_by(|a, b| a.spec.name().cmp(b.spec.name()));
         let indexes = indexes.into_iter().map(|index| index.spec.document().to_owned()).collect();
-        Found { options: state.options.clone(), indexes }
+        TargetState { options: state.options.clone(), indexes }
     }
 }
 
@@ -94,9 +94,9 @@ impl Replacement {
     fn check_target(&self, now: Option<&CollectionState>) -> Result<()> {
         let changed = |what: String| Err(Error::new(ErrorCode::CommandFailed, what));
         let target = &self.becomes;
-        let now = now.map(Found::of);
+        let now = now.map(TargetState::of);
         let options =
-            |of: &Option<Found>| of.as_ref().map_or(DocBuf::empty(), |it| it.options.clone());
+            |of: &Option<TargetState>| of.as_ref().map_or(DocBuf::empty(), |it| it.options.clone());
         let (before, after) = (options(&self.found), options(&now));
         if before != after {
             return changed(format!(
@@ -107,7 +107,7 @@ impl Replacement {
             ));
         }
         // The index on `_id` also differs if the target was created or dropped.
-        let indexes = |of: &Option<Found>| of.as_ref().map(|it| it.indexes.clone());
+        let indexes = |of: &Option<TargetState>| of.as_ref().map(|it| it.indexes.clone());
         if indexes(&self.found) != indexes(&now) {
             return changed(format!(
                 "indexes of target collection {target} changed during processing."
@@ -139,10 +139,10 @@ impl Store {
             let collection = self.create_locked(&ReadView::now(), &name, options, new_uuid())?;
             return Ok(Replacement { collection, becomes: becomes.clone(), found: None });
         };
-        let (found, indexes): (Found, Vec<IndexSpec>) = {
+        let (found, indexes): (TargetState, Vec<IndexSpec>) = {
             let state = existing.read_state()?;
             let indexes = state.indexes.iter().map(|index| index.spec.clone());
-            (Found::of(&state), indexes.collect())
+            (TargetState::of(&state), indexes.collect())
         };
         if existing.is_dropped() {
             let text = format!("collection {becomes} was dropped");

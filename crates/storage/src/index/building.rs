@@ -44,13 +44,13 @@ pub(crate) struct Note {
 pub(crate) struct BuildNotes {
     budget: usize,
     scratch: Arc<Scratch>,
-    noted: Mutex<Noted>,
+    noted: Mutex<NoteStore>,
     /// How long a writer waits for each note, in nanoseconds; zero unless writers are faster than
     /// the build.
     delay_nanos: AtomicU64,
 }
 
-struct Noted {
+struct NoteStore {
     sorter: Sorter,
     failed: Option<Error>,
 }
@@ -91,7 +91,7 @@ impl BuildNotes {
     /// An empty set of notes that takes about `budget` bytes of memory.
     pub(crate) fn new(budget: usize, scratch: Arc<Scratch>) -> BuildNotes {
         let sorter = Sorter::new(budget, scratch.clone());
-        let noted = Mutex::new(Noted { sorter, failed: None });
+        let noted = Mutex::new(NoteStore { sorter, failed: None });
         BuildNotes { budget, scratch, noted, delay_nanos: AtomicU64::new(0) }
     }
 

@@ -226,29 +226,29 @@ fn share_array(a: &IndexField, b: &IndexField, document: RawDoc<'_>) -> bool {
 
 /// The position of one field of a key while its document is traversed.
 #[derive(Clone, Copy)]
-enum Place<'a, 'f> {
+enum FieldCursor<'a, 'f> {
     /// At this value, with the rest of the path to go.
     At(RawValue<'a>, &'f [String]),
     /// At the value of the field.
     Reached(RawValue<'a>),
 }
 
-impl<'a> Place<'a, '_> {
+impl<'a> FieldCursor<'a, '_> {
     /// Advances to the field's value, or to the first array on the way, which it returns.
     fn go_on(&mut self) -> Option<RawDoc<'a>> {
-        while let Place::At(value, parts) = *self {
+        while let FieldCursor::At(value, parts) = *self {
             *self = match (value, parts.split_first()) {
                 (RawValue::Array(array), None) => return Some(array),
                 (RawValue::Array(array), Some((part, rest))) => match at_position(array, part) {
-                    Some(item) => Place::At(item, rest),
+                    Some(item) => FieldCursor::At(item, rest),
                     None => return Some(array),
                 },
-                (value, None) => Place::Reached(value),
+                (value, None) => FieldCursor::Reached(value),
                 (RawValue::Document(inner), Some((part, rest))) => match inner.get(part) {
-                    Some(next) => Place::At(next, rest),
-                    None => Place::Reached(RawValue::Null),
+                    Some(next) => FieldCursor::At(next, rest),
+                    None => FieldCursor::Reached(RawValue::Null),
                 },
-                (_, Some(_)) => Place::Reached(RawValue::Null),
+                (_, Some(_)) => FieldCursor::Reached(RawValue::Null),
             };
         }
         None
@@ -257,11 +257,13 @@ impl<'a> Place<'a, '_> {
     /// Enters an item of the array; `None` stands for an empty array.
     fn into_item(self, item: Option<RawValue<'a>>) -> Self {
         match (self, item) {
-            (Place::At(_, []), Some(item)) => Place::Reached(item),
-            (Place::At(_, []), None) => Place::Reached(RawValue::Undefined),
-            (Place::At(_, parts), Some(item @ RawValue::Document(_))) => Place::At(item, parts),
-            (Place::At(..), _) => Place::Reached(RawValue::Null),
-            (reached @ Place::Reached(_), _) => reached,
+            (FieldCursor::At(_, []), Some(item)) => FieldCursor::Reached(item),
+            (FieldCursor::At(_, []), None) => FieldCursor::Reached(RawValue::Undefined),
+            (FieldCursor::At(_, parts), Some(item @ RawValue::Document(_))) => {
+                FieldCursor::At(item, parts)
+            }
+            (FieldCursor::At(..), _) => FieldCursor::Reached(RawValue::Null),
+            (reached @ FieldCursor::Reached(_), _) => reached,
         }
     }
 }
@@ -274,7 +276,7 @@ fn shared_array(
     document: RawDoc<'_>,
     out: &mut KeySet,
 ) -> Result<()> {
-    let at = |field| Place::At(RawValue::Document(document), field);
+    let at = |field| FieldCursor::At(RawValue::Document(document), field);
     let places = fields.iter().map(|field| at(field.parts.as_slice())).collect();
     key_rows(fields, collation, places, out)
 }
@@ -282,7 +284,7 @@ fn shared_array(
 fn key_rows<'a, 'f>(
     fields: &[IndexField],
     collation: Option<&Collation>,
-    mut places: Vec<Place<'a, 'f>>,
+    mut places: Vec<FieldCursor<'a, 'f>>,
     out: &mut KeySet,
 ) -> Result<()> {
     let mut shared: Option<(usize, RawDoc<'a>)> = None;
@@ -301,7 +303,7 @@ fn key_rows<'a, 'f>(
     let Some((_, array)) = shared else {
         let mut bits = TypeBits::default();
         for (field, place) in fields.iter().zip(&places) {
-            let (Place::At(value, _) | Place::Reached(value)) = *place;
+            let (FieldCursor::At(value, _) | FieldCursor::Reached(value)) = *place;
             keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
         }
         out.close_key(&bits);
@@ -309,7 +311,7 @@ fn key_rows<'a, 'f>(
     };
     let items = array.iter().map(|item| Some(item.value()));
     for item in items.chain(array.is_empty().then_some(None)) {
-        let step = |(at, place): (usize, &Place<'a, 'f>)| match inside & (1 << at) {
+        let step = |(at, place): (usize, &FieldCursor<'a, 'f>)| match inside & (1 << at) {
             0 => *place,
             _ => place.into_item(item),
         };

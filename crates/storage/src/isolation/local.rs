@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use mayfly_base::{Namespace, Result};
 
-use crate::catalog::{Collection, Definitions, Index, Listed, Reader, VisibleIndexes, changed};
+use crate::catalog::{
+    Collection, Definitions, Index, OpenTransactionGuard, Reader, VisibleIndexes, changed,
+};
 
 /// The catalog of an open transaction.
 pub(crate) struct LocalCatalog {
@@ -21,7 +23,7 @@ pub(crate) struct LocalCatalog {
     /// The names that it has looked up.
     names: Vec<Namespace>,
     /// The entry that makes changes of these names wait.
-    listed: Listed,
+    listed: OpenTransactionGuard,
 }
 
 impl LocalCatalog {

@@ -20,7 +20,7 @@ use mayfly_base::{Error, Namespace, Result};
 use mayfly_kv::{KvError, KvResult, Txn};
 use mayfly_value::DocBuf;
 
-use crate::catalog::{Collection, Core, Held, Reader, VisibleIndexes};
+use crate::catalog::{Collection, Core, PastSnapshot, Reader, VisibleIndexes};
 use crate::record::Moment;
 use crate::record::error::from_kv;
 
@@ -170,7 +170,7 @@ impl ReadView {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn pinned(held: &Held, cluster_time: u64) -> Result<ReadView> {
+    pub(crate) fn pinned(held: &PastSnapshot, cluster_time: u64) -> Result<ReadView> {
         let txn = held.snapshot.begin().map_err(from_kv)?;
         let pinned = PinnedView {
             txn: Rc::from(txn),

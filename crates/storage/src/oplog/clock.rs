@@ -19,7 +19,7 @@ pub(crate) struct OplogClock {
     last: AtomicU64,
     /// The timestamp up to which the log is complete.
     settled: Arc<AtomicU64>,
-    open: Mutex<Open>,
+    open: Mutex<ClockState>,
     /// Notified when no commit is under way, and when commits may begin again.
     at_rest: Condvar,
     committed: Signal,
@@ -30,7 +30,7 @@ pub(crate) struct OplogClock {
 }
 
 #[derive(Default)]
-struct Open {
+struct ClockState {
     /// Timestamps whose commit is under way.
     timestamps: Vec<u64>,
     /// How many threads wait for the end of all commits; no timestamp is assigned meanwhile.
@@ -59,7 +59,7 @@ impl OplogClock {
         OplogClock {
             last: AtomicU64::new(last),
             settled: Arc::new(AtomicU64::new(last)),
-            open: Mutex::new(Open { window, ..Open::default() }),
+            open: Mutex::new(ClockState { window, ..ClockState::default() }),
             at_rest: Condvar::new(),
             committed: Signal::default(),
             watches: Arc::default(),
@@ -223,7 +223,7 @@ impl OplogClock {
     }
 }
 
-impl Open {
+impl ClockState {
     /// Updates the watches before the log counts as complete up to this timestamp. Returns the
     /// watches to wake after that.
     fn note_concerned(&mut self, settled: u64) -> Vec<(u64, Arc<Watch>)> {

@@ -57,10 +57,10 @@ pub(crate) struct OplogBatch {
     excess: i64,
     refers: bool,
     /// Inserts that are not in an item yet.
-    run: Run,
+    run: InsertRun,
     /// The operations of all parts and of the run.
     count: usize,
-    repeated: Repeated,
+    repeated: RepeatedFields,
     /// Set in a transaction of several statements, whose entries have `applyOps` even for a single
     /// operation, and are split when they are full.
     transaction: Option<Parts>,
@@ -68,7 +68,7 @@ pub(crate) struct OplogBatch {
 
 /// Consecutive inserts into one collection.
 #[derive(Default)]
-struct Run {
+struct InsertRun {
     count: usize,
     collection: u64,
     uuid: [u8; 16],
@@ -82,7 +82,7 @@ struct Run {
 
 /// Encoded fields that consecutive operations share.
 #[derive(Default)]
-struct Repeated {
+struct RepeatedFields {
     /// The type of the last operation, and its collection.
     last: (&'static str, [u8; 16]),
     /// The namespace, and the encoded first fields.
@@ -112,7 +112,7 @@ pub(crate) struct ExpiredBy<'a> {
 
 /// The namespace and collection of an operation.
 #[derive(Clone, Copy)]
-pub(crate) struct Object<'a> {
+pub(crate) struct LoggedObject<'a> {
     pub(crate) ns: &'a str,
     pub(crate) uuid: [u8; 16],
 }
@@ -153,9 +153,9 @@ impl OplogBatch {
             operations: 0,
             excess: 0,
             refers: false,
-            run: Run::default(),
+            run: InsertRun::default(),
             count: 0,
-            repeated: Repeated::default(),
+            repeated: RepeatedFields::default(),
             transaction: None,
         }
     }
@@ -234,7 +234,7 @@ impl OplogBatch {
     fn add(
         &mut self,
         op: &'static str,
-        object: Object<'_>,
+        object: LoggedObject<'_>,
         room: usize,
         longer: Option<i64>,
         fields: impl FnOnce(&mut DocBuilder),
@@ -259,7 +259,7 @@ impl OplogBatch {
     }
 
     /// Adds an insert whose document the entry contains.
-    pub(crate) fn insert(&mut self, object: Object<'_>, document: RawDoc<'_>) {
+    pub(crate) fn insert(&mut self, object: LoggedObject<'_>, document: RawDoc<'_>) {
         self.add("i", object, document.as_bytes().len(), None, |entry| {
             entry.append("o", document);
         });
@@ -268,11 +268,11 @@ impl OplogBatch {
     /// Adds an insert whose document, of this size, is in this record.
     pub(crate) fn insert_record(
         &mut self,
-        object: Object<'_>,
+        object: LoggedObject<'_>,
         record: RecordInLog<'_>,
         document_bytes: usize,
     ) {
-        let Object { ns, uuid } = object;
+        let LoggedObject { ns, uuid } = object;
         self.make_room(document_bytes, ns);
         let run = &mut self.run;
         if run.count > 0 && (run.collection != record.collection || run.ns != ns) {
@@ -309,7 +309,7 @@ impl OplogBatch {
         if self.nested {
             entry.push_document();
         }
-        begin_operation(&mut entry, "i", Object { ns: &run.ns, uuid: run.uuid });
+        begin_operation(&mut entry, "i", LoggedObject { ns: &run.ns, uuid: run.uuid });
         entry.append("o", value);
         let longer = if self.nested {
             entry.end();
@@ -329,7 +329,7 @@ impl OplogBatch {
         self.run = run;
     }
 
-    pub(crate) fn update(&mut self, object: Object<'_>, update: &LoggedUpdate<'_>) {
+    pub(crate) fn update(&mut self, object: LoggedObject<'_>, update: &LoggedUpdate<'_>) {
         let LoggedUpdate { old, new, delta, record, images } = *update;
         let id = new.get("_id").unwrap_or(RawValue::Null);
         let mut records = ReferenceBuilder::default();
@@ -369,7 +369,7 @@ impl OplogBatch {
 
     pub(crate) fn delete(
         &mut self,
-        object: Object<'_>,
+        object: LoggedObject<'_>,
         id: RawValue<'_>,
         expired: Option<ExpiredBy<'_>>,
         image: Option<RawDoc<'_>>,
@@ -396,23 +396,29 @@ impl OplogBatch {
     }
 
     pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
-        self.add("c", Object { ns, uuid: *uuid }, command.as_bytes().len(), None, |entry| {
+        self.add("c", LoggedObject { ns, uuid: *uuid }, command.as_bytes().len(), None, |entry| {
             entry.append("o", command);
         });
     }
 
     /// Adds an entry without an operation.
     pub(crate) fn note(&mut self, message: &str) {
-        self.add("n", Object { ns: "", uuid: [0; 16] }, message.len(), None, |entry| {
+        self.add("n", LoggedObject { ns: "", uuid: [0; 16] }, message.len(), None, |entry| {
             entry.start_document("o").append("msg", message).end();
         });
     }
 
     /// Adds an entry without an operation, with a client's document.
     pub(crate) fn note_document(&mut self, note: RawDoc<'_>) {
-        self.add("n", Object { ns: "", uuid: [0; 16] }, note.as_bytes().len(), None, |entry| {
-            entry.append("o", note);
-        });
+        self.add(
+            "n",
+            LoggedObject { ns: "", uuid: [0; 16] },
+            note.as_bytes().len(),
+            None,
+            |entry| {
+                entry.append("o", note);
+            },
+        );
     }
 
     /// Completes the entry with this timestamp.
@@ -436,9 +442,9 @@ impl OplogBatch {
     }
 }
 
-impl Repeated {
+impl RepeatedFields {
     /// Writes the first fields of an operation.
-    fn begin(&mut self, entry: &mut DocBuilder, op: &'static str, object: Object<'_>) {
+    fn begin(&mut self, entry: &mut DocBuilder, op: &'static str, object: LoggedObject<'_>) {
         if self.last != (op, object.uuid) {
             (self.last, self.head) = ((op, object.uuid), None);
             return begin_operation(entry, op, object);
@@ -477,7 +483,7 @@ fn begin_several(entry: &mut DocBuilder) {
     entry.start_array("applyOps");
 }
 
-fn begin_operation(entry: &mut DocBuilder, op: &str, object: Object<'_>) {
+fn begin_operation(entry: &mut DocBuilder, op: &str, object: LoggedObject<'_>) {
     entry.append("op", op).append("ns", object.ns);
     // A command on a database has no collection.
     if object.uuid != [0; 16] {
@@ -516,7 +522,7 @@ mod tests {
             let (ns, uuid) = names[*of];
             match delete {
                 true => {
-                    batch.delete(Object { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
+                    batch.delete(LoggedObject { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
                 }
                 false => batch.command(ns, &uuid, note.as_doc()),
             }
@@ -528,7 +534,7 @@ mod tests {
         for (item, (of, by, delete)) in items.iter().zip(steps) {
             let ((ns, uuid), reason) = (names[of], reasons[by].filter(|_| delete));
             let mut alone = DocBuilder::new();
-            begin_operation(&mut alone, if delete { "d" } else { "c" }, Object { ns, uuid });
+            begin_operation(&mut alone, if delete { "d" } else { "c" }, LoggedObject { ns, uuid });
             match delete {
                 true => alone.start_document("o").append("_id", 7).end(),
                 false => alone.append("o", note.as_doc()),

@@ -70,13 +70,13 @@ fn is_visible(collection: &str) -> bool {
 /// The shared state of all streams over one scope.
 pub struct Watch {
     scope: ChangeScope,
-    noted: Mutex<Noted>,
+    noted: Mutex<NotedTimestamps>,
     told: Signal,
     watches: Arc<Watches>,
 }
 
 /// Timestamps of the entries that may concern a scope.
-struct Noted {
+struct NotedTimestamps {
     /// The list has all timestamps after this one, as far as the log is complete.
     since: u64,
     /// Noted timestamps, ascending.
@@ -169,7 +169,7 @@ impl Watches {
         if let Some(watch) = by_scope.get(&scope) {
             return (watch, false);
         }
-        let noted = Noted { since: u64::MAX, timestamps: VecDeque::new() };
+        let noted = NotedTimestamps { since: u64::MAX, timestamps: VecDeque::new() };
         let watch = Arc::new(Watch {
             scope,
             noted: Mutex::new(noted),
@@ -209,7 +209,7 @@ impl Watches {
     #[cold]
     fn find_of_entry(&self, entry: RawDoc<'_>, concerned: &mut Vec<Arc<Watch>>) {
         let by_scope = self.by_scope.read();
-        let mut finding = Finding { by_scope: &by_scope, concerned, last: "" };
+        let mut finding = WatchSearch { by_scope: &by_scope, concerned, last: "" };
         let object = entry.get("o").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
         let command = entry.get("op") == Some(RawValue::String("c"));
         match object.get("applyOps").and_then(RawValue::as_array).filter(|_| command) {
@@ -227,14 +227,14 @@ fn is_gone(watch: &Weak<Watch>) -> bool {
 }
 
 /// A search for the watches that operations concern.
-struct Finding<'f, 'e> {
+struct WatchSearch<'f, 'e> {
     by_scope: &'f ByScope,
     concerned: &'f mut Vec<Arc<Watch>>,
     /// The namespace of the last operation on documents.
     last: &'e str,
 }
 
-impl<'e> Finding<'_, 'e> {
+impl<'e> WatchSearch<'_, 'e> {
     fn operation(&mut self, operation: RawDoc<'e>) {
         let text = |name| operation.get(name).and_then(RawValue::as_str);
         match (text("op"), text("ns")) {

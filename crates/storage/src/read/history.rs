@@ -16,7 +16,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::RawValue;
 
-use crate::catalog::{Core, Held};
+use crate::catalog::{Core, PastSnapshot};
 use crate::isolation::ReadView;
 use crate::oplog::decode;
 use crate::record::error::from_kv;
@@ -48,7 +48,7 @@ impl Core {
     /// 239 SnapshotTooOld when no snapshot shows that time; errors of the engine.
     pub fn pin_reads_at(&self, time: u64) -> Result<ReadView> {
         self.history.expire(self.clock.monotonic_micros());
-        let (before, behind) = self.history.around(time);
+        let (before, behind) = self.history.neighbours(time);
         for held in behind.into_iter().chain(before) {
             if self.shows(&held, time)? {
                 return ReadView::pinned(&held, time);
@@ -76,14 +76,16 @@ impl Core {
     }
 
     /// Takes a snapshot of the present and keeps it.
-    fn hold_now(&self) -> Result<Arc<Held>> {
+    fn hold_now(&self) -> Result<Arc<PastSnapshot>> {
         // Read before the snapshot is taken; see [`crate::catalog::Definitions`].
         let edition = self.definitions.edition();
         let held = self.oplog.clock.at_rest(|time| match self.history.of(time) {
             Some(same) if same.edition == edition => Ok(same),
-            _ => self.engine().hold().map(|snapshot| Held { snapshot, time, edition }.into()),
+            _ => {
+                self.engine().hold().map(|snapshot| PastSnapshot { snapshot, time, edition }.into())
+            }
         });
-        let held: Arc<Held> = held.map_err(from_kv)?;
+        let held: Arc<PastSnapshot> = held.map_err(from_kv)?;
         let now = self.clock.monotonic_micros();
         self.history.expire(now);
         self.history.keep(&held, now);
@@ -91,7 +93,7 @@ impl Core {
     }
 
     /// Whether a snapshot shows this time: it is its own, or nothing was committed between the two.
-    fn shows(&self, held: &Held, time: u64) -> Result<bool> {
+    fn shows(&self, held: &PastSnapshot, time: u64) -> Result<bool> {
         if held.time == time {
             return Ok(true);
         }

@@ -131,8 +131,15 @@ impl Core {
             (self.latest()?, collection.counts.bytes.load(Ordering::Acquire))
         };
         found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
-        let mut run =
-            Run { op, collection, snapshot: &snapshot, options, found, bytes: 0, steps: 0 };
+        let mut run = ValidationRun {
+            op,
+            collection,
+            snapshot: &snapshot,
+            options,
+            found,
+            bytes: 0,
+            steps: 0,
+        };
         run.records()?;
         run.count_entries()?;
         for index in 0..run.found.indexes.len() {
@@ -142,7 +149,7 @@ impl Core {
             }
         }
         collection.check_alive()?;
-        let Run { mut found, bytes, .. } = run;
+        let ValidationRun { mut found, bytes, .. } = run;
         // The range of a dropped index is cleared under open snapshots, so its findings are
         // meaningless.
         let gone: Vec<bool> = found.indexes.iter().map(|of| of.index.is_dropped()).collect();
@@ -170,7 +177,7 @@ impl ValidatedIndex {
 type Visit<'v, R> = dyn FnMut(&mut R, &[u8], &[u8]) -> Result<()> + 'v;
 
 /// A check in progress.
-struct Run<'r> {
+struct ValidationRun<'r> {
     op: &'r OpCtx,
     collection: &'r Collection,
     snapshot: &'r Snapshot,
@@ -180,7 +187,7 @@ struct Run<'r> {
     steps: u64,
 }
 
-impl Run<'_> {
+impl ValidationRun<'_> {
     fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps.is_multiple_of(CHECK_EVERY) {

@@ -22,7 +22,7 @@ pub(crate) const MAX_PER_META: usize = 4;
 
 /// An open bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Open {
+pub(crate) struct OpenBucket {
     pub(crate) start_ms: i64,
     pub(crate) key: RecordKey,
     /// The content of the bucket. A full bucket is cached too, which saves the search for one with
@@ -31,7 +31,7 @@ pub(crate) struct Open {
 }
 
 /// One stripe: the open buckets by meta value.
-pub(crate) type Stripe = HashMap<Vec<u8>, Vec<Open>>;
+pub(crate) type Stripe = HashMap<Vec<u8>, Vec<OpenBucket>>;
 
 /// The open buckets of a collection.
 pub(crate) struct OpenBuckets {
@@ -101,7 +101,7 @@ impl Suffixes {
 }
 
 /// Caches the open buckets of a meta value.
-pub(crate) fn remember(stripe: &mut Stripe, meta: Vec<u8>, mut open: Vec<Open>) {
+pub(crate) fn remember(stripe: &mut Stripe, meta: Vec<u8>, mut open: Vec<OpenBucket>) {
     if stripe.len() >= MAX_PER_STRIPE && !stripe.contains_key(&meta) {
         stripe.clear();
     }

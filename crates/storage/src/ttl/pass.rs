@@ -24,11 +24,11 @@ pub struct PassState {
 }
 
 /// Policies that have more work and must wait for their pace, each with the position it stopped at.
-pub(crate) type PacedPolicies = parking_lot::Mutex<Vec<(Turn, Option<RecordKey>)>>;
+pub(crate) type PacedPolicies = parking_lot::Mutex<Vec<(PolicyVisit, Option<RecordKey>)>>;
 
 /// The next visit of a policy: its id, which stays valid when the policy changes, and its
 /// collection.
-pub(crate) struct Turn {
+pub(crate) struct PolicyVisit {
     collection: Arc<Collection>,
     policy: u64,
 }
@@ -166,7 +166,7 @@ impl Store {
     /// Visits one policy; returns whether it may have more work.
     fn visit_policy(
         &self,
-        turn: &Turn,
+        turn: &PolicyVisit,
         state: &mut PassState,
         stopping: &AtomicBool,
         batched: bool,
@@ -189,7 +189,7 @@ impl Store {
         match result {
             Ok(VisitEnd::Paced(position)) => {
                 state.resume.remove(&turn.policy);
-                let turn = Turn { collection: turn.collection.clone(), policy: turn.policy };
+                let turn = PolicyVisit { collection: turn.collection.clone(), policy: turn.policy };
                 self.paced.lock().push((turn, position));
                 false
             }
@@ -230,7 +230,7 @@ impl Store {
     }
 
     /// All usable policies at present.
-    fn ttl_policies(&self) -> Vec<Turn> {
+    fn ttl_policies(&self) -> Vec<PolicyVisit> {
         let mut turns = Vec::new();
         for collection in self.catalog.all().values().filter(|it| !it.is_temporary()) {
             for policy in collection.ready_policies() {
@@ -238,7 +238,7 @@ impl Store {
                     self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);
                     log_invalid(collection, &policy);
                 } else {
-                    turns.push(Turn { collection: collection.clone(), policy: policy.id });
+                    turns.push(PolicyVisit { collection: collection.clone(), policy: policy.id });
                 }
             }
         }

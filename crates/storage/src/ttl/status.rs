@@ -93,23 +93,23 @@ impl PolicyStatus {
 
 /// The result of the test of a record.
 #[derive(Default)]
-struct Looked {
+struct RecordTest {
     due: bool,
     /// When a bucket is due.
     at: Option<i64>,
 }
 
-impl Looked {
+impl RecordTest {
     fn at(
         rule: &Rule,
         holding: &[Arc<Policy>],
         record: Record<'_>,
         moment: Moment,
         keys: &mut KeySet,
-    ) -> Result<Looked> {
+    ) -> Result<RecordTest> {
         let held = holding.iter().any(|policy| policy.holds(record.document));
         let due = !held && rule.is_due(record, moment, keys)?;
-        Ok(Looked { due, at: rule.bucket_due_at(record) })
+        Ok(RecordTest { due, at: rule.bucket_due_at(record) })
     }
 }
 
@@ -220,9 +220,9 @@ impl Store {
                     due.count += 1;
                     due.since = due.since.into_iter().chain(due_at(rule, &position)).min();
                 } else if due.seen.insert(record_key.clone()) {
-                    let mut looked = Looked::default();
+                    let mut looked = RecordTest::default();
                     snapshot.stored_record(collection, &record_key, &mut |record| {
-                        looked = Looked::at(rule, &holding, record, moment, &mut keys)?;
+                        looked = RecordTest::at(rule, &holding, record, moment, &mut keys)?;
                         Ok(())
                     })?;
                     let at = looked.at.or(due_at(rule, &position));

@@ -66,9 +66,9 @@ struct UnitSize {
 
 /// The result of a unit.
 #[derive(Clone, Copy)]
-struct Dealt {
+struct UnitResult {
     /// The number of entries that were processed.
-    dealt: usize,
+    entries: usize,
     deleted: i64,
     examined: i64,
     held: i64,
@@ -286,8 +286,8 @@ impl Visit<'_> {
                 }
             }
             self.archive(unit, &to_archive)?;
-            Ok(Some(Dealt {
-                dealt,
+            Ok(Some(UnitResult {
+                entries: dealt,
                 deleted,
                 examined,
                 held,
@@ -306,7 +306,7 @@ impl Visit<'_> {
             act();
         }
         self.make_room(started);
-        Ok(Some(done.dealt))
+        Ok(Some(done.entries))
     }
 
     /// Runs units of one entry each, after a unit over several conflicted with a transaction that
@@ -359,12 +359,12 @@ impl Visit<'_> {
     fn tell(
         &self,
         op: &OpCtx,
-        done: &Dealt,
+        done: &UnitResult,
         moment: Moment,
         progress: &mut Progress,
         started: i64,
     ) {
-        let Dealt { deleted, examined, held, known, staged, .. } = *done;
+        let UnitResult { deleted, examined, held, known, staged, .. } = *done;
         let now = self.store.clock.monotonic_micros();
         let runtime = &self.rule.policy().runtime;
         runtime.spend(deleted, staged, now);

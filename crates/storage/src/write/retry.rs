@@ -57,7 +57,7 @@ impl WriteUnit<'_> {
         count: i32,
         result: RawDoc<'_>,
     ) -> Result<()> {
-        self.around.view.before_record(statement.id)?;
+        self.context.view.before_record(statement.id)?;
         let (key, value) = statement_row(statement, count, self.now_ms(), result);
         self.txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
     }

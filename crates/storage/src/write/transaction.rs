@@ -32,7 +32,7 @@ use mayfly_work::OpCtx;
 
 use super::Writer;
 use super::archive::{ArchiveCollection, Archives, OpenArchives};
-use super::unit::{Around, WriteUnit};
+use super::unit::{UnitContext, WriteUnit};
 use crate::catalog::{Collection, CollectionState, Core};
 use crate::isolation::{LocalCatalog, OpenParts, OpenView, ReadView, TransactionOwner};
 use crate::record::error::from_kv;
@@ -167,8 +167,8 @@ impl Writer {
         let archives = OpenArchives::open(archives);
         open.write(|txn, pending| {
             let ns = namespace.as_str();
-            let around = Around { moment: open.moment, core: self, view };
-            let mut unit = WriteUnit::new(txn, pending, collection, state, ns, around);
+            let context = UnitContext { moment: open.moment, core: self, view };
+            let mut unit = WriteUnit::new(txn, pending, collection, state, ns, context);
             unit.archives = Archives { open: Some(&archives), sink: self.archive_sink() };
             let result = body(&mut unit)?;
             let effects = unit.effects;

@@ -20,7 +20,7 @@ use crate::catalog::{Collection, CollectionState, Core, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
 use crate::isolation::{Effects, Pending, ReadView};
-use crate::oplog::{ExpiredBy, LoggedUpdate, Object, RecordInLog, UpdateStyle, delta};
+use crate::oplog::{ExpiredBy, LoggedUpdate, LoggedObject, RecordInLog, UpdateStyle, delta};
 use crate::record::error::from_kv;
 use crate::record::layout::{InLog, encode_record, prefixed};
 use crate::record::storable::{check_bytes, check_storable};
@@ -44,7 +44,7 @@ const KEY_BYTES: usize = 64;
 
 /// The context that a unit gets from its writer.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'s> {
+pub(crate) struct UnitContext<'s> {
     pub(crate) moment: Moment,
     pub(crate) core: &'s Core,
     /// The view of the operation that runs the unit.
@@ -60,7 +60,7 @@ pub struct WriteUnit<'s> {
     pub(crate) collection: &'s Collection,
     pub(crate) state: &'s CollectionState,
     ns: &'s str,
-    pub(super) around: Around<'s>,
+    pub(super) context: UnitContext<'s>,
     /// The work that the transaction's writes leave to its commit.
     pub(crate) pending: &'s mut Pending,
     /// The effects of this unit alone.
@@ -89,14 +89,14 @@ impl<'s> WriteUnit<'s> {
         collection: &'s Collection,
         state: &'s CollectionState,
         ns: &'s str,
-        around: Around<'s>,
+        context: UnitContext<'s>,
     ) -> WriteUnit<'s> {
         WriteUnit {
             txn,
             collection,
             state,
             ns,
-            around,
+            context,
             pending,
             effects: Effects::default(),
             unvalidated: false,
@@ -110,7 +110,7 @@ impl<'s> WriteUnit<'s> {
 
     /// The wall time of its records, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.around.moment.now_ms
+        self.context.moment.now_ms
     }
 
     pub(crate) fn namespace(&self) -> &'s str {
@@ -128,7 +128,7 @@ impl<'s> WriteUnit<'s> {
             collection: open.collection(),
             state: open.state(),
             ns: open.namespace(),
-            around: self.around,
+            context: self.context,
             pending: &mut *self.pending,
             effects: Effects::default(),
             unvalidated: true,
@@ -179,8 +179,8 @@ impl<'s> WriteUnit<'s> {
         self.unlogged = true;
     }
 
-    fn object(&self) -> Object<'s> {
-        Object { ns: self.ns, uuid: self.collection.uuid() }
+    fn object(&self) -> LoggedObject<'s> {
+        LoggedObject { ns: self.ns, uuid: self.collection.uuid() }
     }
 
     /// Inserts a document that has an `_id`.
@@ -211,7 +211,7 @@ impl<'s> WriteUnit<'s> {
         }
         self.check_capped_size(document)?;
         if self.collection.is_numbered() {
-            let (engine, collection) = (self.around.core.engine(), self.collection);
+            let (engine, collection) = (self.context.core.engine(), self.collection);
             let number = collection.numbers.take(1, engine, collection.id())?;
             return self.insert_as(&number.to_be_bytes(), document);
         }

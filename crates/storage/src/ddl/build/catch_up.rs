@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use mayfly_base::Result;
 use mayfly_kv::{Guard, Keyspace, Txn};
 
-use super::{Build, Dispute, Others};
+use super::{Build, Dispute, Writers};
 use crate::catalog::Index;
 use crate::index::building::parse_note;
 use crate::index::keygen::KeySet;
@@ -33,7 +33,7 @@ const LEAST_DELAY_NANOS: u64 = 1_000;
 const CATCHING_UP: &str = "Index Build: draining writes received during build";
 
 /// A record with its notes.
-struct Touched {
+struct NotedRecord {
     record_key: RecordKey,
     /// For each index: the keys that it had.
     had: Vec<(usize, Vec<Vec<u8>>)>,
@@ -54,7 +54,7 @@ impl Build<'_> {
             };
             let began = self.store.clock.monotonic_micros();
             self.step("round");
-            let disputes = self.do_all(taken, Others::Write)?;
+            let disputes = self.do_all(taken, Writers::Run)?;
             self.settle(&disputes)?;
             if noted > self.last_round / 2 {
                 let took = self.store.clock.monotonic_micros() - began;
@@ -75,43 +75,43 @@ impl Build<'_> {
             return Ok(None);
         }
         let taken = self.notes.take()?;
-        let disputes = self.do_all(taken, Others::Wait)?;
+        let disputes = self.do_all(taken, Writers::Wait)?;
         // Outdated entries are gone now, so keys that are still disputed belong to two documents.
-        let again: Vec<_> = disputes.iter().map(Touched::disputed).collect();
-        self.do_some(&again, Others::Wait).map(Some)
+        let again: Vec<_> = disputes.iter().map(NotedRecord::disputed).collect();
+        self.do_some(&again, Writers::Wait).map(Some)
     }
 
-    fn do_all(&mut self, taken: Sorter, others: Others) -> Result<Vec<Dispute>> {
+    fn do_all(&mut self, taken: Sorter, writers: Writers) -> Result<Vec<Dispute>> {
         let total = taken.len();
         let mut merge = taken.merge(&|| self.check())?;
         let (mut done, mut disputes) = (0, Vec::new());
-        let (mut unit, mut bytes): (Vec<Touched>, usize) = (Vec::new(), 0);
+        let (mut unit, mut bytes): (Vec<NotedRecord>, usize) = (Vec::new(), 0);
         while let Some((record_key, what)) = merge.next()? {
             done += 1;
             let same = unit.last().is_some_and(|last| last.record_key == record_key);
             if !same {
                 if unit.len() == UNIT_RECORDS || bytes > UNIT_BYTES {
                     self.show_progress(CATCHING_UP, done, total);
-                    disputes.extend(self.do_some(&unit, others)?);
+                    disputes.extend(self.do_some(&unit, writers)?);
                     unit.clear();
                     bytes = 0;
                 }
-                unit.push(Touched { record_key: record_key.to_vec(), had: Vec::new() });
+                unit.push(NotedRecord { record_key: record_key.to_vec(), had: Vec::new() });
             }
             bytes += record_key.len() + what.len();
             if let Some(touched) = unit.last_mut() {
                 touched.add(what);
             }
         }
-        disputes.extend(self.do_some(&unit, others)?);
+        disputes.extend(self.do_some(&unit, writers)?);
         Ok(disputes)
     }
 
-    fn do_some(&mut self, unit: &[Touched], others: Others) -> Result<Vec<Dispute>> {
+    fn do_some(&mut self, unit: &[NotedRecord], writers: Writers) -> Result<Vec<Dispute>> {
         if unit.is_empty() {
             return Ok(Vec::new());
         }
-        let (multikey, disputes) = self.transact(others, |txn| {
+        let (multikey, disputes) = self.transact(writers, |txn| {
             let mut multikey = vec![0; self.indexes.len()];
             let mut disputes = Vec::new();
             for touched in unit {
@@ -128,7 +128,7 @@ impl Build<'_> {
     fn do_one(
         &self,
         txn: &mut dyn Txn,
-        touched: &Touched,
+        touched: &NotedRecord,
         multikey: &mut [u32],
         disputes: &mut Vec<Dispute>,
     ) -> Result<()> {
@@ -167,11 +167,11 @@ impl Build<'_> {
     }
 }
 
-impl Touched {
+impl NotedRecord {
     /// The record of a dispute that has no entry.
-    fn disputed(dispute: &Dispute) -> Touched {
+    fn disputed(dispute: &Dispute) -> NotedRecord {
         let record_key = dispute.record_key.clone();
-        Touched { record_key, had: vec![(dispute.number, Vec::new())] }
+        NotedRecord { record_key, had: vec![(dispute.number, Vec::new())] }
     }
 
     fn add(&mut self, what: &[u8]) {

@@ -56,7 +56,7 @@ pub struct Wildcard {
 
 /// How much of the value at a path is indexed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Share {
+enum Coverage {
     Nothing,
     Parts,
     All,
@@ -122,7 +122,7 @@ fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
     let wildcard = Wildcard::of(projected, key)?;
     for field in key.iter().filter(|field| !is_wildcard(field.name())) {
         let parts: Vec<String> = field.name().split('.').map(str::to_owned).collect();
-        if wildcard.share(&parts) != Share::Nothing {
+        if wildcard.share(&parts) != Coverage::Nothing {
             return Err(cannot_create(format!(
                 "wildcardProjection of a compound wildcard index must not cover the key field '{}'",
                 field.name()
@@ -244,10 +244,10 @@ impl Wildcard {
     /// Whether every value at this path has an entry. Positions in arrays are not part of an entry's path.
     pub fn covers(&self, path: &[String]) -> bool {
         match self.share(path) {
-            Share::All => true,
+            Coverage::All => true,
             // The excluded paths are below this one; values at the path itself are indexed.
-            Share::Parts => !self.included,
-            Share::Nothing => false,
+            Coverage::Parts => !self.included,
+            Coverage::Nothing => false,
         }
     }
 
@@ -256,21 +256,21 @@ impl Wildcard {
         self.compound
     }
 
-    fn share(&self, path: &[String]) -> Share {
+    fn share(&self, path: &[String]) -> Coverage {
         if path.first().is_some_and(|part| part == "_id")
             && !(self.included && self.paths.iter().any(|known| known[0] == "_id"))
         {
-            return if self.id { Share::All } else { Share::Nothing };
+            return if self.id { Coverage::All } else { Coverage::Nothing };
         }
         let within = |known: &Vec<String>| path.starts_with(known);
         let above = |known: &Vec<String>| known.starts_with(path);
         match self.included {
-            true if self.paths.iter().any(within) => Share::All,
-            true if self.paths.iter().any(above) => Share::Parts,
-            true => Share::Nothing,
-            false if self.paths.iter().any(within) => Share::Nothing,
-            false if self.paths.iter().any(above) => Share::Parts,
-            false => Share::All,
+            true if self.paths.iter().any(within) => Coverage::All,
+            true if self.paths.iter().any(above) => Coverage::Parts,
+            true => Coverage::Nothing,
+            false if self.paths.iter().any(within) => Coverage::Nothing,
+            false if self.paths.iter().any(above) => Coverage::Parts,
+            false => Coverage::All,
         }
     }
 
@@ -297,7 +297,7 @@ impl Wildcard {
             arrays: false,
             out,
         };
-        walk.document(document, Share::Parts);
+        walk.document(document, Coverage::Parts);
         if self.compound && walk.out.len() == 0 {
             walk.push(RawValue::MinKey, RawValue::MinKey);
         }
@@ -338,22 +338,22 @@ struct Walk<'a, 'o> {
 
 impl Walk<'_, '_> {
     /// Traverses a document. Returns whether any of it is indexed.
-    fn document(&mut self, document: RawDoc<'_>, share: Share) -> bool {
+    fn document(&mut self, document: RawDoc<'_>, share: Coverage) -> bool {
         let mut any = false;
         for element in document {
             self.path.push(element.name().to_owned());
             let share = match share {
-                Share::All => Share::All,
+                Coverage::All => Coverage::All,
                 _ => self.wildcard.share(&self.path),
             };
-            any |= share != Share::Nothing && self.value(element.value(), share);
+            any |= share != Coverage::Nothing && self.value(element.value(), share);
             self.path.pop();
         }
         any
     }
 
     /// Traverses the value at the present path. Returns whether any of it is indexed.
-    fn value(&mut self, value: RawValue<'_>, share: Share) -> bool {
+    fn value(&mut self, value: RawValue<'_>, share: Coverage) -> bool {
         match value {
             RawValue::Document(inner) => {
                 if !self.document(inner, share) {
@@ -381,8 +381,8 @@ impl Walk<'_, '_> {
 
     /// Adds a value without paths below it. A projection by inclusion covers it only when it names
     /// the path itself.
-    fn scalar(&mut self, value: RawValue<'_>, share: Share) -> bool {
-        let indexed = share == Share::All || !self.wildcard.included;
+    fn scalar(&mut self, value: RawValue<'_>, share: Coverage) -> bool {
+        let indexed = share == Coverage::All || !self.wildcard.included;
         if indexed {
             self.leaf(value);
         }

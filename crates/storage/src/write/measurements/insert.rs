@@ -19,7 +19,7 @@ use super::super::{WriteUnit, Writer};
 use crate::catalog::{Collection, Index};
 use crate::oplog::UpdateStyle;
 use crate::record::{RecordKey, StoredDocument};
-use crate::timeseries::open::{Open, Stripe, Suffixes, remember};
+use crate::timeseries::open::{OpenBucket, Stripe, Suffixes, remember};
 
 /// The most buckets that are read from the store when the cache has none.
 const MAX_CANDIDATES: usize = 4;
@@ -124,7 +124,7 @@ struct Placing<'u, 's> {
     unit: &'u mut WriteUnit<'s>,
     series: Arc<TimeSeries>,
     /// The open buckets of the cache, the latest last.
-    known: Vec<Open>,
+    known: Vec<OpenBucket>,
     working: Vec<Working>,
     suffixes: &'u Suffixes,
 }
@@ -132,7 +132,7 @@ struct Placing<'u, 's> {
 impl<'u, 's> Placing<'u, 's> {
     fn new(
         unit: &'u mut WriteUnit<'s>,
-        known: &[Open],
+        known: &[OpenBucket],
         suffixes: &'u Suffixes,
     ) -> Result<Placing<'u, 's>> {
         // The series as it is while the unit runs.
@@ -143,7 +143,7 @@ impl<'u, 's> Placing<'u, 's> {
     }
 
     /// Adds all measurements of the group; returns the open buckets for the cache.
-    fn place(mut self, group: &Group<'_>) -> Result<Vec<Open>> {
+    fn place(mut self, group: &Group<'_>) -> Result<Vec<OpenBucket>> {
         for (time, measurement) in &group.rows {
             let bytes = measurement.as_bytes().len();
             let at = match self.fitting(*time, bytes) {
@@ -173,7 +173,7 @@ impl<'u, 's> Placing<'u, 's> {
                 }
             }
         }
-        let working = self.working.iter().map(|working| Open {
+        let working = self.working.iter().map(|working| OpenBucket {
             start_ms: working.added.start_ms,
             key: working.key.clone(),
             packed: working.packed,
@@ -192,7 +192,7 @@ impl<'u, 's> Placing<'u, 's> {
     /// A bucket for a measurement that fits no current one: from the cache, from the store, or a
     /// new one.
     fn open(&mut self, time: i64, bytes: usize, group: &Group<'_>) -> Result<usize> {
-        let known: Vec<Open> = self
+        let known: Vec<OpenBucket> = self
             .known
             .iter()
             .rev()

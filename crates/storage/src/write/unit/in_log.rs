@@ -28,7 +28,7 @@ impl WriteUnit<'_> {
             self.pending.keep(collection, record_key, old.document);
             return Ok(());
         }
-        if timestamp <= self.around.core.oplog.cut() {
+        if timestamp <= self.context.core.oplog.cut() {
             return Ok(());
         }
         let document = old.document;

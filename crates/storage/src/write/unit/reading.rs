@@ -56,13 +56,13 @@ impl WriteUnit<'_> {
     pub fn read(&mut self, record_key: &[u8]) -> Result<Option<StoredDocument>> {
         let Some(stored) = self.read_stored(record_key)? else { return Ok(None) };
         let hidden = self.hides()
-            && hidden_by(self.state.hiding(), stored.record(), self.around.moment)?.is_some();
+            && hidden_by(self.state.hiding(), stored.record(), self.context.moment)?.is_some();
         Ok((!hidden).then_some(stored))
     }
 
     /// Whether documents of the collection may be hidden now.
     fn hides(&self) -> bool {
-        self.collection.hides_expired() && self.around.core.watch.look()
+        self.collection.hides_expired() && self.context.core.watch.look()
     }
 
     /// Reads a record under its lock, hidden or not.
@@ -164,7 +164,7 @@ impl WriteUnit<'_> {
             return Ok(false);
         }
         let Some(stored) = self.read_stored(record_key)? else { return Ok(false) };
-        let due = hidden_by(self.state.hiding(), stored.record(), self.around.moment)?.cloned();
+        let due = hidden_by(self.state.hiding(), stored.record(), self.context.moment)?.cloned();
         let Some(policy) = due else { return Ok(false) };
         self.archive(&policy, &[stored.as_doc()])?;
         self.expire(record_key, &stored, &policy)?;
