@@ -1,7 +1,7 @@
 //! Changes of the catalog: create, drop, rename, options; indexes have their own file.
 //!
-//! Each holds the catalog's one lock, writes one engine transaction, and then publishes the new state. Dropping only makes a
-//! range unreachable; the sweeper clears it later.
+//! Each change holds the catalog's lock, commits one engine transaction, and then publishes the new
+//! state. A drop only makes a range unreachable; the sweeper clears it later.
 
 mod build;
 mod change_index;
@@ -50,7 +50,7 @@ struct NewCollection<'a> {
     uuid: [u8; 16],
 }
 
-/// Whether the log has a change.
+/// Whether a change is logged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Logging {
     On,
@@ -58,7 +58,7 @@ enum Logging {
 }
 
 impl Store {
-    /// Creates a collection.
+    /// Creates a collection with a new UUID.
     ///
     /// # Errors
     /// 48 NamespaceExists, 72 InvalidOptions for a policy that would archive in a circle.
@@ -91,10 +91,10 @@ impl Store {
         self.create_new_locked(view, ns, options, uuid)
     }
 
-    /// The catalog's lock, for what a statement of an open transaction may do, too.
+    /// Takes the catalog's lock for changes that a statement of an open transaction may also make.
     ///
     /// # Errors
-    /// Those of the operation's deadline, 24 LockTimeout.
+    /// Errors of the operation's deadline, 24 LockTimeout.
     pub(crate) fn lock_catalog(&self, view: &ReadView) -> Result<CatalogLock<'_>> {
         self.catalog.lock_by(|try_for| self.lock_in_time(view, "the catalog", try_for))
     }
@@ -119,10 +119,11 @@ impl Store {
         self.create_locked(view, ns, options, uuid)
     }
 
-    /// The collection of this name, created with no options when there is none; true when it was created.
+    /// The collection of this name, created without options if there is none. Returns also whether
+    /// it was created.
     ///
     /// # Errors
-    /// 166 CommandNotSupportedOnView, those of the engine.
+    /// 166 CommandNotSupportedOnView, errors of the engine.
     pub fn get_or_create(
         &self,
         view: &ReadView,
@@ -141,7 +142,7 @@ impl Store {
         }
     }
 
-    /// The same for who holds the catalog's lock.
+    /// The collection of this name, created if there is none. The caller holds the catalog's lock.
     pub(crate) fn get_or_create_locked(&self, ns: &Namespace) -> Result<Arc<Collection>> {
         match self.catalog.get(ns) {
             Some(found) => Ok(found),
@@ -149,10 +150,11 @@ impl Store {
         }
     }
 
-    /// A collection in which the server keeps what it says of itself. The log does not have it, so that no replay brings it elsewhere.
+    /// A collection of the server's own. It is not logged, so that a replay of the log does not
+    /// create it elsewhere.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn get_or_create_own(&self, ns: &Namespace) -> Result<Arc<Collection>> {
         let _changing = self.catalog.lock()?;
         match self.catalog.get(ns) {
@@ -164,7 +166,7 @@ impl Store {
         }
     }
 
-    /// To be called where there is no collection of this name.
+    /// Checks that a name without a collection is not a view.
     ///
     /// # Errors
     /// 166 CommandNotSupportedOnView.
@@ -181,8 +183,8 @@ impl Store {
     /// Changes the options of a collection.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, those of `change`, those of a validator among the new options, 72 InvalidOptions for a policy that
-    /// would archive in a circle.
+    /// 26 NamespaceNotFound, errors of `change`, errors of a validator among the new options, 72
+    /// InvalidOptions for a policy that would archive in a circle.
     pub fn modify_options(
         &self,
         ns: &Namespace,
@@ -248,7 +250,7 @@ impl Store {
         self.create_with_indexes(view, definition, [default.as_slice(), &[]], Logging::On)
     }
 
-    /// Creates a collection with indexes. Those that come by themselves are not logged.
+    /// Creates a collection with indexes. Default indexes are not logged.
     fn create_with_indexes(
         &self,
         view: &ReadView,
@@ -309,17 +311,18 @@ impl Store {
         Ok(collection)
     }
 
-    /// Whether the records of a new collection are in the order of `_id`.
+    /// Whether the records of a new collection are clustered by `_id`.
     fn is_clustered(&self, state: &CollectionState) -> bool {
         let plain = state.capped.is_none() && state.time_series.is_none();
         let asked = state.options.as_doc().get("clusteredIndex").is_some();
         plain && (asked || self.engine().caps().clusters_records)
     }
 
-    /// Drops a collection; gives the number of indexes it had, `_id_` included, or nothing when there was none.
+    /// Drops a collection. Returns the number of indexes it had, including `_id_`, or `None` when
+    /// there was no collection.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn drop_collection(&self, ns: &Namespace) -> Result<Option<i32>> {
         if self.catalog.get(ns).is_none() {
             return Ok(None);
@@ -332,7 +335,7 @@ impl Store {
 
     fn drop_locked(&self, collection: &Collection) -> Result<()> {
         let ns = collection.namespace();
-        // Writers in flight end first; those that come later see the mark.
+        // The lock waits for running writers; later ones see the mark.
         let state = collection.change_state()?;
         let mut command = DocBuilder::new();
         command.append("drop", ns.collection());
@@ -356,10 +359,10 @@ impl Store {
         self.wake_sweeper();
     }
 
-    /// Drops all collections of a database; true when there was one.
+    /// Drops all collections of a database. Returns whether there was one.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
         let names: Vec<_> =
             self.collections(Some(db)).iter().map(|collection| collection.namespace()).collect();
@@ -381,7 +384,7 @@ impl Store {
         Ok(!all.is_empty())
     }
 
-    /// Gives a collection another name.
+    /// Renames a collection.
     ///
     /// # Errors
     /// 26 NamespaceNotFound, 48 NamespaceExists, 20 IllegalOperation, 72 InvalidOptions when its policies would archive in a
@@ -420,13 +423,15 @@ impl Store {
         let policies: Vec<_> = archiving.iter().map(|policy| &*policy.options).collect();
         self.check_no_circle(to, &policies, &[from])?;
         let state = collection.change_state()?;
-        // Nobody else holds two of these locks: whoever takes one for a change holds the catalog's.
+        // No other thread holds two of these locks: exclusive ones are taken with the catalog's
+        // lock held.
         let target_state = target.as_ref().map(|target| target.change_state()).transpose()?;
         let target = target.as_deref().zip(target_state.as_deref());
         self.give_name(&collection, &state, to, target)
     }
 
-    /// Gives a collection another name; what has that name goes. The caller holds the catalog's lock and the states'.
+    /// Renames a collection; a collection with that name is dropped. The caller holds the catalog's
+    /// lock and those of the states.
     fn give_name(
         &self,
         collection: &Arc<Collection>,
@@ -466,7 +471,8 @@ impl Store {
         Ok(())
     }
 
-    /// A fresh id. Others go on with theirs while a transaction of several statements is open: it takes its ids at once.
+    /// A new id. While a transaction of several statements is open, others go on with their ids, so
+    /// it takes its ids at once in a transaction of their own.
     fn new_id(&self, view: &ReadView, txn: &mut dyn Txn) -> Result<u64> {
         if !view.in_transaction() {
             return self.catalog.new_id(txn);
@@ -482,7 +488,7 @@ fn command_ns(ns: &Namespace) -> String {
     format!("{}.$cmd", ns.db())
 }
 
-/// Logs that a collection has an index more.
+/// Logs that a collection has a new index.
 fn log_index(oplog: &mut OplogBatch, ns: &Namespace, uuid: &[u8; 16], spec: &IndexSpec) {
     let mut command = DocBuilder::new();
     command.append("createIndexes", ns.collection()).append_all(spec.document());
@@ -508,7 +514,7 @@ fn object_ids(collection: &Collection, state: &CollectionState) -> Vec<u64> {
     std::iter::once(collection.id()).chain(indexes).collect()
 }
 
-/// Takes a collection out of the catalog.
+/// Removes a collection from the catalog.
 fn put_gone(txn: &mut dyn Txn, collection: &Collection, state: &CollectionState) -> Result<()> {
     txn.delete(Keyspace::Catalog, &catalog_key::collection(collection.id()), Guard::Checked)
         .map_err(from_kv)?;

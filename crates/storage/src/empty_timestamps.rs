@@ -15,12 +15,12 @@ pub fn is_empty_timestamp(field: RawElement<'_>) -> bool {
 }
 
 impl Store {
-    /// A timestamp of the log that neither an entry nor another caller has.
+    /// A timestamp that belongs to no entry of the log and to no other caller.
     pub fn new_timestamp(&self) -> u64 {
         self.oplog.clock.next(self.clock.now_ms()).timestamp()
     }
 
-    /// The document with its empty timestamps filled in, except `_id`; nothing when it has none.
+    /// The document with its empty timestamps filled in, except `_id`; `None` when it has none.
     pub fn fill_empty_timestamps(&self, document: RawDoc<'_>) -> Option<DocBuf> {
         let is_empty =
             |field: RawElement<'_>| is_empty_timestamp(field) && field.name_bytes() != b"_id";

@@ -1,7 +1,7 @@
 //! The storage engine: catalog, collections, indexes, write units, oplog, and the TTL monitor.
 //!
-//! No query language in here, no wire format, no system clock. A [`Store`] stands over one byte store
-//! ([`mayfly_kv::Engine`]) and hands out [`Collection`]s, [`Snapshot`]s and [`WriteUnit`]s.
+//! It has no query language, no wire format, and no system clock. A [`Store`] uses one byte store
+//! ([`mayfly_kv::Engine`]) and provides [`Collection`]s, [`Snapshot`]s and [`WriteUnit`]s.
 
 mod catalog;
 mod ddl;
@@ -60,5 +60,5 @@ pub use write::{
     TransactionSize, WriteOptions, WriteUnit, Writer, Writing,
 };
 
-// What callers of the scans need.
+// Types of the byte store that callers of scans need.
 pub use mayfly_kv::{Direction, KeyRange, ScanLimit};

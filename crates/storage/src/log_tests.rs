@@ -1,5 +1,6 @@
-//! What the log refers to, over the memory engine: what stands where, and what is said when it is missing. That readers are shown
-//! what was written is tested against a model (`log_model` of the test kit).
+//! References of the log over the memory engine: where documents are, and the errors when they are
+//! missing. That readers get what was written is tested against a model (`log_model` of the test
+//! kit).
 
 use crate::isolation::ReadView;
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ fn document(bson: Document) -> DocBuf {
 }
 
 impl Fixture {
-    /// The same store as a transaction sees it.
+    /// The fixture with the view of a transaction.
     fn in_transaction(&self) -> Fixture {
         let owner = TransactionOwner { session: [1; 16], lsid: document(doc! {}), txn_number: 1 };
         let view = self.store.begin_transaction(owner).unwrap().enter();
@@ -90,7 +91,7 @@ impl Fixture {
         self.write(name, |unit| documents.iter().try_for_each(|it| unit.insert(it.as_doc())));
     }
 
-    /// Changes what is there in a unit of its own.
+    /// Changes a document in a unit of its own.
     fn change(&self, name: &str, id: i32, new: Option<Document>, style: UpdateStyle) {
         let collection = self.collection(name);
         let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
@@ -114,7 +115,7 @@ impl Fixture {
         rows
     }
 
-    /// The versions that are kept: timestamp, collection, record key, document.
+    /// The kept versions: timestamp, collection, record key, document.
     fn kept(&self) -> BTreeMap<(u64, u64, RecordKey), DocBuf> {
         let mut found = BTreeMap::new();
         for (key, value) in self.rows(Keyspace::Kept) {
@@ -142,13 +143,13 @@ impl Fixture {
         });
     }
 
-    /// What the newest entry takes, and what it is long for readers.
+    /// The stored length of the newest entry, and its length for readers.
     fn newest(&self) -> (usize, u64) {
         let (_, value) = self.rows(Keyspace::Oplog).pop().unwrap();
         (value.len(), decode(&value).unwrap().logical)
     }
 
-    /// The numbers in the documents that the log shows of a collection.
+    /// The numbers in the documents that the log shows for a collection.
     fn inserted(&self, name: &str) -> Result<Vec<i32>> {
         let mut found = Vec::new();
         self.store.oplog().read_changes(self.store.oplog().cut(), &mut |entry| {
@@ -182,7 +183,7 @@ fn a_document_is_written_once() {
     let kept = f.rows(Keyspace::Kept);
     assert_eq!(kept.len(), 1, "the insert's document");
     assert!(RawDoc::new(&kept[0].1).unwrap().get("s").is_some());
-    // The entry of an operator update has what it needs; what it changes is kept, once.
+    // The entry of an operator update has its delta; the document that it changes is kept once.
     f.change("d.c", 1, Some(doc! { "_id": 1, "t": "y" }), UpdateStyle::Operators);
     f.change("d.c", 1, Some(doc! { "_id": 1, "t": "z" }), UpdateStyle::Operators);
     f.change("d.c", 1, None, UpdateStyle::Operators);
@@ -215,7 +216,7 @@ fn a_long_run_is_read_back_in_its_order() {
     let ns = Namespace::parse("d.capped").unwrap();
     f.store.create_collection(&ReadView::now(), &ns, capped.finish()).unwrap();
     f.insert("d.capped", 0..10_000);
-    // Some of them have changed or are gone.
+    // Some of them have been changed or deleted.
     for id in (0..10_000).step_by(997) {
         f.change("d.capped", id, Some(doc! { "_id": id, "m": id }), UpdateStyle::Replacement);
     }
@@ -237,7 +238,7 @@ fn what_was_cut_from_the_log_is_not_kept() {
     let sizes = f.store.oplog().sizes().unwrap();
     assert!(sizes.bytes <= 2_000 && sizes.bytes > 1_500, "{sizes:?}");
     assert_eq!(f.kept().len(), 1);
-    // Deleting what was logged long ago writes nothing but the deletion.
+    // Deleting a document whose entry was cut writes nothing but the deletion.
     for id in 0..10 {
         f.change("d.c", id, None, UpdateStyle::Operators);
     }
@@ -247,7 +248,7 @@ fn what_was_cut_from_the_log_is_not_kept() {
     }
     f.store.trim_oplog().unwrap();
     assert_eq!(f.kept().len(), 0);
-    // A start knows the sums from the catalog, and counts what stands behind it.
+    // A start reads the sums from the catalog, and counts the entries after them.
     let sizes = f.store.oplog().sizes().unwrap();
     let again = open(&f.engine, 2_000);
     assert_eq!(again.store.oplog().sizes().unwrap(), sizes);
@@ -297,7 +298,7 @@ fn a_missing_document_is_corruption_that_names_entry_and_record() {
     let text = error.message();
     assert!(text.contains("Timestamp(1800000000, 2)") && text.contains(&shown), "{text}");
     assert!(text.contains(&format!("id {id},")), "{text}");
-    // Who looks for others does not come across it.
+    // A reader of other collections is unaffected.
     assert_eq!(f.inserted("d.other").unwrap(), [0, 1, 2]);
 }
 
@@ -422,7 +423,7 @@ fn what_several_statements_of_a_transaction_remove_is_kept_together() {
         let inside = f.in_transaction();
         inside.change_together(name, 0..50, None);
         inside.change_together(name, 50..60, Some(1000));
-        // What it has written itself, and writes over.
+        // Documents that the transaction itself has written, and overwrites.
         inside.insert(name, 100..200);
         inside.change_together(name, 100..150, Some(2000));
         inside.change_together(name, 120..150, None);
@@ -464,7 +465,8 @@ fn a_sweep_that_was_cut_off_loses_nothing_that_was_kept() {
         }
         txn.commit().unwrap();
     };
-    // As a crash leaves it: some records are cleared, and the object still waits for the sweeper.
+    // The state after a crash: some records are cleared, and the object still waits for the
+    // sweeper.
     f.store.keep_logged_versions(&[id]).unwrap();
     clear(0..100);
     let again = open(&f.engine, 1 << 20);
@@ -473,7 +475,7 @@ fn a_sweep_that_was_cut_off_loses_nothing_that_was_kept() {
     assert_eq!(again.inserted("d.c").unwrap(), (0..256).collect::<Vec<_>>());
 }
 
-/// Documents that make the log long enough to be worth a cut.
+/// Inserts documents which make the log long enough to be cut.
 fn insert_large(f: &Fixture, name: &str, ids: std::ops::Range<i32>) {
     for id in ids {
         let text = "x".repeat(250_000);
@@ -498,7 +500,7 @@ fn on_a_full_disk_the_log_gives_way_to_deletions() {
     assert_eq!(late.unwrap_err().code(), ErrorCode::ChangeStreamHistoryLost);
     f.store.trim_oplog().unwrap();
     assert_eq!(f.kept().len(), 0);
-    // What is left begins with a note, and holds what came after it.
+    // The rest of the log begins with the note, followed by later entries.
     let entries = f.rows(Keyspace::Oplog);
     assert_eq!(entries.len(), 15);
     let note = decode(&entries[0].1).unwrap().fields.get("o").and_then(RawValue::as_document);
@@ -506,7 +508,7 @@ fn on_a_full_disk_the_log_gives_way_to_deletions() {
         matches!(note.unwrap().get("msg"), Some(RawValue::String(text)) if text.contains("full"))
     );
     assert_eq!(f.inserted("d.c").unwrap(), []);
-    // Another run knows of the cut.
+    // The next run has the cut.
     let again = open(&f.engine, 1 << 30);
     assert_eq!(again.store.oplog().cut(), f.store.oplog().cut());
     f.disk.full.store(false, Ordering::Relaxed);

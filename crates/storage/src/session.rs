@@ -1,5 +1,5 @@
-//! What a command works with: the store, its operation, and what it sees of the store. It is one value, which is handed down to
-//! everything that reads and writes for the command.
+//! The context of a command in storage: the store, its operation, and its view. It is one value,
+//! which is passed to everything that reads and writes for the command.
 
 use std::sync::Arc;
 
@@ -12,40 +12,40 @@ use crate::read::Snapshot;
 use crate::store::Store;
 use crate::write::WriteUnit;
 
-/// A command over a store. It is not a client's logical session: that has many commands.
+/// A command over a store. This is not a client's logical session, which has many commands.
 #[derive(Clone, Copy)]
 pub struct StoreSession<'s> {
-    /// The store.
+    /// The store that the command works on.
     pub store: &'s Store,
     /// The operation: deadline, kill flag, counters.
     pub op: &'s Arc<OpCtx>,
-    /// What it sees of the store, and what its writes go into.
+    /// The view of its reads and writes.
     pub view: &'s ReadView,
 }
 
 impl<'s> StoreSession<'s> {
-    /// An operation over a store with this view.
+    /// A session of an operation over a store with this view.
     pub fn new(store: &'s Store, op: &'s Arc<OpCtx>, view: &'s ReadView) -> StoreSession<'s> {
         StoreSession { store, op, view }
     }
 
-    /// As [`Core::snapshot`](crate::Core::snapshot).
+    /// A snapshot; see [`Core::snapshot`](crate::Core::snapshot).
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.store.snapshot(self.view)
     }
 
-    /// The collection of this name.
+    /// The collection of this name in the view.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
         self.store.collection(self.view, ns)
     }
 
-    /// As [`Writer::write`](crate::Writer::write).
+    /// Runs a write unit; see [`Writer::write`](crate::Writer::write).
     ///
     /// # Errors
-    /// As there.
+    /// As [`Writer::write`](crate::Writer::write).
     pub fn write<T>(
         &self,
         collection: &Collection,
@@ -54,7 +54,7 @@ impl<'s> StoreSession<'s> {
         self.store.write(self.op, self.view, collection, body)
     }
 
-    /// Whether it is a statement of an open transaction.
+    /// Whether this is a statement of an open transaction.
     pub fn in_transaction(&self) -> bool {
         self.view.in_transaction()
     }

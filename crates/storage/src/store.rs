@@ -1,4 +1,4 @@
-//! The store: opening and closing, and everything beneath it put together.
+//! The store: opening, closing, and its background threads.
 
 use crate::isolation::ReadView;
 use std::collections::HashMap;
@@ -28,20 +28,21 @@ use crate::ttl::report::VisitHook;
 use crate::ttl::suspension::load_mark;
 use crate::write::{FindArchives, OpenTransaction, SyncGate, Writer, wait_for_build};
 
-/// How long closing waits for a unit that is still running.
+/// How long closing waits for a running unit.
 const LAST_UNIT: Duration = Duration::from_secs(2);
 
-/// How a store is opened.
+/// Options of an open store.
 pub struct StoreOptions {
-    /// Compiles filters of partial indexes.
+    /// Compiles filters of partial indexes and validators.
     pub filters: Arc<dyn FilterCompiler>,
-    /// The oplog is trimmed to about this many bytes, unless [`Store::resize_oplog`] has said otherwise since that was changed last.
+    /// The oplog is trimmed to about this many bytes, unless [`Store::resize_oplog`] has been
+    /// called since this value was last changed.
     pub oplog_bytes: u64,
-    /// Its entries that are younger are kept whatever their bytes are, in milliseconds.
+    /// Younger entries of the oplog are kept regardless of its size, in milliseconds.
     pub oplog_retention_ms: i64,
-    /// Memory for hints where the record of an `_id` is, in bytes.
+    /// Memory for hints of records by `_id`, in bytes.
     pub id_hint_bytes: usize,
-    /// Whether background threads (TTL monitor, sweeper) run; tests drive them by hand.
+    /// Whether background threads (TTL monitor, sweeper) run. Tests call their work themselves.
     pub background: bool,
 }
 
@@ -66,27 +67,27 @@ impl FilterCompiler for NoFilters {
     }
 }
 
-/// Sees the steps of a build.
+/// A hook for the steps of a build.
 #[cfg(test)]
 pub(crate) type BuildStep = Box<dyn FnMut(&Store, &'static str) -> bool + Send>;
 
-/// An open store.
+/// An open store, with its background threads. It derefs to [`Writer`].
 pub struct Store {
     writer: Writer,
-    /// What the catalog says of suspended expiry.
+    /// The suspension of expiry that is in the catalog.
     pub(crate) suspension_recorded: parking_lot::Mutex<Option<Mark>>,
     /// The size of the log that the store was opened with.
     oplog_bytes: u64,
     ttl: parking_lot::Mutex<Option<TtlMonitor>>,
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
-    /// Wall time before which no recorded statement can be old enough to go.
+    /// Before this wall time no recorded statement is old enough to be removed.
     pub(crate) next_statement_due: AtomicI64,
     pub(crate) visit_hook: VisitHook,
     pub(crate) paced: PacedPolicies,
-    /// Called behind each unit of a visit.
+    /// Called after each unit of a visit.
     #[cfg(test)]
     pub(crate) between_units: parking_lot::Mutex<Option<Box<dyn Fn() + Send>>>,
-    /// Called between the steps of a build, until it says that it is over.
+    /// Called between the steps of a build, until it returns true.
     #[cfg(test)]
     pub(crate) between_steps: parking_lot::Mutex<Option<BuildStep>>,
 }
@@ -100,10 +101,11 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Opens a store over an engine: reads the catalog, forgets builds that a crash cut off, starts the background work.
+    /// Opens a store over an engine: loads the catalog, discards interrupted builds, starts
+    /// background threads.
     ///
     /// # Errors
-    /// 12 UnsupportedFormat, 301 DataCorruptionDetected, those of the engine.
+    /// 12 UnsupportedFormat, 301 DataCorruptionDetected, errors of the engine.
     pub fn open(
         engine: Arc<dyn Engine>,
         options: StoreOptions,
@@ -166,10 +168,11 @@ impl Store {
         Ok(store)
     }
 
-    /// Makes an empty log begin with an entry that does nothing: tools ask for the newest entry before there is any other.
+    /// Writes an entry without an operation into an empty log, because tools read the newest entry
+    /// before there is any other.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn begin_log(&self) -> Result<()> {
         if !self.oplog.is_new()? {
             return Ok(());
@@ -180,10 +183,10 @@ impl Store {
         })
     }
 
-    /// Writes a note into the log, which is all it does.
+    /// Writes an entry without an operation, with this document, into the log.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn append_note(&self, note: RawDoc<'_>) -> Result<()> {
         self.change(|_, oplog| {
             oplog.note_document(note);
@@ -191,15 +194,16 @@ impl Store {
         })
     }
 
-    /// Trims the log to another size, or keeps its entries for another time. What is too much goes at once. The size outlives this run of
-    /// the process, until another one is configured; the time does not.
+    /// Changes the limits of the log, and trims it at once. The size survives a restart, until
+    /// another one is configured; the retention time does not.
     ///
     /// # Errors
+    /// Errors of the engine.
     /// Those of the engine.
     pub fn resize_oplog(&self, limits: LogLimits) -> Result<()> {
         let value = [self.oplog_bytes.to_be_bytes(), limits.bytes.to_be_bytes()].concat();
         self.oplog.set_limits(limits);
-        // Some entry has to stay when the rest is cut: the note.
+        // An entry must remain when the rest is cut: this note.
         self.change(|txn, oplog| {
             oplog.note("the operation log was resized");
             txn.put(Keyspace::Catalog, catalog_key::OPLOG_SIZE, &value, Guard::Checked)
@@ -209,24 +213,25 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the TTL monitor's thread is there.
+    /// Whether the TTL monitor's thread is running.
     #[cfg(test)]
     pub(crate) fn ttl_running(&self) -> bool {
         self.ttl.lock().as_ref().is_some_and(TtlMonitor::is_running)
     }
 
-    /// Whether the sweeper's thread is there.
+    /// Whether the sweeper's thread is running.
     #[cfg(test)]
     pub(crate) fn sweeper_running(&self) -> bool {
         self.sweeper.lock().as_ref().is_some_and(Sweeper::is_running)
     }
 
-    /// Commits a transaction of several statements; gives the cluster time of the commit.
+    /// Commits a transaction of several statements; returns the cluster time of the commit.
     ///
     /// # Errors
-    /// As [`Writer::commit_open`]; 112 WriteConflict when the name of a collection that it made is taken.
+    /// As [`Writer::commit_open`]; 112 WriteConflict when the name of a collection that it created
+    /// is taken.
     pub fn commit_transaction(&self, transaction: OpenTransaction) -> Result<u64> {
-        // New names are given under the catalog's lock.
+        // New names are published under the catalog's lock.
         let changing = match transaction.makes_collections() {
             true => Some(self.catalog.lock()?),
             false => None,
@@ -243,8 +248,8 @@ impl Store {
         Ok(committed_at)
     }
 
-    /// Takes the counts of the last clean close, and removes them where units do not write them, so that a crash leaves none
-    /// behind; and the record numbers that were handed out.
+    /// Loads the counts of the last clean close, and the first free record numbers. The counts are
+    /// removed, except where units write them, so that there are none after a crash.
     fn load_counts(&self) -> Result<()> {
         let all = self.catalog.all();
         let by_id: HashMap<u64, &Arc<Collection>> =
@@ -253,7 +258,8 @@ impl Store {
         let (found, numbers) = self.change(|txn, _| {
             let found = rows(txn, b'k')?;
             let numbers = rows(txn, b'r')?;
-            // Of a collection that a transaction made which was not committed; its id is not given again.
+            // The number belongs to a collection of a transaction that was not committed; its id is
+            // not reused.
             for (id, _) in numbers.iter().filter(|(id, _)| !by_id.contains_key(id)) {
                 txn.delete(Keyspace::Catalog, &catalog_key::numbers(*id), Guard::Checked)
                     .map_err(from_kv)?;
@@ -287,7 +293,8 @@ impl Store {
     fn store_counts(&self) -> Result<()> {
         self.change(|txn, _| {
             for collection in self.catalog.all().values() {
-                // A unit that began before the store was closing still counts; one that hangs makes the next start count.
+                // Waits for a unit that began before the close. If one hangs, the next start counts
+                // again.
                 let Some(_no_writers) = collection.state.try_write_for(LAST_UNIT) else { continue };
                 if let Some(next) = collection.numbers.unused() {
                     let key = catalog_key::numbers(collection.id());
@@ -304,10 +311,11 @@ impl Store {
         })
     }
 
-    /// Ends the background work, syncs, and closes the engine. To be called once; who still writes is refused.
+    /// Ends the background threads, syncs, and closes the engine. Must be called once; later writes
+    /// are refused.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn close(&self) -> Result<()> {
         let monitor = self.ttl.lock().take();
         if let Some(monitor) = monitor {
@@ -322,7 +330,7 @@ impl Store {
         let recorded = self.record_suspension_last();
         let measured = self.oplog.store_segments(true);
         self.close_gate();
-        // Held snapshots keep the engine's files open; none comes any more.
+        // Held snapshots keep the engine's files open; no new ones are taken now.
         self.history.set_window_secs(0);
         self.engine.close().map_err(from_kv)?;
         counted.and(recorded).and(measured)
@@ -335,7 +343,7 @@ impl Store {
         }
     }
 
-    /// Makes the sweeper look at once.
+    /// Makes the sweeper run at once.
     pub(crate) fn wake_sweeper(&self) {
         if let Some(sweeper) = self.sweeper.lock().as_ref() {
             sweeper.wake();
@@ -345,13 +353,14 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The monitor waits for its parameters only; it sees that the store is gone.
+        // The monitor waits for its parameters only; when it wakes, it finds that the store is
+        // gone.
         self.ttl_params.wake();
         self.close_gate();
     }
 }
 
-/// The size of the log: as it was resized, where that was after this size was configured.
+/// The size of the log: the size of the last resize, unless the configured one has changed since.
 fn resized_bytes(engine: &dyn Engine, configured: u64) -> Result<u64> {
     let mut bytes = configured;
     let see = &mut |value: &[u8]| {

@@ -1,7 +1,8 @@
-//! The sweeper: clears what dropped objects and ended sessions left in the byte store, and trims the oplog.
+//! The sweeper: clears the ranges of dropped objects and the records of ended sessions, and trims
+//! the oplog.
 //!
-//! A dropped object has a row in the catalog until its range is empty, so that a restart goes on where it stopped. What the log
-//! refers to in a dropped collection is kept first.
+//! A dropped object has a row in the catalog until its range is empty, so that a restart continues
+//! the sweep. Versions of a dropped collection that the log refers to are kept first.
 
 mod kept;
 mod statements;
@@ -20,25 +21,25 @@ use crate::Store;
 use crate::record::error::from_kv;
 use crate::record::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
 
-/// Keys cleared in one call into the engine.
+/// The number of keys that are cleared in one call of the engine.
 const SWEEP_KEYS: usize = 10_000;
-/// An object with so many bytes gives its space back at once.
+/// The size from which an object's space is reclaimed at once.
 const MANY_BYTES: u64 = 16 << 20;
-/// How often the oplog's size is looked at, while something writes.
+/// How often the oplog's size is checked while there are writes.
 const OPLOG_LOOK: Duration = Duration::from_secs(60);
 /// The same while the disk is nearly full.
 const FULL_LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Signal {
-    /// Something was dropped.
+    /// An object was dropped.
     wanted: bool,
     /// The log is too long.
     trim: bool,
     closing: bool,
 }
 
-/// The thread and its signal.
+/// The sweeper's thread with its signal.
 pub(crate) struct Sweeper {
     signal: Arc<(Mutex<Signal>, Condvar)>,
     thread: JoinHandle<()>,
@@ -65,7 +66,7 @@ impl Sweeper {
         self.signal.1.notify_all();
     }
 
-    /// The log is to be trimmed, and nothing else done.
+    /// Makes the sweeper trim the log and nothing else.
     pub(crate) fn trim(&self) {
         self.signal.0.lock().trim = true;
         self.signal.1.notify_all();
@@ -82,7 +83,7 @@ impl Sweeper {
 
 fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
     let mut swept_micros = None;
-    // Whether the disk is nearly full is not known yet.
+    // The state of the disk is not known yet.
     let mut look = FULL_LOOK;
     loop {
         let only_trim = {
@@ -98,7 +99,7 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
             only_trim
         };
         let Some(store) = store.upgrade() else { return };
-        // Space is given back in large pieces, which must not happen in the midst of a mass deletion.
+        // Space is reclaimed in large pieces, which must not happen during a mass deletion.
         let now = store.clock.monotonic_micros();
         look = store.look_at_room();
         let lately = swept_micros.is_some_and(|then| now - then < look.as_micros() as i64);
@@ -113,14 +114,14 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
         match swept {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "sweeping failed; it is tried again later"),
-            // The hook of the process has said where.
+            // The panic hook of the process has logged it.
             Err(_) => tracing::error!("sweeping panicked; it is tried again later"),
         }
     }
 }
 
 impl Store {
-    /// How soon the sweeper looks again. When the disk is nearly full, what is due goes now.
+    /// Returns when the sweeper runs again. On a nearly full disk, it wakes the TTL monitor.
     fn look_at_room(&self) -> Duration {
         let full = self.engine().is_nearly_full();
         self.noticed_full.store(full, Ordering::Relaxed);
@@ -135,22 +136,22 @@ impl Store {
         self.trim_oplog()?;
         self.sweep_statements()?;
         match self.engine().is_nearly_full() {
-            // Old snapshots keep what was deleted on the disk.
+            // Old snapshots keep deleted data on the disk.
             true => self.history.clear(),
             false => self.history.expire(self.clock.monotonic_micros()),
         }
         self.engine().give_back_space().map_err(from_kv)
     }
 
-    /// Clears everything that was dropped so far.
+    /// Clears the ranges of all dropped objects.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn sweep_once(&self) -> Result<()> {
         for collection in self.collections(None) {
             self.forget_abandoned_builds(&collection)?;
         }
-        // What is kept of an object is kept before anybody begins to clear it.
+        // All versions of an object are kept before its range is cleared.
         let _sweeping = self.catalog.sweeping.lock();
         loop {
             let dropped = self.catalog.dropped.lock().clone();
@@ -158,13 +159,13 @@ impl Store {
                 return Ok(());
             }
             if self.engine().is_nearly_full() {
-                // No entry is left that refers to them, so that there is nothing to keep.
+                // After the cut no entry refers to them, so nothing has to be kept.
                 self.cut_log_whole()?;
                 self.mark_kept(&dropped)?;
             } else {
                 self.keep_logged_versions(&dropped)?;
             }
-            // Whole files go at once: what was kept, and the drops, must not be behind that after a power cut.
+            // Whole files are removed at once, so kept versions and drops must be durable before.
             self.engine().sync().map_err(from_kv)?;
             dropped.iter().try_for_each(|id| self.sweep_object(*id))?;
         }
@@ -175,7 +176,8 @@ impl Store {
         for keyspace in OBJECT_KEYSPACES {
             let bytes = self.engine().approximate_bytes(keyspace, &range).map_err(from_kv)?;
             self.sweep_whole(keyspace, &range)?;
-            // Files that hold other objects, too, or that were flushed lately, are rewritten without it.
+            // Files that also have other objects, or that were flushed lately, are rewritten
+            // without the range.
             if bytes >= MANY_BYTES || self.engine().is_nearly_full() {
                 self.engine().compact_range(keyspace, &range).map_err(from_kv)?;
             }
@@ -193,11 +195,11 @@ impl Store {
         Ok(())
     }
 
-    /// Cuts the oldest segments of the oplog when it is over its size, and what is kept for them; all of it when the disk is nearly
-    /// full.
+    /// Cuts the oldest segments of an oplog that exceeds its size, with their kept versions; the
+    /// whole log when the disk is nearly full.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn trim_oplog(&self) -> Result<()> {
         self.oplog.store_segments(false)?;
         let nearly_full = self.engine().is_nearly_full();
@@ -210,7 +212,7 @@ impl Store {
         if cut <= self.oplog.swept() {
             return Ok(());
         }
-        // Whole files go at once, and after a power cut somebody must know it.
+        // Whole files are removed at once, so the cut must be durable before.
         self.engine().sync().map_err(from_kv)?;
         let range = KeyRange { start: vec![0], end: cut.saturating_add(1).to_be_bytes().to_vec() };
         let at_once = self.oplog.take_resized() || nearly_full;

@@ -1,4 +1,4 @@
-//! How tests of this crate open a store: nothing runs in the background, and time moves when a test says so.
+//! Stores for tests of this crate: without background threads, and with a clock that tests move.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::{Store, StoreOptions};
 
-/// When a clock of [`clock`] begins: 2027-01-15T08:00:00Z.
+/// The start of clocks of [`clock`]: 2027-01-15T08:00:00Z.
 pub(crate) const NOW: i64 = 1_800_000_000_000;
 
 /// An open store, and an operation on it.
@@ -18,7 +18,7 @@ pub(crate) struct Opened {
     pub(crate) op: Arc<OpCtx>,
 }
 
-/// A clock that stands at [`NOW`].
+/// A manual clock at [`NOW`].
 pub(crate) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at_ms(NOW))
 }

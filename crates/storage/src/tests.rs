@@ -83,7 +83,7 @@ impl Fixture {
         count
     }
 
-    /// Every entry has its record; returns nothing, panics on disagreement.
+    /// Checks that every entry has its record.
     fn check_indexes(&self, collection: &Collection) {
         let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
         for index in collection.ready_indexes() {
@@ -302,7 +302,7 @@ fn t_48_an_invalid_policy_does_not_stop_the_others() {
         f.insert(name, &doc! { "_id": 1, "x": date(NOW - 1000) }).unwrap();
         f.index(name, &ttl("x", 0)).unwrap();
     }
-    // A catalog as an old server may have left it.
+    // The catalog as an old server may have left it.
     let broken = doc! { "v": 2, "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": f64::NAN };
     let collection = f.store.collection(&ReadView::now(), &ns("d.x")).unwrap();
     {
@@ -463,7 +463,7 @@ impl Fixture {
         self.store.locate(&ReadView::now(), &collection, RawValue::Int32(id)).unwrap().unwrap()
     }
 
-    /// The oplog, oldest first.
+    /// The entries of the oplog, oldest first.
     fn oplog(&self) -> Vec<Document> {
         let whole = LogRange { first: 1, last: u64::MAX };
         let mut entries = Vec::new();
@@ -544,7 +544,7 @@ fn no_write_goes_into_a_collection_that_the_catalog_has_dropped() {
                     if over.load(Ordering::Relaxed) {
                         return;
                     }
-                    // The collection may go between the two steps.
+                    // The collection may be dropped between the two steps.
                     let _ = f.store.get_or_create(&ReadView::now(), &ns("d.c")).and_then(
                         |(collection, _)| {
                             let document = DocBuf::from_bson(&doc! { "_id": n * 3 + writer });
@@ -582,7 +582,7 @@ fn an_index_exists_when_its_creation_succeeds_although_another_build_of_it_faile
     let building = f.store.register_building(&collection, vec![parsed]).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| f.index("d.c", &spec));
-        // Long enough for it to find the other build in most runs; it must be right in all.
+        // Long enough to find the other build in most runs; the result must be right in all.
         (0..20_000).for_each(|_| std::thread::yield_now());
         f.store.abandon_building(&collection, &building).unwrap();
         let result = waiting.join().unwrap().unwrap();
@@ -598,7 +598,7 @@ fn a_closed_store_takes_no_write_and_lets_nobody_wait() {
     f.store.close().unwrap();
     let late = f.insert("d.c", &doc! { "_id": 2 }).unwrap_err();
     assert_eq!(late.code(), ErrorCode::InterruptedAtShutdown);
-    // And nobody waits for ever.
+    // A wait for durability ends.
     let mut waiting = std::pin::pin!(f.store.wait_durable());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(waiting.as_mut().poll(&mut context).is_ready());
@@ -606,7 +606,7 @@ fn a_closed_store_takes_no_write_and_lets_nobody_wait() {
 
 #[test]
 fn a_long_array_changes_its_keys() {
-    // Comparing each key with each other would take minutes.
+    // Comparing each key with each other one would take minutes.
     let f = fixture();
     f.index("d.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
     let array = |from: i32| {
@@ -624,7 +624,7 @@ fn a_long_array_changes_its_keys() {
     assert_eq!(f.entries("d.c", 0), 90_000);
 }
 
-/// Filters that pass everything, and panic when they are asked for the second time.
+/// Filters that match everything, and panic at their second evaluation.
 #[derive(Default)]
 struct PanicOnce(Arc<std::sync::atomic::AtomicUsize>);
 
@@ -707,7 +707,7 @@ fn the_sweeper_outlives_a_panic() {
     f.store.close().unwrap();
 }
 
-/// Filters that fail on documents with a field `hard`, while they are told to.
+/// Filters that fail on documents with a field `hard` while a flag is set.
 #[derive(Clone, Default)]
 struct Unsure(Arc<AtomicBool>);
 
@@ -734,7 +734,8 @@ impl RecordFilter for Unsure {
     }
 }
 
-/// Whether the document belongs into the index is not known: it is neither left out of it nor removed because of it.
+/// If it is unknown whether the document belongs into the index, it is neither left out of it nor
+/// removed.
 #[test]
 fn a_filter_that_fails_decides_nothing() {
     let clock = testing::clock();
@@ -753,10 +754,10 @@ fn a_filter_that_fails_decides_nothing() {
     let unfinished = ErrorCode(51156);
 
     fails.store(true, Ordering::Relaxed);
-    // Expiry leaves it.
+    // Expiry leaves the document.
     f.pass();
     assert_eq!((f.count("d.c"), f.entries("d.c", 0)), (1, 1));
-    // Nor is a document written, replaced or removed.
+    // Documents are not written, replaced or removed either.
     let another = doc! { "_id": 2, "hard": 1 };
     assert_eq!(f.insert("d.c", &another).unwrap_err().code(), unfinished);
     let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
@@ -773,7 +774,7 @@ fn a_filter_that_fails_decides_nothing() {
         unit.delete(&key, &old)
     });
     assert_eq!(deleted.unwrap_err().code(), unfinished);
-    // An index is not built without it.
+    // An index build fails as well.
     let partial = doc! { "key": { "z": 1 }, "name": "z_1", "partialFilterExpression": { "y": 1 } };
     assert_eq!(f.index("d.c", &partial).unwrap_err().code(), unfinished);
     assert_eq!(f.store.collection(&ReadView::now(), &ns("d.c")).unwrap().ready_indexes().len(), 2);
@@ -823,7 +824,7 @@ fn sizes_tell_documents_and_indexes() {
     assert_eq!(counted, Counted { documents: 11, bytes: 11 * 21, cut_off: true });
 }
 
-/// Entries that were cut from the log are missed by nobody unnoticed, not even after a restart.
+/// A reader of the log gets an error for entries that were cut, even after a restart.
 #[test]
 fn what_follows_the_log_learns_that_it_was_cut() {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
@@ -854,12 +855,12 @@ fn what_follows_the_log_learns_that_it_was_cut() {
         for after in [0, first - 1, first] {
             assert_eq!(follow(store, after).unwrap_err(), ErrorCode::ChangeStreamHistoryLost);
         }
-        // From the first moment on at which it is allowed, everything behind it is there.
+        // From the first allowed position on, all later entries are there.
         let after =
             all.iter().copied().find(|after| store.oplog().check_kept(*after).is_ok()).unwrap();
         let behind: Vec<u64> = all.iter().copied().filter(|one| *one > after).collect();
         assert!(!behind.is_empty() && behind.len() < all.len());
-        // A store that was opened again is at a later second at once.
+        // A reopened store starts at a later second.
         let settled = store.oplog().settled();
         assert!(settled >= reached);
         assert_eq!(follow(store, after).unwrap(), (behind, settled));
@@ -867,7 +868,7 @@ fn what_follows_the_log_learns_that_it_was_cut() {
     }
 }
 
-/// Who follows one collection steps over what concerns others, even when it was cut from the log meanwhile.
+/// A stream over one collection skips entries of others, even if they were cut meanwhile.
 #[test]
 fn a_watch_knows_what_need_not_be_read() {
     let clock = testing::clock();
@@ -897,20 +898,20 @@ fn a_watch_knows_what_need_not_be_read() {
         assert_eq!(oplog.quiet_until(&watch, after), until);
         oplog.check_kept(until).unwrap();
     }
-    // Nothing is known of what was before.
+    // Nothing is known about earlier entries.
     assert_eq!(oplog.quiet_until(&watch, begun - 1), begun - 1);
-    // A new watch knows nothing of what the old one was told.
+    // A new watch does not have the notes of the old one.
     drop(watch);
     let watch = oplog.watch(ChangeScope::Collection(ns("db.own")));
     assert_eq!(oplog.quiet_until(&watch, begun), begun);
-    // Nobody asks for more than what is noted.
+    // More entries than a watch notes.
     let begun = oplog.settled();
     many("db.own", 2..600);
     assert_eq!(oplog.quiet_until(&watch, begun), begun);
     assert_eq!(oplog.quiet_until(&watch, oplog.settled()), oplog.settled());
 }
 
-/// Followers that come and go while others write see what a reader of the whole log sees.
+/// Readers that come and go during writes see the same as a reader of the whole log.
 #[test]
 fn what_a_watch_steps_over_concerns_nobody() {
     let f = fixture();
@@ -961,7 +962,8 @@ fn what_a_watch_steps_over_concerns_nobody() {
     });
 }
 
-/// The document with a name `abc` in it that ends after its first letter: what stands behind it is no type.
+/// The document with a name `abc` in it that ends after its first letter, so that the next byte is
+/// no type.
 fn with_early_end(document: &Document) -> DocBuf {
     let mut bytes = DocBuf::from_bson(document).into_bytes();
     let at = bytes.windows(3).position(|name| name == b"abc").unwrap();
@@ -982,7 +984,8 @@ fn damaged_bytes_are_not_stored() {
     };
     let inserted = with_early_end(&doc! {"_id": 2, "abc": 1});
     assert_eq!(write(&|unit| unit.insert(inserted.as_doc())), ErrorCode::InvalidBSON);
-    // At the top, in a document, in an array, and with the damage in the last field and before it.
+    // At the top level, in a document, in an array, and with the damage in the last field and
+    // before it.
     let updated = [
         doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1}], "abc": 1},
         doc! {"_id": 1, "abc": 1, "a": {"b": 1}, "c": [{"d": 1}]},

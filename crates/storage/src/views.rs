@@ -1,11 +1,12 @@
-//! Views: documents in their database's `system.views`, found by name when there is no collection of that name.
+//! Views: documents in their database's `system.views`, which apply if there is no collection of
+//! the same name.
 //!
 //! ```text
 //! { _id: "db.view", viewOn: "collection or view", pipeline: [ ... ], collation?: { ... } }
 //! ```
 //!
-//! What stands in the collection is what holds: there is no second copy. Storage follows `viewOn` and joins pipelines; what
-//! is in them is the query layer's business.
+//! The documents in the collection are the only copy of a definition. Storage follows `viewOn` and
+//! joins pipelines; the query layer interprets them.
 
 use crate::isolation::ReadView;
 use std::sync::Arc;
@@ -22,31 +23,32 @@ use crate::record::layout::id_key;
 use crate::write::DefinitionChange;
 use crate::{Collection, Direction, ScanLimit, Store, UpdateStyle, whole_range};
 
-/// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".
+/// The most views on the way from a view to its collection. Manual: "MongoDB Limits and
+/// Thresholds", "View Nesting".
 pub const MAX_VIEW_DEPTH: usize = 20;
 
-/// The collection of a database that holds its views.
+/// The collection with a database's views.
 pub const SYSTEM_VIEWS: &str = "system.views";
 
-/// The stage that takes buckets apart.
+/// The stage that unpacks buckets.
 pub const UNPACK_STAGE: &str = "$_internalUnpackBucket";
 
 /// The stage that shows buckets in the reference's format.
 pub const SHOW_BUCKETS_STAGE: &str = "$_internalShowBuckets";
 
-/// Where a view's documents come from in the end.
+/// A view after following `viewOn` to a collection.
 #[derive(Clone, Debug)]
 pub struct ResolvedView {
-    /// What it reads; it need not exist.
+    /// The collection that it reads; it need not exist.
     pub on: Namespace,
-    /// The stages of all views on the way, the innermost first: an array's bytes.
+    /// The stages of all views on the way, the innermost first, as an array.
     pub pipeline: DocBuf,
-    /// How strings compare in all of them; nothing for the simple collation.
+    /// The collation of all these views; `None` for the simple collation.
     pub collation: Option<Arc<Collation>>,
 }
 
 impl ResolvedView {
-    /// Whether it shows buckets themselves, not the measurements in them.
+    /// Whether it shows buckets instead of the measurements in them.
     pub fn shows_buckets(&self) -> bool {
         let first = self.pipeline.as_doc().iter().next();
         first
@@ -55,12 +57,12 @@ impl ResolvedView {
     }
 }
 
-/// A view's name and what it is, for listings.
+/// A view for listings.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Its name without the database.
+    /// The name without the database.
     pub name: String,
-    /// `viewOn`, `pipeline`, `collation`.
+    /// The fields `viewOn`, `pipeline` and `collation`.
     pub options: DocBuf,
 }
 
@@ -68,11 +70,12 @@ fn view_key(ns: &Namespace) -> IdKey {
     id_key(RawValue::String(ns.as_str()))
 }
 
-/// The names that a view's definition reads in a database: its source, and those in its pipeline, whose language is known above.
+/// The names that a view's definition reads in a database: its source, and those in its pipeline.
+/// Implemented by the query layer.
 pub type ReadsOf<'f> = &'f dyn Fn(&str, RawDoc<'_>) -> Vec<Namespace>;
 
 impl Store {
-    /// The collection of buckets of the time series of this name, and what it is.
+    /// The buckets' collection of the time series of this name, with its definition.
     pub fn time_series_named(
         &self,
         view: &ReadView,
@@ -83,10 +86,10 @@ impl Store {
         Some((buckets, series))
     }
 
-    /// What the view of this name was defined as; nothing when there is no view of this name.
+    /// The definition of the view of this name; `None` when there is no such view.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn view(&self, view: &ReadView, ns: &Namespace) -> Result<Option<DocBuf>> {
         if let Some((buckets, series)) = self.time_series_named(view, ns) {
             return Ok(Some(view_of_buckets(ns, &buckets.namespace(), &series)));
@@ -100,7 +103,7 @@ impl Store {
         }
     }
 
-    /// The same where no collection has that very name.
+    /// The time series of this name, unless a collection has exactly that name.
     pub(crate) fn time_series_not_hidden(
         &self,
         view: &ReadView,
@@ -109,10 +112,10 @@ impl Store {
         if self.collection(view, ns).is_some() { None } else { self.time_series_named(view, ns) }
     }
 
-    /// The views of a database, by name.
+    /// The views of a database, in the order of their names.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn views(&self, view: &ReadView, db: &str) -> Result<Vec<View>> {
         let Some(system) = self.collection(view, &Namespace::new(db, SYSTEM_VIEWS)?) else {
             return Ok(Vec::new());
@@ -137,14 +140,14 @@ impl Store {
         }
     }
 
-    /// Where the documents of a name come from, when it is a view.
+    /// The resolved view of this name, if it is one.
     ///
     /// # Errors
     /// 165 ViewDepthLimitExceeded, 182 InvalidViewDefinition.
     pub fn resolve_view(&self, view: &ReadView, ns: &Namespace) -> Result<Option<ResolvedView>> {
         let Some(mut definition) = self.view(view, ns)? else { return Ok(None) };
         let collation = Collation::of_options(definition.as_doc())?;
-        // The outermost first.
+        // Definitions of all views on the way, the outermost first.
         let mut pipelines = Vec::new();
         for _ in 0..MAX_VIEW_DEPTH {
             let Some(RawValue::String(on)) = definition.as_doc().get("viewOn") else {
@@ -207,7 +210,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a view another source and pipeline.
+    /// Changes the source and pipeline of a view.
     ///
     /// # Errors
     /// 26 NamespaceNotFound, 5 GraphContainsCycle, 165 ViewDepthLimitExceeded.
@@ -228,17 +231,17 @@ impl Store {
         })
     }
 
-    /// Drops a view; false when there is none.
+    /// Drops a view; returns false when there is none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
         if self.view(&ReadView::now(), ns)?.is_none() {
             return Ok(false);
         }
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(old) = self.view(&ReadView::now(), ns)? else { return Ok(false) };
-        // A collection may get its name; a view that is there is read from the snapshot.
+        // A collection may get the name, while older snapshots still have the view.
         let _leaving = self.definitions.changing(ns, Definition::Changed);
         let dropped = self.write_view(op, ns, None)?;
         if dropped {
@@ -268,7 +271,7 @@ impl Store {
         })
     }
 
-    /// A view and the views that it reads compare strings alike.
+    /// Checks that a view has the same collation as the views that it reads.
     fn check_collations(
         &self,
         ns: &Namespace,
@@ -287,7 +290,8 @@ impl Store {
         Ok(())
     }
 
-    /// Follows what a view will read: it must not come back to it, and not go too deep.
+    /// Checks that a view does not read itself through other views, and that their depth is within
+    /// the limit.
     fn check_graph(
         &self,
         ns: &Namespace,
@@ -324,7 +328,7 @@ impl Store {
     }
 }
 
-/// The view that shows the measurements in buckets.
+/// The view that shows the measurements of a time series.
 fn view_of_buckets(ns: &Namespace, buckets: &Namespace, series: &TimeSeries) -> DocBuf {
     let mut out = DocBuilder::new();
     out.append("_id", ns.as_str()).append("viewOn", buckets.collection());
@@ -338,7 +342,7 @@ fn view_of_buckets(ns: &Namespace, buckets: &Namespace, series: &TimeSeries) -> 
     out.finish()
 }
 
-/// How clients read a collection of buckets; nothing for other collections.
+/// How clients read a collection of buckets; `None` for other collections.
 pub fn shown_buckets(collection: &Collection) -> Option<ResolvedView> {
     let series = collection.time_series()?;
     let mut pipeline = DocBuilder::new_array();
@@ -357,7 +361,7 @@ fn view_of(db: &str, document: RawDoc<'_>) -> Option<View> {
     Some(View { name, options: options.finish() })
 }
 
-/// One array of all stages; the last definition's come first.
+/// An array of all stages; those of the last definition come first.
 fn joined(definitions: &[DocBuf]) -> DocBuf {
     let mut out = DocBuilder::new_array();
     for definition in definitions.iter().rev() {

@@ -1,4 +1,5 @@
-//! What a layer above keeps with the store or with a collection as long as the server runs. Storage does not look at it.
+//! Values that higher layers attach to the store or to a collection for the lifetime of the server.
+//! Storage does not read them.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
-/// At most one value of any type.
+/// At most one value, of any type.
 #[derive(Default)]
 pub struct Attached {
     there: AtomicBool,
@@ -14,13 +15,13 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Whether something may be there. Most collections have nothing, which costs one load to find out.
+    /// Whether there may be a value. Most collections have none, which costs one load to find out.
     #[inline]
     pub fn is_there(&self) -> bool {
         self.there.load(Ordering::Relaxed)
     }
 
-    /// What is there.
+    /// The value, if it has this type.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         if !self.is_there() {
             return None;
@@ -28,14 +29,14 @@ impl Attached {
         self.value.read().clone()?.downcast().ok()
     }
 
-    /// Takes away what is there.
+    /// Removes the value.
     pub fn clear(&self) {
         let mut value = self.value.write();
         self.there.store(false, Ordering::Relaxed);
         *value = None;
     }
 
-    /// Puts something else in its place, or nothing.
+    /// Replaces the value by the result of `change`; `None` removes it.
     pub fn change<T: Send + Sync + 'static>(&self, change: impl FnOnce(Option<&T>) -> Option<T>) {
         let mut value = self.value.write();
         let changed = change(value.as_deref().and_then(<dyn Any + Send + Sync>::downcast_ref));
@@ -44,7 +45,7 @@ impl Attached {
     }
 }
 
-/// The settings of a layer above: one value, made with its first use, the same for all collections of a store.
+/// The settings of a higher layer: one value for the store, made at its first use.
 #[derive(Default)]
 pub struct Settings(OnceLock<Box<dyn Any + Send + Sync>>);
 

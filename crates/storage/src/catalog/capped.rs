@@ -1,4 +1,4 @@
-//! What a collection knows of being capped: its limits, and what writers and followers share.
+//! The state of a capped collection: its limits, and what writers and tailable cursors share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,17 +11,17 @@ use super::{Collection, Index};
 use crate::index::IndexSpec;
 use crate::record::signal::Signal;
 
-/// How much a capped collection holds.
+/// The limits of a capped collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capped {
-    /// Bytes of documents.
+    /// The limit of the documents' bytes.
     pub size_bytes: i64,
-    /// Documents; nothing for no limit but the size.
+    /// The limit of the number of documents, if there is one.
     pub max_documents: Option<i64>,
 }
 
 impl Capped {
-    /// What the options of a collection say.
+    /// Reads the limits from a collection's options.
     pub(crate) fn from_options(options: RawDoc<'_>) -> Option<Capped> {
         if options.get("capped") != Some(RawValue::Bool(true)) {
             return None;
@@ -38,15 +38,16 @@ impl Capped {
     }
 }
 
-/// What writers and followers of a capped collection share.
+/// State that writers and tailable cursors of a capped collection share.
 #[derive(Default)]
 pub(crate) struct CappedRuntime {
-    /// Held by the unit that writes.
+    /// Held by the write unit.
     pub(crate) writing: Mutex<()>,
-    /// Commits that may have added records.
+    /// The number of commits that may have added records.
     commits: AtomicU64,
     committed: Signal,
-    /// No record has a lower number: the search for the oldest one begins here, behind those that have gone.
+    /// No record has a lower number. The search for the oldest record starts here, after the
+    /// removed ones.
     first: AtomicU64,
 }
 
@@ -55,13 +56,13 @@ impl CappedRuntime {
         self.first.load(Ordering::Acquire)
     }
 
-    /// Every record with a lower number is gone, and that is committed.
+    /// Notes that all records with lower numbers have been removed by a committed unit.
     pub(crate) fn raise_first(&self, first: u64) {
         self.first.fetch_max(first, Ordering::AcqRel);
     }
 }
 
-/// The definition of the index on `_id` that records out of its order need.
+/// The definition of the index on `_id`, for collections that are not clustered by `_id`.
 pub(crate) fn id_index_spec(collation: Option<&Arc<Collation>>) -> Result<IndexSpec> {
     let mut spec = DocBuilder::new();
     spec.append("v", 2).start_document("key").append("_id", 1).end();
@@ -73,17 +74,17 @@ pub(crate) fn id_index_spec(collation: Option<&Arc<Collation>>) -> Result<IndexS
 }
 
 impl Collection {
-    /// Its limits, when it is capped.
+    /// The limits, if the collection is capped.
     pub fn capped(&self) -> Option<Capped> {
         self.now().capped
     }
 
-    /// How many commits followers were told of.
+    /// The number of commits that tailable cursors were notified of.
     pub fn commits_seen(&self) -> u64 {
         self.capped.commits.load(Ordering::Acquire)
     }
 
-    /// Waits until there was a commit after so many.
+    /// Waits until the number of commits is no longer `seen`.
     pub async fn commit_beyond(&self, seen: u64) {
         self.capped.committed.until(|| self.commits_seen() != seen).await;
     }
@@ -94,7 +95,7 @@ impl Collection {
     }
 }
 
-/// All indexes that a unit maintains: that on `_id` first, where there is one.
+/// All indexes that a unit maintains: the one on `_id` first, if there is one.
 pub(crate) fn maintained<'s>(
     id_index: Option<&'s std::sync::Arc<Index>>,
     indexes: &'s [std::sync::Arc<Index>],

@@ -1,8 +1,9 @@
-//! A collection and its indexes as the running server sees them.
+//! A collection and its indexes in the running server.
 //!
-//! Identity is the never-reused id. What can change (the set of indexes, options) stands in [`CollectionState`] behind
-//! a lock that every write unit holds shared for its short life and that a catalog change takes exclusively for the
-//! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
+//! A collection is identified by an id that is never reused. Its mutable part (indexes, options) is
+//! [`CollectionState`], under a lock that every write unit holds shared while it runs, and that a
+//! catalog change takes exclusively for the moment of the change. Readers copy the `Arc`s and check
+//! the `dropped` flags once per batch.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -31,89 +32,90 @@ use crate::record::IdKey;
 use crate::record::layout::id_key_in;
 use crate::timeseries::OpenBuckets;
 
-/// A collection's state, shared with others.
+/// A collection's state, locked shared.
 pub(crate) type SharedState<'c> = Ranked<RwLockReadGuard<'c, CollectionState>>;
-/// A collection's state, for a change.
+/// A collection's state, locked exclusively.
 pub(crate) type ChangedState<'c> = Ranked<RwLockWriteGuard<'c, CollectionState>>;
 
-/// A collection.
+/// A collection with its run-time state. It stays valid after a drop; see [`Collection::check_alive`].
 pub struct Collection {
     id: u64,
     uuid: [u8; 16],
     namespace: RwLock<Namespace>,
-    /// The default of its operations and indexes, and the order of its records.
+    /// The default collation of its operations and indexes, and the collation of its `_id`s.
     collation: Option<Arc<Collation>>,
-    /// Settings of the layer above, which all collections share.
+    /// Settings of a higher layer, common to all collections.
     settings: Arc<Settings>,
     dropped: AtomicBool,
-    /// Whether it is being filled beside another one. Its policies begin when it has that one's name.
+    /// Whether the collection is being filled, to replace another one. Its policies start when it
+    /// gets that one's name.
     temporary: AtomicBool,
-    /// Whether some policy hides what is due.
+    /// Whether a policy hides due documents.
     hides_expired: AtomicBool,
-    /// Whether some policy archives.
+    /// Whether a policy archives documents.
     archives: AtomicBool,
     pub(crate) state: RwLock<CollectionState>,
-    /// What [`Collection::id_index_id`] gives.
+    /// See [`Collection::id_index_id`].
     id_index_id: Option<u64>,
     pub(crate) counts: Counts,
-    /// Records that its policies are known to hold.
+    /// Records that policies are known to hold.
     pub(crate) held: HeldRecords,
     pub(crate) capped: CappedRuntime,
-    /// The numbers of its records, where they have numbers.
+    /// The source of record numbers, if records are numbered.
     pub(crate) numbers: Numbers,
-    /// How often plans have used the index on `_id`, or the order of the records in its place.
+    /// How often plans have used the index on `_id`, or the order of the records instead of it.
     pub id_uses: Uses,
-    /// The index filters that were set for it. Storage does not know what is in them.
+    /// Index filters, attached by the query layer.
     pub index_filters: Attached,
-    /// Plans that were found to be good, as the layers above keep them.
+    /// Cached plans, attached by the query layer.
     pub cached_plans: Attached,
-    /// Of a collection of buckets: those that are open.
+    /// The open buckets of a time series.
     pub(crate) open_buckets: Option<Box<OpenBuckets>>,
-    /// What its own time to live has done.
+    /// Counters and pace of the collection's own time to live.
     ttl: Arc<PolicyRuntime>,
     /// Units committed since the start of the server.
     pub(crate) commits: AtomicU64,
 }
 
-/// What a catalog change can change.
+/// The part of a collection that catalog changes modify.
 #[derive(Clone)]
 pub(crate) struct CollectionState {
     /// Options as `listCollections` shows them.
     pub options: DocBuf,
-    /// Whether the log keeps documents as they were before and after a change.
+    /// Whether log entries contain the documents before and after a change.
     pub keeps_images: bool,
-    /// The rules among them, compiled.
+    /// The compiled validator.
     pub validation: Option<Arc<Validation>>,
-    /// The limits among them.
+    /// The limits of a capped collection.
     pub capped: Option<Capped>,
-    /// The time series among them: documents are buckets of measurements.
+    /// The time series whose buckets the documents are.
     pub time_series: Option<Arc<TimeSeries>>,
-    /// The index on `_id`; nothing where the records themselves are in its order.
+    /// The index on `_id`; `None` if records are clustered by `_id`.
     pub id_index: Option<Arc<Index>>,
-    /// All indexes, those still being built included; `_id_` is not among them.
+    /// All indexes except `_id_`, including those that are being built.
     pub indexes: Vec<Arc<Index>>,
-    /// What says that its documents are due: its own time to live first, then its indexes in their order.
+    /// The policies: the collection's own time to live first, then TTL indexes in their order.
     policies: Vec<Arc<Policy>>,
 }
 
-/// An index. A `collMod` replaces it by another one with the same id and the same [`IndexRuntime`].
+/// An index. A `collMod` replaces it by one with the same id and the same [`IndexRuntime`].
 pub struct Index {
     pub(crate) id: u64,
-    /// Its definition.
+    /// The definition.
     pub spec: IndexSpec,
-    /// Compiled `partialFilterExpression`.
+    /// The compiled `partialFilterExpression`.
     pub(crate) filter: Option<Arc<dyn RecordFilter>>,
-    /// What outlives a `collMod`.
+    /// State that a `collMod` does not change.
     pub runtime: Arc<IndexRuntime>,
 }
 
-/// Which indexes a reader may use: those that were published up to an edition of the definitions. The snapshot of an open transaction
-/// does not have the entries of later ones.
+/// Which indexes a reader may use: those published up to an edition of the definitions. The
+/// snapshot of an open transaction does not have the entries of later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisibleIndexes(u64);
 
 impl VisibleIndexes {
-    /// All that are published.
+    /// All published indexes.
     pub const PUBLISHED: VisibleIndexes = VisibleIndexes(u64::MAX);
 
     pub(crate) fn up_to(edition: u64) -> VisibleIndexes {
@@ -125,52 +127,52 @@ impl VisibleIndexes {
     }
 }
 
-/// The running state of an index.
+/// The run-time state of an index.
 #[derive(Default)]
 pub struct IndexRuntime {
-    /// One bit per key field: some document had an array on its path.
+    /// One bit per key field, set if some document had an array on its path.
     pub(crate) multikey: AtomicU32,
     /// The bits that are in the catalog.
     pub(crate) multikey_stored: AtomicU32,
-    /// Whether the build is over and reads may use it.
+    /// Whether the build has ended, so that reads may use the index.
     pub(crate) ready: AtomicBool,
-    /// The first edition of the definitions whose transactions use it: 0 when it came with its collection or was there at the
-    /// start, and the greatest number until it is published.
+    /// The first edition of the definitions whose transactions use the index: 0 if it came with its
+    /// collection or existed at the start, and the greatest number until it is published.
     pub(crate) visible_since: AtomicU64,
-    /// What writers leave to its build.
+    /// The link to its build, for notes of writers.
     pub(crate) building: OnceLock<Building>,
-    /// Its build failed, and nobody could take it back yet.
+    /// The build failed, and the index could not be dropped yet.
     pub(crate) abandoned: AtomicBool,
-    /// Whether it is gone.
+    /// Whether the index was dropped.
     pub(crate) dropped: AtomicBool,
-    /// What it did as a policy.
+    /// Counters and pace of its policy.
     pub(crate) ttl: Arc<PolicyRuntime>,
-    /// How often plans have used it.
+    /// How often plans have used the index.
     pub uses: Uses,
 }
 
-/// How often something was used (`accesses` of `$indexStats`).
+/// A counter of uses (`accesses` of `$indexStats`).
 #[derive(Default)]
 pub struct Uses(AtomicI64);
 
 impl Uses {
-    /// Once more.
+    /// Counts a use.
     pub fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often.
+    /// The number of uses.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Not once any more.
+    /// Resets the counter.
     pub(crate) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// The time to live among a collection's options.
+/// The policy in a collection's options.
 fn own_policy(
     id: u64,
     options: RawDoc<'_>,
@@ -190,7 +192,7 @@ impl CollectionState {
     /// A state with these options.
     ///
     /// # Errors
-    /// Those of the validator among the options.
+    /// Errors of the validator in the options.
     pub(crate) fn new(
         options: DocBuf,
         id_index: Option<Arc<Index>>,
@@ -215,7 +217,8 @@ impl CollectionState {
         })
     }
 
-    /// Lists what its options and indexes say now, for the collection of this id, whose own time to live has done this so far.
+    /// Derives the policies from options and indexes. `runtime` belongs to the own time to live of
+    /// the collection with this id.
     fn list_policies(&mut self, id: u64, runtime: &Arc<PolicyRuntime>) {
         let series = self.time_series.as_ref();
         let own = own_policy(id, self.options.as_doc(), series, runtime);
@@ -223,12 +226,12 @@ impl CollectionState {
         self.policies = own.into_iter().chain(indexes).map(Arc::new).collect();
     }
 
-    /// What says that its documents are due, indexes under construction included.
+    /// The policies, including those of indexes that are being built.
     pub(crate) fn policies(&self) -> &[Arc<Policy>] {
         &self.policies
     }
 
-    /// Its own time to live.
+    /// The policy of the collection's own time to live.
     pub(crate) fn own_policy(&self) -> Option<&Arc<Policy>> {
         self.policies.first().filter(|policy| policy.index().is_none())
     }
@@ -241,13 +244,14 @@ impl CollectionState {
         self.policies.iter().any(|policy| policy.archives())
     }
 
-    /// The policies that say what is hidden: those that hide what is due, and those that hold documents.
+    /// The policies that decide what is hidden: those that hide due documents, and those that hold
+    /// documents.
     pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Policy>> + Clone {
         let hides = |policy: &Policy| policy.hides() && policy.is_ready();
         self.policies.iter().filter(move |policy| hides(policy) || policy.holds_documents())
     }
 
-    /// Whether some policy says that the document must stay: then none removes or hides it.
+    /// Whether a policy holds the document. Then no policy removes or hides it.
     pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
         self.policies.iter().any(|policy| policy.holds(document))
     }
@@ -295,12 +299,12 @@ impl Collection {
         }
     }
 
-    /// Makes a state that is to be installed say what its policies are.
+    /// Derives the policies of a state that is to be installed.
     pub(crate) fn list_policies(&self, state: &mut CollectionState) {
         state.list_policies(self.id, &self.ttl);
     }
 
-    /// Puts a changed state in place of the present one.
+    /// Replaces the present state.
     pub(crate) fn install(&self, present: &mut CollectionState, mut changed: CollectionState) {
         self.list_policies(&mut changed);
         self.note_policies(&changed);
@@ -308,17 +312,17 @@ impl Collection {
         *present = changed;
     }
 
-    /// The state, shared with others, in which nothing changes meanwhile.
+    /// Locks the state shared, so that it does not change meanwhile.
     ///
     /// # Errors
-    /// Those of the operation's deadline: who changes the state waits for units that run, and these are as long as their documents
-    /// make them.
+    /// Errors of the operation's deadline: a change of the state waits for running units, which may
+    /// take long.
     #[inline]
     pub(crate) fn read_state(&self) -> Result<SharedState<'_>> {
         self.read_state_by(|| current::acquire(|longest| self.state.try_read_for(longest)))
     }
 
-    /// The same for who waits in a way of their own.
+    /// Locks the state shared; the caller waits in its own way.
     pub(crate) fn read_state_by<'c>(
         &self,
         take: impl FnOnce() -> Result<RwLockReadGuard<'c, CollectionState>>,
@@ -326,17 +330,18 @@ impl Collection {
         Ranked::take(Rank::Shared(self.id), take)
     }
 
-    /// The state for a change, with no unit under way.
+    /// Locks the state exclusively, with no unit under way.
     ///
     /// # Errors
-    /// Those of the operation's deadline.
+    /// Errors of the operation's deadline.
     pub(crate) fn change_state(&self) -> Result<ChangedState<'_>> {
         let take = || current::acquire(|longest| self.state.try_write_for(longest));
         Ranked::take(Rank::Changing(self.id), take)
     }
 
-    /// The state for a look at it, also where this thread has it shared. A conversion holds it exclusively for as long as it copies:
-    /// a thread of the runtime that waits for it serves other tasks meanwhile.
+    /// Locks the state shared for a short read, also when this thread has it shared already. A
+    /// conversion holds the lock exclusively while it copies; a waiting runtime thread serves other
+    /// tasks meanwhile.
     pub(super) fn now(&self) -> SharedState<'_> {
         let take = || match self.state.try_read_recursive() {
             Some(state) => state,
@@ -353,45 +358,46 @@ impl Collection {
         self.archives.store(awake && state.archives(), Ordering::Release);
     }
 
-    /// Whether it is being filled beside another one: none of its policies does anything yet.
+    /// Whether the collection is being filled, to replace another one: its policies are not active
+    /// yet.
     pub(crate) fn is_temporary(&self) -> bool {
         self.temporary.load(Ordering::Acquire)
     }
 
-    /// Whether reads must not show what some policy says is due: then neither index entries nor the number of records
-    /// tell how many documents there are.
+    /// Whether reads must hide documents that are due by a policy. In that case neither index
+    /// entries nor the record count give the number of documents.
     pub fn hides_expired(&self) -> bool {
         self.hides_expired.load(Ordering::Acquire)
     }
 
-    /// Whether some policy archives.
+    /// Whether a policy archives documents.
     pub(crate) fn archives(&self) -> bool {
         self.archives.load(Ordering::Acquire)
     }
 
-    /// The policies that hold documents; whatever is due by another one stays, too.
+    /// The policies that hold documents. A held document is not removed by other policies either.
     pub(crate) fn holding(&self) -> Vec<Arc<Policy>> {
         self.policies(Policy::holds_documents)
     }
 
-    /// Those of its policies that are wanted.
+    /// The policies that satisfy the predicate.
     fn policies(&self, wanted: impl Fn(&Policy) -> bool) -> Vec<Arc<Policy>> {
         let state = self.now();
         state.policies.iter().filter(|policy| wanted(policy)).cloned().collect()
     }
 
-    /// The policies by which documents go now.
+    /// The policies that are active now.
     pub(crate) fn ready_policies(&self) -> Vec<Arc<Policy>> {
         self.policies(Policy::is_ready)
     }
 
-    /// The policy of this id as it is now, if documents go by it.
+    /// The present policy with this id, if it is active.
     pub(crate) fn policy(&self, id: u64) -> Option<Arc<Policy>> {
         let state = self.now();
         state.policies.iter().find(|policy| policy.id == id && policy.is_ready()).cloned()
     }
 
-    /// The policies that say what is hidden; none most of the time.
+    /// The policies that decide what is hidden; usually none.
     pub(crate) fn hiding(&self) -> Vec<Arc<Policy>> {
         match self.hides_expired() {
             true => self.now().hiding().cloned().collect(),
@@ -399,13 +405,13 @@ impl Collection {
         }
     }
 
-    /// The never-reused id.
+    /// The id, which is never reused.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// How many commits have written to it since the server began: who read its documents before this number was the same has
-    /// seen all of them.
+    /// The number of commits that have written to the collection since the server started. If it
+    /// has not changed, neither have the documents.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Acquire)
     }
@@ -420,28 +426,28 @@ impl Collection {
         self.collation.as_ref()
     }
 
-    /// The ordered key of this `_id`: what its entry is called in the index on `_id`, or its record where records are
-    /// clustered by `_id`.
+    /// The ordered key of this `_id`: the key in the index on `_id`, or the record key if records
+    /// are clustered by `_id`.
     pub fn id_key(&self, id: RawValue<'_>) -> IdKey {
         id_key_in(id, self.collation.as_deref()).0
     }
 
-    /// The id of the index on `_id`, which is the same as long as the collection is there; nothing where records are clustered
-    /// by `_id`.
+    /// The id of the index on `_id`, constant for the lifetime of the collection; `None` if records
+    /// are clustered by `_id`.
     #[inline]
     pub(crate) fn id_index_id(&self) -> Option<u64> {
         self.id_index_id
     }
 
-    /// The index on `_id`; nothing where records are clustered by `_id`.
+    /// The index on `_id`; `None` if records are clustered by `_id`.
     pub fn id_index(&self) -> Option<Arc<Index>> {
         self.now().id_index.clone()
     }
 
-    /// The same for a read that began when the collection had this name.
+    /// Checks, for a read that started when the collection had this name, that it still has it.
     ///
     /// # Errors
-    /// 175 QueryPlanKilled when it was dropped or got another name.
+    /// 175 QueryPlanKilled when it was dropped or renamed.
     pub fn check_still(&self, name: &Namespace) -> Result<()> {
         self.check_alive()?;
         let now = self.namespace.read();
@@ -454,17 +460,17 @@ impl Collection {
         ))
     }
 
-    /// The UUID in messages.
+    /// The UUID as text, for messages.
     pub(crate) fn shown_uuid(&self) -> String {
         mayfly_value::bson::Uuid::from_bytes(self.uuid).to_string()
     }
 
-    /// Its name now.
+    /// The present name.
     pub fn namespace(&self) -> Namespace {
         self.namespace.read().clone()
     }
 
-    /// To be called under the exclusive lock of the state.
+    /// Renames the collection. The caller holds the exclusive lock of the state.
     pub(crate) fn set_namespace(&self, namespace: Namespace, state: &CollectionState) {
         self.temporary.store(is_temporary(&namespace), Ordering::Release);
         self.note_policies(state);
@@ -472,12 +478,12 @@ impl Collection {
         *self.namespace.write() = namespace;
     }
 
-    /// Settings that the layer above keeps with the store of this collection.
+    /// Settings of a higher layer, common to the store.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Number of documents, as far as it is known without counting.
+    /// The number of documents, if it is known without counting; otherwise a very large number.
     pub fn documents_about(&self) -> i64 {
         match self.counts.exact.load(Ordering::Acquire) {
             true => self.counts.documents.load(Ordering::Acquire),
@@ -485,7 +491,7 @@ impl Collection {
         }
     }
 
-    /// Number of documents and their bytes, as far as they are known without counting; 0 when they are not.
+    /// The number of documents and their bytes, if known without counting; otherwise 0.
     pub fn size_about(&self) -> (i64, i64) {
         match self.counts.exact.load(Ordering::Acquire) {
             true => {
@@ -501,12 +507,12 @@ impl Collection {
         self.now().options.clone()
     }
 
-    /// Its time series, when its documents are buckets.
+    /// The time series, if the documents are buckets.
     pub fn time_series(&self) -> Option<Arc<TimeSeries>> {
         self.now().time_series.clone()
     }
 
-    /// The field that records stand in the order of; nothing where that is no field.
+    /// The field by which records are clustered; `None` if records are numbered.
     pub fn clustered_by(&self) -> Option<Cow<'static, str>> {
         let state = self.now();
         match (&state.time_series, &state.id_index) {
@@ -516,32 +522,33 @@ impl Collection {
         }
     }
 
-    /// Whether records are named by numbers, in the order of their insertion.
+    /// Whether record keys are numbers in the order of insertion.
     pub fn is_numbered(&self) -> bool {
         self.id_index_id.is_some() && self.open_buckets.is_none()
     }
 
-    /// All policies that archive.
+    /// The policies that archive documents.
     pub(crate) fn archiving(&self) -> Vec<Arc<Policy>> {
         self.policies(Policy::archives)
     }
 
-    /// All indexes but `_id_`, those still being built included.
+    /// All indexes except `_id_`, including those that are being built.
     pub fn indexes(&self) -> Vec<Arc<Index>> {
         self.now().indexes.clone()
     }
 
-    /// The ids of all indexes, that on `_id` included.
+    /// The ids of all indexes, including the one on `_id`.
     pub(crate) fn index_ids(&self) -> Vec<u64> {
         self.now().maintained().map(|index| index.id).collect()
     }
 
-    /// Indexes whose build is over; that on `_id` is among them where there is one.
+    /// The indexes whose build has ended, including the one on `_id`.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
         self.now().maintained().filter(|index| index.is_ready()).cloned().collect()
     }
 
-    /// Those of them that a plan may use. The entries of a last-modified policy are no values of documents.
+    /// The indexes that a plan may use. Entries of a last-modified policy are not values of
+    /// documents, so its index is not one of them.
     pub fn plannable_indexes(&self, visible: VisibleIndexes) -> Vec<Arc<Index>> {
         let state = self.now();
         let plannable = |index: &&Arc<Index>| {
@@ -550,13 +557,13 @@ impl Collection {
         state.maintained().filter(plannable).cloned().collect()
     }
 
-    /// Whether it was dropped.
+    /// Whether the collection was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// To be called under the exclusive lock of the state: no writer may slip in between the change of the catalog and
-    /// the mark.
+    /// Marks the collection as dropped. The caller holds the exclusive lock of the state, so that
+    /// no write can happen between the change of the catalog and the mark.
     pub(crate) fn mark_dropped(&self, state: &CollectionState) {
         self.dropped.store(true, Ordering::Release);
         for index in state.maintained() {
@@ -564,7 +571,7 @@ impl Collection {
         }
     }
 
-    /// To be called once per batch of a read that holds this collection over time.
+    /// Checks that the collection exists. Called once per batch of a read.
     ///
     /// # Errors
     /// 175 QueryPlanKilled when it was dropped.
@@ -580,17 +587,17 @@ impl Collection {
 }
 
 impl Index {
-    /// The never-reused id.
+    /// The id, which is never reused.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether reads may use it.
+    /// Whether reads may use the index.
     pub fn is_ready(&self) -> bool {
         self.runtime.ready.load(Ordering::Acquire) && !self.is_dropped()
     }
 
-    /// Its build, while that alone writes its entries.
+    /// The link to its build, while the index is being built.
     #[inline]
     pub(crate) fn building(&self) -> Option<&Building> {
         match self.runtime.ready.load(Ordering::Acquire) {
@@ -599,7 +606,7 @@ impl Index {
         }
     }
 
-    /// Whether it was dropped.
+    /// Whether the index was dropped.
     pub fn is_dropped(&self) -> bool {
         self.runtime.dropped.load(Ordering::Acquire)
     }
@@ -609,7 +616,7 @@ impl Index {
         self.runtime.multikey.load(Ordering::Acquire)
     }
 
-    /// Whether some document may have more than one key.
+    /// Whether a document may have more than one key.
     pub fn is_multikey(&self) -> bool {
         self.multikey_mask() != 0
     }
@@ -619,21 +626,21 @@ impl Index {
         self.filter.as_deref()
     }
 
-    /// Whether it is a partial index.
+    /// Whether the index has a filter.
     pub fn is_partial(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Whether this document belongs into it, its filter considered.
+    /// Whether the index has entries of this document, by its filter.
     ///
     /// # Errors
-    /// Those of the filter.
+    /// Errors of the filter.
     #[inline]
     pub(crate) fn covers(&self, document: RawDoc<'_>) -> Result<bool> {
         self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(document))
     }
 
-    /// To be called once per batch of a read that holds this index over time.
+    /// Checks that the index exists. Called once per batch of a read.
     ///
     /// # Errors
     /// 175 QueryPlanKilled when it was dropped.

@@ -1,4 +1,5 @@
-//! What every floor above takes: the byte store, the catalog over it, the log, and the clocks.
+//! The parts of a store that all higher modules use: the byte store, the catalog, the log, and the
+//! clocks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,7 @@ use crate::policy::watch::ClockWatch;
 use crate::record::Moment;
 use crate::record::error::from_kv;
 
-/// A store without anything that acts by itself.
+/// A store without background threads.
 pub struct Core {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) catalog: Catalog,
@@ -38,7 +39,7 @@ impl Core {
         &*self.engine
     }
 
-    /// That there is room for so many bytes of temporary files.
+    /// Checks that the disk has room for this many bytes of temporary files.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace.
@@ -46,12 +47,12 @@ impl Core {
         self.engine.scratch(bytes).map(drop).map_err(from_kv)
     }
 
-    /// Figures of the byte store.
+    /// Statistics of the byte store.
     pub fn engine_stats(&self) -> EngineStats {
         self.engine.stats()
     }
 
-    /// All collections, ascending by name; of one database when it is given.
+    /// All collections in the order of their names, or those of one database.
     pub fn collections(&self, db: Option<&str>) -> Vec<Arc<Collection>> {
         let all = self.catalog.all();
         let mut list: Vec<_> = all
@@ -63,7 +64,7 @@ impl Core {
         list.into_iter().map(|(_, collection)| collection).collect()
     }
 
-    /// Settings that the layer above keeps with this store.
+    /// Settings of a higher layer, common to the store.
     pub fn settings(&self) -> &Settings {
         &self.catalog.settings
     }
@@ -77,7 +78,7 @@ impl Core {
         self.ttl_params.clone()
     }
 
-    /// The recent past that reads can go back to.
+    /// The snapshots that later reads may use again.
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -87,7 +88,7 @@ impl Core {
         &self.oplog
     }
 
-    /// Now, and by which rules.
+    /// The present time, with the rules for due documents.
     pub(crate) fn moment(&self) -> Moment {
         let last_modified = self.ttl_params().last_modified.load(Ordering::Relaxed);
         Moment { now_ms: self.clock.now_ms(), last_modified }

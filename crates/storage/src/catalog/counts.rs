@@ -1,32 +1,32 @@
-//! How many documents a collection has and how large they are, and how that outlives the process.
+//! The number of documents and their bytes, and how they survive a restart.
 //!
 //! ```text
 //! catalog  | 'k' | collection id |   documents, bytes, first number: 8 bytes each, little-endian
 //! ```
 //!
-//! A clean close writes the row, and the next start takes it away, so that a crash leaves none: the documents are counted when
-//! somebody asks. Capped collections need the counts for every insert, and their units run one after the other: each of
-//! them writes the row in its own transaction, which a start therefore leaves. No record of the collection has a lower number
-//! than the first one; rows of earlier versions do not have it.
+//! A clean close writes the row, and the next start removes it, so that there is none after a
+//! crash: the documents are then counted on demand. A capped collection needs the counts at every
+//! insert, and its units run one after the other: each of them writes the row in its own
+//! transaction, and a start leaves that row. No record of the collection has a lower number than
+//! the first one; rows of earlier versions do not have this field.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Number and size of a collection's documents.
+/// The number and size of a collection's documents.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// Documents.
     pub documents: AtomicI64,
     /// Bytes of BSON.
     pub bytes: AtomicI64,
-    /// False after a crash until somebody counted.
+    /// False after a crash until the documents were counted.
     pub exact: AtomicBool,
-    /// Held by the one who counts.
+    /// Held during a count.
     pub(crate) counting: Mutex<()>,
 }
 
-/// What the catalog says of a collection's documents.
+/// The row of a collection in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountsRow {
     pub documents: i64,
@@ -36,7 +36,7 @@ pub(crate) struct CountsRow {
 }
 
 impl Counts {
-    /// The present counts, unless they would have to be counted.
+    /// The present counts, if they are exact.
     pub(crate) fn row(&self, first: u64) -> Option<CountsRow> {
         self.exact.load(Ordering::Acquire).then(|| CountsRow {
             documents: self.documents.load(Ordering::Acquire),
@@ -45,7 +45,7 @@ impl Counts {
         })
     }
 
-    /// Takes the counts that the catalog had. To be called before the first write.
+    /// Takes the counts from the catalog. Must be called before the first write.
     pub(crate) fn go_on_from(&self, row: CountsRow) {
         self.documents.store(row.documents, Ordering::Release);
         self.bytes.store(row.bytes, Ordering::Release);

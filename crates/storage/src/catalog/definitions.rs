@@ -1,16 +1,20 @@
-//! Which names have changed their meaning lately: what a read as of an earlier time asks.
+//! Recent changes of definitions, by name. Reads as of an earlier time check them.
 //!
-//! Collections, indexes and options are not part of a snapshot: a reader finds them as they are now. So a read as of one time
-//! notes the names that it looks up, and in the end asks whether one of them has changed since that time. It is void then,
-//! and reads of other collections are not.
+//! Collections, indexes and options are not part of a snapshot: a reader finds their present state.
+//! A read as of one time therefore notes the names that it looks up, and checks at its end whether
+//! one of them has changed since that time. If so, the read fails; reads of other collections do
+//! not.
 //!
-//! 1. A change is noted before anybody can see it ([`Definitions::changing`]), and is under way until everybody does.
-//! 2. A reader takes the [`Definitions::edition`] first and its snapshot second. A change that had ended by then is in the
-//!    snapshot; one that was under way, or came later, makes its name void for this reader.
-//! 3. That a collection came into being under a name that was free changes nothing: the snapshot has none of its documents,
-//!    as it should.
-//! 4. An open transaction does not use an index that was published after it began ([`Definitions::edition`] against
-//!    [`IndexRuntime::visible_since`](super::IndexRuntime)), so that new indexes are no change for it. Its commit writes their keys.
+//! 1. A change is noted before it becomes visible ([`Definitions::changing`]), and is under way
+//!    until it is visible everywhere.
+//! 2. A reader reads the [`Definitions::edition`] first and takes its snapshot second. A change
+//!    that had ended by then is in the snapshot; one that was under way, or came later, invalidates
+//!    its name for this reader.
+//! 3. The creation of a collection under a free name invalidates nothing: the snapshot correctly
+//!    has none of its documents.
+//! 4. An open transaction does not use an index that was published after it began
+//!    ([`Definitions::edition`] against [`IndexRuntime::visible_since`](super::IndexRuntime)), so
+//!    that new indexes do not invalidate it. Its commit writes their keys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,25 +24,27 @@ use parking_lot::Mutex;
 
 use super::open::OpenTransactions;
 
-/// So many changes are remembered. Reads as of a time before those void every name.
+/// The number of changes that are remembered. A read as of a time before them finds all names
+/// invalid.
 const REMEMBERED: usize = 4096;
 
-/// What happens to a name.
+/// The sort of change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Definition {
-    /// It was free, and a new collection gets it.
+    /// The name was free, and a new collection gets it.
     Created,
-    /// What has it gets other indexes or options, or loses it.
+    /// The collection of this name gets other indexes or options, or loses the name.
     Changed,
-    /// A collection that had another name gets it.
+    /// A collection with another name gets it.
     Renamed,
-    /// What has it gets indexes that are not built yet, or loses such: readers do not use them, writers leave notes for their build.
+    /// The collection gets or loses indexes that are being built: readers do not use them, writers
+    /// leave notes for their build.
     Building,
-    /// What has it gets an index that is built.
+    /// The collection gets an index that is built.
     IndexAdded,
 }
 
-/// The latest changes, and the transactions that they may concern.
+/// The latest changes, and the open transactions that they may concern.
 #[derive(Default)]
 pub(crate) struct Definitions {
     changes: Mutex<Changes>,
@@ -56,26 +62,27 @@ struct Changes {
 struct Change {
     name: Namespace,
     what: Definition,
-    /// Names this change while it is under way.
+    /// Identifies this change while it is under way.
     number: u64,
-    /// The edition that has it; nothing while it is under way.
+    /// The edition that contains it; `None` while it is under way.
     edition: Option<u64>,
 }
 
-/// A change that is under way until this goes.
-pub(crate) struct Changing<'d> {
+/// A change under way; it ends when this is dropped.
+pub(crate) struct ChangeUnderWay<'d> {
     definitions: &'d Definitions,
     number: u64,
 }
 
 impl Definitions {
-    /// How many changes have ended. A reader asks before it takes its snapshot.
+    /// The number of changes that have ended. A reader reads it before it takes its snapshot.
     pub(crate) fn edition(&self) -> u64 {
         self.changes.lock().edition
     }
 
-    /// A name changes its meaning; to be kept until everybody sees that.
-    pub(crate) fn changing(&self, name: &Namespace, what: Definition) -> Changing<'_> {
+    /// Begins a change of a name. The caller keeps the result until the change is visible
+    /// everywhere.
+    pub(crate) fn changing(&self, name: &Namespace, what: Definition) -> ChangeUnderWay<'_> {
         let mut changes = self.changes.lock();
         while changes.list.len() >= REMEMBERED
             && let Some(edition) = changes.list.front().and_then(|oldest| oldest.edition)
@@ -86,10 +93,10 @@ impl Definitions {
         changes.edition += 1;
         let number = changes.edition;
         changes.list.push_back(Change { name: name.clone(), what, number, edition: None });
-        Changing { definitions: self, number }
+        ChangeUnderWay { definitions: self, number }
     }
 
-    /// Whether one of the names may mean something else to this reader than it did in this edition.
+    /// Whether one of the names may have another meaning for this reader than in this edition.
     fn changed_since(&self, edition: u64, names: &[Namespace], reader: Reader) -> bool {
         let changes = self.changes.lock();
         if changes.edition == edition || names.is_empty() {
@@ -99,7 +106,7 @@ impl Definitions {
         edition < changes.forgotten || names.iter().any(concern)
     }
 
-    /// That none of the names may.
+    /// Checks that none of the names has changed since this edition.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
@@ -115,8 +122,9 @@ impl Definitions {
         }
     }
 
-    /// Whether what has the name may have to be written otherwise than in this edition, apart from keys of new indexes. The
-    /// collection's state, held shared, keeps the answer true: a change takes it exclusively.
+    /// Whether writes to the collection of this name may differ from those in this edition, apart
+    /// from keys of new indexes. The caller holds the collection's state shared; a change takes it
+    /// exclusively, so the answer stays true.
     pub(crate) fn written_otherwise_since(&self, edition: u64, name: &Namespace) -> bool {
         let changes = self.changes.lock();
         let adds_keys = |what| matches!(what, Definition::Building | Definition::IndexAdded);
@@ -126,16 +134,16 @@ impl Definitions {
     }
 }
 
-/// Who reads as of an earlier edition.
+/// The sort of reader that reads as of an earlier edition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// A read of a snapshot, which uses all indexes that there are.
+    /// A read of a snapshot, which uses all present indexes.
     Snapshot,
-    /// An open transaction, which uses the indexes that were there when it began.
+    /// An open transaction, which uses the indexes that existed when it began.
     Transaction,
 }
 
-/// What a reader of an earlier time is told; `what` names what has changed.
+/// The error of such a reader; `what` names the change.
 pub(crate) fn changed(what: &str) -> Error {
     Error::new(
         ErrorCode::SnapshotUnavailable,
@@ -146,7 +154,7 @@ pub(crate) fn changed(what: &str) -> Error {
 }
 
 impl Changes {
-    /// The changes of a name that this edition does not have.
+    /// The changes of a name that are not in this edition.
     fn later(&self, name: &Namespace, edition: u64) -> impl Iterator<Item = &Change> {
         self.list
             .iter()
@@ -163,15 +171,16 @@ impl Changes {
         let mut later = self.later(name, edition).filter(read_otherwise);
         match later.next().map(|first| first.what) {
             None | Some(Definition::Building) => false,
-            // The reader must see nothing under this name, and does unless documents of another name came along.
+            // The reader must find no documents under this name. That holds unless a collection was
+            // renamed to it.
             Some(Definition::Created) => later.any(|change| change.what == Definition::Renamed),
             Some(Definition::Changed | Definition::Renamed | Definition::IndexAdded) => true,
         }
     }
 }
 
-impl Changing<'_> {
-    /// The change is over and everybody sees it; gives an edition that has it.
+impl ChangeUnderWay<'_> {
+    /// Ends the change; returns an edition that contains it.
     pub(crate) fn end(self) -> u64 {
         let definitions = self.definitions;
         drop(self);
@@ -179,7 +188,7 @@ impl Changing<'_> {
     }
 }
 
-impl Drop for Changing<'_> {
+impl Drop for ChangeUnderWay<'_> {
     fn drop(&mut self) {
         let mut changes = self.definitions.changes.lock();
         changes.edition += 1;

@@ -1,16 +1,17 @@
-//! Records that policies are known to hold, so that not each pass reads all of them again.
+//! A cache of records that policies hold, so that not every pass reads all of them again.
 //!
 //! ```text
 //! a visit                                    a unit that ends a hold
-//! 1. looks here, under the state's lock
-//! 2. reads what is not known
-//!                                            commits, and says which holds it has ended
-//! 3. notes which of it is held,
+//! 1. looks records up here, with the
+//!    state locked
+//! 2. reads the unknown ones
+//!                                            commits, and reports the ended holds
+//! 3. adds those which are held,
 //!    unless holds have ended since 1
 //! ```
 //!
-//! It is for speed only, and what is not known is read. What is known ends with the hold of a document: by an update, with the
-//! document, or when a policy changes.
+//! Unknown records are read, so the cache only saves time. A record leaves it with its hold: by an
+//! update, by its removal, or when a policy changes.
 
 use std::collections::HashSet;
 
@@ -18,22 +19,23 @@ use parking_lot::Mutex;
 
 use crate::record::RecordKey;
 
-/// Most records of one collection that are remembered.
+/// The most records of one collection in the cache.
 const MAX_KNOWN: usize = 1 << 16;
 
-/// Those of one collection.
+/// The cache of one collection.
 #[derive(Default)]
-pub(crate) struct HeldRecords(Mutex<Known>);
+pub(crate) struct HeldRecords(Mutex<HeldCache>);
 
 #[derive(Default)]
-struct Known {
-    /// How often holds have ended.
+struct HeldCache {
+    /// The number of times that holds have ended.
     ended: u64,
     records: HashSet<RecordKey>,
 }
 
 impl HeldRecords {
-    /// Which of these are known to be held; and what to give to [`HeldRecords::add`] when others are found to be.
+    /// Which of these records are held; and the number to pass to [`HeldRecords::add`] with further
+    /// ones.
     pub(crate) fn look<'k>(
         &self,
         records: impl Iterator<Item = &'k RecordKey>,
@@ -42,7 +44,8 @@ impl HeldRecords {
         (known.ended, records.map(|record| known.records.contains(record)).collect())
     }
 
-    /// These were found to be held after that look.
+    /// Adds records that were found to be held after the call of [`HeldRecords::look`] with this
+    /// number.
     pub(crate) fn add(&self, looked: u64, records: Vec<RecordKey>) {
         let mut known = self.0.lock();
         if known.ended == looked {
@@ -51,7 +54,7 @@ impl HeldRecords {
         }
     }
 
-    /// These are held no more, and that is committed.
+    /// Removes records whose hold has ended, after the commit.
     pub(crate) fn end(&self, records: &[RecordKey]) {
         let mut known = self.0.lock();
         known.ended += 1;
@@ -60,10 +63,10 @@ impl HeldRecords {
         }
     }
 
-    /// Policies change.
+    /// Empties the cache, because policies have changed.
     pub(crate) fn clear(&self) {
         let mut known = self.0.lock();
-        *known = Known { ended: known.ended + 1, records: HashSet::new() };
+        *known = HeldCache { ended: known.ended + 1, records: HashSet::new() };
     }
 }
 

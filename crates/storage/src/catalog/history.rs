@@ -1,12 +1,14 @@
-//! The recent past: snapshots that were handed out, kept for those who come back to their time.
+//! Recent snapshots, kept for reads that ask for their time again.
 //!
-//! A read with read concern `snapshot` answers the cluster time that it read as of, and a client may ask for that time again
-//! for as long as the window says (`minSnapshotHistoryWindowInSeconds`). Only times that were handed out are kept: this store has
-//! no older versions of records beside those that a snapshot of the byte store keeps.
+//! A read with read concern `snapshot` replies with the cluster time that it read as of, and a
+//! client may ask for that time again within a window (`minSnapshotHistoryWindowInSeconds`). Only
+//! such times are kept: the store has no older versions of records other than those that a snapshot
+//! of the byte store preserves.
 //!
-//! What a held snapshot shows cannot be given back by the engine. Therefore none is older than the window (whoever looks drops
-//! what is, and so does the sweeper), and there are at most [`MOST`] of them. Of too many the oldest goes to which nobody has come
-//! back yet: single reads leave many, and must not push out those of sessions.
+//! The engine cannot reclaim what a held snapshot shows. Therefore no snapshot is older than the
+//! window (each access, and the sweeper, drops older ones), and there are at most [`MOST`]. Beyond
+//! that, the oldest one goes that has not been used again: single reads leave many snapshots, which
+//! must not displace those of sessions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,32 +17,32 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use mayfly_kv::HeldSnapshot;
 use parking_lot::Mutex;
 
-/// So many are kept at once.
+/// The most snapshots.
 const MOST: usize = 512;
-/// How long, in seconds, unless somebody says something else.
+/// The default window in seconds.
 const WINDOW_SECS: i64 = 300;
 
-/// The store as of one time.
-pub(crate) struct Held {
+/// A snapshot of the store.
+pub(crate) struct PastSnapshot {
     pub(crate) snapshot: Arc<dyn HeldSnapshot>,
-    /// Its cluster time: everything up to it is in the snapshot, and nothing behind it.
+    /// Its cluster time: the snapshot has exactly the commits up to it.
     pub(crate) time: u64,
-    /// The edition of the definitions then.
+    /// The edition of the definitions at that time.
     pub(crate) edition: u64,
 }
 
-/// All that are kept.
+/// The kept snapshots.
 pub struct History {
     window_secs: AtomicI64,
-    /// By cluster time.
-    kept: Mutex<BTreeMap<u64, Kept>>,
+    /// The snapshots by cluster time.
+    kept: Mutex<BTreeMap<u64, KeptSnapshot>>,
 }
 
-struct Kept {
-    held: Arc<Held>,
-    /// The monotonic time at which it was handed out last, in microseconds.
+struct KeptSnapshot {
+    held: Arc<PastSnapshot>,
+    /// When it was last used, on the monotonic clock in microseconds.
     handed_out: i64,
-    /// Whether somebody came back to it.
+    /// Whether a read has asked for its time again.
     is_used: bool,
 }
 
@@ -51,12 +53,12 @@ impl Default for History {
 }
 
 impl History {
-    /// `minSnapshotHistoryWindowInSeconds`.
+    /// The window in seconds, `minSnapshotHistoryWindowInSeconds`.
     pub fn window_secs(&self) -> i64 {
         self.window_secs.load(Ordering::Relaxed)
     }
 
-    /// Sets it; what is older goes when somebody looks the next time. With 0 nothing is kept.
+    /// Sets the window; older snapshots go at the next access. With 0 none is kept.
     pub fn set_window_secs(&self, secs: i64) {
         self.window_secs.store(secs, Ordering::Relaxed);
         if secs <= 0 {
@@ -64,17 +66,17 @@ impl History {
         }
     }
 
-    /// How many are kept.
+    /// The number of snapshots.
     pub fn len(&self) -> usize {
         self.kept.lock().len()
     }
 
-    /// Whether none is.
+    /// Whether there are no snapshots.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops what is older than the window.
+    /// Drops snapshots older than the window.
     pub(crate) fn expire(&self, now_micros: i64) {
         let oldest = now_micros.saturating_sub(self.window_secs().saturating_mul(1_000_000));
         let mut gone = Vec::new();
@@ -85,24 +87,24 @@ impl History {
             }
             stays
         });
-        // Giving a snapshot back takes the engine's locks: not under this one.
+        // Releasing a snapshot takes the engine's locks, so it is done after this lock is released.
         drop(gone);
     }
 
-    /// Drops all.
+    /// Drops all snapshots.
     pub(crate) fn clear(&self) {
         let gone = std::mem::take(&mut *self.kept.lock());
         drop(gone);
     }
 
-    /// Keeps one, in place of another one of its time.
-    pub(crate) fn keep(&self, held: &Arc<Held>, now_micros: i64) {
+    /// Keeps a snapshot; it replaces another one of the same time.
+    pub(crate) fn keep(&self, held: &Arc<PastSnapshot>, now_micros: i64) {
         if self.window_secs() <= 0 {
             return;
         }
         let mut kept = self.kept.lock();
         let is_used = kept.get(&held.time).is_some_and(|before| before.is_used);
-        let entry = Kept { held: held.clone(), handed_out: now_micros, is_used };
+        let entry = KeptSnapshot { held: held.clone(), handed_out: now_micros, is_used };
         let replaced = kept.insert(held.time, entry);
         let mut gone = None;
         if kept.len() > MOST {
@@ -114,13 +116,17 @@ impl History {
         drop((replaced, gone));
     }
 
-    /// The one of this very time.
-    pub(crate) fn of(&self, time: u64) -> Option<Arc<Held>> {
+    /// The snapshot of exactly this time.
+    pub(crate) fn of(&self, time: u64) -> Option<Arc<PastSnapshot>> {
         self.kept.lock().get(&time).map(|kept| kept.held.clone())
     }
 
-    /// The last one before this time, and the first one of it or behind it: somebody comes back to it.
-    pub(crate) fn around(&self, time: u64) -> (Option<Arc<Held>>, Option<Arc<Held>>) {
+    /// The last snapshot before this time, and the first one at or after it. Marks a snapshot of
+    /// exactly this time as used.
+    pub(crate) fn neighbours(
+        &self,
+        time: u64,
+    ) -> (Option<Arc<PastSnapshot>>, Option<Arc<PastSnapshot>>) {
         let mut kept = self.kept.lock();
         if let Some(exact) = kept.get_mut(&time) {
             exact.is_used = true;
@@ -137,9 +143,9 @@ mod tests {
 
     use super::*;
 
-    fn held(time: u64) -> Arc<Held> {
+    fn held(time: u64) -> Arc<PastSnapshot> {
         let snapshot = MemoryEngine::new().hold().unwrap();
-        Arc::new(Held { snapshot, time, edition: 0 })
+        Arc::new(PastSnapshot { snapshot, time, edition: 0 })
     }
 
     fn times(history: &History) -> Vec<u64> {
@@ -152,8 +158,8 @@ mod tests {
         let all = MOST as u64 + 44;
         for time in 1..=all {
             history.keep(&held(time), 0);
-            // Somebody comes back to the third one again and again.
-            history.around(3);
+            // The third one is used repeatedly.
+            history.neighbours(3);
         }
         assert_eq!((history.len(), &times(&history)[..2]), (MOST, &[3, 46][..]));
         history.keep(&held(all + 1), 200_000_000);
@@ -175,7 +181,7 @@ mod tests {
         history.expire(400_000_000);
         assert_eq!(times(&history), [5]);
         let around = |time| {
-            let (before, behind) = history.around(time);
+            let (before, behind) = history.neighbours(time);
             (before.map(|held| held.time), behind.map(|held| held.time))
         };
         assert_eq!(

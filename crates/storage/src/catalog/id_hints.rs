@@ -1,8 +1,9 @@
-//! Where the record of an `_id` was found last: one look-up instead of two.
+//! Hints where the record of an `_id` was last found: one look-up instead of two.
 //!
-//! A hint may be wrong in any way (the record is gone, has got another number, or two ids share a place): whoever follows one looks
-//! whether the record that it finds has the `_id`. It cannot be wrong then, because a number is never used again and a record keeps
-//! its `_id`. So nothing need be said when a record goes, and no snapshot is shown another's record.
+//! A hint may be wrong in any way (the record is gone, has another number, or two ids share a
+//! slot), so the reader checks that the record it finds has the `_id`. That check suffices, because
+//! a number is never reused and a record keeps its `_id`. Removals therefore need not update hints,
+//! and no snapshot shows another's record.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
@@ -10,27 +11,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 
-/// Bits of a number; of one that needs more there is no hint.
+/// The bits of a number in a hint. Greater numbers have no hint.
 const NUMBER_BITS: u32 = 44;
 const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
 
-/// Hints for all collections of a store, eight bytes each. A new one takes the place of an older one.
+/// Hints for all collections of a store, eight bytes each. A new hint replaces an older one in its
+/// slot.
 pub(crate) struct IdHints {
     pages: Box<[OnceLock<Page>]>,
 }
 
-/// Places, made when the first of them is needed: the upper bits of the hash, and the number; 0 for none.
+/// Slots, allocated when the first of them is used: the upper bits of the hash, and the number; 0
+/// for none.
 type Page = Box<[AtomicU64; PAGE_PLACES]>;
 const PAGE_PLACES: usize = 512;
 
 impl IdHints {
-    /// Room for hints in about so many bytes, which are taken as they are used.
+    /// Hints in about this many bytes, which are allocated as they are used.
     pub(crate) fn new(bytes: usize) -> IdHints {
         let pages = (bytes / size_of::<u64>() / PAGE_PLACES).next_power_of_two();
         IdHints { pages: (0..pages).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The page of an `_id`, its place there, and the mark of what stands there for it.
+    /// The page of an `_id`, its slot in the page, and the upper bits of its hash.
     fn place(&self, index: u64, id_key: &[u8]) -> (&OnceLock<Page>, usize, u64) {
         let mut hasher = FixedState::with_seed(index).build_hasher();
         hasher.write(id_key);
@@ -40,7 +43,8 @@ impl IdHints {
         (page, at % PAGE_PLACES, hash & !NUMBERS)
     }
 
-    /// The number that the record with this `_id` may have, in the collection with this index on `_id`.
+    /// The probable number of the record with this `_id`, in the collection with this index on
+    /// `_id`.
     #[inline]
     pub(crate) fn get(&self, index: u64, id_key: &[u8]) -> Option<u64> {
         let (page, at, mark) = self.place(index, id_key);
@@ -48,7 +52,7 @@ impl IdHints {
         (hint & !NUMBERS == mark && hint & NUMBERS != 0).then_some(hint & NUMBERS)
     }
 
-    /// The record with this `_id` was found under this number.
+    /// Notes that the record with this `_id` has this number.
     #[inline]
     pub(crate) fn note(&self, index: u64, id_key: &[u8], number: u64) {
         if number <= NUMBERS {

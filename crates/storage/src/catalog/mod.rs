@@ -1,5 +1,5 @@
-//! The catalog: which collections exist, in memory as one immutable map that readers share, and in the byte store as
-//! one document per collection.
+//! The catalog: the collections, in memory as one immutable map that readers share, and in the byte
+//! store as one document per collection.
 //!
 //! ```text
 //! { ns, uuid, options, idIndex?: { id, ready, spec }, indexes: [ { id, ready, spec } ... ] }
@@ -43,11 +43,11 @@ mod temporary;
 pub use self::attached::{Attached, Settings};
 pub use self::core::Core;
 pub(crate) use self::definitions::{Definition, Definitions, Reader, changed};
-pub(crate) use self::history::Held;
+pub(crate) use self::history::PastSnapshot;
 
 pub use self::history::History;
 pub(crate) use self::id_hints::IdHints;
-pub(crate) use self::open::Listed;
+pub(crate) use self::open::OpenTransactionGuard;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses, VisibleIndexes};
@@ -55,12 +55,12 @@ pub(crate) use collection::{CollectionState, IndexRuntime};
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
-/// The format this build writes.
+/// The format that this version writes.
 const FORMAT: i32 = 3;
-/// How often leaving the format mark is tried again.
+/// How often writing the format mark is retried.
 const MAX_FORMAT_TRIES: usize = 100;
 
-/// The map of namespaces. Each command looks into it several times.
+/// The map of namespaces. Each command looks names up in it several times.
 pub(crate) type Namespaces = imbl::GenericHashMap<
     Namespace,
     Arc<Collection>,
@@ -75,18 +75,18 @@ pub(crate) type CatalogLock<'c> = Ranked<MutexGuard<'c, ()>>;
 pub(crate) struct Catalog {
     map: ArcSwap<Namespaces>,
     next_id: AtomicU64,
-    /// Held over every change: [`Catalog::lock`].
+    /// Held during every change; see [`Catalog::lock`].
     pub(crate) changing: Mutex<()>,
-    /// Held while dropped objects are cleared.
+    /// Held while the ranges of dropped objects are cleared.
     pub(crate) sweeping: Mutex<()>,
-    /// Dropped objects whose keys wait for the sweeper.
+    /// Dropped objects whose ranges wait for the sweeper.
     pub(crate) dropped: Mutex<Vec<u64>>,
-    /// Settings of the layer above, which every collection shares.
+    /// Settings of a higher layer, shared with every collection.
     pub(crate) settings: Arc<Settings>,
 }
 
 impl Catalog {
-    /// Reads the catalog; an empty store gets a format mark.
+    /// Loads the catalog; an empty store gets a format mark.
     pub(crate) fn load(engine: &dyn Engine, filters: &dyn FilterCompiler) -> Result<Catalog> {
         check_format(engine)?;
         let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
@@ -114,7 +114,7 @@ impl Catalog {
         })
     }
 
-    /// The lock of all changes. `wait` takes it from the one who waits in their own way.
+    /// Takes the lock of all changes; `wait` determines how the caller waits.
     pub(crate) fn lock_by<'c>(
         &'c self,
         wait: impl FnOnce(
@@ -124,10 +124,10 @@ impl Catalog {
         Ranked::take(Rank::Catalog, || wait(&mut |longest| self.changing.try_lock_for(longest)))
     }
 
-    /// The lock of all changes.
+    /// Takes the lock of all changes.
     ///
     /// # Errors
-    /// Those of the operation's deadline.
+    /// Errors of the operation's deadline.
     pub(crate) fn lock(&self) -> Result<CatalogLock<'_>> {
         self.lock_by(|try_for| current::acquire(try_for))
     }
@@ -137,19 +137,19 @@ impl Catalog {
         self.map.load().get(ns).cloned()
     }
 
-    /// The whole map as of now.
+    /// The present map of all namespaces.
     pub(crate) fn all(&self) -> Arc<Namespaces> {
         self.map.load_full()
     }
 
-    /// Makes a change visible. The caller holds `changing`.
+    /// Publishes a changed map. The caller holds the lock of all changes.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Namespaces)) {
         let mut map = (*self.map.load_full()).clone();
         change(&mut map);
         self.map.store(Arc::new(map));
     }
 
-    /// A fresh id, durable with the transaction.
+    /// A new id, which becomes durable with the transaction.
     pub(crate) fn new_id(&self, txn: &mut dyn Txn) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Ordering::AcqRel);
         let next = (id + 1).to_be_bytes();
@@ -158,7 +158,7 @@ impl Catalog {
     }
 }
 
-/// Reads the format mark, or leaves one; another node may be doing the same.
+/// Checks the format mark, or writes it. Another node may be doing the same.
 fn check_format(engine: &dyn Engine) -> Result<()> {
     for _ in 0..MAX_FORMAT_TRIES {
         match try_format(engine) {
@@ -201,7 +201,7 @@ fn try_format(engine: &dyn Engine) -> Result<()> {
     }
 }
 
-/// All rows of one kind: id and value.
+/// All catalog rows with this first byte: id and value.
 pub(crate) fn rows(txn: &dyn Txn, kind: u8) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut rows = Vec::new();
     let mut range = KeyRange::prefix(&[kind]);

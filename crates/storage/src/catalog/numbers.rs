@@ -1,11 +1,11 @@
-//! The numbers of a collection's records: they ascend, and none is ever used twice.
+//! Record numbers of a collection: they ascend, and none is ever reused.
 //!
 //! ```text
 //! catalog  | 'r' | collection id |   the first number that was not handed out, 8 bytes big-endian
 //! ```
 //!
-//! Numbers are handed out from a range whose end stands in the catalog before the first of them is used. A crash loses what was left
-//! of the range; a clean close notes how far it was used.
+//! Numbers come from a range whose end is in the catalog before the first of them is used. A crash
+//! loses the rest of the range; a clean close writes how far it was used.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,15 +16,15 @@ use parking_lot::Mutex;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
-/// Numbers reserved at once: at first, and at most.
+/// The size of a reservation: the first, and the largest.
 const RESERVED_FIRST: u64 = 256;
 const RESERVED_MAX: u64 = 1 << 16;
-/// How often a range is written again when nobody knows whether it was.
+/// How often a reservation is written again when the result of its commit is unknown.
 const UNKNOWN_TRIES: usize = 8;
-/// The greatest number of a record: numbers are shown as signed integers.
+/// The greatest record number: clients see numbers as signed integers.
 const LAST: u64 = i64::MAX as u64;
 
-/// What hands out the numbers of one collection.
+/// The source of the numbers of one collection.
 pub(crate) struct Numbers {
     next: AtomicU64,
     /// Numbers below this one may be used.
@@ -43,22 +43,22 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Goes on behind what the catalog says was handed out. To be called before the first is.
+    /// Continues at the number in the catalog. Must be called before the first number is taken.
     pub(crate) fn go_on_at(&self, next: u64) {
         self.next.store(next, Ordering::Release);
         self.reserved.store(next, Ordering::Release);
     }
 
-    /// The first number that was not handed out, when more are reserved. To be asked when no more are handed out.
+    /// The first unused number, if more are reserved. Called when no more are taken.
     pub(crate) fn unused(&self) -> Option<u64> {
         let next = self.next.load(Ordering::Acquire);
         (next < self.reserved.load(Ordering::Acquire)).then_some(next)
     }
 
-    /// Hands out so many, and gives the first of them.
+    /// Takes `count` consecutive numbers, and returns the first of them.
     ///
     /// # Errors
-    /// 15 Overflow when there are no more; those of the engine.
+    /// 15 Overflow when there are no more; errors of the engine.
     #[inline]
     pub(crate) fn take(&self, count: u64, engine: &dyn Engine, collection: u64) -> Result<u64> {
         let first = self.next.fetch_add(count, Ordering::AcqRel);
@@ -76,7 +76,7 @@ impl Numbers {
             return Ok(());
         }
         if end > LAST {
-            // Handed back as far as possible: the next one is refused as well.
+            // The counter is set back as far as possible, so that the next call fails as well.
             self.next.store(LAST, Ordering::Release);
             let text = "the collection has no record numbers left; copy it into a new one";
             return Err(Error::new(ErrorCode::Overflow, text));
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use mayfly_kv::MemoryEngine;
 
-    /// What the catalog says was handed out.
+    /// The first unreserved number in the catalog.
     fn stored(engine: &MemoryEngine) -> u64 {
         let mut stored = 0;
         let see = &mut |value: &[u8]| stored = u64::from_be_bytes(value.try_into().unwrap());
@@ -124,7 +124,7 @@ mod tests {
             last = first + count - 1;
             assert!(stored(&engine) > last);
         }
-        // After a crash it goes on behind all of them.
+        // After a crash the numbers continue after all of them.
         let again = Numbers::default();
         again.go_on_at(stored(&engine));
         assert!(again.take(1, &engine, 5).unwrap() > last);

@@ -1,13 +1,15 @@
-//! The open transactions and the names that they have looked up.
+//! The open transactions, and the names that they have looked up.
 //!
-//! A change of a definition that would make what a transaction has read or written wrong waits for the transactions that have
-//! looked the name up ([`OpenTransactions::await_end`]):
+//! A change of a definition that would invalidate what a transaction has read or written waits for
+//! the transactions that have looked the name up ([`OpenTransactions::await_end`]):
 //!
-//! 1. It takes down their numbers, with no lock of the catalog held, so that their statements and commits go on.
-//! 2. It waits until each of them has ended, at most as long as the operation may take. A transaction ends by itself when its
-//!    lifetime is over.
-//! 3. It takes its locks. A transaction that has looked the name up since step 1 is not waited for, or a stream of them would
-//!    keep the change off for ever. It ends with 246.
+//! 1. It collects their numbers, with no lock of the catalog held, so that their statements and
+//!    commits can continue.
+//! 2. It waits until each of them has ended, at most until the operation's deadline. A transaction
+//!    ends by itself when its lifetime is over.
+//! 3. It takes its locks. It does not wait for a transaction that has looked the name up since step
+//!    1; otherwise a stream of transactions would delay the change for ever. Such a transaction
+//!    ends with 246.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,34 +28,34 @@ pub(crate) struct OpenTransactions {
 #[derive(Default)]
 struct List {
     last_number: u64,
-    open: Vec<Open>,
+    open: Vec<OpenTransactionEntry>,
 }
 
-struct Open {
+struct OpenTransactionEntry {
     number: u64,
     names: Vec<Namespace>,
 }
 
-/// One of them, until this is dropped.
-pub(crate) struct Listed {
+/// An entry of the list; dropping it removes the transaction.
+pub(crate) struct OpenTransactionGuard {
     transactions: Arc<OpenTransactions>,
     number: u64,
 }
 
 impl OpenTransactions {
-    /// Lists a transaction that begins.
-    pub(crate) fn begin(self: &Arc<Self>) -> Listed {
+    /// Adds a transaction that begins.
+    pub(crate) fn begin(self: &Arc<Self>) -> OpenTransactionGuard {
         let mut list = self.list.lock();
         list.last_number += 1;
         let number = list.last_number;
-        list.open.push(Open { number, names: Vec::new() });
-        Listed { transactions: self.clone(), number }
+        list.open.push(OpenTransactionEntry { number, names: Vec::new() });
+        OpenTransactionGuard { transactions: self.clone(), number }
     }
 
     /// Waits for the end of the transactions that have looked one of the names up so far.
     ///
     /// # Errors
-    /// Those of the operation's deadline.
+    /// Errors of the operation's deadline.
     pub(crate) fn await_end(&self, names: &[Namespace]) -> Result<()> {
         let before = self.having_looked_up(names);
         match before.is_empty() {
@@ -69,11 +71,12 @@ impl OpenTransactions {
 
     fn having_looked_up(&self, names: &[Namespace]) -> Vec<u64> {
         let list = self.list.lock();
-        let concerned = |open: &&Open| open.names.iter().any(|name| names.contains(name));
+        let concerned =
+            |open: &&OpenTransactionEntry| open.names.iter().any(|name| names.contains(name));
         list.open.iter().filter(concerned).map(|open| open.number).collect()
     }
 
-    /// Waits for them; whether all of them ended in time.
+    /// Waits for these transactions; returns whether all of them ended in time.
     fn have_ended(&self, numbers: &[u64], longest: Duration) -> bool {
         let mut list = self.list.lock();
         let waits = |list: &mut List| list.open.iter().any(|open| numbers.contains(&open.number));
@@ -81,8 +84,8 @@ impl OpenTransactions {
     }
 }
 
-impl Listed {
-    /// The transaction has looked the name up.
+impl OpenTransactionGuard {
+    /// Notes that the transaction has looked the name up.
     pub(crate) fn looks_up(&self, name: &Namespace) {
         let mut list = self.transactions.list.lock();
         if let Some(open) = list.open.iter_mut().find(|open| open.number == self.number) {
@@ -91,7 +94,7 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for OpenTransactionGuard {
     fn drop(&mut self) {
         let mut list = self.transactions.list.lock();
         list.open.retain(|open| open.number != self.number);

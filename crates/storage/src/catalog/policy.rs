@@ -1,9 +1,10 @@
-//! Policies: what says that documents of a collection are due.
+//! Policies: rules by which documents of a collection are due.
 //!
-//! A policy is a TTL index, or the time to live of a collection that is clustered by a date or of a time series. A collection's
-//! state lists its policies ([`CollectionState::policies`](super::CollectionState)); the monitor, reads that hide, unique checks,
-//! `$ttlStats` and changes of definitions all go by that list. What one is now may differ from what it was when a visit began: it
-//! is found again by its id.
+//! A policy is a TTL index, or the time to live of a time series or of a collection that is
+//! clustered by a date. A collection's state lists its policies
+//! ([`CollectionState::policies`](super::CollectionState)); the monitor, reads that hide, unique
+//! checks, `$ttlStats` and changes of definitions all use that list. A policy may change during a
+//! visit, which therefore finds it again by its id.
 
 use std::sync::Arc;
 
@@ -19,41 +20,41 @@ use crate::policy::value::cutoff_ms;
 use crate::policy::{ExpireAfter, PolicyRuntime, TtlOptions, is_due_by_modification};
 use crate::record::{Moment, Record};
 
-/// What says that documents are due.
+/// A rule by which documents are due.
 pub(crate) struct Policy {
-    /// The id of its index, or of the collection: ids of both are never the same.
+    /// The id of its index, or of the collection; the two never coincide.
     pub id: u64,
     pub source: PolicySource,
     pub expire_after: TimeToLive,
-    /// What it does beside deleting.
+    /// Its options other than the time to live.
     pub options: Arc<TtlOptions>,
-    /// What it has done, and may do next. It outlives changes of the policy.
+    /// Its counters and pace, which changes of the policy do not reset.
     pub runtime: Arc<PolicyRuntime>,
 }
 
-/// Where a policy is defined.
+/// The definition that a policy comes from.
 #[derive(Clone)]
 pub(crate) enum PolicySource {
     /// A TTL index.
     Index(Arc<Index>),
     /// `expireAfterSeconds` of a collection that is clustered by `_id`.
     Collection,
-    /// The same of a time series, whose documents are buckets.
+    /// `expireAfterSeconds` of a time series, whose documents are buckets.
     TimeSeries(Arc<TimeSeries>),
 }
 
-/// How long documents stay.
+/// How long documents are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeToLive {
     Seconds(i64),
-    /// Each as long as it says itself; others stay.
+    /// As long as the document's own `ttl`; others do not expire.
     OwnOnly,
-    /// A definition that no server should have stored; nothing goes by it.
+    /// An invalid definition, by which nothing expires.
     Invalid,
 }
 
 impl Policy {
-    /// That of an index, if it is one.
+    /// The policy of an index, if it has one.
     pub(crate) fn of_index(index: &Arc<Index>) -> Option<Policy> {
         let expire_after = match index.spec.expire_after()? {
             _ if index.spec.is_inert() => TimeToLive::Invalid,
@@ -70,7 +71,7 @@ impl Policy {
         })
     }
 
-    /// How it is called in logs and in the operation log.
+    /// The name in the server's log and in the operation log.
     pub(crate) fn name(&self) -> &str {
         match &self.source {
             PolicySource::Index(index) => index.spec.name(),
@@ -78,7 +79,7 @@ impl Policy {
         }
     }
 
-    /// Its index, if it is one.
+    /// The TTL index, if the policy is one.
     pub(crate) fn index(&self) -> Option<&Arc<Index>> {
         match &self.source {
             PolicySource::Index(index) => Some(index),
@@ -86,7 +87,7 @@ impl Policy {
         }
     }
 
-    /// Its time to live as it is listed, in seconds.
+    /// The time to live in replies, in seconds.
     pub(crate) fn listed_secs(&self) -> i64 {
         match (self.expire_after, &self.source) {
             (TimeToLive::Seconds(seconds), _) => seconds,
@@ -98,7 +99,7 @@ impl Policy {
         }
     }
 
-    /// Documents dated at or before this moment are due, in milliseconds since 1970.
+    /// The cutoff in milliseconds since 1970: documents dated at or before it are due.
     pub(crate) fn cutoff(&self, moment: Moment) -> i64 {
         match self.expire_after {
             TimeToLive::Seconds(seconds) => cutoff_ms(moment.now_ms, seconds),
@@ -107,13 +108,13 @@ impl Policy {
         }
     }
 
-    /// Whether documents go by it: its index is built, and there.
+    /// Whether the policy is active: its index is built and not dropped.
     pub(crate) fn is_ready(&self) -> bool {
         self.index().is_none_or(|index| index.is_ready())
     }
 
-    /// Whether what it says is due is invisible. A paused policy hides nothing: a write would have to fail because of a
-    /// document that nobody sees, or to remove it.
+    /// Whether due documents are hidden. A paused policy hides nothing: a write that meets a hidden
+    /// document would have to fail because of an invisible document, or to remove it.
     pub(crate) fn hides(&self) -> bool {
         let by_modification = self.index().is_some_and(|index| index.spec.is_last_modified());
         self.is_about_documents()
@@ -121,35 +122,36 @@ impl Policy {
             && !self.options.paused
     }
 
-    /// Whether it keeps documents which say so.
+    /// Whether the policy holds documents by a field.
     pub(crate) fn holds_documents(&self) -> bool {
         self.is_about_documents() && self.options.hold_field.is_some()
     }
 
-    /// Whether this document says that it must stay.
+    /// Whether the policy holds this document.
     pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
         self.is_about_documents() && self.options.holds(document)
     }
 
-    /// Whether it puts documents elsewhere before they go.
+    /// Whether the policy archives documents before it deletes them.
     pub(crate) fn archives(&self) -> bool {
         self.is_about_documents() && self.options.archive.is_some()
     }
 
-    /// A bucket of a time series goes as a whole, whatever stands in it.
+    /// Whether the policy evaluates documents. One of a time series does not: it deletes whole
+    /// buckets.
     fn is_about_documents(&self) -> bool {
         !matches!(self.source, PolicySource::TimeSeries(_))
     }
 
-    /// Whether both say the same.
+    /// Whether both have the same time to live and options.
     pub(crate) fn says_as(&self, other: &Policy) -> bool {
         self.expire_after == other.expire_after && self.options == other.options
     }
 
-    /// Whether the record is due by it; what is due of buckets is another question ([`crate::ttl`]).
+    /// Whether the record is due by the policy; for buckets see [`crate::ttl`].
     ///
     /// # Errors
-    /// Those of key generation and of a partial index's filter.
+    /// Errors of key generation and of a partial index's filter.
     pub(crate) fn is_due(
         &self,
         record: Record<'_>,
@@ -158,7 +160,7 @@ impl Policy {
     ) -> Result<bool> {
         match &self.source {
             PolicySource::Index(index) => index.is_due(record, moment, keys),
-            // Dates before 1970 never go.
+            // Dates before 1970 never expire.
             PolicySource::Collection => Ok(match record.document.get("_id") {
                 Some(RawValue::Date(date)) if !self.options.holds(record.document) => {
                     (0..=self.cutoff(moment)).contains(&date)
@@ -169,7 +171,7 @@ impl Policy {
         }
     }
 
-    /// The positions in which something may be due: of its index, or of the records.
+    /// The key ranges in which entries may be due, of its index or of the records.
     pub(crate) fn due_ranges(&self, moment: Moment) -> Vec<KeyRange> {
         let first = match &self.source {
             PolicySource::Index(index) => return index.due_ranges(moment),
@@ -183,10 +185,10 @@ impl Policy {
 }
 
 impl Index {
-    /// Whether a record is due by its time to live.
+    /// Whether a record is due by the index's time to live.
     ///
     /// # Errors
-    /// Those of key generation and of the filter.
+    /// Errors of key generation and of the filter.
     pub(crate) fn is_due(
         &self,
         record: Record<'_>,
@@ -220,7 +222,7 @@ impl Index {
         Ok(keys.iter().any(|(key, _)| range.start.as_slice() <= key && key < range.end.as_slice()))
     }
 
-    /// The ranges of entries that may be due, in which a visit looks.
+    /// The key ranges of entries that may be due.
     fn due_ranges(&self, moment: Moment) -> Vec<KeyRange> {
         let field = &self.spec.fields()[0];
         let mut ranges = Vec::new();

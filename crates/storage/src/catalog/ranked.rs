@@ -1,14 +1,15 @@
-//! The order of the locks that are held while others are waited for. A debug build panics where a thread would wait for itself, or
-//! takes them in an order in which two threads could wait for each other:
+//! The order of locks that are held while a thread waits for others. A debug build panics if a
+//! thread would wait for itself, or takes them in an order in which two threads could wait for each
+//! other:
 //!
-//! 1. the catalog's lock, by who changes definitions;
-//! 2. the state of a collection; those of several only by who holds the catalog's lock.
+//! 1. the lock of the catalog, for changes of definitions;
+//! 2. the state of a collection; those of several only with the lock of the catalog held.
 
 use std::ops::{Deref, DerefMut};
 
 use mayfly_work::current::HoldsLock;
 
-/// A lock that is held, and that the thread knows of.
+/// A held lock, registered with its thread.
 pub(crate) struct Ranked<G> {
     guard: G,
     _held: HoldsLock,
@@ -16,18 +17,18 @@ pub(crate) struct Ranked<G> {
     _noted: order::Noted,
 }
 
-/// What is locked, and how.
+/// The lock, and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     Catalog,
-    /// Of the collection with this id.
+    /// The state of the collection with this id, shared.
     Shared(u64),
-    /// Of the collection with this id, for a change.
+    /// The state of the collection with this id, exclusive.
     Changing(u64),
 }
 
 impl<G> Ranked<G> {
-    /// Takes a lock after a look at those that the thread has.
+    /// Takes a lock, after a check against those that the thread holds.
     #[inline]
     pub(crate) fn take<E>(rank: Rank, take: impl FnOnce() -> Result<G, E>) -> Result<Ranked<G>, E> {
         #[cfg(debug_assertions)]

@@ -1,13 +1,13 @@
-//! Names of collections that are filled beside another one, whose place they take when they are full.
+//! Names of collections that are filled to replace another one.
 
 use mayfly_base::Namespace;
 use mayfly_buckets::TimeSeries;
 
-/// How the names of such collections begin; an ObjectId follows.
+/// The prefixes of such names; an ObjectId follows.
 pub(crate) const OF_AGGREGATION: &str = "tmp.agg_out.";
 pub(crate) const OF_CONVERSION: &str = "tmp.convertToCapped.";
 
-/// Whether a collection of this name is one that is filled beside another, or holds the buckets of one.
+/// Whether a collection of this name is filled to replace another one, or has the buckets of one.
 pub(crate) fn is_temporary(ns: &Namespace) -> bool {
     let name = TimeSeries::name_of(ns).unwrap_or(ns.collection());
     let id = [OF_AGGREGATION, OF_CONVERSION].iter().find_map(|front| name.strip_prefix(front));

@@ -1,23 +1,29 @@
-//! Building indexes over present documents while writers go on.
+//! Builds indexes over existing documents while writers continue.
 //!
-//! 1. The indexes are registered as not ready. From that moment write units note what they change (`index::building`), and nobody
-//!    but the build writes entries of these indexes.
-//! 2. All records are walked once, in their order, and the keys of all indexes are made and sorted (`walk`).
-//! 3. The sorted entries of each index go into the byte store past its log ([`Engine::begin_ingest`](mayfly_kv::Engine)); few of
-//!    them go as a transaction would write them (`load`).
-//! 4. The build catches up with what was noted meanwhile, in rounds: notes are taken with the collection's state held exclusively
-//!    for a moment, so that what they tell of is committed, and then done (`catch_up`). When writers are faster than that, they
-//!    are made to wait a little for each note; after twenty rounds they wait for the end.
-//! 5. The last notes are caught up with while the state is held exclusively, and in the same breath the indexes become ready in one
-//!    catalog change.
+//! 1. The indexes are registered as not ready. From then on write units note what they change
+//!    (`index::building`), and only the build writes entries of these indexes.
+//! 2. All records are walked once, in order, and the keys of all indexes are generated and sorted
+//!    (`walk`).
+//! 3. The sorted entries of each index are ingested into the byte store, bypassing its write-ahead
+//!    log ([`Engine::begin_ingest`](mayfly_kv::Engine)); a small number of entries goes through
+//!    transactions (`load`).
+//! 4. The build catches up with the notes in rounds: it takes the notes with the collection's state
+//!    held exclusively for a moment, so that their changes are committed, and then applies them
+//!    (`catch_up`). If writers are faster, they are made to wait a little for each note; after
+//!    twenty rounds they wait for the end of the build.
+//! 5. The last notes are applied with the state held exclusively, and under the same lock the
+//!    indexes become ready in one catalog change.
 //!
-//! Entries are written with the state held, after a look at whether the index is still there: what is dropped meanwhile is left to
-//! the sweeper, and nothing comes into its range behind it.
+//! Entries are written with the state held, after a check that the index still exists. The range of
+//! an index that is dropped meanwhile is left to the sweeper, and no entry is written into it
+//! afterwards.
 //!
-//! Two documents with one key of a unique index end the build when both of them have it at the moment that they are found. If one
-//! of them is hidden because it is due, it goes; if one has changed meanwhile, its note says so, and the other one is noted again.
+//! Two documents with the same key of a unique index end the build if both have it when the
+//! conflict is found. If one of them is due and hidden, it is removed. If one has changed
+//! meanwhile, there is a note of it, and the other one is noted again.
 //!
-//! A build that a crash cut off is forgotten when the store opens again: nobody was told that it exists.
+//! A build that was interrupted by a crash is discarded when the store opens again: its client got
+//! no reply.
 
 mod catch_up;
 mod load;
@@ -44,27 +50,27 @@ use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::write::{DefinitionChange, back_off, covered_keys, duplicate_key, most_tries};
 
-/// Memory for notes, at most.
+/// The largest amount of memory for notes.
 const NOTES_BYTES: usize = 16 << 20;
 
-/// What becomes of a build when one of its indexes is dropped meanwhile.
+/// What happens to a build when one of its indexes is dropped meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfDropped {
-    /// It ends with an error.
+    /// The build ends with an error.
     Ends,
-    /// It goes on with the others.
+    /// The build continues with the other indexes.
     GoesOn,
 }
 
-/// Whether others may do something with the collection.
+/// Whether other threads may write to the collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Others {
-    Write,
+enum Writers {
+    Run,
     /// The collection's state is held exclusively.
     Wait,
 }
 
-/// A key of a unique index that two documents have.
+/// A key of a unique index that two documents seem to have.
 struct Dispute {
     number: usize,
     values: Vec<u8>,
@@ -72,20 +78,20 @@ struct Dispute {
     owner: RecordKey,
 }
 
-/// Indexes that are being built together.
+/// The build of one or several indexes.
 pub(super) struct Build<'s> {
     store: &'s Store,
     op: &'s OpCtx,
     collection: &'s Collection,
     indexes: &'s [Arc<Index>],
     notes: Arc<BuildNotes>,
-    /// By index: on which paths arrays were met.
+    /// For each index, the mask of the paths on which arrays were met.
     multikey: Vec<u32>,
     if_dropped: IfDropped,
-    /// Notes of the last round.
+    /// The number of notes in the last round.
     last_round: u64,
     rounds: u32,
-    /// How long writers wait for each note.
+    /// How long writers wait for each note, in nanoseconds.
     delay_nanos: u64,
 }
 
@@ -100,8 +106,8 @@ impl Store {
         self.build_and(op, collection, building, IfDropped::Ends, publish)
     }
 
-    /// Builds registered indexes and publishes them; takes them back when that fails. `publish` is called once, with the catalog's
-    /// lock and the collection's state held.
+    /// Builds registered indexes and publishes them; drops them if that fails. `publish` is called
+    /// once, with the catalog's lock and the collection's state held.
     pub(super) fn build_and(
         &self,
         op: &OpCtx,
@@ -110,7 +116,7 @@ impl Store {
         if_dropped: IfDropped,
         publish: impl FnOnce(&mut CollectionState) -> Result<()>,
     ) -> Result<()> {
-        // The sorters have a limit of their own and go into files when they reach it.
+        // The sorters have their own limit, at which they spill to files.
         memory::allow(self.index_build_bytes());
         let result =
             Build::new(self, op, collection, building, if_dropped).and_then(|mut build| {
@@ -126,7 +132,7 @@ impl Store {
                 self.tell_definition(&DefinitionChange::BuildAbandoned { ns: &ns, spec });
             }
             if let Err(why) = self.abandon_building(collection, building) {
-                // On a full disk, say. The sweeper tries again, and who wants to build it again.
+                // For example on a full disk. The sweeper and the next build of the index retry it.
                 let why = ClientData(why);
                 tracing::warn!(%why, "an index build that failed cannot be taken back yet");
             }
@@ -135,7 +141,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes writers leave the entries of these indexes to their build; before anybody sees them.
+    /// Makes writers leave the entries of these indexes to their build. Must be called before the
+    /// indexes are visible.
     pub(super) fn leave_to_build(&self, indexes: &[Arc<Index>]) {
         let engine = self.engine.clone();
         let scratch: Arc<Scratch> = Arc::new(move |bytes| engine.scratch(bytes).map_err(from_kv));
@@ -151,7 +158,7 @@ impl Store {
         usize::try_from(self.index_build_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Takes back indexes whose builds failed when that was not possible.
+    /// Drops indexes whose build failed and that could not be dropped then.
     pub(crate) fn forget_abandoned_builds(&self, collection: &Collection) -> Result<()> {
         let is_abandoned = |index: &Arc<Index>| index.runtime.abandoned.load(Ordering::Acquire);
         let left: Vec<_> = collection.indexes().into_iter().filter(is_abandoned).collect();
@@ -161,7 +168,7 @@ impl Store {
         }
     }
 
-    /// Removes indexes that were being built when the server stopped.
+    /// Drops indexes that were being built when the server stopped.
     pub(crate) fn forget_unfinished_builds(&self) -> Result<()> {
         for collection in self.collections(None) {
             let unfinished: Vec<_> =
@@ -238,7 +245,8 @@ impl<'s> Build<'s> {
         }
     }
 
-    /// Whether the build should go on. With the state of the collection held the answer stays true.
+    /// Checks that the build should continue. With the collection's state held the result stays
+    /// valid.
     fn check(&self) -> Result<()> {
         self.op.check()?;
         self.store.check_open()?;
@@ -262,7 +270,7 @@ impl<'s> Build<'s> {
         }
     }
 
-    /// Lets a test do something in between.
+    /// Calls the hook of a test.
     fn step(&self, _step: &'static str) {
         #[cfg(test)]
         {
@@ -279,18 +287,18 @@ impl<'s> Build<'s> {
         self.op.update_info(|info| info.progress = Some(OpProgress { message, done, total }));
     }
 
-    /// Runs a transaction of the engine until it is committed.
+    /// Runs an engine transaction until it is committed.
     fn transact<T>(
         &self,
-        others: Others,
+        writers: Writers,
         mut body: impl FnMut(&mut dyn Txn) -> Result<T>,
     ) -> Result<T> {
         let mut tries = 0;
         loop {
             let attempt = {
-                let _state = match others {
-                    Others::Write => Some(self.collection.read_state()?),
-                    Others::Wait => None,
+                let _state = match writers {
+                    Writers::Run => Some(self.collection.read_state()?),
+                    Writers::Wait => None,
                 };
                 self.check()?;
                 self.try_transact(&mut body)
@@ -313,10 +321,10 @@ impl<'s> Build<'s> {
         Ok(result)
     }
 
-    /// Finds out what becomes of keys that two documents seemed to have. Afterwards one of each two is noted again.
+    /// Resolves disputed keys. Afterwards one document of each dispute is noted again.
     ///
     /// # Errors
-    /// 11000 when both have it.
+    /// 11000 when both documents have the key.
     fn settle(&self, disputes: &[Dispute]) -> Result<()> {
         disputes.iter().try_for_each(|dispute| self.settle_one(dispute))
     }
@@ -356,7 +364,7 @@ impl<'s> Build<'s> {
         }
     }
 
-    /// Makes readers and the catalog know where arrays were met.
+    /// Marks the indexes that met arrays as multikey, for readers and in the catalog.
     fn store_multikey(&self) -> Result<()> {
         for (index, mask) in self.indexes.iter().zip(&self.multikey) {
             if *mask == 0 || index.is_dropped() {
@@ -364,7 +372,7 @@ impl<'s> Build<'s> {
             }
             let runtime = &index.runtime;
             let all = runtime.multikey.fetch_or(*mask, Ordering::AcqRel) | mask;
-            self.transact(Others::Wait, |txn| {
+            self.transact(Writers::Wait, |txn| {
                 let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
                 txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)
             })?;

@@ -1,4 +1,4 @@
-//! Changes of the catalog about one index: what `collMod` changes of it.
+//! Changes of one index in the catalog by `collMod`.
 
 use crate::isolation::ReadView;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use crate::index::spec::IndexSpec;
 use crate::policy::ExpireAfter;
 use crate::timeseries::check_policy;
 
-/// A new time to live.
+/// A new time to live of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewExpireAfter {
-    /// In seconds; -1 on a last-modified policy only.
+    /// A number of seconds; -1 for a last-modified policy only.
     Seconds(i32),
-    /// The index is a plain one from now on.
+    /// The index becomes an ordinary one.
     Off,
 }
 
-/// Which index is meant.
+/// How a command names an index.
 #[derive(Clone, Copy)]
 pub enum IndexSelector<'a> {
-    /// By name.
+    /// The name of the index.
     Name(&'a str),
-    /// By key pattern.
+    /// The key pattern, which may match several indexes.
     Key(RawDoc<'a>),
 }
 
-/// What `collMod` changes on an index.
+/// The changes that `collMod` makes to an index.
 #[derive(Clone, Copy, Default)]
 pub struct CollModChange<'a> {
-    /// A new time to live.
+    /// The new time to live.
     pub expire_after: Option<NewExpireAfter>,
-    /// The document `ttl`, checked before; an empty one takes it away.
+    /// The new document `ttl`, checked before; an empty one removes it.
     pub ttl: Option<RawDoc<'a>>,
-    /// Hidden or not.
+    /// Whether the planner ignores the index.
     pub hidden: Option<bool>,
     /// Whether writes may add no second document with a key.
     pub prepare_unique: Option<bool>,
@@ -56,16 +56,16 @@ impl CollModChange<'_> {
     }
 }
 
-/// What `collMod` reports.
+/// The result of `collMod` for an index.
 #[derive(Debug, Default)]
 pub struct CollModResult {
-    /// Old time to live, when it had one.
+    /// The old time to live, if there was one.
     pub expire_after_old: Option<i32>,
-    /// New time to live.
+    /// The new time to live, if it changed.
     pub expire_after_new: Option<i32>,
-    /// Hidden before and after, when it changed.
+    /// Whether the index was hidden before and is after, if that changed.
     pub hidden: Option<(bool, bool)>,
-    /// `prepareUnique` before and after, when it changed.
+    /// `prepareUnique` before and after, if it changed.
     pub prepare_unique: Option<(bool, bool)>,
 }
 
@@ -97,7 +97,7 @@ impl Store {
         if is_id_selector(selector) {
             let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
             if change.is_prepare_unique_alone() && !clustered {
-                // It is unique.
+                // The index on `_id` is unique already.
                 return Ok(Some(CollModResult::default()));
             }
             return Err(match change.hidden {
@@ -208,13 +208,14 @@ impl Store {
     }
 }
 
-/// The same index with another definition.
+/// A copy of the index with another definition.
 pub(super) fn with_spec(index: &Index, spec: IndexSpec) -> Arc<Index> {
     let (filter, runtime) = (index.filter.clone(), index.runtime.clone());
     Arc::new(Index { id: index.id, spec, filter, runtime })
 }
 
-/// Why the index that a collection is clustered by does not change: it is no index of its own. Expiry contract, section 3.4.
+/// The error for a change of the index by which a collection is clustered, which is not a separate
+/// index. Expiry contract, section 3.4.
 fn clustered_index_change(
     ns: &Namespace,
     selector: IndexSelector<'_>,

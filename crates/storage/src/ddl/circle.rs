@@ -1,9 +1,10 @@
-//! Archives that lead back: a policy must not archive into its own collection, neither directly nor by way of the policies of its
-//! archives.
+//! Refuses archives in a circle: a policy must not archive into its own collection, neither
+//! directly nor through the policies of its archives.
 //!
-//! A policy names its archive, and names change hands: by `renameCollection`, and by everything that puts a collection in the
-//! place of another (`$out`, `convertToCapped`). So whoever gives a collection a policy or a name asks here, under the
-//! catalog's lock. What was made before that, or by an older server, is met where documents are deleted ([`crate::write`]).
+//! A policy names its archive, and names can move to other collections: by `renameCollection`, and
+//! by replacements (`$out`, `convertToCapped`). Each operation that gives a collection a policy or
+//! a name therefore makes this check, under the catalog's lock. Circles from before, or of an older
+//! server, are detected where documents are deleted ([`crate::write`]).
 
 use std::collections::HashMap;
 
@@ -14,15 +15,15 @@ use crate::policy::TtlOptions;
 use crate::write::archive_names;
 
 impl Store {
-    /// Whether a collection of this name with these policies archives into itself in the end: the names on the way. What the
-    /// collections of the names `gone` archive does not count.
+    /// The names on the way, if a collection of this name with these policies would archive into
+    /// itself. Policies of the collections in `gone` do not count.
     pub(crate) fn archives_in_circle(
         &self,
         ns: &Namespace,
         policies: &[&TtlOptions],
         gone: &[&Namespace],
     ) -> Option<Vec<Namespace>> {
-        // Each name with that of the collection from which it was reached first.
+        // Maps each name to the collection from which it was reached first.
         let mut reached_from: HashMap<Namespace, Namespace> = HashMap::new();
         let mut open = vec![ns.clone()];
         while let Some(from) = open.pop() {
@@ -49,8 +50,10 @@ impl Store {
         None
     }
 
+    /// Checks that the policies of a collection of this name do not archive in a circle.
+    ///
     /// # Errors
-    /// 72 InvalidOptions when the policies of a collection of this name would archive in a circle.
+    /// 72 InvalidOptions when they do.
     pub(crate) fn check_no_circle(
         &self,
         ns: &Namespace,
@@ -89,7 +92,7 @@ mod tests {
     use crate::isolation::ReadView;
     use crate::testing::{self, Opened};
 
-    /// A folder of an older server: the names of its collections are changed behind the back of the checks.
+    /// A data folder of an older server: names of its collections are changed without the checks.
     struct Folder {
         engine: Arc<MemoryEngine>,
         clock: Arc<ManualClock>,
@@ -157,7 +160,7 @@ mod tests {
             .unwrap();
         let error = status[0].last_error.as_deref().unwrap();
         assert_eq!(error, "'ttl.archive.collection' must be another collection than d.b");
-        // What is hidden and in the way stays as well.
+        // A hidden document that blocks an insert stays as well.
         let error = insert(&store, &op, "d.b").unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidOptions);
         assert_eq!(stored(&store, &op, "d.b"), 1);

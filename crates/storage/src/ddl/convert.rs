@@ -1,8 +1,9 @@
-//! Making capped collections of others: a copy in their order, and for a conversion the copy in the place of the original.
+//! Makes capped copies of collections. A conversion replaces the original by the copy.
 //!
-//! The copy has the options of the original, so that validators, collations and images stay; its indexes go. Documents that a
-//! validator would not let in now are copied all the same. What a policy hides is not copied: for clients it is gone. A conversion
-//! fails while some of that has not been archived that a policy archives.
+//! The copy has the options of the original, including validator, collation and images, but not its
+//! indexes. Documents are copied without validation. Documents that a policy hides are not copied,
+//! because clients do not see them. A conversion fails while some of them still have to be
+//! archived.
 
 use crate::isolation::ReadView;
 use std::ops::ControlFlow;
@@ -23,10 +24,10 @@ use crate::read::{Hidden, Scanned, whole_range};
 use crate::record::Record;
 use crate::record::new_uuid;
 
-/// Documents, and about how many bytes, that are copied in one unit.
+/// The most documents, and about the most bytes, that are copied in one unit.
 const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
-/// How often a conversion copies while others write, before it keeps them out.
+/// How often a conversion copies with writers running, before it locks them out.
 const COPIES_BESIDE_WRITERS: usize = 2;
 
 /// The options of a collection with those of a capped one.
@@ -53,10 +54,11 @@ fn capped_like(source: &Collection, capped: RawDoc<'_>) -> Result<DocBuf> {
 }
 
 impl Store {
-    /// Copies a collection into a new one with its options and these.
+    /// Copies a collection into a new capped one with its options.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, 48 NamespaceExists, 72 InvalidOptions for what cannot be capped, those of the engine.
+    /// 26 NamespaceNotFound, 48 NamespaceExists, 72 InvalidOptions for a collection that cannot be
+    /// capped, errors of the engine.
     pub fn clone_collection(
         &self,
         op: &OpCtx,
@@ -74,8 +76,8 @@ impl Store {
         let hidden = Hidden::of(&source, &self.watch, || self.moment());
         let copied = self.copy(op, &source, &hidden, &made).and_then(|_| source.check_alive());
         copied.inspect_err(|_| {
-            // What was made for the copy goes with it, unless somebody else has dropped it; when that fails, the client sees
-            // why the copy did. It goes also when the operation has to end.
+            // The incomplete copy is dropped, unless another command has dropped it; also when the
+            // operation must end. The client gets the error of the copy.
             let _nobody = current::enter(Current::default());
             let _ = self.catalog.lock().and_then(|_changing| match made.is_dropped() {
                 true => Ok(()),
@@ -84,14 +86,15 @@ impl Store {
         })
     }
 
-    /// Puts a copy with its options and these in the place of a collection; indexes other than that on `_id` go. Who uses the
-    /// collection waits only when writers were faster several times.
+    /// Replaces a collection by a capped copy with its options; indexes other than the one on `_id`
+    /// are dropped. Other operations on the collection wait only if writers were faster than
+    /// several copies.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, 72 InvalidOptions for what cannot be capped, 12587 while an index is being built, 117
-    /// while hidden documents are not archived; those of the engine.
+    /// 26 NamespaceNotFound, 72 InvalidOptions for a collection that cannot be capped, 12587 while
+    /// an index is being built, 117 while hidden documents are not archived; errors of the engine.
     pub fn convert_collection(&self, op: &OpCtx, ns: &Namespace, capped: RawDoc<'_>) -> Result<()> {
-        // Options and indexes stay as they are while the copy is made.
+        // The lock keeps options and indexes unchanged while the copy is made.
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(source) = self.catalog.get(ns) else {
             self.check_no_view(&ReadView::now(), ns)?;
@@ -109,7 +112,8 @@ impl Store {
                 Ok(true) => return Ok(()),
                 Ok(false) => self.drop_locked(&made)?,
                 Err(error) => {
-                    // The client sees why the copy failed, whether or not it can be taken away; also when the operation has to end.
+                    // The client gets the error of the copy, whether or not the copy can be
+                    // dropped; it is dropped also when the operation must end.
                     let _nobody = current::enter(Current::default());
                     let _ = self.drop_locked(&made);
                     return Err(error);
@@ -119,7 +123,8 @@ impl Store {
         Err(Error::internal("a copy that nobody else could change was out of date"))
     }
 
-    /// Copies and replaces; false when somebody wrote meanwhile. `alone` keeps them out from the beginning.
+    /// Copies and replaces; returns false when there were writes meanwhile. With `alone`, writers
+    /// are locked out from the start.
     fn try_convert(
         &self,
         op: &OpCtx,
@@ -128,7 +133,7 @@ impl Store {
         alone: bool,
     ) -> Result<bool> {
         let before = source.commits.load(Ordering::Acquire);
-        // Asked before the state is locked: it is asked for the policies.
+        // Reads the state for the policies, so it must come before the lock.
         let hidden = Hidden::of(source, &self.watch, || self.moment());
         let mut left_out = 0;
         if !alone {
@@ -149,7 +154,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Copies what can be seen; gives the number of documents that cannot.
+    /// Copies the visible documents; returns the number of hidden ones.
     fn copy(
         &self,
         op: &OpCtx,

@@ -1,4 +1,4 @@
-//! Changes of the catalog about indexes: create, drop.
+//! Changes of indexes in the catalog: create, drop.
 
 use crate::isolation::ReadView;
 use std::ops::ControlFlow;
@@ -28,38 +28,39 @@ use crate::read::whole_range;
 use crate::timeseries::{checked_on_buckets, shown_to_clients};
 use crate::write::DefinitionChange;
 
-/// Most indexes on one collection, `_id_` included.
+/// The most indexes on one collection, including `_id_`.
 const MAX_INDEXES: usize = 64;
 
-/// What `createIndexes` reports.
+/// The result of `createIndexes`.
 #[derive(Debug, Default)]
 pub struct CreateIndexesResult {
-    /// Indexes before, `_id_` included.
+    /// The number of indexes before, including `_id_`.
     pub before: i32,
-    /// Indexes after, `_id_` included.
+    /// The number of indexes after, including `_id_`.
     pub after: i32,
-    /// Whether the collection came into being.
+    /// Whether the collection was created.
     pub created_collection: bool,
     /// Notes for the reply.
     pub notes: Vec<&'static str>,
     /// Names of the indexes whose policy was changed in place.
     pub updated: Vec<String>,
-    /// Whether one of the policies goes by the last modification.
+    /// Whether one of the policies is a last-modified one.
     pub last_modified: bool,
 }
 
-/// How `createIndexes` treats what does not fit.
+/// Options of `createIndexes` for definitions that are not accepted as they are.
 #[derive(Clone, Copy, Default)]
 pub struct CreateIndexesOptions {
     /// Drop unknown options instead of refusing them.
     pub ignore_unknown: bool,
-    /// An index that differs only in its policy is changed in place.
+    /// Changes an index that differs only in its policy in place.
     pub update_policies: bool,
 }
 
 impl Store {
-    /// Creates indexes, and the collection when there is none. New indexes are built from the present documents while
-    /// writers go on; they become usable all at once, or none of them stays.
+    /// Creates indexes, and the collection if there is none. New indexes are built from the
+    /// existing documents while writers continue; either all of them become usable at once, or none
+    /// remains.
     ///
     /// # Errors
     /// 67, 85, 86, 197 and further codes for bad definitions; 11000 when a unique index finds duplicates.
@@ -78,7 +79,8 @@ impl Store {
         }
     }
 
-    /// The same, or nothing when the collection was dropped or replaced before anything happened.
+    /// As [`Store::create_indexes`]; returns `None` if the collection was dropped or replaced
+    /// before anything happened.
     fn try_create_indexes(
         &self,
         (op, view): (&OpCtx, &ReadView),
@@ -92,7 +94,7 @@ impl Store {
         let series = self.time_series_not_hidden(view, ns);
         let mut rules = SpecRules { ignore_unknown: options.ignore_unknown, ..self.spec_rules() };
         if series.is_some() {
-            // Under both an error here, and measurements have no time of modification.
+            // Both rules make it an error here, and measurements have no time of modification.
             rules.ttl = TtlIndexRules::Mongod8;
             rules.last_modified = false;
         }
@@ -110,11 +112,12 @@ impl Store {
                         Some((_, series)) => Box::new(checked_on_buckets(&spec, &series.fields)?),
                         None => spec,
                     };
-                    // A filter that does not compile must not leave a new collection behind.
+                    // Checked before a collection is created, which an invalid filter must not
+                    // leave behind.
                     if let Some(filter) = spec.partial_filter() {
                         self.filters.compile(filter, spec.collation())?;
                     }
-                    // Nor must a policy that archives in a circle.
+                    // The same for a policy that archives in a circle.
                     if self.collection(view, ns).is_none() {
                         self.check_no_circle(ns, &[spec.ttl_options()], &[])?;
                     }
@@ -201,14 +204,15 @@ impl Store {
             }
             drop(changing);
             wait_for_builds(op, &collection)?;
-            // Unless somebody else's build has failed and taken its index away again.
+            // If the build of another command has failed, the index is missing.
             if new_specs(&collection.indexes(), wanted.clone())?.is_empty() {
                 return Ok(Some(result));
             }
         }
     }
 
-    /// Adds indexes to a collection that the open transaction has made and not written to yet: there is nothing to build.
+    /// Adds indexes to a collection that the open transaction has created and not written to, so
+    /// that there is nothing to build.
     fn add_in_transaction(
         &self,
         view: &ReadView,
@@ -255,7 +259,8 @@ impl Store {
         Ok(())
     }
 
-    /// Puts indexes that are not ready into the catalog: from here on every write leaves notes for their build.
+    /// Registers indexes that are not ready in the catalog: from then on every write leaves notes
+    /// for their build.
     pub(crate) fn register_building(
         &self,
         collection: &Collection,
@@ -293,7 +298,7 @@ impl Store {
         Ok(building)
     }
 
-    /// Makes built indexes usable. The caller holds the catalog's lock and the state.
+    /// Publishes built indexes. The caller holds the catalog's lock and the state.
     pub(super) fn publish_built(
         &self,
         collection: &Collection,
@@ -318,7 +323,7 @@ impl Store {
         Ok(())
     }
 
-    /// Drops indexes by position in the state. The caller holds the catalog's lock.
+    /// Drops these indexes. The caller holds the catalog's lock.
     fn drop_indexes_locked(
         &self,
         collection: &Collection,
@@ -342,7 +347,8 @@ impl Store {
             Ok(())
         })?;
         collection.install(&mut state, changed);
-        // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
+        // Set before any writer skips the index's keys: a reader whose later check finds no mark
+        // has read all of them.
         for index in gone {
             index.runtime.dropped.store(true, Ordering::Release);
         }
@@ -351,13 +357,13 @@ impl Store {
         Ok(())
     }
 
-    /// Takes back indexes whose build failed.
+    /// Drops indexes whose build failed.
     pub(crate) fn abandon_building(
         &self,
         collection: &Collection,
         gone: &[Arc<Index>],
     ) -> Result<()> {
-        // Also when the operation has to end.
+        // Runs outside the operation, so that it is done also when the operation must end.
         let _nobody = current::enter(Current::default());
         let _changing = self.catalog.lock()?;
         if collection.is_dropped() {
@@ -372,7 +378,8 @@ impl Store {
         }
     }
 
-    /// Drops the selected indexes; all but `_id_` when `selectors` is nothing. Gives the count before, `_id_` included.
+    /// Drops the selected indexes, or all except `_id_` if `selectors` is `None`. Returns the
+    /// number of indexes before, including `_id_`.
     ///
     /// # Errors
     /// 26 NamespaceNotFound, 27 IndexNotFound, 72 InvalidOptions for `_id_`.
@@ -410,21 +417,21 @@ impl Store {
     }
 }
 
-/// From this edition of the definitions on transactions use the indexes.
+/// Makes transactions use the indexes from this edition of the definitions on.
 pub(super) fn show_since(indexes: &[Arc<Index>], edition: u64) {
     for index in indexes {
         index.runtime.visible_since.store(edition, Ordering::Release);
     }
 }
 
-/// To be called with the state held exclusively.
+/// Sets whether the indexes are ready. The caller holds the state exclusively.
 pub(super) fn set_ready(indexes: &[Arc<Index>], ready: bool) {
     for index in indexes {
         index.runtime.ready.store(ready, Ordering::Release);
     }
 }
 
-/// The key pattern that a pattern of measurements means on buckets.
+/// The key pattern over buckets for a key pattern over measurements.
 pub(super) fn on_buckets(
     selector: IndexSelector<'_>,
     series: Option<&TimeSeries>,
@@ -435,7 +442,7 @@ pub(super) fn on_buckets(
     }
 }
 
-/// Somebody else may still be building what was asked for: it exists when that is over.
+/// Waits for builds of other commands, which may create the requested indexes.
 fn wait_for_builds(op: &OpCtx, collection: &Collection) -> Result<()> {
     while collection.indexes().iter().any(|index| !index.is_ready()) {
         op.check()?;
@@ -445,7 +452,7 @@ fn wait_for_builds(op: &OpCtx, collection: &Collection) -> Result<()> {
     Ok(())
 }
 
-/// The `_id` index cannot have another collation than its collection.
+/// Checks that the index on `_id` is not requested with another collation than the collection's.
 fn check_id_collations(collection: &Collection, wanted: &[Option<Arc<Collation>>]) -> Result<()> {
     let shown = |collation: Option<&Arc<Collation>>| match collation {
         Some(collation) => Shell(collation.document()).to_string(),
@@ -462,7 +469,7 @@ fn check_id_collations(collection: &Collection, wanted: &[Option<Arc<Collation>>
     }
 }
 
-/// The entry of the `_id` index in listings.
+/// The definition of the index on `_id` in listings.
 pub(crate) fn id_index_document(collation: Option<&Arc<Collation>>) -> DocBuf {
     let mut doc = DocBuilder::new();
     doc.append("v", 2).start_document("key").append("_id", RawValue::Int32(1)).end();
@@ -474,7 +481,7 @@ pub(crate) fn id_index_document(collation: Option<&Arc<Collation>>) -> DocBuf {
 }
 
 impl Collection {
-    /// The documents of `listIndexes` for the time series whose buckets these are.
+    /// The documents of `listIndexes` for the time series with these buckets.
     pub fn list_measurement_indexes(&self) -> Vec<DocBuf> {
         self.wanted_indexes().iter().filter_map(|index| shown_to_clients(&index.spec)).collect()
     }
@@ -490,7 +497,7 @@ impl Collection {
     pub fn list_indexes(&self) -> Vec<DocBuf> {
         let options = self.options();
         if self.time_series().is_some() {
-            // Buckets are in the order of their start; nobody shows an index for that.
+            // Buckets are in the order of their start, for which no index is listed.
             return self.wanted_indexes().iter().map(|index| index.spec.listed()).collect();
         }
         let clustered = options.as_doc().get("clusteredIndex").and_then(RawValue::as_document);

@@ -1,4 +1,5 @@
-//! Changes of policies: what an index's `expireAfterSeconds` and `ttl` may become. Expiry contract, sections 3 and 9.
+//! Changes of policies: `expireAfterSeconds` and `ttl` of an index. Expiry contract, sections 3 and
+//! 9.
 
 use crate::isolation::ReadView;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::timeseries::check_policy;
 use crate::ttl::Census;
 
 impl Store {
-    /// How definitions are checked now.
+    /// The present rules for checks of definitions.
     pub(crate) fn spec_rules(&self) -> SpecRules {
         let params = self.ttl_params();
         let last_modified = params.last_modified.load(Ordering::Relaxed);
@@ -40,7 +41,7 @@ impl Store {
         self.check_archive_place(&options)
     }
 
-    /// The manual has no TTL indexes on capped collections; 8.x servers have.
+    /// Refuses TTL indexes on capped collections by the manual's rules; 8.x servers allow them.
     pub(super) fn check_not_capped(&self, view: &ReadView, ns: &Namespace) -> Result<()> {
         let capped = self.collection(view, ns).is_some_and(|found| found.capped().is_some());
         match self.ttl_params().rules() {
@@ -52,10 +53,10 @@ impl Store {
         }
     }
 
-    /// The definition that an index would have behind a change, for a dry run.
+    /// Counts what the index would expire after a change, as a dry run.
     ///
     /// # Errors
-    /// Those of [`Store::modify_index`].
+    /// Errors of [`Store::modify_index`].
     pub fn dry_run_change(
         &self,
         op: &OpCtx,
@@ -84,7 +85,8 @@ impl Store {
         self.census(op, Some(&collection), spec).map(Some)
     }
 
-    /// Those of the present indexes that differ from wanted ones only in their policy, and what they are to become.
+    /// The present indexes that differ from requested ones only in their policy, with their new
+    /// definitions.
     pub(super) fn changed_policies(
         &self,
         collection: &Collection,
@@ -104,7 +106,7 @@ impl Store {
             let Some(old) = existing.iter().find(differs) else { continue };
             let changed = match spec.expire_after() {
                 Some(expire_after) => old.spec.with_expire_after(expire_after),
-                // Not asked for: whoever wants a plain index says "off".
+                // The request is silent about it; only "off" removes a policy.
                 None => continue,
             };
             let ttl = spec.document().get("ttl").and_then(RawValue::as_document);
@@ -157,7 +159,7 @@ pub(super) fn with_new_expire_after(
     Ok(spec.with_expire_after(ExpireAfter::Seconds(seconds)))
 }
 
-/// Whether documents may become due all at once by this change.
+/// Whether many documents may become due at once by this change.
 pub(super) fn may_expire_more(old: &IndexSpec, new: &IndexSpec) -> bool {
     let seconds = |spec: &IndexSpec| match spec.expire_after() {
         Some(ExpireAfter::Seconds(seconds)) if !spec.ttl_options().paused => Some(seconds),

@@ -1,11 +1,11 @@
-//! Rebuilding the indexes of a collection, for `reIndex`.
+//! Rebuilds the indexes of a collection, for `reIndex`.
 //!
-//! 1. An index of the same definition is built beside each, under a new id, while readers use the old one, which writers
-//!    maintain.
-//! 2. One catalog change puts the new ones in the places of the old ones.
+//! 1. An index with the same definition is built for each, under a new id, while readers use the
+//!    old one, which writers maintain.
+//! 2. One catalog change replaces the old indexes by the new ones.
 //!
-//! A crash in between leaves the old ones: builds that were cut off are forgotten. The index on `_id` is the order of the
-//! records, or goes with them; there is nothing to build of it.
+//! After a crash in between the old ones remain: interrupted builds are discarded. The index on
+//! `_id` is not rebuilt: it is the order of the records, or is always written with them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,10 +21,11 @@ use crate::catalog::{Collection, CollectionState, Definition, Index};
 use crate::write::DefinitionChange;
 
 impl Store {
-    /// Builds all indexes anew; gives how many there are, `_id_` included.
+    /// Rebuilds all indexes; returns their number, including `_id_`.
     ///
     /// # Errors
-    /// 11000 when a unique index finds duplicates, those of the engine and of the operation's deadline; the old indexes stay.
+    /// 11000 when a unique index finds duplicates, errors of the engine and of the operation's
+    /// deadline; the old indexes remain.
     pub fn rebuild_indexes(&self, op: &OpCtx, collection: &Collection) -> Result<i32> {
         let old = {
             let _changing = self.lock_catalog_sparing(&[collection.namespace()])?;
@@ -48,8 +49,8 @@ impl Store {
         Ok(collection.indexes().len() as i32 + 1)
     }
 
-    /// Puts built indexes into the places of those that they are like. Of one that was dropped or changed meanwhile the new
-    /// one goes. The caller holds the catalog's lock.
+    /// Replaces indexes by the built ones. If an old index was dropped or changed meanwhile, its
+    /// new one is dropped. The caller holds the catalog's lock.
     fn put_in_place(
         &self,
         collection: &Collection,
@@ -78,7 +79,7 @@ impl Store {
                 (_, None) => {}
             }
         }
-        // The place that each had while it was built.
+        // Removes the entries that the new indexes had while they were being built.
         let mut seen = std::collections::HashSet::new();
         changed.indexes.retain(|index| {
             !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
@@ -92,7 +93,8 @@ impl Store {
         result.inspect_err(|_| set_ready(fresh, false))?;
         collection.install(state, changed);
         show_since(fresh, definition.end());
-        // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
+        // Set before any writer skips the index's keys: a reader whose later check finds no mark
+        // has read all of them.
         for index in &gone {
             index.runtime.dropped.store(true, Ordering::Release);
         }

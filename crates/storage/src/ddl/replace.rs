@@ -1,12 +1,15 @@
-//! Replacing a collection by one that is filled beside it, for `$out` and `convertToCapped`.
+//! Replaces a collection by a new one, for `$out` and `convertToCapped`.
 //!
-//! 1. [`Store::begin_replacement`] creates a collection with a temporary name and, for `$out`, with the options and indexes that
-//!    the target has at that moment.
-//! 2. The caller fills it. Its policies do not run yet: no document of it expires, is hidden or is archived.
-//! 3. [`Store::finish_replacement`] gives it the target's name in one catalog change, and drops the target. A target whose options
-//!    or indexes have changed since step 1 stays, and the replacement fails.
+//! 1. [`Store::begin_replacement`] creates a collection with a temporary name and, for `$out`, with
+//!    the present options and indexes of the target.
+//! 2. The caller fills it. Its policies are not active yet: none of its documents expires, is
+//!    hidden or is archived.
+//! 3. [`Store::finish_replacement`] renames it to the target's name in one catalog change, and
+//!    drops the target. If the target's options or indexes have changed since step 1, the
+//!    replacement fails and the target remains.
 //!
-//! A crash before step 3 leaves the target as it was. The next start drops the temporary collection.
+//! A crash before step 3 leaves the target unchanged. The next start drops the temporary
+//! collection.
 
 use crate::isolation::ReadView;
 use std::sync::Arc;
@@ -26,13 +29,13 @@ use crate::catalog::{OF_AGGREGATION, is_temporary};
 use crate::index::spec::IndexSpec;
 use crate::record::new_uuid;
 
-/// A new name for one.
+/// A new temporary name with this prefix.
 pub(super) fn temporary_name(db: &str, front: &str, now_ms: i64) -> Result<Namespace> {
     let id = ObjectId::from_bytes(mayfly_value::new_object_id(now_ms));
     Namespace::new(db, &format!("{front}{}", id.to_hex()))
 }
 
-/// A collection whose indexes are being built is not replaced: the build would fail.
+/// Refuses to replace a collection whose indexes are being built, because the build would fail.
 ///
 /// # Errors
 /// 12587 BackgroundOperationInProgressForNamespace.
@@ -47,51 +50,53 @@ pub(super) fn check_no_build(collection: &Collection, indexes: &[Arc<Index>]) ->
     Err(Error::new(ErrorCode::BackgroundOperationInProgressForNamespace, text))
 }
 
-/// A collection that takes the name of another one when it is full.
+/// A collection that will replace another one when it is complete.
 pub struct Replacement {
     collection: Arc<Collection>,
     becomes: Namespace,
-    /// What the other one was like; nothing when there was none.
-    found: Option<Found>,
+    /// The state of the other collection at the start; `None` if there was none.
+    found: Option<TargetState>,
 }
 
-/// What must not change while a replacement is filled.
-struct Found {
+/// The definitions that must not change while a replacement is filled.
+struct TargetState {
     options: DocBuf,
-    /// Ascending by name.
+    /// Definitions of indexes in the order of their names.
     indexes: Vec<DocBuf>,
 }
 
-impl Found {
-    fn of(state: &CollectionState) -> Found {
+impl TargetState {
+    fn of(state: &CollectionState) -> TargetState {
         let mut indexes: Vec<_> = state.indexes.iter().collect();
         indexes.sort_by(|a, b| a.spec.name().cmp(b.spec.name()));
         let indexes = indexes.into_iter().map(|index| index.spec.document().to_owned()).collect();
-        Found { options: state.options.clone(), indexes }
+        TargetState { options: state.options.clone(), indexes }
     }
 }
 
 impl Collection {
-    /// Whether it still waits for its name: a client may drop or rename any collection.
+    /// Whether it still has its temporary name: a client may drop or rename any collection.
     fn is_in_preparation(&self) -> bool {
         self.is_temporary() && !self.is_dropped()
     }
 }
 
 impl Replacement {
-    /// Where the documents go.
+    /// The collection to be filled.
     pub fn collection(&self) -> &Arc<Collection> {
         &self.collection
     }
 
+    /// Checks that the target's definitions have not changed.
+    ///
     /// # Errors
-    /// 125 CommandFailed when the target is not what it was.
+    /// 125 CommandFailed when they have.
     fn check_target(&self, now: Option<&CollectionState>) -> Result<()> {
         let changed = |what: String| Err(Error::new(ErrorCode::CommandFailed, what));
         let target = &self.becomes;
-        let now = now.map(Found::of);
+        let now = now.map(TargetState::of);
         let options =
-            |of: &Option<Found>| of.as_ref().map_or(DocBuf::empty(), |it| it.options.clone());
+            |of: &Option<TargetState>| of.as_ref().map_or(DocBuf::empty(), |it| it.options.clone());
         let (before, after) = (options(&self.found), options(&now));
         if before != after {
             return changed(format!(
@@ -101,8 +106,8 @@ impl Replacement {
                 Shell(after.as_doc())
             ));
         }
-        // A target that came or went has another index on `_id`, too.
-        let indexes = |of: &Option<Found>| of.as_ref().map(|it| it.indexes.clone());
+        // The index on `_id` also differs if the target was created or dropped.
+        let indexes = |of: &Option<TargetState>| of.as_ref().map(|it| it.indexes.clone());
         if indexes(&self.found) != indexes(&now) {
             return changed(format!(
                 "indexes of target collection {target} changed during processing."
@@ -113,11 +118,12 @@ impl Replacement {
 }
 
 impl Store {
-    /// Creates the collection that will replace `existing` under the name `becomes`, with its options and indexes. Without one it
-    /// is created with these options. The name of a time series' buckets makes it one of buckets.
+    /// Creates the collection that will replace `existing` under the name `becomes`, with its
+    /// options and indexes, or with `options` if there is none. If `becomes` is the name of a time
+    /// series' buckets, it is a collection of buckets.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound when the existing one was dropped meanwhile, those of the engine.
+    /// 26 NamespaceNotFound when the existing one was dropped meanwhile, errors of the engine.
     pub fn begin_replacement(
         &self,
         becomes: &Namespace,
@@ -133,10 +139,10 @@ impl Store {
             let collection = self.create_locked(&ReadView::now(), &name, options, new_uuid())?;
             return Ok(Replacement { collection, becomes: becomes.clone(), found: None });
         };
-        let (found, indexes): (Found, Vec<IndexSpec>) = {
+        let (found, indexes): (TargetState, Vec<IndexSpec>) = {
             let state = existing.read_state()?;
             let indexes = state.indexes.iter().map(|index| index.spec.clone());
-            (Found::of(&state), indexes.collect())
+            (TargetState::of(&state), indexes.collect())
         };
         if existing.is_dropped() {
             let text = format!("collection {becomes} was dropped");
@@ -149,12 +155,13 @@ impl Store {
         Ok(Replacement { collection, becomes: becomes.clone(), found: Some(found) })
     }
 
-    /// Gives a replacement its name; what had it goes.
+    /// Renames a replacement to its target's name, and drops the target.
     ///
     /// # Errors
-    /// 125 CommandFailed when that has changed meanwhile, 12587 while one of its indexes is being built, 48 NamespaceExists when a
-    /// view or, for buckets, another collection has got the name, 26 NamespaceNotFound when
-    /// somebody dropped or renamed the replacement; those of the engine.
+    /// 125 CommandFailed when the target has changed meanwhile, 12587 while one of its indexes is
+    /// being built, 48 NamespaceExists when a view or, for buckets, another collection has got the
+    /// name, 26 NamespaceNotFound when the replacement was dropped or renamed; errors of the
+    /// engine.
     pub fn finish_replacement(&self, replacement: &Replacement) -> Result<()> {
         let Replacement { collection, becomes, .. } = replacement;
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(becomes))?;
@@ -180,9 +187,9 @@ impl Store {
     /// Drops a replacement that will not be finished.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn abandon_replacement(&self, replacement: &Replacement) -> Result<()> {
-        // Also when the operation has to end.
+        // Runs outside the operation, so that it is done also when the operation must end.
         let _nobody = current::enter(Current::default());
         let _changing = self.catalog.lock()?;
         match replacement.collection.is_in_preparation() {
@@ -191,8 +198,11 @@ impl Store {
         }
     }
 
+    /// Checks that a name is free.
+    ///
     /// # Errors
-    /// 48 NamespaceExists when a view has this name, or a collection has the name of the measurements whose buckets these are.
+    /// 48 NamespaceExists when a view has this name, or when a collection has the name of the time
+    /// series with these buckets.
     fn check_name_free(&self, ns: &Namespace, is_collection: bool) -> Result<()> {
         let measurements = match TimeSeries::name_of(ns) {
             Some(name) => Some(Namespace::new(ns.db(), name)?),
@@ -210,7 +220,7 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the temporary collections that a stop of the server left: they never got their names.
+    /// Drops the temporary collections that remained when the server stopped.
     pub(crate) fn drop_temporary(&self) -> Result<()> {
         for collection in self.collections(None) {
             let ns = collection.namespace();

@@ -1,4 +1,4 @@
-//! Which indexes a request means: those that do not exist yet, the one to change, those to drop.
+//! Which indexes a request refers to: the missing ones, the one to change, those to drop.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::catalog::Index;
 use crate::index::kinds::{self, KindCount};
 use crate::index::spec::IndexSpec;
 
-/// Those of the wanted indexes that do not exist yet. Expiry contract, section 1.3.
+/// The requested indexes that do not exist yet. Expiry contract, section 1.3.
 pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Result<Vec<IndexSpec>> {
     let mut fresh: Vec<IndexSpec> = Vec::new();
     for spec in wanted {
         let known = existing.iter().map(|index| &index.spec).chain(fresh.iter());
         let mut known: Vec<&IndexSpec> = known.collect();
-        // An equivalent index is reported before one that only has the name.
+        // A conflict with an equivalent index is reported before one with the same name only.
         known.sort_by_key(|other| !spec.same_identity(other));
         let mut there = false;
         for other in known {
@@ -38,7 +38,7 @@ pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Resu
     Ok(fresh)
 }
 
-/// An operator that names no index allows only one of its kind.
+/// Refuses a second index of a kind whose operator does not name its index.
 fn check_only_one<'s>(
     spec: &IndexSpec,
     mut others: impl Iterator<Item = &'s IndexSpec>,
@@ -159,7 +159,7 @@ pub(super) fn droppable(
     if is_id_selector(selector) {
         return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
     }
-    // A pattern may fit several indexes with other options: then only a name says which.
+    // A key pattern may match several indexes with different options; then the name is required.
     select(existing, selector, ns).map_err(|error| match (error.code(), selector) {
         (ErrorCode::IndexNotFound, IndexSelector::Name(name)) => {
             Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"))

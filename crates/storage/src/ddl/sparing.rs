@@ -1,13 +1,14 @@
-//! How changes of definitions spare open transactions: which of them make wrong what a transaction has read or written, and waiting
-//! for those that have looked the name up. The file `open` of [`crate::catalog`] describes that wait.
+//! Which changes of definitions wait for open transactions: those that would invalidate what a
+//! transaction has read or written. They wait for the transactions that have looked the name up, as
+//! the file `open` of [`crate::catalog`] describes.
 //!
-//! | change | what it does to an open transaction |
+//! | change | effect on an open transaction |
 //! |---|---|
-//! | a new index | nothing: the transaction does not see it, and its commit writes the keys |
-//! | `hidden` of an index, a time to live, a pace | nothing: its reads are the same |
-//! | a policy that hides, holds or archives, before or after the change | its reads show other documents: it is waited for |
-//! | other options, `prepareUnique` | its writes would be other ones: it is waited for |
-//! | drop, rename, replacement, `dropIndexes`, `reIndex` | what it reads goes: it is waited for |
+//! | a new index | none: the transaction does not see it, and its commit writes the keys |
+//! | `hidden` of an index, a time to live, a pace | none: its reads are the same |
+//! | a policy that hides, holds or archives, before or after the change | its reads show other documents: the change waits |
+//! | other options, `prepareUnique` | its writes would differ: the change waits |
+//! | drop, rename, replacement, `dropIndexes`, `reIndex` | its reads lose their data: the change waits |
 
 use std::sync::Arc;
 
@@ -18,29 +19,31 @@ use crate::Store;
 use crate::catalog::{CatalogLock, CollectionState, Index, Policy};
 use crate::index::spec::IndexSpec;
 
-/// Whether a change must leave open transactions alone.
+/// Whether a change must not invalidate open transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenTransactions {
-    /// A change that endangers them is not made yet.
+    /// A change that would invalidate them is not made yet.
     Spare,
     /// They have ended, or there are none.
     Ended,
 }
 
 impl Store {
-    /// The catalog's lock, after the end of the transactions that have looked one of the names up.
+    /// Takes the catalog's lock after the end of the transactions that have looked one of the names
+    /// up.
     ///
     /// # Errors
-    /// Those of the operation's deadline.
+    /// Errors of the operation's deadline.
     pub(crate) fn lock_catalog_sparing(&self, names: &[Namespace]) -> Result<CatalogLock<'_>> {
         self.definitions.open.await_end(names)?;
         self.catalog.lock()
     }
 
-    /// Makes a change. Where it gives nothing, because it would endanger open transactions, it is made after they have ended.
+    /// Makes a change. If `change` returns `None`, because it would invalidate open transactions,
+    /// it is called again after they have ended.
     ///
     /// # Errors
-    /// Those of the change and of the operation's deadline.
+    /// Errors of the change and of the operation's deadline.
     pub(super) fn change_sparing<T>(
         &self,
         ns: &Namespace,
@@ -58,31 +61,31 @@ impl Store {
     }
 }
 
-/// Whether reads show other documents because of the policy.
+/// Whether reads depend on the policy.
 fn shows_other_documents(policy: &Policy) -> bool {
     policy.hides() || policy.holds_documents() || policy.archives()
 }
 
-/// The same for an index, if it is a policy.
+/// Whether reads depend on the policy of this index.
 pub(super) fn index_shows_other_documents(index: &Arc<Index>) -> bool {
     spec_shows_other_documents(&index.spec)
 }
 
-/// The same for the definition of one.
+/// Whether reads depend on the policy of this definition.
 pub(super) fn spec_shows_other_documents(spec: &IndexSpec) -> bool {
     let options = spec.ttl_options();
     spec.expire_after().is_some()
         && (spec.hides_expired() || options.hold_field.is_some() || options.archive.is_some())
 }
 
-/// Whether new options in place of old ones would make an open transaction wrong.
+/// Whether a change of options would invalidate an open transaction.
 pub(super) fn options_endanger(before: &CollectionState, after: &CollectionState) -> bool {
     let own = [before.own_policy(), after.own_policy()];
     without_expiry(before.options.as_doc()) != without_expiry(after.options.as_doc())
         || own.into_iter().flatten().any(|policy| shows_other_documents(policy))
 }
 
-/// Whether a changed definition of an index in place of the old one would.
+/// Whether a change of an index's definition would invalidate an open transaction.
 pub(super) fn index_change_endangers(before: &Arc<Index>, after: &Arc<Index>) -> bool {
     let shows = [before, after].into_iter().any(index_shows_other_documents);
     before.spec.prepare_unique() != after.spec.prepare_unique()

@@ -1,5 +1,5 @@
-//! Copies and replacements while others write, drop and create. A clock acts in between: units ask it for the time as they begin,
-//! when they hold no lock.
+//! Copies and replacements with writes, drops and creations in between. A clock makes them: units
+//! read it when they begin, when they hold no lock.
 
 use crate::isolation::ReadView;
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::testing::{self, NOW, Opened};
 use crate::{CreateIndexesOptions, IndexSelector, Store};
 
-/// Acts at each look at it, until it says that it is over.
+/// Called at each reading of the clock, until it returns true.
 type Act = Box<dyn FnMut(&Store) -> bool + Send>;
 
 struct ActingClock {
@@ -30,7 +30,7 @@ impl Clock for ActingClock {
     }
 
     fn monotonic_micros(&self) -> i64 {
-        // What it does looks at the clock itself.
+        // The call itself reads the clock.
         let act = self.act.lock().take();
         if let (Some(mut act), Some(store)) = (act, self.store.get().and_then(Weak::upgrade))
             && !act(&store)
@@ -114,7 +114,7 @@ fn a_copy_that_fails_takes_nothing_away_but_itself() {
     assert_eq!(error.code(), ErrorCode::NamespaceNotFound);
     assert_eq!(f.count("to"), 1);
     f.store.drop_collection(&to).unwrap();
-    // And nothing is told of as copied that was dropped meanwhile.
+    // A copy fails as well if its source was dropped meanwhile.
     f.act(|store| {
         let begun = store.collection(&ReadView::now(), &ns("to")).is_some();
         begun && store.drop_collection(&ns("from")).unwrap().is_some()
@@ -124,7 +124,7 @@ fn a_copy_that_fails_takes_nothing_away_but_itself() {
     assert!(f.store.collection(&ReadView::now(), &to).is_none());
 }
 
-/// Writers are faster twice, and then wait. What is hidden is asked for before they do.
+/// Writers are faster twice, and then wait. Hidden documents are determined before that.
 #[test]
 fn a_conversion_keeps_what_was_written_meanwhile_and_leaves_out_what_is_hidden() {
     let f = fixture();
@@ -146,7 +146,7 @@ fn a_conversion_keeps_what_was_written_meanwhile_and_leaves_out_what_is_hidden()
     assert_eq!(f.store.collections(Some("d")).len(), 1);
 }
 
-/// Who waited for a conversion meant the collection by its name.
+/// A command that waited for a conversion looks the collection up again by its name.
 #[test]
 fn indexes_that_are_asked_for_during_a_conversion_are_those_of_the_result() {
     for _ in 0..5 {
@@ -199,7 +199,7 @@ fn a_crash_before_a_replacement_has_its_name_leaves_the_target_whole() {
     let all = f.store.collections(Some("d"));
     assert_eq!(all.iter().map(|it| it.namespace()).collect::<Vec<_>>(), [ns("c")]);
     assert_eq!((f.count("c"), all[0].list_indexes()), (1, listed));
-    // And one that has it stays.
+    // A finished replacement remains.
     let target = f.store.collection(&ReadView::now(), &ns("c")).unwrap();
     let begun = f.store.begin_replacement(&ns("c"), Some(&target), DocBuf::empty()).unwrap();
     let name = begun.collection().namespace();

@@ -1,17 +1,18 @@
-//! What writers leave to the build of an index: which records changed, and which keys they had.
+//! Notes of writers for the build of an index: which records changed, and which keys they had.
 //!
-//! While an index is built nobody but the build writes its entries. A write unit notes instead, for each record that it changes
-//! and whose keys differ afterwards, the record and the keys of its document before the change. So for each record, whatever the
-//! build has come across of it, the index has no other entries than
+//! While an index is built, only the build writes its entries. A write unit instead notes each
+//! record that it changes and whose keys differ afterwards, with the keys of the document before
+//! the change. At any time the index therefore has, for each record, no entries other than
 //!
-//! * the keys that it has now, and
-//! * keys that are noted and not yet caught up with;
+//! * the keys that the record has now, and
+//! * keys that are noted and not yet applied.
 //!
-//! and where nothing is noted of a record, its entries are exactly its keys. Catching up with a note is to remove the noted keys
-//! that the record does not have now, and to add those that it has.
+//! For a record without notes its entries are exactly its keys. To apply a note, the build removes
+//! the noted keys that the record no longer has, and adds the keys that it has.
 //!
-//! Notes are made before the commit that they are about, with the collection's state held: who takes that exclusively has the
-//! notes of every commit. Those about something that was not committed after all do no harm.
+//! Notes are made before their commit, with the collection's state held shared. A thread that takes
+//! the state exclusively thus sees the notes of every commit. Notes of a commit that failed are
+//! harmless.
 //!
 //! ```text
 //! note: record key -> number of the index (u16, big-endian) | 0, or 1 and the ordered values of a key before the change |
@@ -25,14 +26,14 @@ use parking_lot::Mutex;
 
 use super::sorter::{Scratch, Sorter};
 
-/// The part of one index in a build.
+/// The link of one index to its build.
 pub(crate) struct Building {
     pub(crate) notes: Arc<BuildNotes>,
-    /// Its number among those that are built together.
+    /// The number of the index among those that are built together.
     pub(crate) number: u16,
 }
 
-/// A note that its transaction makes when it commits.
+/// A note that a transaction makes at its commit.
 pub(crate) struct Note {
     notes: Arc<BuildNotes>,
     record_key: Vec<u8>,
@@ -43,23 +44,24 @@ pub(crate) struct Note {
 pub(crate) struct BuildNotes {
     budget: usize,
     scratch: Arc<Scratch>,
-    noted: Mutex<Noted>,
-    /// How long a writer waits for each note, in nanoseconds: none unless writers are faster than the build.
+    noted: Mutex<NoteStore>,
+    /// How long a writer waits for each note, in nanoseconds; zero unless writers are faster than
+    /// the build.
     delay_nanos: AtomicU64,
 }
 
-struct Noted {
+struct NoteStore {
     sorter: Sorter,
     failed: Option<Error>,
 }
 
 impl Building {
-    /// The record has other keys than before.
+    /// A note that the record's keys have changed.
     pub(crate) fn touched(&self, record_key: &[u8]) -> Note {
         self.note(record_key, None)
     }
 
-    /// The record had this key.
+    /// A note that the record had this key.
     pub(crate) fn had(&self, record_key: &[u8], values: &[u8]) -> Note {
         self.note(record_key, Some(values))
     }
@@ -73,12 +75,12 @@ impl Building {
 }
 
 impl Note {
-    /// Makes the note; gives the nanoseconds that the writer should wait.
+    /// Makes the note; returns the nanoseconds that the writer should wait.
     pub(crate) fn make(&self) -> u64 {
         let notes = &self.notes;
         let mut noted = notes.noted.lock();
         if let Err(error) = noted.sorter.push(&self.record_key, &self.what, &|| Ok(())) {
-            // That ends the build, not the write.
+            // The error ends the build, not the write.
             noted.failed.get_or_insert(error);
         }
         notes.delay_nanos.load(Ordering::Relaxed)
@@ -86,30 +88,30 @@ impl Note {
 }
 
 impl BuildNotes {
-    /// None yet; they take about so much memory.
+    /// An empty set of notes that takes about `budget` bytes of memory.
     pub(crate) fn new(budget: usize, scratch: Arc<Scratch>) -> BuildNotes {
         let sorter = Sorter::new(budget, scratch.clone());
-        let noted = Mutex::new(Noted { sorter, failed: None });
+        let noted = Mutex::new(NoteStore { sorter, failed: None });
         BuildNotes { budget, scratch, noted, delay_nanos: AtomicU64::new(0) }
     }
 
-    /// How many there are.
+    /// The number of notes.
     pub(crate) fn len(&self) -> u64 {
         self.noted.lock().sorter.len()
     }
 
-    /// That all of them could be kept.
+    /// Checks that no note was lost.
     ///
     /// # Errors
-    /// Why one could not.
+    /// The first error of storing a note.
     pub(crate) fn check(&self) -> Result<()> {
         self.noted.lock().failed.take().map_or(Ok(()), Err)
     }
 
-    /// Takes those that there are.
+    /// Takes the notes out.
     ///
     /// # Errors
-    /// Why one could not be kept.
+    /// The first error of storing a note.
     pub(crate) fn take(&self) -> Result<Sorter> {
         let mut noted = self.noted.lock();
         let empty = Sorter::new(self.budget, self.scratch.clone());
@@ -117,13 +119,13 @@ impl BuildNotes {
         noted.failed.take().map_or(Ok(taken), Err)
     }
 
-    /// From here on writers wait so long for each note.
+    /// Sets how long writers wait for each note.
     pub(crate) fn delay(&self, nanos: u64) {
         self.delay_nanos.store(nanos, Ordering::Relaxed);
     }
 }
 
-/// Takes a note apart: the number of the index, and the key that the record had.
+/// Parses a note: the number of the index, and the key that the record had.
 pub(crate) fn parse_note(what: &[u8]) -> (u16, Option<&[u8]>) {
     let number =
         what.get(..2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_be_bytes);

@@ -1,4 +1,5 @@
-//! Filters and validators, compiled by whoever knows the query language: storage asks them, and knows no more of them.
+//! Compiled filters and validators. The query language is implemented above `storage`, which only
+//! evaluates them.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,19 +9,20 @@ use mayfly_value::{Collation, RawDoc};
 
 use super::validation::DocumentCheck;
 
-/// A compiled filter that storage can ask without knowing the query language.
+/// A compiled filter, evaluated without knowledge of the query language.
 pub trait RecordFilter: Send + Sync {
-    /// Whether the document passes.
+    /// Whether the document matches.
     ///
     /// # Errors
-    /// When that cannot be found out. Then the document is neither left out nor taken: what asked fails.
+    /// When that cannot be determined. The document then counts neither as matching nor as not
+    /// matching; the caller fails.
     fn matches(&self, document: RawDoc<'_>) -> Result<bool>;
 
-    /// Itself, for the one who compiled it.
+    /// The concrete type, for its compiler.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Compiles filters for partial indexes, and validators; owned by storage, implemented above it.
+/// Compiles filters of partial indexes, and validators. Defined by `storage`, implemented above it.
 pub trait FilterCompiler: Send + Sync {
     /// Compiles a `partialFilterExpression` under the collation of its index.
     ///

@@ -14,7 +14,7 @@ use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::last_modified_entries;
 use crate::record::Record;
 
-/// Most keys that one document may have in one index.
+/// The largest number of keys of one document in one index.
 pub(crate) const MAX_KEYS_PER_DOCUMENT: usize = 100_000;
 
 /// The keys of one document in one index, in one buffer.
@@ -29,7 +29,7 @@ pub(crate) struct KeySet {
 }
 
 impl KeySet {
-    /// Forgets the keys, keeps the memory.
+    /// Removes the keys and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bits.clear();
@@ -41,7 +41,7 @@ impl KeySet {
         self.ends.len()
     }
 
-    /// Key and type bits, in the order of creation, without duplicates.
+    /// Keys with their type bits, in the order of creation, without duplicates.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.ends.iter().enumerate().map(|(at, &(key_end, bits_end))| {
             let (key_start, bits_start) = if at == 0 { (0, 0) } else { self.ends[at - 1] };
@@ -56,11 +56,11 @@ impl KeySet {
         self.close_key(&bits);
     }
 
-    /// Closes the key that stands at the end of the buffer; drops it when it is there already.
+    /// Ends the key at the end of the buffer; removes it when it is a duplicate.
     fn close_key(&mut self, bits: &TypeBits) {
         let start = self.ends.last().map_or(0, |end| end.0);
         let (before, key) = self.bytes.split_at(start);
-        // Few keys: compare; many keys come from long arrays and are made unique below.
+        // A few keys are compared here. Many keys come from long arrays and are made unique later.
         let mut from = 0;
         let known = self.ends.len() <= 16
             && self.ends.iter().any(|&(end, _)| {
@@ -76,7 +76,7 @@ impl KeySet {
         self.ends.push((self.bytes.len(), self.bits.len()));
     }
 
-    /// Makes long lists unique.
+    /// Removes duplicates from long lists.
     fn deduplicate(&mut self) {
         if self.ends.len() <= 17 {
             return;
@@ -128,7 +128,7 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
     limited(out)
 }
 
-/// Every key once, and not too many.
+/// Removes duplicates and checks the number of keys.
 fn limited(out: &mut KeySet) -> Result<()> {
     out.deduplicate();
     if out.len() > MAX_KEYS_PER_DOCUMENT {
@@ -165,7 +165,7 @@ fn compound(
     document: RawDoc<'_>,
     out: &mut KeySet,
 ) -> Result<()> {
-    // The values of each field; only one may have several.
+    // The values of each field; only one field may have several.
     let mut columns: Vec<Vec<RawValue<'_>>> = Vec::with_capacity(fields.len());
     let mut array_field: Option<(usize, &IndexField)> = None;
     for (at, field) in fields.iter().enumerate() {
@@ -224,57 +224,59 @@ fn share_array(a: &IndexField, b: &IndexField, document: RawDoc<'_>) -> bool {
     shared_prefix(a, b, document).is_some()
 }
 
-/// Where one field of a key stands while its document is gone through.
+/// The position of one field of a key while its document is traversed.
 #[derive(Clone, Copy)]
-enum Place<'a, 'f> {
-    /// At this value, with so much of the path left.
+enum FieldCursor<'a, 'f> {
+    /// At this value, with the rest of the path to go.
     At(RawValue<'a>, &'f [String]),
-    /// This is the field's value.
+    /// At the value of the field.
     Reached(RawValue<'a>),
 }
 
-impl<'a> Place<'a, '_> {
-    /// Goes on to the field's value, or to the first array on the way, which it gives.
+impl<'a> FieldCursor<'a, '_> {
+    /// Advances to the field's value, or to the first array on the way, which it returns.
     fn go_on(&mut self) -> Option<RawDoc<'a>> {
-        while let Place::At(value, parts) = *self {
+        while let FieldCursor::At(value, parts) = *self {
             *self = match (value, parts.split_first()) {
                 (RawValue::Array(array), None) => return Some(array),
                 (RawValue::Array(array), Some((part, rest))) => match at_position(array, part) {
-                    Some(item) => Place::At(item, rest),
+                    Some(item) => FieldCursor::At(item, rest),
                     None => return Some(array),
                 },
-                (value, None) => Place::Reached(value),
+                (value, None) => FieldCursor::Reached(value),
                 (RawValue::Document(inner), Some((part, rest))) => match inner.get(part) {
-                    Some(next) => Place::At(next, rest),
-                    None => Place::Reached(RawValue::Null),
+                    Some(next) => FieldCursor::At(next, rest),
+                    None => FieldCursor::Reached(RawValue::Null),
                 },
-                (_, Some(_)) => Place::Reached(RawValue::Null),
+                (_, Some(_)) => FieldCursor::Reached(RawValue::Null),
             };
         }
         None
     }
 
-    /// From the array into one of its items; an empty array has none.
+    /// Enters an item of the array; `None` stands for an empty array.
     fn into_item(self, item: Option<RawValue<'a>>) -> Self {
         match (self, item) {
-            (Place::At(_, []), Some(item)) => Place::Reached(item),
-            (Place::At(_, []), None) => Place::Reached(RawValue::Undefined),
-            (Place::At(_, parts), Some(item @ RawValue::Document(_))) => Place::At(item, parts),
-            (Place::At(..), _) => Place::Reached(RawValue::Null),
-            (reached @ Place::Reached(_), _) => reached,
+            (FieldCursor::At(_, []), Some(item)) => FieldCursor::Reached(item),
+            (FieldCursor::At(_, []), None) => FieldCursor::Reached(RawValue::Undefined),
+            (FieldCursor::At(_, parts), Some(item @ RawValue::Document(_))) => {
+                FieldCursor::At(item, parts)
+            }
+            (FieldCursor::At(..), _) => FieldCursor::Reached(RawValue::Null),
+            (reached @ FieldCursor::Reached(_), _) => reached,
         }
     }
 }
 
-/// `{ "a.b": 1, "a.c": 1 }` over `{ a: [ {b, c}, ... ] }`: keys for each item of the shared array, and in it again for each
-/// item of an array below.
+/// Keys of `{ "a.b": 1, "a.c": 1 }` over `{ a: [ {b, c}, ... ] }`: one set for each item of the
+/// shared array and, within it, for each item of an array below.
 fn shared_array(
     fields: &[IndexField],
     collation: Option<&Collation>,
     document: RawDoc<'_>,
     out: &mut KeySet,
 ) -> Result<()> {
-    let at = |field| Place::At(RawValue::Document(document), field);
+    let at = |field| FieldCursor::At(RawValue::Document(document), field);
     let places = fields.iter().map(|field| at(field.parts.as_slice())).collect();
     key_rows(fields, collation, places, out)
 }
@@ -282,7 +284,7 @@ fn shared_array(
 fn key_rows<'a, 'f>(
     fields: &[IndexField],
     collation: Option<&Collation>,
-    mut places: Vec<Place<'a, 'f>>,
+    mut places: Vec<FieldCursor<'a, 'f>>,
     out: &mut KeySet,
 ) -> Result<()> {
     let mut shared: Option<(usize, RawDoc<'a>)> = None;
@@ -301,7 +303,7 @@ fn key_rows<'a, 'f>(
     let Some((_, array)) = shared else {
         let mut bits = TypeBits::default();
         for (field, place) in fields.iter().zip(&places) {
-            let (Place::At(value, _) | Place::Reached(value)) = *place;
+            let (FieldCursor::At(value, _) | FieldCursor::Reached(value)) = *place;
             keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
         }
         out.close_key(&bits);
@@ -309,7 +311,7 @@ fn key_rows<'a, 'f>(
     };
     let items = array.iter().map(|item| Some(item.value()));
     for item in items.chain(array.is_empty().then_some(None)) {
-        let step = |(at, place): (usize, &Place<'a, 'f>)| match inside & (1 << at) {
+        let step = |(at, place): (usize, &FieldCursor<'a, 'f>)| match inside & (1 << at) {
             0 => *place,
             _ => place.into_item(item),
         };
@@ -325,7 +327,8 @@ fn parallel_arrays(field: &IndexField, other: &IndexField) -> Error {
     )
 }
 
-/// Visits every value that the path gives as the key of a single-field index; true when it met an array.
+/// Visits every value that the path gives as the key of a single-field index. Returns whether it
+/// met an array.
 pub(crate) fn single_values<'a>(
     document: RawDoc<'a>,
     parts: &[String],
@@ -334,7 +337,7 @@ pub(crate) fn single_values<'a>(
     visit_index_values_of(RawValue::Document(document), parts, visit)
 }
 
-/// Every value that a field gives as an index key, at least one; and whether it met an array.
+/// Every value that a field gives as an index key, at least one, and whether it met an array.
 pub(crate) fn values_of<'a>(document: RawDoc<'a>, field: &IndexField) -> (Vec<RawValue<'a>>, bool) {
     let (mut values, mut arrays) = (Vec::with_capacity(1), false);
     expand(RawValue::Document(document), &field.parts, &mut arrays, &mut |value| {
@@ -343,7 +346,7 @@ pub(crate) fn values_of<'a>(document: RawDoc<'a>, field: &IndexField) -> (Vec<Ra
     (values, arrays)
 }
 
-/// Visits every value that the path gives as an index key: always at least one.
+/// Visits every value that the path gives as an index key; at least one.
 fn expand<'a>(
     value: RawValue<'a>,
     parts: &[String],
@@ -353,14 +356,15 @@ fn expand<'a>(
     *arrays |= visit_index_values_of(value, parts, visit);
 }
 
-/// The item that this part of a path names by its position, unless items have a field of that name.
+/// The array item at the position that this part of a path gives, unless items have a field of that
+/// name.
 fn at_position<'a>(array: RawDoc<'a>, part: &str) -> Option<RawValue<'a>> {
     let item = array.iter().nth(position(part)?)?;
     let named = |item: RawValue<'_>| item.as_document().is_some_and(|doc| doc.get(part).is_some());
     (!array.iter().any(|other| named(other.value()))).then_some(item.value())
 }
 
-/// An index cannot hold both readings of a number in a path, position and field, where both give something.
+/// Refuses documents in which a number in a path is valid both as a position and as a field.
 fn check_positions(value: RawValue<'_>, parts: &[String]) -> Result<()> {
     if !parts.iter().any(|part| position(part).is_some()) {
         return Ok(());
@@ -437,7 +441,7 @@ mod tests {
     #[test]
     fn fields_that_share_an_array_are_taken_from_one_item() {
         let pattern = doc! { "a.b": 1, "a.c": 1, "d": 1 };
-        // The same keys as these plain documents have.
+        // Expects the same keys as those of these plain documents.
         let same = |document: &Document, plain: &[Document]| {
             let mut expected = Vec::new();
             for plain in plain {
@@ -451,7 +455,7 @@ mod tests {
         // An array below the shared one.
         let items = doc! { "a": [{ "b": [1, 2], "c": 3 }] };
         same(&items, &[doc! { "b": 1, "c": 3 }, doc! { "b": 2, "c": 3 }]);
-        // An empty array has one key, as every document.
+        // An empty array has one key, like every document.
         same(&doc! { "a": [], "d": 1 }, &[doc! { "d": 1 }]);
         let parallel = doc! { "a": [{ "b": [1], "c": [2] }] };
         let error = keys(&pattern, &parallel).unwrap_err();

@@ -1,7 +1,7 @@
-//! Indexes as values: definitions and their rules, the kinds of indexes, the keys that a document has, and the filters and
-//! validators that a collection's definition holds.
+//! Indexes as values: definitions and their rules, the kinds of indexes, the keys of a document,
+//! and the filters and validators in a collection's definition.
 //!
-//! Nothing here reads or writes the byte store.
+//! This module does not access the byte store.
 
 pub(crate) mod building;
 mod filter;

@@ -1,4 +1,4 @@
-//! Ranges of entries: from one value of a field to another.
+//! Ranges of entries between two values of a field.
 
 use mayfly_kv::{KeyRange, prefix_end};
 use mayfly_value::RawValue;
@@ -6,17 +6,17 @@ use mayfly_value::keys::{self, TypeBits};
 
 use crate::index::IndexField;
 
-/// The positions of all dates from the first one up to this one, both included.
+/// The range of all dates up to this one, inclusive.
 pub(crate) fn dates_up_to(field: &IndexField, last: i64) -> KeyRange {
     between(RawValue::Date(i64::MIN), RawValue::Date(last), field.descending)
 }
 
-/// The same for 64-bit integers.
+/// The range of all 64-bit integers up to this one, inclusive.
 pub(crate) fn numbers_up_to(field: &IndexField, last: i64) -> KeyRange {
     between(RawValue::Int64(i64::MIN), RawValue::Int64(last), field.descending)
 }
 
-/// The positions of all values from the first to the last, both included.
+/// The range of all values from the first to the last, both inclusive.
 pub(crate) fn between(first: RawValue<'_>, last: RawValue<'_>, descending: bool) -> KeyRange {
     let key = |value| {
         let mut key = Vec::with_capacity(16);

@@ -1,5 +1,6 @@
-//! Sorting the keys of an index, and the notes of a build: a [`mayfly_runs::Sorter`] with its memory and the engine's folder for
-//! temporary files. Where there is none everything stays in memory.
+//! Sorts the keys of an index and the notes of a build: a [`mayfly_runs::Sorter`] with a memory
+//! budget and the engine's folder for temporary files. Without such a folder everything stays in
+//! memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,10 +8,11 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_runs::{Check, Merge};
 
-/// Gives the folder in which there is room for so many bytes of temporary files; nothing where they stay in memory.
+/// Returns the folder with room for this many bytes of temporary files; `None` when they stay in
+/// memory.
 pub(crate) type Scratch = dyn Fn(u64) -> Result<Option<PathBuf>> + Send + Sync;
 
-/// Takes entries in any order.
+/// Sorts entries that are added in any order.
 pub(crate) struct Sorter {
     budget: usize,
     scratch: Arc<Scratch>,
@@ -18,17 +20,17 @@ pub(crate) struct Sorter {
 }
 
 impl Sorter {
-    /// An empty one, which takes about so much memory.
+    /// An empty sorter that takes about `budget` bytes of memory.
     pub(crate) fn new(budget: usize, scratch: Arc<Scratch>) -> Sorter {
         Sorter { budget, scratch, entries: mayfly_runs::Sorter::of_server() }
     }
 
-    /// Entries so far.
+    /// The number of entries.
     pub(crate) fn len(&self) -> u64 {
         self.entries.len()
     }
 
-    /// The bytes that it takes, if all of it is in memory.
+    /// The memory that it takes; `None` once entries are in files.
     pub(crate) fn bytes_in_memory(&self) -> Option<usize> {
         (!self.entries.is_in_files()).then(|| self.entries.memory_bytes())
     }
@@ -36,7 +38,7 @@ impl Sorter {
     /// Adds an entry.
     ///
     /// # Errors
-    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, and errors of the check.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8], check: &Check<'_>) -> Result<()> {
         self.entries.push(key, value);
         let bytes = self.entries.memory_bytes();
@@ -49,7 +51,7 @@ impl Sorter {
         }
     }
 
-    /// All entries in order; equal keys stay in the order in which they came.
+    /// All entries in order; entries with equal keys keep the order in which they were added.
     ///
     /// # Errors
     /// As [`Sorter::push`].

@@ -1,4 +1,4 @@
-//! An index's definition: checked, normalised, and as `listIndexes` shows it.
+//! The definition of an index: checked, normalised, and in the form that `listIndexes` shows.
 //!
 //! Sources: the manual's pages "createIndexes" and "TTL Indexes"; texts and codes of TTL options from the expiry contract,
 //! section 1.
@@ -17,35 +17,35 @@ use crate::policy::value::{
 };
 use crate::policy::{TtlIndexRules, TtlOptions};
 
-/// Note in the reply when a compound key drops the TTL option.
+/// A note in the reply for a compound key whose TTL option is dropped.
 pub(crate) const TTL_IGNORED_NOTE: &str =
     "expireAfterSeconds ignored: TTL indexes are single-field indexes";
 
 /// One field of an index key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexField {
-    /// The dotted path.
+    /// The dotted path, such as `a.b`.
     pub path: String,
     /// The path's components.
     pub parts: Vec<String>,
-    /// Whether its values stand in descending order.
+    /// Whether values are sorted in descending order.
     pub descending: bool,
-    /// What of the path's values stands in an entry.
+    /// What an entry contains of the values at the path.
     pub kind: FieldKind,
 }
 
 impl IndexField {
-    /// One with this path.
+    /// A field with this dotted path.
     pub fn new(path: &str, descending: bool, kind: FieldKind) -> IndexField {
         let parts = path.split('.').map(str::to_owned).collect();
         IndexField { path: path.to_owned(), parts, descending, kind }
     }
 }
 
-/// A checked definition.
+/// The checked definition of an index.
 #[derive(Clone, Debug)]
 pub struct IndexSpec {
-    /// As `listIndexes` shows it: v, key, name, options.
+    /// The definition as `listIndexes` shows it: v, key, name, options.
     document: DocBuf,
     name: String,
     fields: Vec<IndexField>,
@@ -53,30 +53,30 @@ pub struct IndexSpec {
     unique: bool,
     sparse: bool,
     hidden: bool,
-    /// Writes may add no second document with a key, whatever is there already.
+    /// Writes may add no second document with a key, although there may be duplicates already.
     prepare_unique: bool,
     expire_after: Option<ExpireAfter>,
-    /// What the policy does beside deleting.
+    /// The options of the policy other than its time to live.
     ttl: Arc<TtlOptions>,
-    /// Its dates are those of the last modification (`_ts`).
+    /// Entries are the dates of the last modification (`_ts`).
     last_modified: bool,
     collation: Option<Arc<Collation>>,
-    /// A request that names no collation takes the collection's.
+    /// The request names no collation and inherits that of the collection.
     inherits: bool,
 }
 
-/// What a request for an index turned into.
+/// The result of a checked request.
 pub(crate) enum Requested {
-    /// The index on `_id`, which always exists, and the collation that it is asked to have.
+    /// The index on `_id`, which always exists, and the requested collation.
     Id(Option<Option<Arc<Collation>>>),
     /// A further index, and a note for the reply.
     Index(Box<IndexSpec>, Option<&'static str>),
 }
 
-/// How to check a request.
+/// How requests are checked.
 #[derive(Clone, Copy)]
 pub(crate) struct SpecRules {
-    /// Where manual and servers differ.
+    /// Which rules apply where the manual and servers differ.
     pub ttl: TtlIndexRules,
     /// An index on `_ts` is a last-modified policy.
     pub last_modified: bool,
@@ -114,7 +114,7 @@ const KNOWN: &[&str] = &[
     "ttl",
 ];
 
-/// Options that only some kinds of indexes know.
+/// Options of some kinds of indexes only.
 const OF_KINDS: &[&str] = &[
     "weights",
     "default_language",
@@ -127,7 +127,7 @@ const OF_KINDS: &[&str] = &[
     "wildcardProjection",
 ];
 
-/// The mark of a last-modified policy in the catalog; never listed.
+/// The flag of a last-modified policy in the catalog; never listed.
 const LAST_MODIFIED: &str = "lastModified";
 
 /// Options that an `_id` index may have.
@@ -217,7 +217,7 @@ impl IndexSpec {
                         out.append("collation", collation.document());
                     }
                 }
-                // It changes nothing, and is listed as given.
+                // It has no effect, and is listed as given.
                 "background" => {
                     boolean(element)?;
                     out.append_element(element);
@@ -232,7 +232,7 @@ impl IndexSpec {
                     out.append_element(element);
                 }
                 own if kind.is_some_and(|row| row.options.contains(&own)) => {}
-                // Those of other kinds mean nothing, and are listed.
+                // Options of other kinds have no effect, and are listed.
                 known if OF_KINDS.contains(&known) => {
                     out.append_element(element);
                 }
@@ -277,7 +277,7 @@ impl IndexSpec {
         Ok(Requested::Index(Box::new(spec), note))
     }
 
-    /// Takes a definition as it stands in the catalog. Lenient with options, strict with the key.
+    /// Parses a definition of the catalog. Ignores invalid options; the key must be valid.
     ///
     /// # Errors
     /// 67 CannotCreateIndex when the key is unusable.
@@ -314,7 +314,7 @@ impl IndexSpec {
         })
     }
 
-    /// The definition in a collection with this default collation.
+    /// The definition with the collation that it inherits from its collection.
     pub(crate) fn inheriting(self, default: Option<&Arc<Collation>>) -> IndexSpec {
         match default {
             Some(collation) if self.inherits => {
@@ -326,7 +326,8 @@ impl IndexSpec {
         }
     }
 
-    /// As `listIndexes` shows it, an invalid `expireAfterSeconds` replaced by 2147483647.
+    /// The definition as `listIndexes` shows it; an invalid `expireAfterSeconds` is replaced by
+    /// 2147483647.
     pub fn listed(&self) -> DocBuf {
         if self.expire_after == Some(ExpireAfter::Invalid) {
             return self.with_option("expireAfterSeconds", Some(RawValue::Int32(i32::MAX)));
@@ -337,7 +338,7 @@ impl IndexSpec {
         }
     }
 
-    /// As it stands in the catalog.
+    /// The definition as it is stored in the catalog.
     pub fn document(&self) -> RawDoc<'_> {
         self.document.as_doc()
     }
@@ -362,7 +363,7 @@ impl IndexSpec {
         out.finish()
     }
 
-    /// The same index with another time to live.
+    /// The definition with another time to live.
     #[must_use]
     pub fn with_expire_after(&self, expire_after: ExpireAfter) -> IndexSpec {
         let seconds = RawValue::Int32(expire_after.listed_secs());
@@ -370,7 +371,7 @@ impl IndexSpec {
         IndexSpec { document, expire_after: Some(expire_after), ..self.clone() }
     }
 
-    /// The same index without a time to live.
+    /// The definition without a time to live.
     #[must_use]
     pub fn without_expire_after(&self) -> IndexSpec {
         let document = self.with_option("expireAfterSeconds", None);
@@ -378,7 +379,8 @@ impl IndexSpec {
         plain.with_ttl_options(RawDoc::EMPTY)
     }
 
-    /// The same index with another document `ttl`, which was parsed before; none when it is empty.
+    /// The definition with another document `ttl`, which was parsed before; without one when it is
+    /// empty.
     #[must_use]
     pub fn with_ttl_options(&self, ttl: RawDoc<'_>) -> IndexSpec {
         let value = (!ttl.is_empty()).then_some(RawValue::Document(ttl));
@@ -386,14 +388,14 @@ impl IndexSpec {
         IndexSpec { document, ttl: Arc::new(TtlOptions::from_catalog(value)), ..self.clone() }
     }
 
-    /// The same index, hidden from the planner or not.
+    /// The definition, hidden from the planner or not.
     #[must_use]
     pub fn with_hidden(&self, hidden: bool) -> IndexSpec {
         let document = self.with_option("hidden", hidden.then_some(RawValue::Bool(true)));
         IndexSpec { document, hidden, ..self.clone() }
     }
 
-    /// The same index, refusing further duplicates or not.
+    /// The definition with `prepareUnique` set or not.
     #[must_use]
     pub fn with_prepare_unique(&self, prepare_unique: bool) -> IndexSpec {
         let set = prepare_unique.then_some(RawValue::Bool(true));
@@ -401,7 +403,7 @@ impl IndexSpec {
         IndexSpec { document, prepare_unique, ..self.clone() }
     }
 
-    /// Its name.
+    /// The name of the index, unique in its collection.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -411,12 +413,13 @@ impl IndexSpec {
         self.document.as_doc().get("key").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY)
     }
 
-    /// What its entries stand for.
+    /// The kind of the index.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// The fields of its entries: those of its key pattern, and the path of a wildcard's value in front of it.
+    /// The fields of an entry: those of the key pattern, and for a wildcard the path before the
+    /// value.
     pub fn fields(&self) -> &[IndexField] {
         &self.fields
     }
@@ -426,78 +429,80 @@ impl IndexSpec {
         self.unique
     }
 
-    /// Whether documents that lack all its fields are left out.
+    /// Whether documents without any of the fields have no entry.
     pub fn sparse(&self) -> bool {
         self.sparse
     }
 
-    /// Whether writes may add no second document with a key; others may have one already.
+    /// Whether writes may add no second document with a key, although there may be duplicates
+    /// already.
     pub fn prepare_unique(&self) -> bool {
         self.prepare_unique
     }
 
-    /// Whether the planner ignores it.
+    /// Whether the planner ignores the index.
     pub fn hidden(&self) -> bool {
         self.hidden
     }
 
-    /// Whether it has a time to live that nothing comes of: entries of this kind are no dates.
+    /// Whether its time to live has no effect, because entries of this kind are not dates.
     pub fn is_inert(&self) -> bool {
         self.expire_after.is_some() && !self.kind.is_ordered()
     }
 
-    /// Its time to live, when it is a TTL index.
+    /// The time to live of a TTL index.
     pub fn expire_after(&self) -> Option<ExpireAfter> {
         self.expire_after
     }
 
-    /// What its policy does beside deleting.
+    /// The options of the policy other than its time to live.
     pub fn ttl_options(&self) -> &TtlOptions {
         &self.ttl
     }
 
-    /// The same, to be kept.
+    /// The options as a shared value.
     pub(crate) fn shared_ttl_options(&self) -> Arc<TtlOptions> {
         self.ttl.clone()
     }
 
-    /// Whether its entries are times of modification, which no query can ask for.
+    /// Whether entries are times of modification, which no query can use.
     pub fn is_last_modified(&self) -> bool {
         self.last_modified
     }
 
-    /// Whether what it says is due is invisible. A paused policy hides nothing: a write would have to fail because of a document
-    /// that nobody sees, or to remove it.
+    /// Whether due documents are hidden. A paused policy hides nothing: a write that meets a hidden
+    /// document would have to fail because of an invisible document, or to remove it.
     pub fn hides_expired(&self) -> bool {
         let hides = self.last_modified || self.ttl.hide_expired;
         self.expire_after.is_some() && hides && !self.ttl.paused
     }
 
-    /// How strings stand in its keys.
+    /// The collation of strings in its keys.
     pub fn collation(&self) -> Option<&Arc<Collation>> {
         self.collation.as_ref()
     }
 
-    /// `partialFilterExpression`.
+    /// The filter of a partial index.
     pub fn partial_filter(&self) -> Option<RawDoc<'_>> {
         self.document.as_doc().get("partialFilterExpression").and_then(RawValue::as_document)
     }
 
-    /// Whether both are the same index to the reference: key pattern, collation, partial filter, unique, sparse.
+    /// Whether the reference considers both to be the same index: key pattern, collation, partial
+    /// filter, unique, sparse.
     pub fn same_identity(&self, other: &IndexSpec) -> bool {
         self.same_key_and_filter(other)
             && self.unique == other.unique
             && self.sparse == other.sparse
     }
 
-    /// Key pattern (numbers by sign), collation and filter are the same.
+    /// Whether key pattern (numbers by sign), collation and filter are the same.
     pub fn same_key_and_filter(&self, other: &IndexSpec) -> bool {
         self.fields == other.fields
             && self.partial_filter() == other.partial_filter()
             && same_collation(self.collation(), other.collation())
     }
 
-    /// Whether an identical request changes nothing: same identity, name and options.
+    /// Whether a request for `other` changes nothing: same identity, name and options.
     pub fn same_definition(&self, other: &IndexSpec) -> bool {
         self.same_identity(other)
             && self.name == other.name
@@ -508,13 +513,13 @@ impl IndexSpec {
 }
 
 impl IndexSpec {
-    /// Whether time to live and `ttl` are the same.
+    /// Whether time to live and the options `ttl` are the same.
     pub(crate) fn same_policy(&self, other: &IndexSpec) -> bool {
         self.expire_after == other.expire_after && self.ttl == other.ttl
     }
 }
 
-/// Puts the definition in front of an error's text, as the reference does.
+/// Adds the definition to an error's message, as the reference does.
 pub(crate) fn in_spec_context(error: Error, spec: RawDoc<'_>) -> Error {
     match error.code() {
         ErrorCode::CannotCreateIndex | ErrorCode::TypeMismatch => {
@@ -611,7 +616,7 @@ fn check_key(key: RawDoc<'_>) -> Result<()> {
             return fail("Index keys cannot contain an empty field.".into());
         }
         let named = path.strip_suffix("$**").unwrap_or(path);
-        // The fields of a link may be indexed, where something holds the link.
+        // A path may lead into the fields of a DBRef ($ref, $id, $db), but not begin with one.
         let refused = |(at, part): (usize, &str)| match at {
             0 => part.starts_with('$'),
             _ => is_dollar_name(part),

@@ -1,7 +1,7 @@
-//! Rules for documents: the `validator` of a collection, applied by every write unit.
+//! Document validation: the `validator` of a collection, applied by every write unit.
 //!
-//! The language stays above: storage holds a compiled check and knows level and action. The manual's page is "Schema
-//! Validation".
+//! The query language is implemented above `storage`, which has a compiled check, its level and its
+//! action. The manual's page is "Schema Validation".
 
 use std::sync::Arc;
 
@@ -13,40 +13,40 @@ use crate::index::FilterCompiler;
 
 /// A compiled validator.
 pub trait DocumentCheck: Send + Sync {
-    /// Whether a document satisfies it.
+    /// Whether a document satisfies the validator.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When that cannot be determined.
     fn fits(&self, document: RawDoc<'_>) -> Result<bool>;
 
-    /// Why a document does not: the `details` of the error.
+    /// Why a document does not satisfy it: the `details` of the error.
     fn explain(&self, document: RawDoc<'_>) -> DocBuf;
 }
 
-/// The rules of one collection, when they ask for anything.
+/// The validation rules of one collection that has effective ones.
 pub(crate) struct Validation {
     check: Arc<dyn DocumentCheck>,
-    /// `moderate`: documents that broke the rules before may go on doing so.
+    /// `moderate`: documents that were invalid before may stay invalid.
     moderate: bool,
-    /// `warn`: a line in the log is all that happens.
+    /// `warn`: an invalid document is only logged.
     only_warn: bool,
 }
 
-/// Longest explanation that goes to a client.
+/// The longest explanation that is sent to a client.
 const MAX_DETAILS_BYTES: usize = 1 << 20;
 
 impl Validation {
-    /// The rules in a collection's options.
+    /// Compiles the rules in a collection's options.
     ///
     /// # Errors
-    /// Those of the compiler.
+    /// Errors of the compiler.
     pub(crate) fn from_options(
         options: RawDoc<'_>,
         filters: &dyn FilterCompiler,
     ) -> Result<Option<Arc<Validation>>> {
         let text = |name: &str| options.get(name).and_then(RawValue::as_str);
         let Some(RawValue::Document(validator)) = options.get("validator") else { return Ok(None) };
-        // Compiled even when it is switched off: what does not compile is refused.
+        // The validator is compiled even when validation is off, so that an invalid one is refused.
         let collation = Collation::of_options(options)?;
         let check = filters.compile_validator(validator, collation.as_ref())?;
         if validator.is_empty() || text("validationLevel") == Some("off") {
@@ -59,10 +59,10 @@ impl Validation {
         })))
     }
 
-    /// A document about to be inserted.
+    /// Checks a document that is to be inserted.
     ///
     /// # Errors
-    /// 121 DocumentValidationFailure; those of the check, under `warn`, too.
+    /// 121 DocumentValidationFailure; errors of the check, also with `warn`.
     pub(crate) fn check_insert(&self, ns: &str, document: RawDoc<'_>) -> Result<()> {
         match self.check.fits(document)? {
             true => Ok(()),
@@ -70,10 +70,10 @@ impl Validation {
         }
     }
 
-    /// A document about to take the place of another.
+    /// Checks a document that is to replace another.
     ///
     /// # Errors
-    /// 121 DocumentValidationFailure; those of the check, under `warn`, too.
+    /// 121 DocumentValidationFailure; errors of the check, also with `warn`.
     pub(crate) fn check_update(&self, ns: &str, old: RawDoc<'_>, new: RawDoc<'_>) -> Result<()> {
         if self.check.fits(new)? || self.moderate && !self.check.fits(old)? {
             return Ok(());

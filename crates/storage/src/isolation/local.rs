@@ -1,30 +1,33 @@
-//! What an open transaction of several statements knows of the catalog: the collections that it made itself, which nobody else
-//! sees before it commits, and those that it has touched, whose definitions must stay as they were when it began. Indexes that
-//! were published since are none for it: its snapshot does not have their entries.
+//! An open transaction's part of the catalog: the collections that it created, which are invisible
+//! to others before it commits, and the collections that it has used, whose definitions must stay
+//! as they were when it began. It does not use indexes that were published since, because its
+//! snapshot does not have their entries.
 
 use std::sync::Arc;
 
 use mayfly_base::{Namespace, Result};
 
-use crate::catalog::{Collection, Definitions, Index, Listed, Reader, VisibleIndexes, changed};
+use crate::catalog::{
+    Collection, Definitions, Index, OpenTransactionGuard, Reader, VisibleIndexes, changed,
+};
 
-/// A transaction's part of the catalog.
+/// The catalog of an open transaction.
 pub(crate) struct LocalCatalog {
     definitions: Arc<Definitions>,
     /// The edition of the definitions when the transaction began.
     edition: u64,
-    /// Collections that it made, in order.
+    /// The collections that the transaction created, in order.
     pub created: Vec<Arc<Collection>>,
-    /// Those of others that it has looked up, each once.
+    /// Other collections that it has looked up, each once.
     touched: Vec<Arc<Collection>>,
     /// The names that it has looked up.
     names: Vec<Namespace>,
-    /// The same for changes of definitions that wait.
-    listed: Listed,
+    /// The entry that makes changes of these names wait.
+    listed: OpenTransactionGuard,
 }
 
 impl LocalCatalog {
-    /// Of a transaction that begins now, and takes its snapshot afterwards.
+    /// The catalog of a transaction that begins now, and takes its snapshot afterwards.
     pub(crate) fn beginning(definitions: &Arc<Definitions>) -> LocalCatalog {
         LocalCatalog {
             edition: definitions.edition(),
@@ -36,7 +39,7 @@ impl LocalCatalog {
         }
     }
 
-    /// No name that the transaction looked up has got another meaning.
+    /// Checks that no name that the transaction looked up has changed its meaning.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
@@ -44,8 +47,8 @@ impl LocalCatalog {
         self.definitions.check_since(self.edition, &self.names, Reader::Transaction)
     }
 
-    /// A collection is written as it was when the transaction began, or was made by it. To be asked with its state held
-    /// shared, which keeps it so.
+    /// Checks that the definition of a collection is as it was when the transaction began, or that
+    /// the transaction created it. The caller holds the state shared, so the result stays true.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
@@ -59,28 +62,28 @@ impl LocalCatalog {
         Err(changed(&format!(" to collection '{name}'")))
     }
 
-    /// The indexes that the transaction uses and writes entries of: those that were published before it began, or belong to a
-    /// collection that it has made.
+    /// The indexes that the transaction reads and writes: those published before it began, and
+    /// those of collections that it created.
     pub(crate) fn visible_indexes(&self) -> VisibleIndexes {
         VisibleIndexes::up_to(self.edition)
     }
 
-    /// Whether the index is one of them.
+    /// Whether the transaction reads and writes this index.
     pub(crate) fn sees(&self, index: &Index) -> bool {
         self.visible_indexes().have(index)
     }
 
-    /// The collection of this id, if the transaction has looked it up or made it.
+    /// The collection of this id, if the transaction has looked it up or created it.
     pub(crate) fn known(&self, id: u64) -> Option<Arc<Collection>> {
         self.created.iter().chain(&self.touched).find(|known| known.id() == id).cloned()
     }
 
-    /// Whether the transaction made this collection.
+    /// Whether the transaction created this collection.
     pub(crate) fn made(&self, collection: &Collection) -> bool {
         self.created.iter().any(|made| made.id() == collection.id())
     }
 
-    /// The collection of this name as the transaction sees it. `shared` is the one that others see.
+    /// The collection of this name in the transaction; `shared` is the one that others see.
     pub(super) fn look_up(
         &mut self,
         ns: &Namespace,

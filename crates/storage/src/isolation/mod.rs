@@ -1,14 +1,16 @@
-//! What a command sees of the store, and what its writes go into.
+//! What a command sees of the store, and where its writes go.
 //!
-//! A [`ReadView`] is one of three:
+//! A [`ReadView`] has three forms:
 //!
-//! * *now*: each read sees what is committed when it begins; a write unit has an engine transaction of its own.
-//! * *pinned*: all reads see one snapshot, that of read concern `snapshot`. The view notes the names that are looked up, because
-//!   definitions are not part of a snapshot: when one of them changes meanwhile, the reads are void ([`ReadView::check`]).
-//! * *open*: reads see the snapshot of a transaction of several statements with its own writes, and write units write into it. The
-//!   view has the transaction's part of the catalog ([`LocalCatalog`]) and what its writes leave to the commit ([`Pending`]).
+//! * *now*: each read sees the commits before it; a write unit has its own engine transaction.
+//! * *pinned*: all reads see one snapshot, as read concern `snapshot` requires. The view notes the
+//!   names that are looked up, because definitions are not part of a snapshot: when one of them
+//!   changes meanwhile, the reads fail ([`ReadView::check`]).
+//! * *open*: reads see the snapshot of a transaction of several statements with its own writes, and
+//!   write units write into it. The view has the transaction's part of the catalog
+//!   ([`LocalCatalog`]) and the work that its writes leave to the commit ([`Pending`]).
 //!
-//! The owner of a command hands its view down to everything that reads or writes. A view belongs to one thread.
+//! A command passes its view to everything that reads or writes. A view belongs to one thread.
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::rc::Rc;
@@ -18,7 +20,7 @@ use mayfly_base::{Error, Namespace, Result};
 use mayfly_kv::{KvError, KvResult, Txn};
 use mayfly_value::DocBuf;
 
-use crate::catalog::{Collection, Core, Held, Reader, VisibleIndexes};
+use crate::catalog::{Collection, Core, PastSnapshot, Reader, VisibleIndexes};
 use crate::record::Moment;
 use crate::record::error::from_kv;
 
@@ -31,13 +33,13 @@ pub(crate) use pending::{Effects, Pending};
 /// The id of a logical session.
 pub type SessionKey = [u8; 16];
 
-/// Is asked before a statement is recorded that a client may send again. An error undoes the statement.
+/// Called before a repeatable statement is recorded. An error undoes the statement.
 pub type BeforeRecord = Box<dyn Fn(i32) -> Result<()>>;
 
 /// What a command sees of the store.
 pub struct ReadView {
     sees: Sees,
-    /// A fail point that stops statements.
+    /// The hook of a fail point that stops statements.
     before_record: Option<BeforeRecord>,
 }
 
@@ -57,25 +59,26 @@ struct PinnedView {
     names: RefCell<Vec<Namespace>>,
 }
 
-/// Whose a transaction is, for its entry in the log and for the record that it was committed.
+/// The owner of a transaction, for its log entry and for the record of its commit.
 #[derive(Clone, Debug)]
 pub struct TransactionOwner {
-    /// The session.
+    /// The id of the session.
     pub session: SessionKey,
-    /// The session's id as the log shows it.
+    /// The session's id as a document, for the log.
     pub lsid: DocBuf,
-    /// `txnNumber`.
+    /// The number of the transaction in its session.
     pub txn_number: i64,
 }
 
-/// An open transaction: its engine transaction, its part of the catalog, and what its writes leave to the commit.
+/// An open transaction: its engine transaction, its part of the catalog, and the work that its
+/// writes leave to the commit.
 pub(crate) struct OpenView {
     txn: RefCell<Box<dyn Txn>>,
     local: RefCell<LocalCatalog>,
     pending: RefCell<Pending>,
-    /// The time of all that it does.
+    /// The time at which all its statements run.
     pub(crate) moment: Moment,
-    /// The cluster time of what it reads.
+    /// The cluster time of its snapshot.
     pub(crate) read_time: u64,
     pub(crate) owner: TransactionOwner,
 }
@@ -90,7 +93,7 @@ pub(crate) struct OpenParts {
 }
 
 impl OpenView {
-    /// A transaction that has written nothing.
+    /// A transaction without writes.
     pub(crate) fn new(
         txn: Box<dyn Txn>,
         local: LocalCatalog,
@@ -109,16 +112,17 @@ impl OpenView {
         }
     }
 
-    /// To read; several may at once.
+    /// Borrows the engine transaction for a read; several may read at once.
     pub(crate) fn reading(&self) -> KvResult<Ref<'_, Box<dyn Txn>>> {
         let busy = |_| KvError::Invalid("a transaction is read while it writes".into());
         self.txn.try_borrow().map_err(busy)
     }
 
-    /// Writes into it.
+    /// Writes into the transaction.
     ///
     /// # Errors
-    /// Those of `act`, after which the transaction cannot be committed; a bug when a scan of it is under way.
+    /// Errors of `act`, after which the transaction cannot be committed; an internal error during a
+    /// scan of it.
     pub(crate) fn write<T>(
         &self,
         act: impl FnOnce(&mut (dyn Txn + 'static), &mut Pending) -> Result<T>,
@@ -136,12 +140,11 @@ impl OpenView {
         self.local.borrow()
     }
 
-    /// Its part of the catalog, to be changed.
     pub(crate) fn local_mut(&self) -> RefMut<'_, LocalCatalog> {
         self.local.borrow_mut()
     }
 
-    /// Operations that the log will show, and bytes of keys and values written so far.
+    /// The number of operations for the log, and the bytes of keys and values written so far.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.pending.borrow().oplog.count(), self.txn.borrow().size().0)
     }
@@ -158,16 +161,16 @@ impl OpenView {
 }
 
 impl ReadView {
-    /// Each read sees what is committed when it begins.
+    /// A view in which each read sees the commits before it.
     pub const fn now() -> ReadView {
         ReadView { sees: Sees::Now, before_record: None }
     }
 
-    /// All reads see a snapshot that shows this time.
+    /// A view in which all reads see this snapshot, which shows this time.
     ///
     /// # Errors
-    /// Those of the engine.
-    pub(crate) fn pinned(held: &Held, cluster_time: u64) -> Result<ReadView> {
+    /// Errors of the engine.
+    pub(crate) fn pinned(held: &PastSnapshot, cluster_time: u64) -> Result<ReadView> {
         let txn = held.snapshot.begin().map_err(from_kv)?;
         let pinned = PinnedView {
             txn: Rc::from(txn),
@@ -178,12 +181,12 @@ impl ReadView {
         Ok(ReadView { sees: Sees::Pinned(pinned), before_record: None })
     }
 
-    /// That of an open transaction. Dropping it undoes the transaction.
+    /// The view of an open transaction. Dropping it aborts the transaction.
     pub(crate) fn of_transaction(open: OpenView) -> ReadView {
         ReadView { sees: Sees::Open(Rc::new(open)), before_record: None }
     }
 
-    /// The open transaction.
+    /// The open transaction, if this is its view.
     pub(crate) fn open(&self) -> Option<&Rc<OpenView>> {
         match &self.sees {
             Sees::Open(open) => Some(open),
@@ -191,7 +194,7 @@ impl ReadView {
         }
     }
 
-    /// The snapshot that all reads see.
+    /// The snapshot of a pinned view.
     pub(crate) fn pinned_txn(&self) -> Option<&Rc<dyn Txn>> {
         match &self.sees {
             Sees::Pinned(pinned) => Some(&pinned.txn),
@@ -199,7 +202,7 @@ impl ReadView {
         }
     }
 
-    /// Takes the open transaction out of it.
+    /// Takes the open transaction out of the view.
     pub(crate) fn into_open(self) -> Option<Rc<OpenView>> {
         match self.sees {
             Sees::Open(open) => Some(open),
@@ -207,20 +210,21 @@ impl ReadView {
         }
     }
 
-    /// Whether it is that of an open transaction: no unit is run twice, and what a unit wrote before it failed can only go with the
-    /// whole transaction.
+    /// Whether this is the view of an open transaction: no unit is run twice, and the writes of a
+    /// failed unit can only be undone with the whole transaction.
     #[inline]
     pub fn in_transaction(&self) -> bool {
         matches!(self.sees, Sees::Open(_))
     }
 
-    /// Whether reads see what is committed now. Counters and caches of the server do not describe what other views see.
+    /// Whether each read sees the commits before it. The server's counters and caches do not apply
+    /// to other views.
     #[inline]
     pub fn is_now(&self) -> bool {
         matches!(self.sees, Sees::Now)
     }
 
-    /// The cluster time that everything is read as of, when it is pinned.
+    /// The cluster time of a pinned view.
     pub fn cluster_time(&self) -> Option<u64> {
         match &self.sees {
             Sees::Pinned(pinned) => Some(pinned.cluster_time),
@@ -228,7 +232,7 @@ impl ReadView {
         }
     }
 
-    /// Whether what was read holds: no name that was looked up has got another meaning since the snapshot was taken.
+    /// Checks that no name that was looked up has changed since the snapshot was taken.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
@@ -241,7 +245,7 @@ impl ReadView {
         }
     }
 
-    /// Asks this before each statement that is recorded.
+    /// Sets the function that is called before each recorded statement.
     pub fn ask_before_record(&mut self, ask: BeforeRecord) {
         self.before_record = Some(ask);
     }
@@ -251,15 +255,15 @@ impl ReadView {
         self.before_record.is_some()
     }
 
-    /// To be called in the unit that records a statement which a client may send again.
+    /// Called by the unit that records a repeatable statement.
     ///
     /// # Errors
-    /// What [`ReadView::ask_before_record`] brought in says.
+    /// Errors of the function of [`ReadView::ask_before_record`].
     pub(crate) fn before_record(&self, statement: i32) -> Result<()> {
         self.before_record.as_ref().map_or(Ok(()), |ask| ask(statement))
     }
 
-    /// The indexes that its reads may use.
+    /// The indexes that reads may use.
     pub fn visible_indexes(&self) -> VisibleIndexes {
         self.open().map_or(VisibleIndexes::PUBLISHED, |open| open.local().visible_indexes())
     }
@@ -281,7 +285,7 @@ impl ReadView {
 }
 
 impl Core {
-    /// The collection of this name.
+    /// The collection of this name in the view.
     pub fn collection(&self, view: &ReadView, ns: &Namespace) -> Option<Arc<Collection>> {
         let found = self.catalog.get(ns);
         if view.is_now() { found } else { view.look_up(ns, found) }

@@ -1,4 +1,4 @@
-//! What follows from a transaction's writes when it commits, and must not before.
+//! Work that a transaction's writes leave to its commit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,39 +16,40 @@ use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::kept::{KeptRows, KeptVersion};
 
-/// How long a writer waits at most for the build of an index that it is ahead of.
+/// The longest wait of a writer for the build of an index that falls behind.
 const LONGEST_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
 
-/// What a transaction leaves to its commit.
+/// The work that a transaction leaves to its commit.
 pub(crate) struct Pending {
-    /// What the log will say.
+    /// The entry of the log.
     pub oplog: OplogBatch,
-    /// What it changed in collections, beside that of the unit at hand.
+    /// The effects on collections, without those of the current unit.
     pub collections: Vec<(Arc<Collection>, Effects)>,
-    /// Indexes that met arrays, and on which paths.
+    /// Indexes whose keys met arrays, with the mask of the paths.
     pub multikey: Vec<(Arc<Index>, u32)>,
-    /// Documents that the log will refer to, and that the transaction itself has written over or removed: by collection and record.
+    /// Documents that the log will refer to, and that the transaction itself has overwritten or
+    /// removed, by collection and record.
     overwritten: HashMap<(u64, RecordKey), DocBuf>,
-    /// Versions that go from their place, as far as they are not written yet.
+    /// Kept versions that are not written yet.
     pub kept: KeptRows,
-    /// What builds of indexes have to catch up with.
+    /// Notes for builds of indexes.
     pub notes: Vec<Note>,
-    /// A unit failed after it may have written something: nothing of it may be committed.
+    /// A unit failed after it may have written, so the transaction cannot be committed.
     pub failed: bool,
 }
 
-/// What units changed in one collection.
+/// The effects of units on one collection.
 #[derive(Default)]
 pub(crate) struct Effects {
-    /// Documents more.
+    /// The change of the number of documents.
     pub documents: i64,
-    /// Bytes of BSON more.
+    /// The change of the bytes of BSON.
     pub bytes: i64,
-    /// Index keys that went with deleted documents.
+    /// The number of index keys of deleted documents.
     pub keys_deleted: i64,
-    /// The policies by which documents went, and how many by each.
+    /// The policies that expired documents, with their numbers.
     pub expired: Vec<(Arc<Policy>, i64)>,
-    /// Records that policies held and hold no more.
+    /// Records that policies no longer hold.
     pub released: Vec<RecordKey>,
 }
 
@@ -65,13 +66,14 @@ impl Pending {
         }
     }
 
-    /// That of a transaction of several statements.
+    /// For a transaction of several statements.
     pub(crate) fn of_transaction(lsid: RawDoc<'_>, txn_number: i64) -> Pending {
         Pending { oplog: OplogBatch::of_transaction(lsid, txn_number), ..Pending::new() }
     }
 
-    /// The transaction writes over a record of its own that the log will refer to. From here on the log must not refer to what
-    /// it writes there: two versions would have one timestamp.
+    /// Keeps a document of the transaction that the log will refer to, because the transaction
+    /// overwrites its record. From here on the log must not refer to later versions of this record:
+    /// two versions would have the same timestamp.
     pub(crate) fn keep(&mut self, collection: u64, record_key: &[u8], document: RawDoc<'_>) {
         let key = (collection, record_key.to_vec());
         self.overwritten.entry(key).or_insert_with(|| document.to_owned());
@@ -83,10 +85,10 @@ impl Pending {
             && self.overwritten.contains_key(&(collection, record_key.to_vec()))
     }
 
-    /// Tells the records of the transaction, and what it keeps of them, at which timestamp they are logged.
+    /// Fills the entry's timestamp into the transaction's records and kept versions.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn fill_in(&mut self, txn: &mut dyn Txn, timestamp: u64) -> Result<()> {
         txn.fill_gaps(timestamp.to_le_bytes());
         if self.overwritten.is_empty() {
@@ -102,15 +104,15 @@ impl Pending {
         Ok(())
     }
 
-    /// Writes what is kept and not written yet; to be called before the commit.
+    /// Writes the remaining kept versions. Must be called before the commit.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn write_kept(&mut self, txn: &mut dyn Txn) -> Result<()> {
         self.kept.finish(&mut put(txn))
     }
 
-    /// Adds what a unit over this collection did.
+    /// Adds the effects of a unit on this collection.
     pub(crate) fn add(&mut self, collection: &Arc<Collection>, effects: Effects) {
         match self.collections.iter_mut().find(|(other, _)| other.id() == collection.id()) {
             Some((_, known)) => known.add(effects),
@@ -118,14 +120,14 @@ impl Pending {
         }
     }
 
-    /// To be called before the commit, with the states of the collections held; gives the time that the writer should wait
-    /// afterwards.
+    /// Makes the notes for index builds. Must be called before the commit, with the states of the
+    /// collections held. Returns how long the writer should wait afterwards.
     pub(crate) fn leave_notes(&mut self) -> Duration {
         let nanos = self.notes.drain(..).map(|note| note.make()).sum();
         Duration::from_nanos(nanos).min(LONGEST_DELAY)
     }
 
-    /// To be called after the commit: arrays are known to be on these paths.
+    /// Notes which paths are known to have arrays. Must be called after the commit.
     pub(crate) fn note_multikey(&mut self) {
         for (index, mask) in self.multikey.drain(..) {
             index.runtime.multikey_stored.fetch_or(mask, Ordering::AcqRel);
@@ -133,7 +135,8 @@ impl Pending {
     }
 }
 
-/// Writes rows of versions. Only the transaction that has the lock of a record writes the row that is called after it.
+/// Writes rows of kept versions. A row is named after a record whose lock the transaction has, so
+/// no other transaction writes it.
 fn put(txn: &mut dyn Txn) -> impl FnMut(&[u8], &[u8]) -> Result<()> {
     |key, value| txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
 }
@@ -147,7 +150,7 @@ impl Effects {
         self.released.extend(other.released);
     }
 
-    /// To be called after the commit; gives the number of documents that expired.
+    /// Applies the effects after the commit; returns the number of expired documents.
     pub(crate) fn apply(self, collection: &Collection) -> i64 {
         collection.commits.fetch_add(1, Ordering::AcqRel);
         collection.counts.documents.fetch_add(self.documents, Ordering::AcqRel);

@@ -1,21 +1,21 @@
-//! Applying a delta of the log to a document. What a delta looks like is drawn in the module that makes it
-//! ([`super::diff`]); deltas of other servers come in with `applyOps`, so nothing in them is taken for granted.
+//! Applies a delta of the log to a document. The format is drawn in [`super::diff`], which makes
+//! deltas. Deltas of other servers arrive by `applyOps`, so all parts are checked.
 //!
-//! A delta may be applied to a document that has its changes already: fields that are gone stay gone, and fields that came
-//! are put behind the others again.
+//! A delta may be applied to a document that already has its changes: removed fields stay removed,
+//! and added fields are appended at the end again.
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
-/// Deepest level of a delta.
+/// The deepest level of a delta.
 const MAX_LEVELS: usize = 200;
-/// Longest array that a delta may make of a shorter one.
+/// The greatest length to which a delta may extend an array.
 const MAX_ITEMS: usize = 1_500_000;
 
-/// The document after the delta.
+/// Applies the delta to a document.
 ///
 /// # Errors
-/// 9 FailedToParse for what is no delta.
+/// 9 FailedToParse for a malformed delta.
 pub fn apply_delta(old: RawDoc<'_>, delta: RawDoc<'_>) -> Result<DocBuf> {
     document(old, delta, MAX_LEVELS)
 }
@@ -24,7 +24,7 @@ fn malformed(what: &str) -> Error {
     Error::failed_to_parse(format!("the delta of an update has {what}"))
 }
 
-/// The sections of a delta for a document.
+/// The sections of a document's delta.
 #[derive(Default)]
 struct Sections<'d> {
     gone: Option<RawDoc<'d>>,
@@ -79,7 +79,7 @@ fn document(old: RawDoc<'_>, delta: RawDoc<'_>, levels: usize) -> Result<DocBuf>
             out.append_element(element);
         }
     }
-    // A field that should be there and is not comes behind the others.
+    // A changed field that is missing in the document is appended.
     for now in sections.set.into_iter().flatten() {
         if old.get_element(now.name()).is_none() {
             out.append_element(now);
@@ -91,7 +91,7 @@ fn document(old: RawDoc<'_>, delta: RawDoc<'_>, levels: usize) -> Result<DocBuf>
     Ok(out.finish())
 }
 
-/// A binary value up to an offset, and what comes there.
+/// A binary value up to the offset of the tail, followed by the tail.
 fn with_tail(old: RawValue<'_>, tail: RawValue<'_>) -> Result<ValueBuf> {
     let parts = tail.as_document().map(|tail| (tail.get("o"), tail.get("d")));
     let Some((Some(RawValue::Int32(offset)), Some(RawValue::Binary { subtype, bytes: end }))) =
@@ -106,7 +106,8 @@ fn with_tail(old: RawValue<'_>, tail: RawValue<'_>) -> Result<ValueBuf> {
     Ok(RawValue::Binary { subtype, bytes: &bytes }.to_owned())
 }
 
-/// The value of a field with a delta of its own; one that is neither a document nor an array by now stays.
+/// Applies a nested delta to the value of a field. A value that is neither a document nor an array
+/// any more stays.
 fn nested(old: RawValue<'_>, delta: RawDoc<'_>, levels: usize) -> Result<ValueBuf> {
     let Some(levels) = levels.checked_sub(1) else { return Err(malformed("too many levels")) };
     let of_array = delta.get("a") == Some(RawValue::Bool(true));
@@ -152,7 +153,7 @@ fn array(old: RawDoc<'_>, delta: RawDoc<'_>, levels: usize) -> Result<DocBuf> {
     Ok(out.finish())
 }
 
-/// Cuts the array, or fills it up with nulls.
+/// Truncates the array, or extends it with nulls.
 fn resize(items: &mut Vec<ValueBuf>, length: usize) {
     items.resize_with(length, || RawValue::Null.to_owned());
 }

@@ -1,8 +1,8 @@
-//! Timestamps of the operation log, and up to where the log has no holes.
+//! Timestamps of the operation log, and the point up to which the log has no holes.
 //!
-//! A timestamp is handed out shortly before its commit, and commits end in any order: an entry may become visible before one
-//! with an earlier timestamp does. Whoever follows the log reads only up to [`OplogClock::settled`], below which every
-//! timestamp was committed or never will be.
+//! A timestamp is assigned shortly before its commit, and commits end in any order: an entry may
+//! become visible before one with an earlier timestamp. Readers of the log therefore stop at
+//! [`OplogClock::settled`]: every timestamp up to there was committed or never will be.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,51 +14,52 @@ use super::watch::{Watch, Watches};
 use super::window::{LogLimits, Segment, Window};
 use crate::record::signal::Signal;
 
-/// Source of timestamps: seconds in the high half, increment in the low half.
+/// The source of timestamps: seconds in the upper 32 bits, an increment in the lower 32.
 pub(crate) struct OplogClock {
     last: AtomicU64,
-    /// The last one below which the log is complete.
+    /// The timestamp up to which the log is complete.
     settled: Arc<AtomicU64>,
-    open: Mutex<Open>,
-    /// Told when nothing is under way, and when commits may begin again.
+    open: Mutex<ClockState>,
+    /// Notified when no commit is under way, and when commits may begin again.
     at_rest: Condvar,
     committed: Signal,
-    /// Those who follow some of the log.
+    /// Watches of the readers that follow the log.
     watches: Arc<Watches>,
-    /// A segment ended that the catalog does not have yet.
+    /// Whether a segment has ended that is not in the catalog yet.
     segments_ended: AtomicBool,
 }
 
 #[derive(Default)]
-struct Open {
-    /// Handed out, and not committed yet.
+struct ClockState {
+    /// Timestamps whose commit is under way.
     timestamps: Vec<u64>,
-    /// How many wait for none to be; nothing is handed out meanwhile.
+    /// How many threads wait for the end of all commits; no timestamp is assigned meanwhile.
     waiting: usize,
-    /// How much was logged.
+    /// The size of the log.
     window: Window,
-    /// Whom entries concern up to which the log is not complete yet, each with its timestamp.
+    /// Watches which entries concern that are above the settled timestamp, with the entry's
+    /// timestamp.
     concerned: Vec<(u64, Arc<Watch>)>,
 }
 
-/// A timestamp whose commit is under way: to be kept until it is over, however it ends.
+/// A timestamp whose commit is under way. It is dropped when the commit is over, however it ends.
 pub(crate) struct Stamp<'c> {
     clock: &'c OplogClock,
     first: u64,
     timestamp: u64,
-    /// Bytes and entries that were committed under it.
+    /// Bytes and entries that were committed under this timestamp.
     logged: (u64, u64),
-    /// Whom they concern.
+    /// The watches that the entry concerns.
     concerned: Vec<Arc<Watch>>,
 }
 
 impl OplogClock {
-    /// Goes on after this timestamp, of a log of which so much is there.
+    /// A clock that continues after this timestamp, of a log with this window.
     pub(super) fn after(last: u64, window: Window) -> OplogClock {
         OplogClock {
             last: AtomicU64::new(last),
             settled: Arc::new(AtomicU64::new(last)),
-            open: Mutex::new(Open { window, ..Open::default() }),
+            open: Mutex::new(ClockState { window, ..ClockState::default() }),
             at_rest: Condvar::new(),
             committed: Signal::default(),
             watches: Arc::default(),
@@ -66,22 +67,22 @@ impl OplogClock {
         }
     }
 
-    /// The first timestamp of the second that follows this time.
+    /// The first timestamp of the second after this time.
     pub(crate) fn second_behind(now_ms: i64) -> u64 {
         (u64::try_from(now_ms / 1000).unwrap_or(0) + 1) << 32
     }
 
-    /// The last one that was handed out.
+    /// The last assigned timestamp.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 
-    /// A timestamp greater than all before it, at or after this wall time.
+    /// Assigns a timestamp greater than all before it, at or after this wall time.
     pub(crate) fn next(&self, now_ms: i64) -> Stamp<'_> {
         self.next_of(now_ms, 1)
     }
 
-    /// So many of them for one commit, one after the other; at least one.
+    /// Assigns `count` consecutive timestamps to one commit; at least one.
     pub(crate) fn next_of(&self, now_ms: i64, count: u64) -> Stamp<'_> {
         let floor = u64::try_from(now_ms / 1000).unwrap_or(0) << 32;
         let mut open = self.open.lock();
@@ -95,8 +96,8 @@ impl OplogClock {
         Stamp { clock: self, first, timestamp, logged: (0, 0), concerned: Vec::new() }
     }
 
-    /// Does something short while no commit is under way; it is given the last timestamp, which nothing that was committed is
-    /// beyond.
+    /// Calls a short function while no commit is under way, with the last timestamp. No committed
+    /// entry has a later one.
     pub(crate) fn at_rest<T>(&self, act: impl FnOnce(u64) -> T) -> T {
         let mut open = self.open.lock();
         open.waiting += 1;
@@ -110,8 +111,8 @@ impl OplogClock {
         result
     }
 
-    /// Goes on behind this time, which somebody knows from elsewhere; false when it was there already. Nothing is committed
-    /// under it or before it any more, but for what is under way.
+    /// Continues after this time, which came from elsewhere. Returns false when the clock was there
+    /// already. Later commits get later timestamps; only those under way may have earlier ones.
     pub(crate) fn advance_to(&self, time: u64) -> bool {
         let open = self.open.lock();
         let goes = self.last() < time;
@@ -126,7 +127,7 @@ impl OplogClock {
         goes
     }
 
-    /// The last one that was handed out, after what was done before.
+    /// The last assigned timestamp, ordered after all earlier assignments.
     pub(super) fn last_handed_out(&self) -> u64 {
         let _open = self.open.lock();
         self.last()
@@ -136,18 +137,18 @@ impl OplogClock {
         &self.watches
     }
 
-    /// Bytes and entries of the log.
+    /// The size of the log in bytes and entries.
     pub(super) fn logged(&self) -> (u64, u64) {
         self.open.lock().window.sums()
     }
 
-    /// Whether there may be segments that the catalog does not have yet.
+    /// Whether there may be segments that are not in the catalog yet.
     #[inline]
     pub(super) fn has_segments(&self) -> bool {
         self.segments_ended.load(Ordering::Relaxed)
     }
 
-    /// Segments that the catalog does not have yet; with `all` the open one ends, too.
+    /// The segments that are not in the catalog yet; with `all`, the open one ends and is included.
     pub(super) fn segments(&self, all: bool) -> Vec<Segment> {
         let mut open = self.open.lock();
         if all && open.timestamps.is_empty() {
@@ -156,7 +157,7 @@ impl OplogClock {
         open.window.to_store(self.settled())
     }
 
-    /// The catalog has the segments up to this timestamp.
+    /// Notes that the catalog has the segments up to this timestamp.
     pub(super) fn note_stored(&self, end: u64) {
         let mut open = self.open.lock();
         open.window.note_stored(end);
@@ -164,12 +165,13 @@ impl OplogClock {
         self.segments_ended.store(more, Ordering::Relaxed);
     }
 
-    /// Up to where the log is to be cut.
+    /// The timestamp up to which the log is to be cut.
     pub(super) fn cut(&self, now_ms: i64) -> Option<u64> {
         self.open.lock().window.cut(self.settled(), now_ms)
     }
 
-    /// Ends the open segment while no commit is under way; gives where the last segment ends, if there is one.
+    /// Ends the open segment while no commit is under way; returns the end of the last segment, if
+    /// there is one.
     pub(super) fn whole_cut(&self) -> Option<u64> {
         let mut open = self.open.lock();
         open.waiting += 1;
@@ -195,34 +197,35 @@ impl OplogClock {
         }
     }
 
-    /// Whether the log is clearly longer than it may be.
+    /// Whether the log exceeds its limit clearly.
     pub(super) fn is_overfull(&self) -> bool {
         self.open.lock().window.is_overfull()
     }
 
-    /// The log was cut there.
+    /// Notes that the log was cut up to this timestamp.
     pub(super) fn forget(&self, cut: u64) {
         self.open.lock().window.forget(cut);
     }
 
-    /// The last timestamp below which the log is complete, for those who cannot ask the clock.
+    /// The settled timestamp, shared with code that has no clock.
     pub(crate) fn shared_settled(&self) -> Arc<AtomicU64> {
         self.settled.clone()
     }
 
-    /// The last timestamp below which the log is complete.
+    /// The timestamp up to which the log is complete.
     pub(crate) fn settled(&self) -> u64 {
         self.settled.load(Ordering::Acquire)
     }
 
-    /// Waits until the log is complete beyond this timestamp.
+    /// Waits until the log is complete past this timestamp.
     pub(crate) async fn beyond(&self, seen: u64) {
         self.committed.until(|| self.settled() > seen).await;
     }
 }
 
-impl Open {
-    /// Notes what the watches must know before the log counts as complete up to this timestamp; they are to be told then.
+impl ClockState {
+    /// Updates the watches before the log counts as complete up to this timestamp. Returns the
+    /// watches to wake after that.
     fn note_concerned(&mut self, settled: u64) -> Vec<(u64, Arc<Watch>)> {
         if self.concerned.is_empty() {
             return Vec::new();
@@ -236,24 +239,24 @@ impl Open {
 }
 
 impl Stamp<'_> {
-    /// The first one of several.
+    /// The first of several timestamps.
     pub(crate) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Who follows the log hears of this entry when the log is complete up to the timestamp; of several entries, they are told
-    /// of the last one. To be called before the commit.
+    /// Registers the watches that an entry concerns. They are woken when the log is complete up to
+    /// the timestamp; with several entries, the last one's. Must be called before the commit.
     #[inline]
     pub(crate) fn concerns(&mut self, entry: RawDoc<'_>) {
         self.clock.watches.of_entry(entry, &mut self.concerned);
     }
 
-    /// The commit was applied, with so many entries of so many bytes for readers.
+    /// Notes that the commit was applied, with this many entries and bytes.
     pub(crate) fn committed(mut self, entries: u64, bytes: u64) {
         self.logged = (bytes, entries);
     }
 
-    /// The timestamp; of several the last.
+    /// The timestamp; the last one of several.
     pub(crate) fn timestamp(&self) -> u64 {
         self.timestamp
     }
@@ -269,7 +272,7 @@ impl Drop for Stamp<'_> {
         }
         let settled =
             open.timestamps.iter().min().map_or_else(|| self.clock.last(), |first| first - 1);
-        // However the commit ended: whether it was applied may be unknown.
+        // Also after a failed commit: whether it was applied may be unknown.
         let concerned = self.concerned.drain(..).map(|watch| (self.timestamp, watch));
         open.concerned.extend(concerned);
         let told = open.note_concerned(settled);

@@ -1,35 +1,37 @@
-//! What an update changed, in the reference's delta form (version 2), so that the log carries the change and not the
-//! document again.
+//! The changes of an update as a delta in the reference's format (version 2), so that the log
+//! contains the changes instead of the whole document.
 //!
 //! ```text
-//! document   { d: { name: false, .. },     fields that went
-//!              u: { name: value, .. },     fields that have another value, at their old place
-//!              i: { name: value, .. },     fields that came, behind all others, in this order
-//!              b: { name: { o: offset, d: BinData }, .. },   binary fields with another end: from the offset on, `d`
+//! document   { d: { name: false, .. },     removed fields
+//!              u: { name: value, .. },     fields with another value, at their old position
+//!              i: { name: value, .. },     added fields, appended in this order
+//!              b: { name: { o: offset, d: BinData }, .. },   binary fields with another end: `d` from the offset on
 //!              s<name>: delta, .. }        fields whose document or array has a delta of its own
 //! array      { a: true, l: length, u<index>: value, .., s<index>: delta, .. }
 //! ```
 //!
-//! Applied to the old document a delta gives the new one, byte for byte. A field that moves is gone and comes again. A
-//! document with two fields of one name among those that change has no delta.
+//! A delta applied to the old document gives the new one, byte for byte. A field that moves is
+//! removed and added. A document with two fields of the same name among the changed ones has no
+//! delta.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawIter, RawValue, ty};
 
 use super::UpdateStyle;
 
-/// Deepest level that is compared by parts; what lies below is replaced as a whole.
+/// The deepest level that is compared by parts; a changed value below it is replaced as a whole.
 const MAX_LEVELS: usize = 20;
-/// More changed fields than this in one document: it is replaced as a whole.
+/// A document with more changed fields is replaced as a whole.
 const MAX_CHANGES: usize = 256;
 
-/// Binary values that share fewer bytes at their front are replaced as a whole.
+/// Binary values with a shorter common prefix are replaced as a whole.
 const MIN_SHARED_BYTES: usize = 64;
-/// Bytes compared at once.
+/// The number of bytes that are compared at once.
 const BLOCK: usize = 64;
 
-/// The delta from `old` to `new`; nothing when the new document has to be logged as it is. Every part of the new document that is
-/// not in the delta is in the old one, byte for byte. With [`UpdateStyle::Growth`] binary values are compared by parts: who reads
-/// such a delta needs the old document.
+/// The delta from `old` to `new`; `None` when the new document has to be logged as a whole. Every
+/// part of the new document that is not in the delta is in the old one, byte for byte. With
+/// [`UpdateStyle::Growth`] binary values are compared by parts; readers of such a delta need the
+/// old document.
 pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, style: UpdateStyle) -> Option<DocBuf> {
     let growth = match style {
         UpdateStyle::Replacement => return None,
@@ -39,20 +41,20 @@ pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, style: UpdateStyle) -> Opt
     document_delta(old, new, Depth { levels: MAX_LEVELS, growth })
 }
 
-/// How far parts are compared.
+/// How deep parts are compared.
 #[derive(Clone, Copy)]
 struct Depth {
     levels: usize,
     growth: bool,
 }
 
-/// Fields by what happened to them, in the order of the documents.
+/// Changed fields by the sort of change, in the order of the documents.
 #[derive(Default)]
 struct Changes<'a> {
     gone: Vec<RawElement<'a>>,
     set: Vec<RawElement<'a>>,
     came: Vec<RawElement<'a>>,
-    /// Binary fields, and how many bytes at their front stay.
+    /// Binary fields with the length of the unchanged prefix.
     tails: Vec<(RawElement<'a>, usize)>,
     inner: Vec<(RawElement<'a>, DocBuf)>,
 }
@@ -76,7 +78,7 @@ fn document_delta<'a>(old: RawDoc<'a>, new: RawDoc<'a>, depth: Depth) -> Option<
         match pending {
             Some(now) if now.name_bytes() == element.name_bytes() => {
                 let compared = compare(element, now, depth, &mut changes);
-                // Most updates change a field or two, and everything after them is the same.
+                // Most updates change one or two fields, and all bytes after them are the same.
                 if compared == Compared::Different && before.rest() == after.rest() {
                     read = new.as_bytes().len() - 5;
                     pending = None;
@@ -100,15 +102,15 @@ fn document_delta<'a>(old: RawDoc<'a>, new: RawDoc<'a>, depth: Depth) -> Option<
     if !is_all(new, read) {
         return None;
     }
-    // A field that comes again behind the others is not listed as gone.
+    // A field that moved to the end is not listed as removed.
     let Changes { gone, came, .. } = &mut changes;
     gone.retain(|gone| !came.iter().any(|came| came.name_bytes() == gone.name_bytes()));
     unambiguous(old, new, &changes).then(|| write_document(&changes))
 }
 
-/// Bytes of the elements at the front that both documents have: these need no comparison one by one.
+/// The length of the common prefix in whole elements; these need no comparison one by one.
 fn same_elements(old: RawDoc<'_>, new: RawDoc<'_>) -> usize {
-    // Behind their lengths.
+    // The elements follow the four bytes of the length.
     let [old, of_new] = [old, new].map(|document| document.as_bytes().get(4..).unwrap_or(&[]));
     let shared = shared_bytes(old, of_new);
     let mut same = 0;
@@ -122,16 +124,16 @@ fn same_elements(old: RawDoc<'_>, new: RawDoc<'_>) -> usize {
     same
 }
 
-/// How many bytes at the front are the same.
+/// The length of the common prefix.
 fn shared_bytes(old: &[u8], new: &[u8]) -> usize {
-    // By blocks first: it is mostly a few bytes somewhere that have changed.
+    // Blocks are compared first, because usually a few bytes have changed.
     let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
     let same = BLOCK * blocks.take_while(|(a, b)| a == b).count();
     let rest = old[same..].iter().zip(&new[same..]);
     same + rest.take_while(|(a, b)| a == b).count()
 }
 
-/// Whether two fields of one name have the same value.
+/// The result of a comparison of two fields of the same name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
     Same,
@@ -164,7 +166,7 @@ fn compare<'a>(
     Compared::Different
 }
 
-/// How many bytes at the front two binary values share, when these are worth leaving out.
+/// The length of the common prefix of two binary values, if omitting it saves enough.
 fn shared_front(old: RawValue<'_>, new: RawValue<'_>) -> Option<usize> {
     let (
         RawValue::Binary { subtype: before, bytes: old },
@@ -178,8 +180,8 @@ fn shared_front(old: RawValue<'_>, new: RawValue<'_>) -> Option<usize> {
     (before == after && shared >= MIN_SHARED_BYTES && fits).then_some(shared)
 }
 
-/// The delta of an embedded document, or that of an array when it is shorter than the new value. Those who follow the log are
-/// told of the fields that changed, whatever that costs.
+/// The delta of an embedded document, whatever its size, because readers of the log need the names
+/// of changed fields; or that of an array, if it is shorter than the new value.
 fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, depth: Depth) -> Option<DocBuf> {
     let depth = Depth { levels: depth.levels.checked_sub(1)?, ..depth };
     match (old, new) {
@@ -220,13 +222,13 @@ fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf>
     is_all(new, read).then(|| delta.finish())
 }
 
-/// Whether these are all bytes of a document's elements. What is damaged cannot be read to its end.
+/// Whether these are all elements of a document. A damaged document cannot be read to its end.
 fn is_all(document: RawDoc<'_>, read: usize) -> bool {
-    // Its length, and the zero at its end.
+    // The document also has its length and a final zero.
     document.as_bytes().len() == 4 + read + 1
 }
 
-/// Whether each changed name stands for one field only, before and after.
+/// Whether each changed name belongs to one field only, before and after.
 fn unambiguous(old: RawDoc<'_>, new: RawDoc<'_>, changes: &Changes<'_>) -> bool {
     let once = |doc: RawDoc<'_>, name: &[u8]| {
         doc.iter().filter(|element| element.name_bytes() == name).nth(1).is_none()
@@ -235,7 +237,7 @@ fn unambiguous(old: RawDoc<'_>, new: RawDoc<'_>, changes: &Changes<'_>) -> bool 
     let inner = changes.inner.iter().map(|(element, _)| element);
     let tails = changes.tails.iter().map(|(element, _)| element);
     let stayed = changes.set.iter().chain(inner).chain(tails);
-    // A second field of a name in the new document goes with a second one in the old, or came.
+    // A second field of this name in the new document was either in the old one, or was added.
     let known =
         |element: &RawElement<'_>| once(old, element.name_bytes()) && !came(element.name_bytes());
     let new_fields = |element: &RawElement<'_>| {
@@ -292,7 +294,7 @@ mod tests {
     use mayfly_value::bson::{Binary, Document, doc, spec::BinarySubtype};
     use proptest::prelude::*;
 
-    /// The new document by the old one and a delta: what a reader of the log does.
+    /// Applies a delta as a reader of the log does.
     fn apply(old: RawDoc<'_>, delta: RawDoc<'_>) -> DocBuf {
         super::super::apply_delta(old, delta).unwrap()
     }
@@ -358,7 +360,7 @@ mod tests {
         );
     }
 
-    /// Some fields of `a`, some of `b`, and what both have by parts.
+    /// Some fields of `a`, some of `b`, and the common ones merged by parts.
     fn mixed(a: RawDoc<'_>, b: RawDoc<'_>, mut picks: u64) -> DocBuf {
         let mut out = DocBuilder::new();
         let mut pick = || {

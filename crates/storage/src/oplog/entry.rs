@@ -1,5 +1,5 @@
-//! An entry of the log as its readers see it. Documents that stand in records are read when they are asked for, so that a reader
-//! who looks for other collections reads none of them.
+//! An entry of the log as its readers see it. The documents of records are read on demand, so that
+//! a reader of one collection does not read those of others.
 
 use std::ops::ControlFlow;
 
@@ -23,19 +23,19 @@ pub struct LogOperation<'l> {
     resolver: &'l Resolver<'l>,
 }
 
-/// A document of the log.
+/// A document of an operation.
 pub enum LogObject<'l> {
-    /// As it stands in the log.
+    /// The document in the entry itself.
     Logged(RawDoc<'l>),
-    /// Read from where it stands.
+    /// The document of the record that the entry refers to.
     Read(DocBuf),
 }
 
-/// Sees the operations of an entry.
+/// Visits the operations of an entry.
 pub type OperationVisitor<'v> = dyn FnMut(&LogOperation<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl LogObject<'_> {
-    /// Its bytes.
+    /// The document's bytes.
     pub fn as_doc(&self) -> RawDoc<'_> {
         match self {
             LogObject::Logged(document) => *document,
@@ -43,7 +43,7 @@ impl LogObject<'_> {
         }
     }
 
-    /// A copy, where there is none yet.
+    /// The document as an owned value; copies it only if necessary.
     pub fn into_owned(self) -> DocBuf {
         match self {
             LogObject::Logged(document) => document.to_owned(),
@@ -53,7 +53,8 @@ impl LogObject<'_> {
 }
 
 impl<'l> LogOperation<'l> {
-    /// A field; of an insert or a replacement `o` is asked for with [`LogOperation::object`].
+    /// A field of the operation. Use [`LogOperation::object`] for `o` of an insert or a
+    /// replacement.
     pub fn get(&self, name: &str) -> Option<RawValue<'l>> {
         self.item.get(name)
     }
@@ -61,8 +62,8 @@ impl<'l> LogOperation<'l> {
     /// The field `o`; an empty document when there is none.
     ///
     /// # Errors
-    /// 286 ChangeStreamHistoryLost when the log was cut meanwhile; 301 DataCorruptionDetected when the document is missing; those of
-    /// the engine.
+    /// 286 ChangeStreamHistoryLost when the log was cut meanwhile; 301 DataCorruptionDetected when
+    /// the document is missing; errors of the engine.
     pub fn object(&self) -> Result<LogObject<'l>> {
         match &self.reference {
             Some(reference) => self.resolver.document(reference).map(LogObject::Read),
@@ -83,29 +84,29 @@ impl<'l> LogEntry<'l> {
         LogEntry { timestamp, stored, resolver }
     }
 
-    /// Its timestamp.
+    /// The timestamp under which the entry was committed.
     pub fn timestamp(&self) -> u64 {
         self.timestamp
     }
 
-    /// Bytes that it has with all its documents.
+    /// The size of the entry with all its documents, in bytes.
     pub fn bytes(&self) -> u64 {
         self.stored.logical
     }
 
-    /// A field of the entry; of an insert or a replacement `o` is asked for with its operation.
+    /// A field of the entry. Use [`LogOperation::object`] for `o` of an insert or a replacement.
     pub fn get(&self, name: &str) -> Option<RawValue<'l>> {
         self.stored.fields.get(name)
     }
 
-    /// Its fields, as [`LogEntry::get`] gives them.
+    /// The fields of the entry, with references instead of documents.
     pub fn fields(&self) -> RawDoc<'l> {
         self.stored.fields
     }
 
-    /// The operations that it lists, if it is a list.
+    /// The items of `applyOps`, if the entry has several.
     fn items(&self) -> Option<RawDoc<'l>> {
-        // A document may have a field of this name, too.
+        // A document may have a field of this name as well.
         let command = self.get("o").filter(|_| self.get("op") == Some(RawValue::String("c")));
         command?.as_document()?.get("applyOps")?.as_array()
     }
@@ -113,7 +114,7 @@ impl<'l> LogEntry<'l> {
     /// Visits the operations of the entry until the visitor breaks.
     ///
     /// # Errors
-    /// 301 DataCorruptionDetected, those of the visitor.
+    /// 301 DataCorruptionDetected, errors of the visitor.
     pub fn operations(&self, visit: &mut OperationVisitor<'_>) -> Result<()> {
         let Some(items) = self.items() else {
             return self.item(self.stored.fields, visit).map(|_| ());
@@ -126,7 +127,7 @@ impl<'l> LogEntry<'l> {
         Ok(())
     }
 
-    /// Visits the operations that an item stands for.
+    /// Visits the operations of one item.
     fn item(&self, item: RawDoc<'l>, visit: &mut OperationVisitor<'_>) -> Result<ControlFlow<()>> {
         let resolver = self.resolver;
         let Some((collection, keys)) = self.references(item) else {
@@ -193,7 +194,7 @@ impl<'l> LogEntry<'l> {
                 }
                 out.start_array("applyOps");
                 for item in items {
-                    // The store puts nothing else there.
+                    // The store writes nothing else there.
                     let Some(item) = item.value().as_document() else { continue };
                     let see = &mut |operation: &LogOperation<'_>| {
                         out.push_document();
@@ -211,7 +212,7 @@ impl<'l> LogEntry<'l> {
     }
 }
 
-/// The fields of an operation, with its document.
+/// Appends the fields of an operation, with its document.
 fn append_whole(out: &mut DocBuilder, operation: &LogOperation<'_>) -> Result<()> {
     for element in operation.item {
         match element.name() {

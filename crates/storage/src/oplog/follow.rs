@@ -1,4 +1,4 @@
-//! Reading the operation log in its order, for those who follow it.
+//! Reads the operation log forwards, for change streams.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -12,13 +12,14 @@ use super::resolve::{Resolver, history_lost};
 use crate::record::error::from_kv;
 
 impl Oplog {
-    /// Shows the entries behind a timestamp, in their order, as far as the log is complete and until the visitor breaks; gives
-    /// the timestamp up to which everything was shown.
+    /// Visits the entries after a timestamp in order, as far as the log is complete and until the
+    /// visitor breaks. Returns the timestamp up to which all entries were visited.
     ///
     /// # Errors
-    /// 286 ChangeStreamHistoryLost when entries behind the timestamp are not kept any more; those of the visitor.
+    /// 286 ChangeStreamHistoryLost when entries after the timestamp were cut; errors of the
+    /// visitor.
     pub fn read_changes(&self, after: u64, visit: &mut EntryVisitor<'_>) -> Result<u64> {
-        // Asked before the snapshot, which then has everything below.
+        // Read before the snapshot is taken, which then contains everything up to it.
         let settled = self.settled();
         if settled <= after {
             self.check_kept(after)?;
@@ -38,7 +39,7 @@ impl Oplog {
                     reached = entry.timestamp();
                     Ok(flow)
                 })?;
-            // Asked behind the reading: what was cut meanwhile may have been missed.
+            // Checked after the scan, which may have missed entries that were cut meanwhile.
             self.check_kept(after)?;
             match scanned {
                 ScanEnd::Exhausted => return Ok(settled),
@@ -50,6 +51,8 @@ impl Oplog {
         }
     }
 
+    /// Checks that no entry after this timestamp was cut.
+    ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost.
     pub fn check_kept(&self, after: u64) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The log as a whole: the clock that hands out its timestamps, and what is kept of it.
+//! The log as a whole: the clock that assigns its timestamps, its limits, and its cut.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -18,47 +18,48 @@ use super::{OplogClock, decode};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
-/// How often segments are written again after a conflict.
+/// How often writing segments is retried after a conflict.
 const MAX_TRIES: u32 = 1000;
 
 /// The operation log of a store.
 pub struct Oplog {
     pub(super) engine: Arc<dyn Engine>,
     pub(crate) clock: OplogClock,
-    /// Entries up to this timestamp are not kept any more.
+    /// Entries up to this timestamp have been cut.
     pub(super) cut: AtomicU64,
-    /// What was cut and is not in the byte store any more, as far as this run knows.
+    /// The cut up to which this process has removed entries from the byte store.
     swept: AtomicU64,
-    /// Its limits were changed: the space of what they cut is given back at once.
+    /// The limits were changed, so the sweeper gives the space of what they cut back at once.
     resized: AtomicBool,
     /// Held while the whole log is cut.
     pub(crate) cutting: Mutex<()>,
-    /// How often it was cut because the disk was nearly full.
+    /// The number of cuts because the disk was nearly full.
     pub(crate) cuts_for_room: AtomicU64,
-    /// When that was said last.
+    /// When such a cut was last logged.
     pub(crate) warned_of_cut_micros: AtomicI64,
-    /// Entries that those were shown who follow changes.
+    /// The number of entries that change streams have read.
     pub(super) followed: AtomicU64,
-    /// Held by who writes segments into the catalog.
+    /// Held while segments are written into the catalog.
     storing: Mutex<()>,
-    /// Trims the log soon.
+    /// Starts trimming the log soon.
     trimmer: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// The newest entry.
 #[derive(Default)]
 struct LastEntry {
-    /// 0 when there is none.
+    /// The timestamp of the entry; 0 when there is none.
     timestamp: u64,
-    /// When it was written.
+    /// Wall time of the entry, in milliseconds since 1970.
     wall_ms: Option<i64>,
 }
 
 impl Oplog {
-    /// The log in this engine, with what is to be kept of it; and when its newest entry was written, in milliseconds since 1970.
+    /// Opens the log in this engine. Also returns when its newest entry was written, in
+    /// milliseconds since 1970.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         now_ms: i64,
@@ -67,7 +68,8 @@ impl Oplog {
         let last = last_entry(&*engine)?;
         let cut = load_cut(&*engine)?;
         let window = load_window(&*engine, cut, limits)?;
-        // Clients may have been told of timestamps whose commits a crash took back: none of them is handed out again.
+        // Clients may have seen timestamps whose commits a crash undid. None of them is assigned
+        // again.
         let last_known = match last.timestamp.max(cut) {
             0 => 0,
             timestamp => timestamp.max(OplogClock::second_behind(now_ms)),
@@ -89,91 +91,92 @@ impl Oplog {
         Ok((oplog, last.wall_ms))
     }
 
-    /// The timestamp up to which the log is complete now.
+    /// The timestamp up to which the log is complete.
     pub fn settled(&self) -> u64 {
         self.clock.settled()
     }
 
-    /// Waits until it is complete beyond this timestamp.
+    /// Waits until the log is complete past this timestamp.
     pub async fn beyond(&self, seen: u64) {
         self.clock.beyond(seen).await;
     }
 
-    /// The timestamp up to which entries are not kept any more.
+    /// The timestamp up to which entries have been cut.
     pub fn cut(&self) -> u64 {
         self.cut.load(Ordering::Acquire)
     }
 
-    /// Entries up to this timestamp go; the catalog has it already.
+    /// Cuts entries up to this timestamp, which the catalog has already.
     pub(crate) fn set_cut(&self, last: u64) {
         self.cut.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// How many entries those were shown who follow changes, all together.
+    /// The number of entries that change streams have read.
     pub fn entries_followed(&self) -> u64 {
         self.followed.load(Ordering::Relaxed)
     }
 
-    /// What is kept of it.
+    /// The limits of the log.
     pub fn limits(&self) -> LogLimits {
         self.clock.limits()
     }
 
-    /// Keeps this much from now on; the space of what is too much is given back by the next trim.
+    /// Changes the limits. The next trim gives the space of excess entries back.
     pub(crate) fn set_limits(&self, limits: LogLimits) {
         self.clock.set_limits(limits);
         self.resized.store(true, Ordering::Release);
     }
 
-    /// Whether its limits were changed since this was asked last.
+    /// Whether the limits were changed since the last call.
     pub(crate) fn take_resized(&self) -> bool {
         self.resized.swap(false, Ordering::AcqRel)
     }
 
-    /// How often it was cut because the disk was nearly full.
+    /// The number of cuts because the disk was nearly full.
     pub fn cuts_for_room(&self) -> u64 {
         self.cuts_for_room.load(Ordering::Relaxed)
     }
 
-    /// Up to where the log is to be cut to be within its limits; nothing when it is.
+    /// The timestamp at which the log must be cut to be within its limits; `None` when it is.
     pub(crate) fn due_cut(&self, now_ms: i64) -> Option<u64> {
         self.clock.cut(now_ms)
     }
 
-    /// The last timestamp, to cut the whole log there, when no commit is under way; nothing when nothing was logged.
+    /// The last timestamp, at which the whole log can be cut, taken while no commit is under way;
+    /// `None` for an empty log.
     pub(crate) fn whole_cut(&self) -> Option<u64> {
         self.clock.whole_cut()
     }
 
-    /// Bytes of its entries, as readers see them.
+    /// The size of the entries as readers see them, in bytes.
     pub(crate) fn logged_bytes(&self) -> u64 {
         self.clock.logged().0
     }
 
-    /// Up to where the byte store was cleared of what was cut.
+    /// The cut up to which the byte store was cleared.
     pub(crate) fn swept(&self) -> u64 {
         self.swept.load(Ordering::Acquire)
     }
 
-    /// The byte store was cleared up to here.
+    /// Notes that the byte store was cleared up to this cut.
     pub(crate) fn set_swept(&self, cut: u64) {
         self.swept.fetch_max(cut, Ordering::AcqRel);
     }
 
-    /// Makes the log be trimmed soon.
+    /// Starts trimming the log soon.
     pub(crate) fn trim(&self) {
         if let Some(trim) = self.trimmer.get() {
             trim();
         }
     }
 
-    /// The segments up to this timestamp, which the catalog has: they go when the log is cut there.
+    /// Forgets the segments up to this timestamp, because the log was cut there.
     pub(crate) fn forget_segments(&self, cut: u64) {
         self.clock.forget(cut);
     }
 
-    /// To be called behind a commit: segments that ended go into the catalog. Nothing depends on it but the time that a start takes
-    /// after a crash.
+    /// Must be called after each commit: writes ended segments into the catalog. They only shorten
+    /// a start after a crash.
     #[inline]
     pub(crate) fn note_commit(&self) {
         if self.clock.has_segments() {
@@ -186,22 +189,23 @@ impl Oplog {
         if let Err(error) = self.store_segments(false) {
             tracing::warn!(%error, "how much was logged is not on record");
         }
-        // What is removed while the log is too long would be kept for nothing.
+        // Documents that are removed while the log is too long would be kept for nothing.
         if self.clock.is_overfull() {
             self.trim();
         }
     }
 
-    /// Names who is told when the log is longer than it may be.
+    /// Sets the function that starts trimming when the log exceeds its limit.
     pub(crate) fn trim_by(&self, trimmer: Box<dyn Fn() + Send + Sync>) {
-        // There is one store over a log, which does so when it is opened.
+        // Each log has one store, which sets it at opening.
         let _ = self.trimmer.set(trimmer);
     }
 
-    /// Writes the segments into the catalog that it does not have yet; with `all` that at the end, too.
+    /// Writes the segments that the catalog does not have yet; with `all`, the open segment ends
+    /// and is included.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn store_segments(&self, all: bool) -> Result<()> {
         let Some(_one_stores) = self.storing.try_lock() else { return Ok(()) };
         let segments = self.clock.segments(all);
@@ -221,7 +225,7 @@ impl Oplog {
 fn put_segments(engine: &dyn Engine, segments: &[Segment]) -> KvResult<()> {
     let mut txn = engine.begin(TxnOptions::default())?;
     for segment in segments {
-        // Nobody else writes it.
+        // No other thread writes these keys.
         let key = catalog_key::segment(segment.end);
         txn.put(Keyspace::Catalog, &key, &segment.encode(), Guard::Derived)?;
     }
@@ -245,7 +249,7 @@ fn last_entry(engine: &dyn Engine) -> Result<LastEntry> {
     Ok(last)
 }
 
-/// The timestamp up to which entries are not kept any more; 0 when all are.
+/// Reads the timestamp up to which entries were cut; 0 without a cut.
 fn load_cut(engine: &dyn Engine) -> Result<u64> {
     let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
     let mut cut = 0;
@@ -256,7 +260,7 @@ fn load_cut(engine: &dyn Engine) -> Result<u64> {
     Ok(cut)
 }
 
-/// What the catalog says of the log, and what stands behind that.
+/// Reads the segments of the catalog, and counts the entries after them.
 fn load_window(engine: &dyn Engine, cut: u64, limits: LogLimits) -> Result<Window> {
     let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
     let mut segments = Vec::new();
@@ -277,10 +281,10 @@ fn load_window(engine: &dyn Engine, cut: u64, limits: LogLimits) -> Result<Windo
     Ok(Window::new(limits, segments, (bytes, entries)))
 }
 
-/// Sees keys and values.
+/// Visits keys and values.
 type RowVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
-/// Shows a range from its first key to its last.
+/// Visits a range in the order of its keys.
 pub(crate) fn visit_all(
     txn: &dyn Txn,
     keyspace: Keyspace,

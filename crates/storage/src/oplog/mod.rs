@@ -1,13 +1,16 @@
-//! The operation log: what each write unit did, in its own transaction.
+//! The operation log: an entry for each write unit, written in the unit's transaction.
 //!
-//! A unit with one operation writes it as it is; a unit with several writes one `applyOps` entry. Entries have the
-//! reference's field names. Timestamps are handed out shortly before the commit, strictly ascending. Of collections whose
-//! change streams show documents before and after a change, an entry has them: `preImage`, `postImage`.
+//! A unit with one operation writes it as the entry; a unit with several writes one `applyOps`
+//! entry. Entries have the reference's field names. Timestamps are strictly ascending and are
+//! assigned shortly before the commit. If change streams of a collection show documents before and
+//! after a change, its entries contain them as `preImage` and `postImage`.
 //!
-//! A document that stands in a record is not written a second time: the entry refers to the record, by its key and its version
-//! (`stored`), and whoever reads the log is shown what the record holds (`entry`, `resolve`). Whoever overwrites or removes a
-//! record whose entry is still kept puts the document into [`Keyspace::Kept`](mayfly_kv::Keyspace::Kept) in the same transaction;
-//! trimming the log clears both. The log's limit counts entries with their documents (`window`).
+//! A document in a record is not written a second time: the entry refers to the record by its key
+//! and its version (`stored`), and readers get the content of the record (`entry`, `resolve`). A
+//! unit that overwrites or removes a record whose entry is still in the log copies the document to
+//! [`Keyspace::Kept`](mayfly_kv::Keyspace::Kept) in the same transaction; trimming the log clears
+//! both. The log's limit counts entries with their documents (`window`). `README.md` in this folder
+//! has an example.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -39,75 +42,77 @@ pub(crate) use stored::{StoredEntry, decode, records_of};
 pub use watch::{ChangeScope, Watch};
 pub use window::LogLimits;
 
-/// The operations of one unit, in the entry that the log will hold.
+/// Builds the entry for the operations of one unit.
 ///
-/// A first operation stands in the entry itself; when a second one comes, both become items of `applyOps`. Inserts into one
-/// collection whose documents stand in records become one item.
+/// A first operation is the entry itself; when a second one comes, both become items of `applyOps`.
+/// Consecutive inserts into one collection whose documents are in records become one item.
 pub(crate) struct OplogBatch {
     entry: Option<DocBuilder>,
-    /// The entry has an array of items.
+    /// The entry has an array `applyOps`.
     nested: bool,
-    /// Items of the entry, and the operations that they stand for.
+    /// The items of the entry, and the number of operations in them.
     items: usize,
     operations: usize,
-    /// By how much the entry is longer for readers.
+    /// The difference between the entry's size for readers and its stored size, in bytes.
     excess: i64,
     refers: bool,
-    /// Inserts that are no item yet.
-    run: Run,
-    /// Operations of all parts, with those of the run.
+    /// Inserts that are not in an item yet.
+    run: InsertRun,
+    /// The operations of all parts and of the run.
     count: usize,
-    repeated: Repeated,
-    /// Of a transaction of several statements: `applyOps` for a single operation, too, and another part where one is full.
+    repeated: RepeatedFields,
+    /// Set in a transaction of several statements, whose entries have `applyOps` even for a single
+    /// operation, and are split when they are full.
     transaction: Option<Parts>,
 }
 
-/// Inserts into one collection that follow each other.
+/// Consecutive inserts into one collection.
 #[derive(Default)]
-struct Run {
+struct InsertRun {
     count: usize,
     collection: u64,
     uuid: [u8; 16],
     ns: String,
     records: ReferenceBuilder,
-    /// Bytes of their documents.
+    /// The size of their documents, in bytes.
     documents: usize,
-    /// Bytes of the operations for readers.
+    /// The size of the operations for readers, in bytes.
     logical: usize,
 }
 
-/// What operations of one kind that follow each other have in common, laid out once.
+/// Encoded fields that consecutive operations share.
 #[derive(Default)]
-struct Repeated {
-    /// The operation before, and of what collection.
+struct RepeatedFields {
+    /// The type of the last operation, and its collection.
     last: (&'static str, [u8; 16]),
-    /// Under which name, and the fields that it begins with.
+    /// The namespace, and the encoded first fields.
     head: Option<(String, DocBuf)>,
-    /// By what the documents before it expired, and how that is shown.
+    /// The policy that expired the last documents, and its encoded field.
     expired: Option<(String, i64, DocBuf)>,
 }
 
-/// How an update came to its new document: the log says it, because those who follow it are told.
+/// How an update made its new document. This decides what the log contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateStyle {
-    /// By a whole document; the log holds it.
+    /// A replacement; the log refers to the new document.
     Replacement,
-    /// By operators; the log holds what they changed.
+    /// Update operators; the log contains a delta.
     Operators,
-    /// Binary values grew at their end; the log holds what came. Nobody follows such a collection by its documents.
+    /// Binary values grew at their end; the log contains what was appended. Change streams do not
+    /// show documents of such collections.
     Growth,
 }
 
-/// What expired a document, for the entry of its deletion.
+/// The policy that expired a document, for the entry of its deletion.
 #[derive(Clone, Copy)]
 pub(crate) struct ExpiredBy<'a> {
     pub(crate) index: &'a str,
     pub(crate) expire_after_secs: i64,
 }
 
-/// What an operation is done to.
+/// The namespace and collection of an operation.
 #[derive(Clone, Copy)]
-pub(crate) struct Object<'a> {
+pub(crate) struct LoggedObject<'a> {
     pub(crate) ns: &'a str,
     pub(crate) uuid: [u8; 16],
 }
@@ -119,22 +124,24 @@ pub(crate) struct RecordInLog<'a> {
     pub(crate) key: &'a [u8],
 }
 
-/// An update, as the log shows it.
+/// The content of an update's operation.
 pub(crate) struct LoggedUpdate<'a> {
     pub(crate) old: RawDoc<'a>,
     pub(crate) new: RawDoc<'a>,
     pub(crate) delta: Option<&'a DocBuf>,
-    /// Where the new document stands, when the log refers to it.
+    /// The record of the new document, if the log refers to it.
     pub(crate) record: Option<RecordInLog<'a>>,
-    /// Whether the log holds the documents before and after.
+    /// Whether the entry contains the documents before and after the update.
     pub(crate) images: bool,
 }
 
-/// Timestamp, term, version, wall time.
+/// Room for timestamp, term, version and wall time.
 const ENTRY_TAIL_BYTES: usize = 64;
-/// An entry of a transaction takes no further operation beyond this; one operation may be longer.
+/// The size at which a transaction's entry takes no further operation. A single operation may be
+/// longer.
 const PART_BYTES: usize = 16 << 20;
-/// Bytes of an insert beside its namespace and its document, as an item but for its position: frames, `op`, `ns`, `ui`, `o`.
+/// The size of an insert as an item, without namespace, document and position: frames, `op`, `ns`,
+/// `ui`, `o`.
 const INSERT_BYTES: usize = 5 + 10 + 9 + 25 + 3;
 
 impl OplogBatch {
@@ -146,19 +153,19 @@ impl OplogBatch {
             operations: 0,
             excess: 0,
             refers: false,
-            run: Run::default(),
+            run: InsertRun::default(),
             count: 0,
-            repeated: Repeated::default(),
+            repeated: RepeatedFields::default(),
             transaction: None,
         }
     }
 
-    /// That of a transaction of several statements.
+    /// A builder for a transaction of several statements.
     pub(crate) fn of_transaction(lsid: RawDoc<'_>, txn_number: i64) -> OplogBatch {
         OplogBatch { transaction: Some(Parts::new(lsid, txn_number)), ..OplogBatch::new() }
     }
 
-    /// How many operations there are.
+    /// The number of operations.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -167,7 +174,7 @@ impl OplogBatch {
         self.count == 0
     }
 
-    /// Ends the part at hand when it has no room for another operation of so many bytes.
+    /// Ends the current part when it has no room for another operation of this size.
     fn make_room(&mut self, bytes: usize, ns: &str) {
         let begun = self.entry.is_some() || self.run.count > 0;
         if self.transaction.is_none() || !begun {
@@ -191,8 +198,8 @@ impl OplogBatch {
         Some(Part { entry, excess, refers })
     }
 
-    /// The entry, ready for another item. When it is the first one, `several` says that it stands for more than one operation or
-    /// that others will follow.
+    /// The entry, ready for another item. For a first item, `several` means that it contains more
+    /// than one operation or that further items follow.
     fn ready(&mut self, room: usize, ns: &str, several: bool) -> DocBuilder {
         match (self.entry.take(), &self.transaction) {
             (None, Some(parts)) => {
@@ -222,12 +229,12 @@ impl OplogBatch {
         }
     }
 
-    /// Adds an operation; its own fields are written by `fields`. `room` is about how long they are. Of one that refers to a record,
-    /// `longer` is by how much it is longer for readers.
+    /// Adds an operation; `fields` writes its own fields, which take about `room` bytes. `longer`
+    /// is set if it refers to a record: how many bytes longer it is for readers.
     fn add(
         &mut self,
         op: &'static str,
-        object: Object<'_>,
+        object: LoggedObject<'_>,
         room: usize,
         longer: Option<i64>,
         fields: impl FnOnce(&mut DocBuilder),
@@ -251,21 +258,21 @@ impl OplogBatch {
         self.count += 1;
     }
 
-    /// Adds an insert whose document the log holds.
-    pub(crate) fn insert(&mut self, object: Object<'_>, document: RawDoc<'_>) {
+    /// Adds an insert whose document the entry contains.
+    pub(crate) fn insert(&mut self, object: LoggedObject<'_>, document: RawDoc<'_>) {
         self.add("i", object, document.as_bytes().len(), None, |entry| {
             entry.append("o", document);
         });
     }
 
-    /// Adds an insert whose document, of so many bytes, stands in this record.
+    /// Adds an insert whose document, of this size, is in this record.
     pub(crate) fn insert_record(
         &mut self,
-        object: Object<'_>,
+        object: LoggedObject<'_>,
         record: RecordInLog<'_>,
         document_bytes: usize,
     ) {
-        let Object { ns, uuid } = object;
+        let LoggedObject { ns, uuid } = object;
         self.make_room(document_bytes, ns);
         let run = &mut self.run;
         if run.count > 0 && (run.collection != record.collection || run.ns != ns) {
@@ -286,7 +293,7 @@ impl OplogBatch {
         self.count += 1;
     }
 
-    /// Makes an item of the inserts that are none yet.
+    /// Makes the inserts of the run an item.
     fn end_run(&mut self) {
         self.end_run_as(true);
     }
@@ -302,11 +309,11 @@ impl OplogBatch {
         if self.nested {
             entry.push_document();
         }
-        begin_operation(&mut entry, "i", Object { ns: &run.ns, uuid: run.uuid });
+        begin_operation(&mut entry, "i", LoggedObject { ns: &run.ns, uuid: run.uuid });
         entry.append("o", value);
         let longer = if self.nested {
             entry.end();
-            // A type, a position and its end, and the item.
+            // The type, the position with its final zero, and the item.
             let item = digits(self.items) + (2 + INSERT_BYTES + run.ns.len() + length) as i64;
             run.logical as i64 - item
         } else {
@@ -318,11 +325,11 @@ impl OplogBatch {
         self.items += 1;
         self.operations += run.count;
         (run.count, run.documents, run.logical) = (0, 0, 0);
-        // Its buffers are used again.
+        // The buffers are used again.
         self.run = run;
     }
 
-    pub(crate) fn update(&mut self, object: Object<'_>, update: &LoggedUpdate<'_>) {
+    pub(crate) fn update(&mut self, object: LoggedObject<'_>, update: &LoggedUpdate<'_>) {
         let LoggedUpdate { old, new, delta, record, images } = *update;
         let id = new.get("_id").unwrap_or(RawValue::Null);
         let mut records = ReferenceBuilder::default();
@@ -362,7 +369,7 @@ impl OplogBatch {
 
     pub(crate) fn delete(
         &mut self,
-        object: Object<'_>,
+        object: LoggedObject<'_>,
         id: RawValue<'_>,
         expired: Option<ExpiredBy<'_>>,
         image: Option<RawDoc<'_>>,
@@ -389,26 +396,32 @@ impl OplogBatch {
     }
 
     pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
-        self.add("c", Object { ns, uuid: *uuid }, command.as_bytes().len(), None, |entry| {
+        self.add("c", LoggedObject { ns, uuid: *uuid }, command.as_bytes().len(), None, |entry| {
             entry.append("o", command);
         });
     }
 
-    /// Nothing was done, but the log has an entry.
+    /// Adds an entry without an operation.
     pub(crate) fn note(&mut self, message: &str) {
-        self.add("n", Object { ns: "", uuid: [0; 16] }, message.len(), None, |entry| {
+        self.add("n", LoggedObject { ns: "", uuid: [0; 16] }, message.len(), None, |entry| {
             entry.start_document("o").append("msg", message).end();
         });
     }
 
-    /// The same with what a client has to say.
+    /// Adds an entry without an operation, with a client's document.
     pub(crate) fn note_document(&mut self, note: RawDoc<'_>) {
-        self.add("n", Object { ns: "", uuid: [0; 16] }, note.as_bytes().len(), None, |entry| {
-            entry.append("o", note);
-        });
+        self.add(
+            "n",
+            LoggedObject { ns: "", uuid: [0; 16] },
+            note.as_bytes().len(),
+            None,
+            |entry| {
+                entry.append("o", note);
+            },
+        );
     }
 
-    /// The entry under this timestamp.
+    /// Completes the entry with this timestamp.
     pub(crate) fn finish(&mut self, timestamp: u64, now_ms: i64) -> StoredEntry {
         self.end_run_as(self.items > 0);
         let nested = self.nested;
@@ -419,7 +432,7 @@ impl OplogBatch {
             refers: false,
         });
         if nested {
-            // The array and `o`.
+            // Ends the array and `o`.
             entry.end().end();
         }
         entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
@@ -429,9 +442,9 @@ impl OplogBatch {
     }
 }
 
-impl Repeated {
-    /// Writes the fields that an operation begins with.
-    fn begin(&mut self, entry: &mut DocBuilder, op: &'static str, object: Object<'_>) {
+impl RepeatedFields {
+    /// Writes the first fields of an operation.
+    fn begin(&mut self, entry: &mut DocBuilder, op: &'static str, object: LoggedObject<'_>) {
         if self.last != (op, object.uuid) {
             (self.last, self.head) = ((op, object.uuid), None);
             return begin_operation(entry, op, object);
@@ -448,7 +461,7 @@ impl Repeated {
 }
 
 impl ExpiredBy<'_> {
-    /// Itself, and how it is shown.
+    /// The policy, and its encoded field.
     fn shown(self) -> (String, i64, DocBuf) {
         let ExpiredBy { index, expire_after_secs } = self;
         let mut shown = DocBuilder::new();
@@ -458,7 +471,7 @@ impl ExpiredBy<'_> {
     }
 }
 
-/// An entry that is full.
+/// A full entry of a transaction.
 struct Part {
     entry: DocBuilder,
     excess: i64,
@@ -470,15 +483,15 @@ fn begin_several(entry: &mut DocBuilder) {
     entry.start_array("applyOps");
 }
 
-fn begin_operation(entry: &mut DocBuilder, op: &str, object: Object<'_>) {
+fn begin_operation(entry: &mut DocBuilder, op: &str, object: LoggedObject<'_>) {
     entry.append("op", op).append("ns", object.ns);
-    // A command on a database is about no collection.
+    // A command on a database has no collection.
     if object.uuid != [0; 16] {
         entry.append("ui", RawValue::Binary { subtype: 4, bytes: &object.uuid });
     }
 }
 
-/// How many digits a position has.
+/// The number of digits of a position in an array.
 fn digits(position: usize) -> i64 {
     i64::from(position.checked_ilog10().unwrap_or(0)) + 1
 }
@@ -509,7 +522,7 @@ mod tests {
             let (ns, uuid) = names[*of];
             match delete {
                 true => {
-                    batch.delete(Object { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
+                    batch.delete(LoggedObject { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
                 }
                 false => batch.command(ns, &uuid, note.as_doc()),
             }
@@ -521,7 +534,7 @@ mod tests {
         for (item, (of, by, delete)) in items.iter().zip(steps) {
             let ((ns, uuid), reason) = (names[of], reasons[by].filter(|_| delete));
             let mut alone = DocBuilder::new();
-            begin_operation(&mut alone, if delete { "d" } else { "c" }, Object { ns, uuid });
+            begin_operation(&mut alone, if delete { "d" } else { "c" }, LoggedObject { ns, uuid });
             match delete {
                 true => alone.start_document("o").append("_id", 7).end(),
                 false => alone.append("o", note.as_doc()),

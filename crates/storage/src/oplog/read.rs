@@ -1,7 +1,7 @@
-//! Reading the operation log as a collection: a range of timestamps, in either direction.
+//! Reads the operation log as a collection: a range of timestamps, in either direction.
 //!
-//! Only what [`super::OplogClock::settled`] covers is read, as by those who follow changes. Entries are cut off at the low end
-//! meanwhile; a reader that goes upwards and has not come that far learns of it.
+//! Reads stop at the settled timestamp (`clock`), like those of change streams. Entries at the low
+//! end may be cut meanwhile; a forward reader that has not passed them gets an error.
 
 use std::ops::ControlFlow;
 
@@ -15,50 +15,50 @@ use crate::record::error::from_kv;
 /// The name under which clients read the log.
 pub const OPLOG: &str = "local.oplog.rs";
 
-/// Timestamps to be read, both ends included.
+/// A range of timestamps, both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRange {
-    /// The lowest.
+    /// The lowest timestamp.
     pub first: u64,
-    /// The highest.
+    /// The highest timestamp.
     pub last: u64,
 }
 
-/// How far a reading came.
+/// How a read ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEnd {
-    /// The visitor broke it off.
+    /// The visitor stopped it.
     Paused,
-    /// Everything was shown that there is for now, up to this timestamp.
+    /// All present entries were visited, up to this timestamp.
     Reached(u64),
 }
 
-/// How large the log is.
+/// The size of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSizes {
-    /// Entries.
+    /// The number of entries.
     pub entries: i64,
-    /// Their bytes, with the documents that stand in records.
+    /// Bytes of the entries with the documents of their records.
     pub bytes: i64,
-    /// Bytes that they take in the engine, and what is kept for them, roughly.
+    /// The approximate number of bytes that entries and kept versions take in the engine.
     pub stored_bytes: u64,
 }
 
-/// Sees entries.
+/// Visits entries.
 pub type EntryVisitor<'v> = dyn FnMut(&LogEntry<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl Oplog {
-    /// Shows the entries of a range until the visitor breaks.
+    /// Visits the entries of a range until the visitor breaks.
     ///
     /// # Errors
-    /// Those of the engine and of the visitor.
+    /// Errors of the engine and of the visitor.
     pub fn read(
         &self,
         range: LogRange,
         direction: Direction,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<LogEnd> {
-        // Asked before the snapshot, which then has everything below.
+        // Read before the snapshot is taken, which then contains everything up to it.
         let settled = self.settled();
         let last = range.last.min(settled);
         if range.first > last {
@@ -82,7 +82,7 @@ impl Oplog {
         }
     }
 
-    /// One page of entries.
+    /// Visits one page of entries.
     pub(super) fn scan<'t>(
         &self,
         resolver: &Resolver<'t>,
@@ -110,10 +110,10 @@ impl Oplog {
         failed.map_or(Ok(scanned), Err)
     }
 
-    /// Whether it has no entry and never had one.
+    /// Whether the log has never had an entry.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn is_new(&self) -> Result<bool> {
         let mut empty = self.cut() == 0;
         let whole = LogRange { first: 1, last: u64::MAX };
@@ -124,10 +124,10 @@ impl Oplog {
         Ok(empty)
     }
 
-    /// How large the log is.
+    /// The size of the log.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn sizes(&self) -> Result<LogSizes> {
         let (bytes, entries) = self.clock.logged();
         let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };

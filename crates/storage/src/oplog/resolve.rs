@@ -1,12 +1,14 @@
-//! Finding the document that an entry of the log refers to.
+//! Finds the document that an entry of the log refers to.
 //!
-//! Where it may be, in this order:
-//! 1. in its record, if that is still the version of the entry;
-//! 2. in [`Keyspace::Kept`], as whoever overwrote or removed the record put it there. One snapshot has one of the two;
-//! 3. in [`Keyspace::Kept`] as of now: what was dropped is swept under snapshots, and kept before that;
-//! 4. nowhere, because the log was cut meanwhile.
+//! It is searched in this order:
+//! 1. in its record, if the record still has the version of the entry;
+//! 2. in [`Keyspace::Kept`], where the unit that overwrote or removed the record copied it. In one
+//!    snapshot it is in one of the two;
+//! 3. in the latest state of [`Keyspace::Kept`], because ranges of dropped collections are swept
+//!    under snapshots, after their versions were kept;
+//! 4. If it is in none of them, the log was cut meanwhile.
 //!
-//! Anything else is corruption, and says which entry and which record it is.
+//! Otherwise the data is damaged; the error names the entry and the record.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -23,13 +25,13 @@ use crate::record::error::from_kv;
 use crate::record::kept::{kept_range, visit_kept};
 use crate::record::layout::{decode_stored, prefixed};
 
-/// Records from which on a run of numbers is scanned.
+/// A run of at least this many numbers is scanned instead of read one by one.
 const SCANNED: u64 = 4;
-/// What is read ahead of a run, at most.
+/// The limits of what is read ahead in a run.
 const AHEAD_RECORDS: u64 = 128;
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// Reads what entries refer to, as the snapshot of a reader shows it.
+/// Reads the documents of references in a reader's snapshot.
 pub(super) struct Resolver<'t> {
     engine: &'t dyn Engine,
     txn: &'t dyn Txn,
@@ -53,7 +55,7 @@ pub(super) struct Reference<'v> {
 struct Ahead {
     collection: u64,
     version: u64,
-    /// Everything from the first number up to here, not included, was looked at.
+    /// The range of numbers, end exclusive, that were read.
     numbers: (u64, u64),
     found: VecDeque<(u64, DocBuf)>,
 }
@@ -67,7 +69,7 @@ struct KeptAhead {
 }
 
 impl Ahead {
-    /// Whether this number was looked at, and what it is.
+    /// The document of this number, if the number was read: `Some(None)` when it was not found.
     fn take(&mut self, reference: &Reference<'_>, number: u64) -> Option<Option<DocBuf>> {
         let (first, end) = self.numbers;
         let same = (self.collection, self.version) == (reference.collection, reference.version);
@@ -77,7 +79,7 @@ impl Ahead {
         while self.found.front().is_some_and(|(found, _)| *found < number) {
             self.found.pop_front();
         }
-        // Whoever goes back reads again.
+        // A reader that goes back reads again.
         self.numbers.0 = number + 1;
         let is_next = self.found.front().is_some_and(|(found, _)| *found == number);
         Some(if is_next { self.found.pop_front().map(|(_, document)| document) } else { None })
@@ -89,11 +91,11 @@ impl<'t> Resolver<'t> {
         Resolver { engine, txn, cut, ahead: RefCell::default(), kept_ahead: RefCell::default() }
     }
 
-    /// The document.
+    /// Reads the document.
     ///
     /// # Errors
-    /// 286 ChangeStreamHistoryLost when the entry is not kept any more by now; 301 DataCorruptionDetected when it is and there is no
-    /// document; those of the engine.
+    /// 286 ChangeStreamHistoryLost when the entry was cut meanwhile; 301 DataCorruptionDetected
+    /// when the entry is kept and there is no document; errors of the engine.
     pub(super) fn document(&self, reference: &Reference<'_>) -> Result<DocBuf> {
         let numbered;
         let key = match reference.key {
@@ -107,7 +109,7 @@ impl<'t> Resolver<'t> {
             }
         };
         let in_place = match reference.key {
-            // It was looked for together with others.
+            // It was searched together with others.
             KeyInLog::Number { left, .. } if left >= SCANNED => None,
             _ => self.in_place(reference, key)?,
         };
@@ -117,7 +119,7 @@ impl<'t> Resolver<'t> {
         self.kept(reference, key)
     }
 
-    /// The record of this key, if it is the version of the entry.
+    /// The document of the record, if it has the version of the entry.
     fn in_place(&self, reference: &Reference<'_>, key: &[u8]) -> Result<Option<DocBuf>> {
         let mut found = None;
         let key = prefixed(reference.collection, key);
@@ -127,7 +129,8 @@ impl<'t> Resolver<'t> {
         Ok(found)
     }
 
-    /// The same for one of a run of numbers, which are read together while they stand side by side.
+    /// The document of a number in a run, whose records are read together while they are
+    /// consecutive.
     fn of_run(&self, reference: &Reference<'_>, number: u64, left: u64) -> Result<Option<DocBuf>> {
         let mut ahead = self.ahead.borrow_mut();
         if let Some(looked_at) = ahead.take(reference, number) {
@@ -180,8 +183,8 @@ impl<'t> Resolver<'t> {
         }
     }
 
-    /// Reads rows of kept versions until one has this record; of a run those of the numbers that follow, too. What else stands in
-    /// these rows is in `ahead` then.
+    /// Reads rows of kept versions until one has this record; in a run also those of the following
+    /// numbers. The other versions of these rows are put into `ahead`.
     fn read_kept(
         &self,
         txn: &dyn Txn,
@@ -230,7 +233,7 @@ impl<'t> Resolver<'t> {
     }
 }
 
-/// The document of a record's value, if it is the version that an entry refers to.
+/// The document of a record's value, if it has the version that an entry refers to.
 fn in_version(value: &[u8], version: u64) -> Option<DocBuf> {
     let record = decode_stored(value).ok().filter(|record| record.logged_at == Some(version))?;
     Some(record.document.to_owned())

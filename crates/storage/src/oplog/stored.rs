@@ -1,17 +1,18 @@
-//! How an entry of the log lies in the byte store.
+//! The layout of the log's entries in the byte store.
 //!
 //! ```text
-//! entry       | 1 | flags | length that it has for readers, 4 bytes little-endian | VERSION: timestamp, 8 bytes little-endian | BSON |
+//! entry       | 1 | flags | length for readers, 4 bytes little-endian | VERSION: timestamp, 8 bytes little-endian | BSON |
 //!
 //! reference   BinData(0x80):  | collection id, 8 bytes big-endian | list of record keys |
 //! list        for each key    | its length, varint, not 0 | the key |
-//!             or for several  | 0 | the first one, 8 bytes | how many, varint |      numbers that ascend by one
+//!             or for several  | 0 | the first one, 8 bytes | how many, varint |      consecutive numbers
 //! ```
 //!
-//! A document that stands in a record is not repeated: `o` of its insert or of its replacement is a reference, and flags have
-//! REFERS. The record says which entry refers to it by its timestamp, its *version*: that of the entry itself, or that of the
-//! commit where the entry is one of several of a transaction (VERSION). Inserts into one collection that follow each other are
-//! one item with all their keys, which stands for as many operations.
+//! A document in a record is not repeated: `o` of its insert or replacement is a reference, and the
+//! entry has the flag REFERS. The record's header contains the *version* of the entry that refers
+//! to it: the entry's own timestamp, or that of the commit if the entry is one of several of a
+//! transaction (VERSION). Consecutive inserts into one collection are one item with all their keys,
+//! which counts as that many operations.
 
 use std::ops::RangeInclusive;
 
@@ -23,22 +24,22 @@ use super::read::unreadable;
 use crate::record::layout::prefixed;
 
 const FORMAT: u8 = 1;
-/// Some `o` is a reference.
+/// Flag: at least one `o` is a reference.
 const REFERS: u8 = 1;
-/// The version is given.
+/// Flag: the header contains the version.
 const VERSION: u8 = 2;
 
-/// Bytes before the BSON of an entry.
+/// The length of the header before the BSON of an entry.
 const HEADER: usize = 6;
-/// The same with a version.
+/// The length of a header with a version.
 const VERSIONED_HEADER: usize = 14;
 
-/// The subtype of a reference.
+/// The binary subtype of a reference.
 const REFERENCE: u8 = 0x80;
-/// What a binary value needs beside its bytes.
+/// The length of a binary value without its bytes.
 const BINARY_FRAME: usize = 5;
 
-/// An entry in the making: where its header will be there is room.
+/// Begins an entry, with room for its header.
 pub(super) fn begin(room: usize, versioned: bool) -> DocBuilder {
     let header = if versioned { VERSIONED_HEADER } else { HEADER };
     let mut buffer = Vec::with_capacity(header + room);
@@ -46,16 +47,17 @@ pub(super) fn begin(room: usize, versioned: bool) -> DocBuilder {
     DocBuilder::in_buffer(buffer)
 }
 
-/// An entry as it goes into the byte store.
+/// An encoded entry.
 pub(crate) struct StoredEntry {
     value: Vec<u8>,
     header: usize,
-    /// Its length for readers.
+    /// The length for readers, in bytes.
     logical: u64,
 }
 
 impl StoredEntry {
-    /// Writes the header into an entry that [`begin`] began. For readers it is longer by `excess`.
+    /// Writes the header of an entry that [`begin`] began. The length for readers is greater by
+    /// `excess`.
     pub(super) fn seal(entry: DocBuilder, excess: i64, refers: bool, version: Option<u64>) -> Self {
         let mut value = entry.finish_buffer();
         let header = if version.is_some() { VERSIONED_HEADER } else { HEADER };
@@ -71,36 +73,36 @@ impl StoredEntry {
         StoredEntry { value, header, logical: shown.into() }
     }
 
-    /// What is put.
+    /// The value for the byte store.
     pub(crate) fn value(&self) -> &[u8] {
         &self.value
     }
 
-    /// Its fields, with references where documents stand in records.
+    /// The fields, with references to records instead of their documents.
     pub(crate) fn fields(&self) -> RawDoc<'_> {
         RawDoc::new(&self.value[self.header..]).unwrap_or(RawDoc::EMPTY)
     }
 
-    /// Its length for readers.
+    /// The length for readers, in bytes.
     pub(crate) fn logical_bytes(&self) -> u64 {
         self.logical
     }
 }
 
-/// An entry as it was stored.
+/// A decoded entry.
 #[derive(Clone, Copy)]
 pub(crate) struct DecodedEntry<'v> {
-    /// Its fields, with references where documents stand in records.
+    /// The fields, with references to records instead of their documents.
     pub(crate) fields: RawDoc<'v>,
-    /// Its length for readers.
+    /// The length for readers, in bytes.
     pub(crate) logical: u64,
-    /// Some `o` is a reference.
+    /// Whether at least one `o` is a reference.
     pub(super) refers: bool,
-    /// What records say that it refers to, when it is not the entry's own timestamp.
+    /// The version in the headers of its records, if it is not the entry's own timestamp.
     pub(super) version: Option<u64>,
 }
 
-/// Takes a stored entry apart.
+/// Decodes a stored entry.
 pub(crate) fn decode(value: &[u8]) -> Option<DecodedEntry<'_>> {
     let (header, _) = value.split_first_chunk::<HEADER>()?;
     let [FORMAT, flags, logical @ ..] = *header else { return None };
@@ -119,23 +121,23 @@ pub(crate) fn decode(value: &[u8]) -> Option<DecodedEntry<'_>> {
     Some(DecodedEntry { fields, logical, refers: flags & REFERS != 0, version })
 }
 
-/// A reference in the making.
+/// Builds a reference.
 #[derive(Default)]
 pub(super) struct ReferenceBuilder {
     bytes: Vec<u8>,
-    /// Numbers that ascend by one and are not written yet: the first one, and how many.
+    /// Consecutive numbers that are not written yet: the first one, and how many.
     run: (u64, u64),
 }
 
 impl ReferenceBuilder {
-    /// Begins anew, for records of this collection.
+    /// Starts a reference to records of this collection.
     pub(super) fn begin(&mut self, collection: u64) {
         self.bytes.clear();
         self.bytes.extend_from_slice(&collection.to_be_bytes());
         self.run = (0, 0);
     }
 
-    /// Adds a record; its key is not empty.
+    /// Adds a record. Its key must not be empty.
     pub(super) fn push(&mut self, record_key: &[u8]) {
         let number = record_key.try_into().ok().map(u64::from_be_bytes);
         let (first, count) = self.run;
@@ -168,7 +170,7 @@ impl ReferenceBuilder {
         }
     }
 
-    /// The value of `o`, and how many bytes of BSON it is.
+    /// The value of `o`, and its length in BSON.
     pub(super) fn value(&mut self) -> (RawValue<'_>, usize) {
         self.end_run();
         let bytes = &self.bytes;
@@ -197,26 +199,26 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The records that an item refers to, in their order; an error where the list cannot be read, which ends it.
+/// Iterates over the record keys of an item. A damaged list ends with an error.
 pub(super) struct References<'v> {
     pub(super) collection: u64,
     list: &'v [u8],
-    /// Numbers that were begun: the next one, and how many are left.
+    /// The rest of a run of numbers: the next one, and how many are left.
     run: (u64, u64),
 }
 
-/// One of them.
+/// A record key in a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyInLog<'v> {
     Bytes(&'v [u8]),
-    /// A number of a run of which so many are left, this one included.
+    /// A number of a run, and how many are left, including this one.
     Number {
         number: u64,
         left: u64,
     },
 }
 
-/// The records of a collection that a stored entry refers to, as ranges of keys.
+/// The ranges of the records of a collection that a stored entry refers to.
 pub(crate) fn records_of(entry: &[u8], collection: u64) -> Vec<Result<KeyRange>> {
     let Some(entry) = decode(entry).filter(|entry| entry.refers) else { return Vec::new() };
     let items = entry.fields.get("o").and_then(RawValue::as_document);
@@ -235,7 +237,7 @@ pub(crate) fn records_of(entry: &[u8], collection: u64) -> Vec<Result<KeyRange>>
                 Ok(KeyInLog::Bytes(key)) => ranges.push(Ok(one_record(collection, key))),
                 Ok(KeyInLog::Number { number, .. })
                     if run.as_ref().is_some_and(|run| run.contains(&number)) => {}
-                // The whole of a run at once.
+                // A whole run is one range.
                 Ok(KeyInLog::Number { number, left }) => {
                     let last = number.saturating_add(left - 1);
                     run = Some(number..=last);
@@ -256,15 +258,15 @@ fn one_record(collection: u64, record_key: &[u8]) -> KeyRange {
     KeyRange { start, end }
 }
 
-/// Records that cannot be read from an item.
+/// A list of record keys that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DamagedList;
 
 impl<'v> References<'v> {
-    /// Those of this value, if it is a reference.
+    /// The record keys of this value, if it is a reference.
     pub(super) fn of(value: Option<RawValue<'v>>) -> Option<References<'v>> {
         let Some(RawValue::Binary { subtype: REFERENCE, bytes }) = value else { return None };
-        // What is too short has a list that cannot be read.
+        // A value that is too short gets a damaged list.
         let (collection, list) = bytes.split_first_chunk::<8>().unwrap_or((&[0; 8], &[0x80]));
         Some(References { collection: u64::from_be_bytes(*collection), list, run: (0, 0) })
     }
@@ -280,7 +282,7 @@ impl<'v> References<'v> {
         self.list = rest;
         let first = u64::from_be_bytes(*first);
         let count = take_varint(&mut self.list)?;
-        // What ends behind the last number was never written.
+        // The store never writes a run past the largest number.
         first.checked_add(count.checked_sub(1)?)?;
         self.run = (first.wrapping_add(1), count - 1);
         Some(KeyInLog::Number { number: first, left: count })

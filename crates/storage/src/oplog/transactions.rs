@@ -1,22 +1,23 @@
-//! The entries of a transaction of several statements: one `applyOps`, or several below 16 MiB that belong together.
+//! Log entries of a transaction of several statements: one `applyOps`, or several of less than 16
+//! MiB that belong together.
 //!
 //! ```text
 //! { lsid, txnNumber, op: "c", ns: "admin.$cmd", o: { applyOps: [ ... ], partialTxn: true }, ts, t, v, wall, prevOpTime }    all but the last
 //! { lsid, txnNumber, op: "c", ns: "admin.$cmd", o: { applyOps: [ ... ], count: n }, ts, t, v, wall, prevOpTime }            the last; count of several only
 //! ```
 //!
-//! They have consecutive timestamps, and become visible together; the time of the commit is that of the last. `prevOpTime` leads from
-//! each to the one before it.
+//! The entries have consecutive timestamps and become visible together; the commit's time is that
+//! of the last one. `prevOpTime` of each refers to the one before it.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{OplogBatch, Part, StoredEntry, stored};
 
-/// A transaction's entries before it commits.
+/// A transaction's entries before its commit.
 pub(super) struct Parts {
-    /// How each of them begins.
+    /// The encoded first fields of each entry.
     front: DocBuf,
-    /// Those that are full.
+    /// The full entries.
     pub(super) full: Vec<Part>,
 }
 
@@ -28,7 +29,7 @@ impl Parts {
         Parts { front: front.finish(), full: Vec::new() }
     }
 
-    /// An entry as far as its array, into which the operations are to be put.
+    /// Begins an entry up to its array of operations.
     pub(super) fn begin(&self, room: usize) -> DocBuilder {
         let mut entry = stored::begin(room + 512, true);
         entry.append_all(self.front.as_doc());
@@ -37,14 +38,14 @@ impl Parts {
     }
 }
 
-/// What a transaction did, an entry each.
+/// The complete list of a transaction's entries, without timestamps.
 pub(crate) struct TransactionParts {
     parts: Vec<Part>,
     operations: usize,
 }
 
 impl OplogBatch {
-    /// What the transaction did.
+    /// Ends the transaction's entries.
     pub(crate) fn into_parts(mut self) -> TransactionParts {
         self.end_run();
         let last = self.take_part();
@@ -55,12 +56,12 @@ impl OplogBatch {
 }
 
 impl TransactionParts {
-    /// How many entries.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// The entries under timestamps from this one on.
+    /// The encoded entries with consecutive timestamps, of which `first` is the first.
     pub(crate) fn finish(
         self,
         first: u64,

@@ -1,13 +1,16 @@
-//! Who follows the log, and which of its entries concern whom.
+//! Watches: which entries of the log concern which change streams.
 //!
-//! Streams of changes are about one collection, one database, or all of them, and most of what is written is about something
-//! else. Those who follow one scope share a [`Watch`], which is told of the entries that may concern it:
-//! 1. whoever commits an entry looks up which watches it concerns, while it keeps its timestamp ([`Watches::of_entry`]);
-//! 2. when the log is complete up to that timestamp, the watches note it, and those who wait for it are told;
-//! 3. a follower that knows everything up to some timestamp, and that nothing noted lies behind it, needs to read nothing: it
-//!    stands where the log is complete ([`Watch::quiet_until`]).
+//! A change stream is about one collection, one database, or the whole deployment, and most entries
+//! are about something else. Streams of the same scope share a [`Watch`], which is notified of the
+//! entries that may concern it:
+//! 1. A commit looks up the watches that its entry concerns, while it holds its timestamp
+//!    ([`Watches::of_entry`]).
+//! 2. When the log is complete up to that timestamp, the watches note it, and their waiting streams
+//!    are woken.
+//! 3. A stream that has read up to some timestamp, and has nothing noted after it, need not read
+//!    the log: it advances to the settled timestamp ([`Watch::quiet_until`]).
 //!
-//! Without watches a commit looks at one counter.
+//! Without watches a commit reads one counter.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,22 +23,22 @@ use parking_lot::{Mutex, RwLock};
 use super::Oplog;
 use crate::record::signal::Signal;
 
-/// So many timestamps are noted. Who is further behind reads the log.
+/// The number of timestamps that a watch notes. A stream that is further back reads the log.
 const NOTED: usize = 256;
 
-/// What somebody who follows the log is about.
+/// Which changes a reader of the log follows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeScope {
     /// One collection.
     Collection(Namespace),
     /// All collections of a database.
     Database(String),
-    /// All of them.
+    /// All collections of all databases.
     Deployment,
 }
 
 impl ChangeScope {
-    /// Whether changes of this collection belong to it.
+    /// Whether the scope includes changes of this collection.
     pub fn covers(&self, db: &str, collection: &str) -> bool {
         match self {
             ChangeScope::Collection(ns) => ns.db() == db && ns.collection() == collection,
@@ -45,7 +48,7 @@ impl ChangeScope {
         }
     }
 
-    /// Whether changes of this database as a whole belong to it.
+    /// Whether the scope includes changes of this database as a whole.
     pub fn covers_database(&self, db: &str) -> bool {
         match self {
             ChangeScope::Collection(_) => false,
@@ -59,29 +62,30 @@ fn is_internal(db: &str) -> bool {
     matches!(db, "admin" | "config" | "local")
 }
 
-/// Whether who follows more than one collection is shown what happens in this one.
+/// Whether streams over several collections include this one.
 fn is_visible(collection: &str) -> bool {
     !collection.starts_with("system.")
 }
 
-/// What all know who follow the log about one scope.
+/// The shared state of all streams over one scope.
 pub struct Watch {
     scope: ChangeScope,
-    noted: Mutex<Noted>,
+    noted: Mutex<NotedTimestamps>,
     told: Signal,
     watches: Arc<Watches>,
 }
 
 /// Timestamps of the entries that may concern a scope.
-struct Noted {
-    /// All those behind this one are in the list, as far as the log is complete.
+struct NotedTimestamps {
+    /// The list has all timestamps after this one, as far as the log is complete.
     since: u64,
-    /// Ascending.
+    /// Noted timestamps, ascending.
     timestamps: VecDeque<u64>,
 }
 
 impl Watch {
-    /// An entry concerns it, and the log will be complete up to that one at once. Entries come in their order.
+    /// Notes an entry that concerns the scope, just before the log is complete up to it. Entries
+    /// come in order.
     pub(super) fn note(&self, timestamp: u64) {
         let mut noted = self.noted.lock();
         if noted.timestamps.len() >= NOTED {
@@ -90,13 +94,13 @@ impl Watch {
         noted.timestamps.push_back(timestamp);
     }
 
-    /// Wakes those who wait for what was noted.
+    /// Wakes the waiting streams.
     pub(super) fn tell(&self) {
         self.told.tell();
     }
 
-    /// The greatest timestamp up to which nothing behind this one concerns the scope, given that the log is complete up to
-    /// `settled`, which was asked for before; nothing when that is not known.
+    /// The greatest timestamp up to which no entry after `after` concerns the scope, given that the
+    /// log is complete up to `settled`, which the caller read before; `None` when that is unknown.
     fn quiet_until(&self, after: u64, settled: u64) -> Option<u64> {
         let noted = self.noted.lock();
         if after < noted.since {
@@ -107,7 +111,7 @@ impl Watch {
         Some(until.min(settled).max(after))
     }
 
-    /// Whether something behind this timestamp may concern the scope; nothing when that is not known.
+    /// Whether an entry after this timestamp may concern the scope; `None` when that is unknown.
     fn has_beyond(&self, seen: u64) -> Option<bool> {
         let noted = self.noted.lock();
         (seen >= noted.since).then(|| noted.timestamps.back().is_some_and(|last| *last > seen))
@@ -120,7 +124,7 @@ impl Drop for Watch {
     }
 }
 
-/// All watches over one log.
+/// All watches of one log.
 #[derive(Default)]
 pub(super) struct Watches {
     count: AtomicUsize,
@@ -159,13 +163,13 @@ impl ByScope {
 }
 
 impl Watches {
-    /// The watch of a scope, and whether it is a new one, which knows nothing yet.
+    /// The watch of a scope, and whether it is new and has no notes yet.
     fn get(self: &Arc<Watches>, scope: ChangeScope) -> (Arc<Watch>, bool) {
         let mut by_scope = self.by_scope.write();
         if let Some(watch) = by_scope.get(&scope) {
             return (watch, false);
         }
-        let noted = Noted { since: u64::MAX, timestamps: VecDeque::new() };
+        let noted = NotedTimestamps { since: u64::MAX, timestamps: VecDeque::new() };
         let watch = Arc::new(Watch {
             scope,
             noted: Mutex::new(noted),
@@ -177,7 +181,7 @@ impl Watches {
         (watch, true)
     }
 
-    /// A watch of this scope ends. There may be a new one.
+    /// Removes a watch of this scope, unless a new one has replaced it.
     fn forget(&self, scope: &ChangeScope) {
         self.count.fetch_sub(1, Ordering::AcqRel);
         let mut by_scope = self.by_scope.write();
@@ -205,7 +209,7 @@ impl Watches {
     #[cold]
     fn find_of_entry(&self, entry: RawDoc<'_>, concerned: &mut Vec<Arc<Watch>>) {
         let by_scope = self.by_scope.read();
-        let mut finding = Finding { by_scope: &by_scope, concerned, last: "" };
+        let mut finding = WatchSearch { by_scope: &by_scope, concerned, last: "" };
         let object = entry.get("o").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
         let command = entry.get("op") == Some(RawValue::String("c"));
         match object.get("applyOps").and_then(RawValue::as_array).filter(|_| command) {
@@ -222,15 +226,15 @@ fn is_gone(watch: &Weak<Watch>) -> bool {
     watch.strong_count() == 0
 }
 
-/// Looks for the watches that operations concern.
-struct Finding<'f, 'e> {
+/// A search for the watches that operations concern.
+struct WatchSearch<'f, 'e> {
     by_scope: &'f ByScope,
     concerned: &'f mut Vec<Arc<Watch>>,
-    /// The namespace of the last one that changed documents.
+    /// The namespace of the last operation on documents.
     last: &'e str,
 }
 
-impl<'e> Finding<'_, 'e> {
+impl<'e> WatchSearch<'_, 'e> {
     fn operation(&mut self, operation: RawDoc<'e>) {
         let text = |name| operation.get(name).and_then(RawValue::as_str);
         match (text("op"), text("ns")) {
@@ -268,7 +272,7 @@ impl<'e> Finding<'_, 'e> {
                 self.add(self.by_scope.databases.get(db));
                 self.add(Some(&self.by_scope.deployment).filter(|_| !is_internal(db)));
             }
-            // Being told too often does no harm.
+            // An unnecessary wake-up is harmless.
             _ => self.all(),
         }
     }
@@ -288,7 +292,8 @@ impl<'e> Finding<'_, 'e> {
         all.for_each(|watch| self.add(Some(watch)));
     }
 
-    /// A watch that is taken is kept until the lock is given back: its end takes it.
+    /// Adds a watch. The caller keeps it until it has released the lock, because dropping a watch
+    /// takes the lock.
     fn add(&mut self, watch: Option<&Weak<Watch>>) {
         let Some(watch) = watch else { return };
         if !self.concerned.iter().any(|known| Arc::as_ptr(known) == watch.as_ptr()) {
@@ -298,28 +303,29 @@ impl<'e> Finding<'_, 'e> {
 }
 
 impl Oplog {
-    /// The watch of a scope, for as long as somebody keeps it.
+    /// The watch of a scope. It ends with its last owner.
     pub fn watch(&self, scope: ChangeScope) -> Arc<Watch> {
         let watches = self.clock.watches();
         let (watch, new) = watches.get(scope);
         if new {
-            // Whoever gets a later timestamp from here on finds the watch.
+            // Commits with later timestamps find the watch.
             watch.noted.lock().since = self.clock.last_handed_out();
         }
         watch
     }
 
-    /// The timestamp up to which nothing behind this one concerns the watch, as far as that is known without reading.
+    /// The timestamp up to which no entry after `after` concerns the watch, as far as that is known
+    /// without reading the log.
     pub fn quiet_until(&self, watch: &Watch, after: u64) -> u64 {
-        // Asked first: what concerns the watch up to there has been noted.
+        // Read first: all entries up to it that concern the watch have been noted.
         let settled = self.settled();
         watch.quiet_until(after, settled).unwrap_or(after)
     }
 
-    /// Waits until there is something behind this timestamp that may concern the watch.
+    /// Waits until an entry after this timestamp may concern the watch.
     pub async fn beyond_for(&self, watch: &Watch, seen: u64) {
         match watch.has_beyond(seen) {
-            // What was noted has been given up: the log itself says it.
+            // The notes of that time were dropped, so any new entry ends the wait.
             None => self.beyond(seen).await,
             Some(_) => watch.told.until(|| watch.has_beyond(seen) != Some(false)).await,
         }

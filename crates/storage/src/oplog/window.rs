@@ -1,36 +1,38 @@
-//! How much of the log is kept: sums over its segments.
+//! The limits of the log, and its sizes as sums over segments.
 //!
 //! ```text
 //!        cut                                                 last
 //!         │ segment │ segment │  ...  │ segment │ open segment │
 //! ```
 //!
-//! A segment ends when about a 64th of the limit was logged in it, at the last timestamp that was handed out: a timestamp belongs
-//! to the segment in which it was handed out, whenever its commit is over. What is counted are entries as readers see them, with
-//! the documents that stand in records: the window does not become longer because the log takes little room. A segment that
-//! ended and below which no commit is under way goes into the catalog, so that a start counts only what was logged behind it.
+//! A segment ends when about a 64th of the limit was logged in it, at the last assigned timestamp:
+//! an entry belongs to the segment in which its timestamp was assigned, whenever its commit ends.
+//! Entries are counted as readers see them, with the documents of their records, so that the window
+//! does not become longer because the log stores only references. An ended segment below which no
+//! commit is under way is written into the catalog, so that a start counts only the entries after
+//! it.
 
 use std::collections::VecDeque;
 
-/// Segments of a log that is as long as it may be.
+/// The number of segments of a log at its limit.
 const SEGMENTS: u64 = 64;
 
-/// By what part of its limit the log may be longer before somebody is told to trim it.
+/// The log may exceed its limit by this fraction of it before it is trimmed.
 const OVERFULL: u64 = 8;
 
-/// A part of the log.
+/// A part of the log between two timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its last timestamp.
+    /// The last timestamp.
     pub(crate) end: u64,
-    /// Bytes of its entries, as readers see them.
+    /// The size of the entries as readers see them.
     pub(crate) bytes: u64,
-    /// Its entries.
+    /// The number of entries.
     pub(crate) entries: u64,
 }
 
 impl Segment {
-    /// As it stands in the catalog.
+    /// Encodes the segment for the catalog.
     pub(crate) fn encode(self) -> [u8; 16] {
         let mut value = [0; 16];
         value[..8].copy_from_slice(&self.bytes.to_le_bytes());
@@ -38,7 +40,7 @@ impl Segment {
         value
     }
 
-    /// The one that ends at this timestamp; nothing for a row that cannot be read.
+    /// Decodes the segment that ends at this timestamp; `None` for an unreadable row.
     pub(super) fn decode(end: u64, value: &[u8]) -> Option<Segment> {
         let bytes = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
         let entries = u64::from_le_bytes(value.get(8..16)?.try_into().ok()?);
@@ -46,27 +48,28 @@ impl Segment {
     }
 }
 
-/// The segments that are kept.
+/// The segments of the log that are kept.
 #[derive(Default)]
 pub(super) struct Window {
-    /// Those that ended, by their ends; and how many of them, at the front, the catalog has.
+    /// The ended segments in order; the first `stored` ones are in the catalog.
     ended: VecDeque<Segment>,
     stored: usize,
     open: (u64, u64),
     limits: LogLimits,
 }
 
-/// How much of the log is kept.
+/// The limits of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogLimits {
     /// Bytes of entries, as readers see them.
     pub bytes: u64,
-    /// Entries that are younger are kept whatever their bytes are, in milliseconds.
+    /// Younger entries are kept regardless of the size, in milliseconds.
     pub retention_ms: i64,
 }
 
 impl Window {
-    /// One with what the catalog has, and with bytes and entries that were counted after that.
+    /// A window with the segments of the catalog, and with the bytes and entries that were counted
+    /// after them.
     pub(super) fn new(limits: LogLimits, stored: Vec<Segment>, open: (u64, u64)) -> Window {
         Window { stored: stored.len(), ended: stored.into(), open, limits }
     }
@@ -75,7 +78,7 @@ impl Window {
         self.limits
     }
 
-    /// Keeps this much from now on; gives whether the open segment is too long for that.
+    /// Changes the limits. Returns whether the open segment is too long for them.
     pub(super) fn set_limits(&mut self, limits: LogLimits) -> bool {
         self.limits = limits;
         self.open.0 >= self.segment_bytes()
@@ -85,12 +88,13 @@ impl Window {
         (self.limits.bytes / SEGMENTS).max(1)
     }
 
-    /// Where the last segment ends that ended.
+    /// The end of the last ended segment.
     pub(super) fn last_end(&self) -> Option<u64> {
         self.ended.back().map(|segment| segment.end)
     }
 
-    /// A commit is over; gives whether a segment ended, for which `last` is the last timestamp that was handed out.
+    /// Adds a commit that is over. Returns whether a segment ended, at `last`, the last assigned
+    /// timestamp.
     pub(super) fn add(&mut self, timestamp: u64, bytes: u64, entries: u64, last: u64) -> bool {
         let mut own = None;
         for segment in self.ended.iter_mut().rev() {
@@ -112,7 +116,7 @@ impl Window {
         }
     }
 
-    /// Ends the open segment at the last timestamp that was handed out, when there is something in it.
+    /// Ends the open segment at the last assigned timestamp, unless it is empty.
     pub(super) fn end_segment(&mut self, last: u64) -> bool {
         let (bytes, entries) = self.open;
         if entries == 0 {
@@ -123,32 +127,33 @@ impl Window {
         true
     }
 
-    /// Bytes and entries.
+    /// The sums of bytes and entries.
     pub(super) fn sums(&self) -> (u64, u64) {
         let ended = self.ended.iter().map(|segment| (segment.bytes, segment.entries));
         ended.fold(self.open, |(bytes, entries), (more, others)| (bytes + more, entries + others))
     }
 
-    /// Segments that the catalog does not have yet, of those that end by this time.
+    /// The segments up to this timestamp that the catalog does not have yet.
     pub(super) fn to_store(&self, settled: u64) -> Vec<Segment> {
         let new = self.ended.iter().skip(self.stored).take_while(|segment| segment.end <= settled);
         new.copied().collect()
     }
 
-    /// The catalog has those up to this time.
+    /// Notes that the catalog has the segments up to this timestamp.
     pub(super) fn note_stored(&mut self, end: u64) {
         let stored = self.ended.iter().take_while(|segment| segment.end <= end).count();
         self.stored = self.stored.max(stored);
     }
 
-    /// Up to where the log is to be cut for the rest to be within the limits. Some entry stays.
+    /// The timestamp at which the log must be cut to be within its limits. At least one entry
+    /// stays.
     pub(super) fn cut(&self, settled: u64, now_ms: i64) -> Option<u64> {
         let kept_from_ms = now_ms.saturating_sub(self.limits.retention_ms);
         let (mut bytes, _) = self.sums();
         let mut cut = None;
         for (at, segment) in self.ended.iter().enumerate() {
             let is_last = at + 1 == self.ended.len() && self.open.1 == 0;
-            // The upper half of a timestamp are seconds; the last entry may be of their end.
+            // The upper half of a timestamp is a second; the last entry may be of its end.
             let youngest_ms = ((segment.end >> 32) as i64).saturating_add(1).saturating_mul(1000);
             let is_young = self.limits.retention_ms > 0 && youngest_ms > kept_from_ms;
             if bytes <= self.limits.bytes || is_last || segment.end > settled || is_young {
@@ -160,13 +165,13 @@ impl Window {
         cut
     }
 
-    /// Whether it is longer than it may be by more than a few segments.
+    /// Whether the log exceeds its limit by more than a few segments.
     pub(super) fn is_overfull(&self) -> bool {
         let limit = self.limits.bytes;
         self.sums().0 > limit.saturating_add(limit / OVERFULL)
     }
 
-    /// The log was cut there.
+    /// Forgets the segments up to a cut.
     pub(super) fn forget(&mut self, cut: u64) {
         while self.ended.front().is_some_and(|segment| segment.end <= cut) {
             self.ended.pop_front();
@@ -202,7 +207,7 @@ mod tests {
         let mut window = Window::new(bytes(6400), Vec::new(), (0, 0));
         assert!(!window.add(1, 99, 1, 3));
         assert!(window.add(3, 1, 1, 4), "a hundred bytes are enough");
-        // Handed out before the end, committed behind it.
+        // The timestamp was assigned before the end of the segment, and committed after it.
         assert!(!window.add(2, 50, 1, 5));
         assert!(!window.add(4, 50, 1, 5));
         assert!(!window.add(5, 7, 2, 6));

@@ -1,12 +1,13 @@
-//! Last-modified policies (expiry contract, section 8): when a document goes by its last modification, its own `ttl` or its own
-//! date. They have entries of two kinds in their index:
+//! Last-modified policies (expiry contract, section 8): a document expires by its last
+//! modification, its own `ttl` or its own date. Their index has two kinds of entries:
 //!
 //! ```text
-//! number | last-modified + own ttl, milliseconds        a document with a ttl of its own
-//! date   | last-modified, or the document's date `_ts`  one that goes by the policy's time to live
+//! number | last-modified + own ttl, milliseconds        a document with its own ttl
+//! date   | last-modified, or the document's date `_ts`  a document without one
 //! ```
 //!
-//! so that a change of the policy's time to live rewrites nothing. A document that says -1 has no entry.
+//! A change of the policy's time to live therefore rewrites nothing. A document with `ttl: -1` has
+//! no entry.
 
 use mayfly_value::{RawDoc, RawValue};
 
@@ -16,11 +17,11 @@ use crate::record::{Moment, Record};
 /// A document's own time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnTtl {
-    /// None, or nothing meaningful.
+    /// No `ttl`, or an invalid one.
     Unset,
-    /// -1.
+    /// The value -1.
     Never,
-    /// In seconds.
+    /// A number of seconds.
     Seconds(i32),
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn own_ttl(document: RawDoc<'_>) -> OwnTtl {
     }
 }
 
-/// The date a document brings along in `_ts`, by which it goes instead of its last modification.
+/// The date in `_ts`, which replaces the last modification.
 fn own_date(document: RawDoc<'_>) -> Option<i64> {
     match document.get("_ts") {
         Some(RawValue::Date(date)) => Some(date),
@@ -64,7 +65,7 @@ pub(crate) fn last_modified_entries(record: Record<'_>, mut entry: impl FnMut(Ra
             if let OwnTtl::Seconds(seconds) = own {
                 entry(RawValue::Int64(after(date.unwrap_or(record.modified_ms), seconds)));
             }
-            // While `lastModifiedTTL` is off only this date counts.
+            // While `lastModifiedTTL` is off, only this date counts.
             if let Some(date) = date {
                 entry(RawValue::Date(date));
             }
@@ -72,7 +73,7 @@ pub(crate) fn last_modified_entries(record: Record<'_>, mut entry: impl FnMut(Ra
     }
 }
 
-/// Whether such a policy says that the record is due.
+/// Whether the record is due by such a policy.
 pub(crate) fn is_due_by_modification(
     record: Record<'_>,
     policy: ExpireAfter,

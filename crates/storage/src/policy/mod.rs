@@ -1,8 +1,9 @@
-//! Expiry policies as values: which values of `expireAfterSeconds` and `ttl` are taken and what they mean, how fast a policy may
-//! delete, and when a document goes by its last modification.
+//! Expiry policies as values: which values of `expireAfterSeconds` and `ttl` are accepted and what
+//! they mean, how fast a policy may delete, and when a document expires by its last modification.
 //!
-//! Nearly all of it is functions over plain values, beside the watch over the clock. It knows no index, no collection and no engine; the monitor, which acts on
-//! what it says, is [`crate::ttl`].
+//! All of it is pure functions, except for the check of the system clock ([`watch`]). This module
+//! knows no index, no collection and no engine. The monitor, which applies the policies, is
+//! [`crate::ttl`].
 
 mod due;
 mod options;

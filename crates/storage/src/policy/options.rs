@@ -1,64 +1,65 @@
-//! The document `ttl` of a policy: what this server offers beyond `expireAfterSeconds`. Expiry contract, section 9.
+//! The document `ttl` of a policy: options of this server in addition to `expireAfterSeconds`.
+//! Expiry contract, section 9.
 //!
-//! It stands in an index's definition, or among the options of a clustered or time-series collection, and is listed
-//! back as it was given.
+//! It is part of an index's definition, or of the options of a clustered or time-series collection,
+//! and is listed as it was given.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::policy::value::as_f64;
 
-/// What a policy does beside deleting what is due.
+/// Options of a policy other than its time to live.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TtlOptions {
-    /// What is due is invisible at once.
+    /// Hides documents from the moment they are due.
     pub hide_expired: bool,
-    /// Documents that may go in a second.
+    /// The highest number of deletions in a second.
     pub max_docs_per_sec: Option<f64>,
-    /// Bytes of BSON that may go in a second.
+    /// The most bytes of BSON that are deleted in a second.
     pub max_bytes_per_sec: Option<f64>,
-    /// The policy stays and deletes nothing.
+    /// The policy deletes nothing.
     pub paused: bool,
-    /// Where documents are put before they go.
+    /// Where documents are copied before they are deleted.
     pub archive: Option<ArchiveTarget>,
-    /// The path of a field whose `true` keeps a document, and its components.
+    /// The path, as components, of a field that prevents the deletion while it is `true`.
     pub hold_field: Option<Vec<String>>,
 }
 
-/// Where expired documents are put.
+/// The destination of expired documents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArchiveTarget {
-    /// Into another collection, in the transaction that deletes them.
+    /// Another collection, in the transaction that deletes them.
     Collection(Namespace),
-    /// Into files in a folder or an object store.
+    /// Files in a folder or an object store.
     Files {
-        /// A path under the archive's root, or an URL.
+        /// A path under the archive's root, or a URL.
         path: String,
-        /// How they are written.
+        /// The format of the files.
         format: ArchiveFormat,
     },
 }
 
-/// How archived documents are written.
+/// The file format of archived documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArchiveFormat {
     /// A line of canonical Extended JSON for each document, compressed.
     JsonLines,
-    /// BSON documents one after the other, compressed.
+    /// Concatenated BSON documents, compressed.
     Bson,
-    /// Columns.
+    /// Columnar Parquet files.
     Parquet,
 }
 
 impl ArchiveFormat {
-    /// Every format with its name in `archive.format`, which is the ending of its files, too.
+    /// Every format with its name in `archive.format`, which is also the extension of its files.
     pub const ALL: [(&'static str, ArchiveFormat); 3] = [
         ("jsonl.zst", ArchiveFormat::JsonLines),
         ("bson.zst", ArchiveFormat::Bson),
         ("parquet", ArchiveFormat::Parquet),
     ];
 
-    /// Its name.
+    /// The name in `archive.format`.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
     }
@@ -73,10 +74,10 @@ fn wrong_type(member: &str, value: RawValue<'_>, wanted: &str) -> Error {
 }
 
 impl TtlOptions {
-    /// Takes the document as a client gives it.
+    /// Parses the document as a client sends it.
     ///
     /// # Errors
-    /// 72 InvalidOptions that names the member.
+    /// 72 InvalidOptions, naming the invalid field.
     pub fn parse(value: RawValue<'_>) -> Result<TtlOptions> {
         let RawValue::Document(document) = value else {
             return Err(invalid(format!("'ttl' must be an object, but is {}", value.type_name())));
@@ -102,18 +103,19 @@ impl TtlOptions {
         Ok(options)
     }
 
-    /// The same from a catalog: what cannot be read there pauses the policy instead of widening what it deletes.
+    /// Parses the document from the catalog. One that cannot be read pauses the policy, so that it
+    /// never deletes more than intended.
     pub(crate) fn from_catalog(value: Option<RawValue<'_>>) -> TtlOptions {
         let paused = TtlOptions { paused: true, ..TtlOptions::default() };
         value.map_or_else(TtlOptions::default, |value| Self::parse(value).unwrap_or(paused))
     }
 
-    /// Whether more than dates counts: what is in documents, or where they go.
+    /// Whether the policy needs documents, not only their dates.
     pub(crate) fn looks_at_documents(&self) -> bool {
         self.hide_expired || self.archive.is_some() || self.hold_field.is_some()
     }
 
-    /// Whether the document says that it must stay: one of the values at the hold field is `true`.
+    /// Whether the document is held: a value at the hold field is `true`.
     pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
         self.hold_field.as_ref().is_some_and(|parts| is_true(RawValue::Document(document), parts))
     }
@@ -122,7 +124,8 @@ impl TtlOptions {
 fn is_true(value: RawValue<'_>, parts: &[String]) -> bool {
     match (value, parts.split_first()) {
         (RawValue::Bool(held), None) => held,
-        // Any of several is enough: when in doubt, nothing goes. BSON limits how deep this may be.
+        // One `true` among several values holds the document, so that nothing is deleted in doubt.
+        // BSON limits the depth of this recursion.
         (RawValue::Array(items), None) => {
             items.iter().any(|item| item.value() == RawValue::Bool(true))
         }

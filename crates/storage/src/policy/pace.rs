@@ -1,17 +1,18 @@
-//! How fast a policy may delete: two token buckets, and a ramp for policies that are new or were made shorter.
+//! The rate of deletions: two token buckets, and a ramp for new or shortened policies.
 //!
-//! Pure: time comes in, allowances come out. Expiry contract, section 9 (`maxDocsPerSec`, `maxBytesPerSec`).
+//! Pure functions of time. Expiry contract, section 9 (`maxDocsPerSec`, `maxBytesPerSec`).
 
 use crate::policy::TtlOptions;
 
-/// What may be saved up: a quarter of a second's worth.
+/// The capacity of a bucket: the tokens of a quarter of a second.
 const BURST_SECS: f64 = 0.25;
-/// A new or shortened policy begins with so many documents in a second, and doubles each second.
+/// The rate, in documents a second, at which a new or shortened policy starts. It doubles each
+/// second.
 const RAMP_FIRST_DOCS: f64 = 20_000.0;
-/// From here on the ramp means nothing any more.
+/// The rate at which the ramp ends.
 const RAMP_LAST_DOCS: f64 = 1_000_000.0;
 
-/// The limits that hold at a moment.
+/// The limits at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PaceLimits {
     /// Documents in a second.
@@ -21,7 +22,7 @@ pub(crate) struct PaceLimits {
 }
 
 impl PaceLimits {
-    /// Those of a policy that began, or was made shorter, so long ago.
+    /// The limits of a policy which started, or was shortened, this many microseconds ago.
     pub(crate) fn of(options: &TtlOptions, age_micros: Option<i64>) -> PaceLimits {
         let ramp = age_micros.and_then(ramp);
         let docs = match (options.max_docs_per_sec, ramp) {
@@ -36,23 +37,23 @@ impl PaceLimits {
     }
 }
 
-/// Documents in a second at this age; nothing when the ramp is over.
+/// The rate of the ramp in documents a second; `None` after its end.
 fn ramp(age_micros: i64) -> Option<f64> {
     let rate = RAMP_FIRST_DOCS * (age_micros.max(0) as f64 / 1e6).exp2();
     (rate < RAMP_LAST_DOCS).then_some(rate)
 }
 
-/// What a policy may still delete.
+/// The token buckets of a policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     docs: f64,
     bytes: f64,
-    /// When the buckets were filled last, in microseconds; nothing before the first time.
+    /// When the buckets were last filled, in microseconds; `None` before the first time.
     at_micros: Option<i64>,
 }
 
 impl Pace {
-    /// How many documents may go now; nothing when there is no limit.
+    /// How many documents may be deleted now; `None` without a limit.
     pub(crate) fn allowance(&mut self, limits: PaceLimits, now_micros: i64) -> Option<usize> {
         if limits.are_none() {
             self.at_micros = None;
@@ -64,7 +65,7 @@ impl Pace {
             None => f64::INFINITY,
             Some(rate) => {
                 let most = (rate * BURST_SECS).max(least);
-                // A limit that is new, or was lifted meanwhile, begins with what may be saved up.
+                // A bucket starts full when its limit is new or was lifted meanwhile.
                 match passed {
                     Some(secs) if tokens.is_finite() => (tokens + secs * rate).min(most),
                     _ => most,
@@ -73,18 +74,19 @@ impl Pace {
         };
         self.docs = fill(self.docs, limits.docs, 1.0);
         self.bytes = fill(self.bytes, limits.bytes, 1.0);
-        // A document may be longer than what there is: then the next ones wait until the debt is paid.
+        // A document may take more bytes than the bucket has. Deletions then wait until the bucket
+        // is positive again.
         Some(if self.bytes > 0.0 { self.docs.max(0.0) as usize } else { 0 })
     }
 
-    /// So many documents and bytes went.
+    /// Takes tokens for deleted documents.
     pub(crate) fn spend(&mut self, docs: i64, bytes: i64) {
         self.docs -= docs as f64;
         self.bytes -= bytes as f64;
     }
 }
 
-/// A rate that forgets: events in a second over about the last ten.
+/// An exponentially decaying rate, in events a second over about ten seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rate {
     per_sec: f64,
@@ -100,7 +102,7 @@ impl Rate {
         self.at_micros = now_micros;
     }
 
-    /// Events in a second.
+    /// The rate at this time, in events a second.
     pub(crate) fn at(&self, now_micros: i64) -> f64 {
         let secs = (now_micros - self.at_micros).max(0) as f64 / 1e6;
         self.per_sec * (-secs / RATE_MEMORY_SECS).exp()

@@ -1,16 +1,17 @@
-//! The monitor's parameters: shared atomics, changed at run time by `setParameter`. Names, defaults and bounds
-//! are in the table of `service`; what each means is in the expiry contract, section 5.1.
+//! The monitor's parameters, as atomics that `setParameter` changes at run time. Names, defaults
+//! and bounds are in the parameter table of `service`; the expiry contract, section 5.1, defines
+//! their meaning.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Where the manual and the 8.x servers differ, whose rules apply.
+/// Which rules apply where the manual and the 8.x servers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlIndexRules {
-    /// What the manual promises (the default).
+    /// Those of the manual (the default).
     Manual,
-    /// What 8.x servers do.
+    /// Those of 8.x servers.
     Mongod8,
 }
 
@@ -22,7 +23,7 @@ pub struct TtlParameters {
     sleep_secs: AtomicI64,
     /// `ttlMonitorBatchDeletes`.
     pub batch_deletes: AtomicBool,
-    /// `ttlMonitorSubPassTargetSecs`, 0 = one round over all indexes.
+    /// `ttlMonitorSubPassTargetSecs`, 0 = one sub-pass over all indexes.
     pub sub_pass_target_secs: AtomicI64,
     /// `ttlIndexDeleteTargetTimeMS`, 0 = unlimited.
     pub index_target_ms: AtomicI64,
@@ -34,16 +35,16 @@ pub struct TtlParameters {
     pub batch_ms: AtomicI64,
     /// `batchedDeletesTargetStagedDocBytes`, 0 = unlimited.
     pub batch_bytes: AtomicI64,
-    /// `ttlClockJumpLimitSecs`, 0 = every clock is trusted.
+    /// `ttlClockJumpLimitSecs`, 0 = the clock is not checked.
     pub clock_jump_limit_secs: AtomicI64,
     /// `lastModifiedTTL`: an index on `_ts` is a last-modified policy.
     pub last_modified: AtomicBool,
-    /// Visits that take at least this many milliseconds have a line in the log: `slowms`.
+    /// `slowms`: visits that take at least this many milliseconds are logged.
     pub slow_ms: AtomicI64,
     rules: AtomicU8,
     /// Wakes the monitor when the sleep changes or the store closes.
     pub(crate) changed: (Mutex<u64>, Condvar),
-    /// The last change that the monitor knew when it went to sleep.
+    /// The number of the last change when the monitor went to sleep.
     pub(crate) slept_after: AtomicU64,
 }
 
@@ -70,18 +71,18 @@ impl Default for TtlParameters {
 }
 
 impl TtlParameters {
-    /// `ttlMonitorSleepSecs`.
+    /// `ttlMonitorSleepSecs`, in seconds.
     pub fn sleep_secs(&self) -> i64 {
         self.sleep_secs.load(Ordering::Relaxed)
     }
 
-    /// Sets `ttlMonitorSleepSecs`; the monitor's present sleep changes at once.
+    /// Sets `ttlMonitorSleepSecs`. It also applies to the present sleep.
     pub fn set_sleep_secs(&self, secs: i64) {
         self.sleep_secs.store(secs.max(1), Ordering::Relaxed);
         self.wake();
     }
 
-    /// `ttlIndexRules`.
+    /// The value of `ttlIndexRules`.
     pub fn rules(&self) -> TtlIndexRules {
         match self.rules.load(Ordering::Relaxed) {
             0 => TtlIndexRules::Manual,
@@ -94,7 +95,7 @@ impl TtlParameters {
         self.rules.store(u8::from(rules == TtlIndexRules::Mongod8), Ordering::Relaxed);
     }
 
-    /// Makes the monitor look again; gives the number of this change.
+    /// Wakes the monitor; returns the number of this change.
     pub fn wake(&self) -> u64 {
         let mut changed = self.changed.0.lock();
         *changed += 1;
@@ -102,8 +103,8 @@ impl TtlParameters {
         *changed
     }
 
-    /// Whether the monitor has done everything that was due at a change, and sleeps or has slept since. For tests, which move the
-    /// clock, wake the monitor, and look at what it did.
+    /// Whether the monitor has handled a change completely and has slept since. Tests move the
+    /// clock, wake the monitor, and wait for this before they check its effects.
     pub fn slept_after(&self, change: u64) -> bool {
         self.slept_after.load(Ordering::Acquire) >= change
     }

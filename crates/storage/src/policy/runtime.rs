@@ -1,4 +1,4 @@
-//! What a policy has done since the server started, and what it may do next. It outlives a `collMod`.
+//! Counters and pace of a policy since the start of the server. They survive a `collMod`.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,17 +7,18 @@ use parking_lot::Mutex;
 use crate::policy::TtlOptions;
 use crate::policy::pace::{Pace, PaceLimits, Rate};
 
-/// Long enough for a cause, short enough for a listing.
+/// The most characters of an error that are kept.
 const LONGEST_ERROR: usize = 1000;
 
-/// The running state of a policy.
+/// The run-time state of a policy.
 #[derive(Default)]
 pub struct PolicyRuntime {
-    /// Documents that went by it.
+    /// Documents that the policy deleted.
     pub(crate) deleted: AtomicI64,
-    /// Found in its range, but not due any more when it was their turn.
+    /// Documents that were found by the policy, but were no longer due when they were about to be
+    /// deleted.
     pub(crate) refreshed: AtomicI64,
-    /// Due, but held.
+    /// Documents that were due but held.
     pub(crate) held: AtomicI64,
     last_error: Mutex<Option<String>>,
     speed: Mutex<Speed>,
@@ -27,52 +28,51 @@ pub struct PolicyRuntime {
 struct Speed {
     pace: Pace,
     rate: Rate,
-    /// When it became a policy or was made shorter, on the monotonic clock.
+    /// When the policy was created or shortened, on the monotonic clock.
     ramp_from_micros: Option<i64>,
 }
 
 impl PolicyRuntime {
-    /// More may be due all at once from now on: begin slowly.
+    /// Restarts the ramp, because many documents may become due at once.
     pub(crate) fn begin_ramp(&self, now_micros: i64) {
         self.speed.lock().ramp_from_micros = Some(now_micros);
     }
 
-    /// How many documents may go now; nothing when there is no limit.
+    /// How many documents may be deleted now; `None` without a limit.
     pub(crate) fn allowance(&self, options: &TtlOptions, now_micros: i64) -> Option<usize> {
         let mut speed = self.speed.lock();
         let limits = speed.limits(options, now_micros);
         speed.pace.allowance(limits, now_micros)
     }
 
-    /// The limits of now.
     pub(crate) fn limits(&self, options: &TtlOptions, now_micros: i64) -> PaceLimits {
         self.speed.lock().limits(options, now_micros)
     }
 
-    /// Documents went.
+    /// Accounts for deleted documents.
     pub(crate) fn spend(&self, docs: i64, bytes: i64, now_micros: i64) {
         let mut speed = self.speed.lock();
         speed.pace.spend(docs, bytes);
         speed.rate.add(docs, now_micros);
     }
 
-    /// Documents in a second over about the last ten.
+    /// Deletions in a second, averaged over about ten seconds.
     pub(crate) fn rate(&self, now_micros: i64) -> f64 {
         self.speed.lock().rate.at(now_micros)
     }
 
-    /// How the last visit ended; nothing when it ended well.
+    /// Sets the error of the last visit; `None` after a successful one.
     pub(crate) fn set_error(&self, error: Option<&str>) {
         *self.last_error.lock() =
             error.map(|text| text.chars().take(LONGEST_ERROR).collect::<String>());
     }
 
-    /// Why the last visit ended early.
+    /// The error of the last visit.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.last_error.lock().clone()
     }
 
-    /// Documents that went by it since the start of the server.
+    /// The number of documents that the policy deleted since the start of the server.
     pub fn deleted(&self) -> i64 {
         self.deleted.load(Ordering::Relaxed)
     }

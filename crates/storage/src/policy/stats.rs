@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicI64;
 
-/// What the monitor did since start.
+/// Counters of the monitor since start.
 #[derive(Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct TtlStats {
@@ -14,7 +14,7 @@ pub struct TtlStats {
     pub examined_keys: AtomicI64,
     pub duration_micros: AtomicI64,
     pub invalid_ttl_index_skips: AtomicI64,
-    /// Passes that deleted nothing because the clock could not be trusted; they are not among `passes`.
+    /// Passes that deleted nothing because the clock was not trusted; `passes` does not count them.
     pub suspended_passes: AtomicI64,
     /// `batchedDeletes`.
     pub batches: AtomicI64,

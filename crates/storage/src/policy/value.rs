@@ -1,28 +1,29 @@
-//! `expireAfterSeconds`: which values are taken, and what they become. Expiry contract, sections 1.1 and 3.3.
+//! `expireAfterSeconds`: accepted values and their conversion. Expiry contract, sections 1.1 and
+//! 3.3.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawValue};
 
 use crate::policy::TtlIndexRules;
 
-/// `expireAfterSeconds` as it stands in the catalog.
+/// `expireAfterSeconds` in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpireAfter {
-    /// Usable.
+    /// A valid number of seconds.
     Seconds(i32),
-    /// -1 on a last-modified policy: only documents with a `ttl` of their own go.
+    /// The value -1 of a last-modified policy: only documents with their own `ttl` expire.
     OwnOnly,
-    /// A value no server should have stored: listed as 2147483647, skipped by the monitor.
+    /// An invalid value, written by another server: listed as 2147483647, skipped by the monitor.
     Invalid,
 }
 
 impl ExpireAfter {
-    /// That of a last-modified policy.
+    /// Converts the value of a last-modified policy.
     pub(crate) fn of_last_modified(seconds: i32) -> ExpireAfter {
         if seconds == -1 { ExpireAfter::OwnOnly } else { ExpireAfter::Seconds(seconds) }
     }
 
-    /// As it is listed.
+    /// The value that `listIndexes` shows.
     pub fn listed_secs(self) -> i32 {
         match self {
             ExpireAfter::Seconds(seconds) => seconds,
@@ -32,7 +33,8 @@ impl ExpireAfter {
     }
 }
 
-/// The value for `createIndexes`. Checked in this order: numeric, NaN, 32-bit range, sign; fractions are cut off.
+/// Converts the value of `createIndexes`. Checked in this order: numeric, NaN, 32-bit range, sign;
+/// fractions are cut off.
 ///
 /// # Errors
 /// 67 CannotCreateIndex.
@@ -60,8 +62,9 @@ pub fn expire_after_for_create(value: RawValue<'_>) -> Result<i32> {
     Ok(whole as i32)
 }
 
-/// The value for `createIndexes` on `_ts`: as above, but -1 means that only a document's own `ttl` counts, and 0 would
-/// expire everything at the moment it is written. Expiry contract, section 8.
+/// Converts the value of `createIndexes` on `_ts`: as above, but -1 means that only a document's
+/// own `ttl` counts, and 0 is refused because every document would expire when it is written.
+/// Expiry contract, section 8.
 ///
 /// # Errors
 /// 67 CannotCreateIndex.
@@ -81,7 +84,7 @@ pub(crate) fn last_modified_for_create(value: RawValue<'_>) -> Result<i32> {
 const LAST_MODIFIED_BOUNDS: &str =
     "'expireAfterSeconds' of a '_ts' policy must be -1 or between 1 and 2147483647";
 
-/// The value for `collMod.index` of a last-modified policy.
+/// Converts the value of `collMod.index` for a last-modified policy.
 ///
 /// # Errors
 /// 72 InvalidOptions.
@@ -92,9 +95,10 @@ pub(crate) fn last_modified_for_collmod(seconds: i32) -> Result<ExpireAfter> {
     }
 }
 
-/// The value for `collMod.index`: clamped above, doubles cut off, decimals rounded half to even.
+/// Converts the value of `collMod.index`: clamped above, doubles cut off, decimals rounded half to
+/// even.
 ///
-/// -1 passes: whether it may be is known where the index is known.
+/// -1 passes; the caller, which has the index, checks whether it is allowed.
 ///
 /// # Errors
 /// 14 TypeMismatch, 72 InvalidOptions.
@@ -114,7 +118,7 @@ pub fn expire_after_for_collmod(value: RawValue<'_>, rules: TtlIndexRules) -> Re
         if rules == TtlIndexRules::Mongod8 {
             return Ok(0);
         }
-        // A slip in somebody's arithmetic must not empty a collection.
+        // NaN is usually an arithmetic error of the client, and must not empty a collection.
         return Err(Error::new(ErrorCode::InvalidOptions, "'expireAfterSeconds' must not be NaN"));
     }
     if whole < 0.0 && whole != -1.0 {
@@ -123,7 +127,7 @@ pub fn expire_after_for_collmod(value: RawValue<'_>, rules: TtlIndexRules) -> Re
     Ok(whole.min(f64::from(i32::MAX)) as i32)
 }
 
-/// What is said of a number below 0.
+/// The error for a number below 0.
 pub(crate) fn negative() -> Error {
     Error::new(
         ErrorCode::InvalidOptions,
@@ -131,7 +135,7 @@ pub(crate) fn negative() -> Error {
     )
 }
 
-/// What a value found in the catalog means.
+/// Interprets a value of the catalog.
 pub(crate) fn listed_expire_after(value: RawValue<'_>, last_modified: bool) -> ExpireAfter {
     match as_f64(value) {
         Some(-1.0) if last_modified => ExpireAfter::OwnOnly,
@@ -143,18 +147,18 @@ pub(crate) fn listed_expire_after(value: RawValue<'_>, last_modified: bool) -> E
     }
 }
 
-/// Documents dated at or before this moment are due, in milliseconds since 1970.
+/// The cutoff in milliseconds since 1970: documents dated at or before it are due.
 pub fn cutoff_ms(now_ms: i64, expire_after_secs: i64) -> i64 {
     now_ms.saturating_sub(expire_after_secs.saturating_mul(1000))
 }
 
-/// A time to live as it is shown: an int where it fits.
+/// A time to live in replies: an int where it fits.
 pub(crate) fn seconds_value(seconds: i64) -> RawValue<'static> {
     i32::try_from(seconds).map_or(RawValue::Int64(seconds), RawValue::Int32)
 }
 
-/// `expireAfterSeconds` of a collection, for `create` and at the top level of `collMod`. Doubles are cut off, decimals
-/// rounded half to even. Sections 1.4 and 3.4.
+/// Converts `expireAfterSeconds` of a collection, for `create` and the top level of `collMod`.
+/// Doubles are cut off, decimals rounded half to even. Sections 1.4 and 3.4.
 ///
 /// # Errors
 /// 72 InvalidOptions. The caller has checked that it is a number.
@@ -172,7 +176,7 @@ pub fn expire_after_for_collection(
             if number.is_nan() && rules == TtlIndexRules::Manual {
                 return invalid("'expireAfterSeconds' must not be NaN".into());
             }
-            // NaN becomes 0, what does not fit the nearest that does.
+            // NaN becomes 0, and a number outside the range the nearest one in it.
             match other {
                 RawValue::Decimal128(_) => number.round_ties_even() as i64,
                 _ => number as i64,
@@ -196,7 +200,7 @@ pub fn expire_after_for_collection(
     Ok(seconds)
 }
 
-/// The number in a value, for signs and small integers.
+/// The number in a value; `None` for other types.
 pub(crate) fn as_f64(value: RawValue<'_>) -> Option<f64> {
     Number::from_value(value).map(Number::to_f64)
 }

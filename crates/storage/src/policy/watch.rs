@@ -1,9 +1,10 @@
-//! Whether the clock can be trusted. A wall clock that jumps a year ahead makes everything due at once, for the monitor and for
-//! every read that hides, and what is deleted then does not come back.
+//! Checks whether the system clock can be trusted. If the wall clock jumps a year ahead, everything
+//! is due at once, for the monitor and for every read that hides expired documents, and deletions
+//! cannot be undone.
 //!
-//! The watch compares wall time with the time since boot, which nobody corrects. Their difference (the *offset*) stays as it is
-//! while both go on. It is compared with that of the last look, so that a slow correction in many small steps is no jump:
-//!
+//! [`ClockWatch`] compares the wall time with the time since boot, which is never corrected. Their
+//! difference, the *offset*, stays constant while both clocks run. It is compared with the offset
+//! of the last check, so that a slow correction in many small steps is not taken for a jump:
 //! ```text
 //!               off by more than the limit
 //!   trusted ---------------------------------> suspended
@@ -11,11 +12,13 @@
 //!               ttlResume, or the clock is back
 //! ```
 //!
-//! A store begins suspended when the clock is behind its last write, or when the last run ended suspended and the clock is not
-//! back ([`Mark`]): a restart alone does not make a clock right.
+//! A store starts suspended when the clock is earlier than its last write, or when the last run
+//! ended suspended and the clock is still wrong ([`Mark`]): a restart alone does not correct a
+//! clock.
 //!
-//! A look happens whenever somebody is about to delete or to hide by the wall clock, so that neither happens between a jump and
-//! the next pass. While expiry is suspended no policy deletes and none hides, as if all were paused.
+//! The clock is checked before each deletion and each hiding by wall time, so that neither happens
+//! between a jump and the next pass. While expiry is suspended, no policy deletes or hides, as if
+//! all were paused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -26,13 +29,14 @@ use parking_lot::Mutex;
 
 use crate::policy::TtlParameters;
 
-/// A look leaves the offset alone when it differs by less: few looks write.
+/// A check does not update the offset when it differs by less than this, so that few checks write.
 const NEWS_MS: i64 = 1000;
-/// A record may be so old.
+/// The largest age of a stored mark.
 const FRESH_MS: i64 = 3_600_000;
-/// Both clocks are read within this time, or once more: a thread may be stopped between two readings.
+/// Both clocks must be read within this time; otherwise they are read again, because the thread may
+/// have been stopped between the readings.
 const READ_WITHIN_MICROS: i64 = 1_000_000;
-/// How often they are read once more.
+/// The number of attempts.
 const READINGS: usize = 10;
 
 /// Why and since when expiry is suspended.
@@ -40,31 +44,30 @@ const READINGS: usize = 10;
 pub struct Suspension {
     /// `clockJumped` or `clockBehindData`.
     pub reason: &'static str,
-    /// When that was noticed, by the clock as it went before; in milliseconds since 1970.
+    /// When the fault was noticed, in milliseconds since 1970 by the clock before the fault.
     pub since_ms: i64,
-    /// How far the clock is off, in milliseconds; negative when it is behind.
+    /// How far the clock is off, in milliseconds; negative when it is late.
     pub off_by_ms: i64,
 }
 
 impl Suspension {
-    /// Its fields for a reply.
+    /// Appends the fields for a reply.
     pub fn append_to(&self, out: &mut DocBuilder) {
         out.append("reason", self.reason).append("since", RawValue::Date(self.since_ms));
         out.append("offByMillis", self.off_by_ms);
     }
 }
 
-/// What is on record of a suspension, for the next run.
+/// The stored form of a suspension, for the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The clock jumped ahead to a time, by so many milliseconds.
+    /// The clock jumped ahead to `to_ms`, by `by_ms`.
     Ahead { to_ms: i64, by_ms: i64 },
-    /// The clock is wrong before this time.
+    /// Any time before this one is wrong.
     Behind { least_ms: i64 },
 }
 
 impl Mark {
-    /// As it is stored.
     pub(crate) fn to_document(self) -> DocBuf {
         let mut out = DocBuilder::new();
         match self {
@@ -78,11 +81,12 @@ impl Mark {
         out.finish()
     }
 
-    /// Whether a start that finds this suspends expiry wherever it would if it found the other.
+    /// Whether a start with this mark suspends expiry in all cases in which one with the other mark
+    /// would.
     pub(crate) fn covers(self, other: Mark) -> bool {
         match (self, other) {
             (Mark::Ahead { to_ms: own, .. }, Mark::Ahead { to_ms: other, .. }) => own <= other,
-            // It grows as time passes.
+            // The mark grows as time passes.
             (Mark::Behind { least_ms: own }, Mark::Behind { least_ms: other }) => {
                 other.saturating_sub(own) <= FRESH_MS
             }
@@ -91,7 +95,7 @@ impl Mark {
         }
     }
 
-    /// Nothing when it cannot be read.
+    /// Parses a stored mark; `None` when it is invalid.
     pub(crate) fn from_document(document: RawDoc<'_>) -> Option<Mark> {
         match (document.get("ahead"), document.get("by"), document.get("behind")) {
             (Some(RawValue::Date(to_ms)), Some(RawValue::Int64(by_ms)), _) => {
@@ -103,14 +107,14 @@ impl Mark {
     }
 }
 
-/// What is wrong with the clock, in offsets.
+/// A fault of the clock, in terms of offsets.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// It left this one.
+    /// The clock left the offset `right`.
     Left { right: i64 },
-    /// It is below the one at which the clock would show the last write.
+    /// The clock is below `least`, the offset at which it would show the last write.
     Behind { least: i64 },
-    /// Another run saw it jump to this one.
+    /// The last run saw the clock jump to the offset `jumped`.
     Ahead { jumped: i64, by_ms: i64 },
 }
 
@@ -129,7 +133,7 @@ impl Fault {
         match self {
             Fault::Left { right } => offset.saturating_sub(right).saturating_abs() > limit,
             Fault::Behind { least } => least.saturating_sub(offset) > limit,
-            // Nobody knows how long the server was down: any time before the jump may be right.
+            // The length of the downtime is unknown, so any time before the jump may be right.
             Fault::Ahead { jumped, .. } => jumped.saturating_sub(offset) <= limit && limit < NEVER,
         }
     }
@@ -150,7 +154,7 @@ impl Fault {
         }
     }
 
-    /// For the next run.
+    /// The mark for the next run.
     fn mark(self, offset: i64, up_ms: i64) -> Mark {
         match self {
             Fault::Left { right } if offset > right => Mark::Ahead {
@@ -167,12 +171,12 @@ impl Fault {
     }
 }
 
-/// A limit that nothing exceeds.
+/// A limit that no difference exceeds.
 const NEVER: i64 = i64::MAX;
 
-/// What the next look goes by.
+/// The state that the next check starts from.
 enum State {
-    /// Nobody has looked since the store was opened; what may be wrong.
+    /// The clock has not been checked since the store was opened; the possible faults.
     Begun(Vec<Fault>),
     Trusted,
     Suspended {
@@ -181,11 +185,11 @@ enum State {
     },
 }
 
-/// The watch over the clock.
+/// Watches the system clock.
 pub(crate) struct ClockWatch {
     clock: Arc<dyn Clock>,
     params: Arc<TtlParameters>,
-    /// Wall time less the time since boot, in milliseconds, at the last look that was trusted.
+    /// The offset at the last check that trusted the clock, in milliseconds.
     offset: AtomicI64,
     /// Whether the state is `Trusted`.
     trusted: AtomicBool,
@@ -193,7 +197,7 @@ pub(crate) struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// A watch that begins now, over data that was written last at this wall time.
+    /// Starts the watch over data that was last written at `written_ms`.
     pub(crate) fn begin(
         clock: Arc<dyn Clock>,
         params: Arc<TtlParameters>,
@@ -215,7 +219,7 @@ impl ClockWatch {
         watch
     }
 
-    /// Looks at both clocks; whether the wall clock may be deleted and hidden by.
+    /// Checks both clocks. Returns whether documents may be deleted and hidden by the wall clock.
     pub(crate) fn look(&self) -> bool {
         let known = self.offset.load(Ordering::Acquire);
         let offset = self.offset();
@@ -224,14 +228,14 @@ impl ClockWatch {
             return self.look_closely();
         }
         if off_by >= NEWS_MS {
-            // Unless somebody else was faster.
+            // Fails when another thread was faster.
             let relaxed = Ordering::Relaxed;
             let _ = self.offset.compare_exchange(known, offset, Ordering::AcqRel, relaxed);
         }
         true
     }
 
-    /// The clock is right as it is. Whether expiry was suspended.
+    /// Accepts the clock as it is. Returns whether expiry was suspended.
     pub(crate) fn resume(&self) -> bool {
         let suspended = !self.look();
         self.trust(&mut self.state.lock(), self.steady_offset());
@@ -241,7 +245,7 @@ impl ClockWatch {
         suspended
     }
 
-    /// Why expiry is suspended, if it is.
+    /// The present suspension.
     pub(crate) fn suspension(&self) -> Option<Suspension> {
         self.look();
         let State::Suspended { fault, since_ms } = *self.state.lock() else { return None };
@@ -249,7 +253,7 @@ impl ClockWatch {
         Some(Suspension { reason: fault.reason(), since_ms, off_by_ms })
     }
 
-    /// What the next run must know.
+    /// The mark for the next run.
     pub(crate) fn mark(&self) -> Option<Mark> {
         self.look();
         let State::Suspended { fault, .. } = *self.state.lock() else { return None };
@@ -266,7 +270,7 @@ impl ClockWatch {
             State::Trusted => left,
             State::Begun(faults) => {
                 let lasting = faults.iter().find(|fault| fault.lasts(offset, limit));
-                // Who came back meanwhile has not jumped away.
+                // A clock that has returned to the right time has not jumped.
                 let was_wrong = faults.iter().any(|fault| fault.lasts(known, limit));
                 lasting.copied().or(left.filter(|_| !was_wrong))
             }
@@ -302,7 +306,7 @@ impl ClockWatch {
         self.trusted.store(true, Ordering::Release);
     }
 
-    /// `ttlClockJumpLimitSecs`; 0 trusts every clock.
+    /// `ttlClockJumpLimitSecs` in milliseconds.
     fn limit_ms(&self) -> i64 {
         match self.params.clock_jump_limit_secs.load(Ordering::Relaxed) {
             0 => NEVER,
@@ -318,7 +322,7 @@ impl ClockWatch {
         self.clock.now_ms().saturating_sub(self.up_ms())
     }
 
-    /// The same from two readings that were close together.
+    /// The offset from two readings that were close together.
     fn steady_offset(&self) -> i64 {
         for _ in 0..READINGS {
             let before = self.clock.since_boot_micros();

@@ -1,11 +1,13 @@
-//! Reading the recent past: which snapshot shows a cluster time.
+//! Reads of the recent past: finding a snapshot that shows a cluster time.
 //!
-//! A time that was asked for is read from
+//! A requested time is read from
 //!
-//! 1. the snapshot that was handed out for it;
-//! 2. one of another time, or a new one, when the log says that nothing was committed between the two.
+//! 1. the snapshot that was taken for it;
+//! 2. a snapshot of another time, or a new one, if by the log nothing was committed between the
+//!    two.
 //!
-//! Anything else is too old: of what was overwritten and never handed out there is no copy.
+//! Any other time is too old: there is no copy of versions that were overwritten and never part of
+//! a kept snapshot.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::RawValue;
 
-use crate::catalog::{Core, Held};
+use crate::catalog::{Core, PastSnapshot};
 use crate::isolation::ReadView;
 use crate::oplog::decode;
 use crate::record::error::from_kv;
@@ -31,28 +33,28 @@ fn too_old(time: u64) -> Error {
 }
 
 impl Core {
-    /// A view that is pinned to now. Commits that begin meanwhile wait for those under way.
+    /// A view that is pinned to the present. Commits that begin meanwhile wait for those under way.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn pin_reads(&self) -> Result<ReadView> {
         let held = self.hold_now()?;
         ReadView::pinned(&held, held.time)
     }
 
-    /// A view that is pinned to a time in the past, or to one up to which the log is complete.
+    /// A view that is pinned to a past time, or to one up to which the log is complete.
     ///
     /// # Errors
-    /// 239 SnapshotTooOld when no snapshot shows that time; those of the engine.
+    /// 239 SnapshotTooOld when no snapshot shows that time; errors of the engine.
     pub fn pin_reads_at(&self, time: u64) -> Result<ReadView> {
         self.history.expire(self.clock.monotonic_micros());
-        let (before, behind) = self.history.around(time);
+        let (before, behind) = self.history.neighbours(time);
         for held in behind.into_iter().chain(before) {
             if self.shows(&held, time)? {
                 return ReadView::pinned(&held, time);
             }
         }
-        // Whoever asks for what is gone takes no snapshot.
+        // A read that is too old anyway takes no snapshot.
         if self.is_quiet(time, self.oplog.settled())? {
             let now = self.hold_now()?;
             if self.shows(&now, time)? {
@@ -62,10 +64,10 @@ impl Core {
         Err(too_old(time))
     }
 
-    /// Whether what was read as of one time is what this time shows, too.
+    /// Checks that a read as of `read` also shows the state at `time`.
     ///
     /// # Errors
-    /// 239 SnapshotTooOld, those of the engine.
+    /// 239 SnapshotTooOld, errors of the engine.
     pub fn check_shows(&self, read: u64, time: u64) -> Result<()> {
         match read == time || self.is_quiet(read.min(time), read.max(time))? {
             true => Ok(()),
@@ -73,15 +75,17 @@ impl Core {
         }
     }
 
-    /// The store as of now, kept for others.
-    fn hold_now(&self) -> Result<Arc<Held>> {
-        // Asked before the snapshot: see the definitions.
+    /// Takes a snapshot of the present and keeps it.
+    fn hold_now(&self) -> Result<Arc<PastSnapshot>> {
+        // Read before the snapshot is taken; see [`crate::catalog::Definitions`].
         let edition = self.definitions.edition();
         let held = self.oplog.clock.at_rest(|time| match self.history.of(time) {
             Some(same) if same.edition == edition => Ok(same),
-            _ => self.engine().hold().map(|snapshot| Held { snapshot, time, edition }.into()),
+            _ => {
+                self.engine().hold().map(|snapshot| PastSnapshot { snapshot, time, edition }.into())
+            }
         });
-        let held: Arc<Held> = held.map_err(from_kv)?;
+        let held: Arc<PastSnapshot> = held.map_err(from_kv)?;
         let now = self.clock.monotonic_micros();
         self.history.expire(now);
         self.history.keep(&held, now);
@@ -89,16 +93,17 @@ impl Core {
     }
 
     /// Whether a snapshot shows this time: it is its own, or nothing was committed between the two.
-    fn shows(&self, held: &Held, time: u64) -> Result<bool> {
+    fn shows(&self, held: &PastSnapshot, time: u64) -> Result<bool> {
         if held.time == time {
             return Ok(true);
         }
         self.is_quiet(held.time.min(time), held.time.max(time))
     }
 
-    /// Whether nothing was committed behind the first time and up to the last one, for all that is known.
+    /// Whether it is certain that nothing was committed after the first time and up to the last
+    /// one.
     fn is_quiet(&self, first: u64, last: u64) -> Result<bool> {
-        // The log must be complete up to there; then whatever snapshot has all entries between them.
+        // The log must be complete up to there; then any snapshot has all entries between them.
         if last > self.oplog.settled() {
             return Ok(false);
         }
@@ -121,7 +126,7 @@ impl Core {
                 ScanEnd::More { last_key } => range = range.after(&last_key, Direction::Forward),
             }
         }
-        // Asked behind the reading: of what was cut off nobody knows whether there was something.
+        // Checked after the scan, because entries may have been cut meanwhile.
         Ok(quiet && self.oplog.cut() <= first)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading together what single reads would look up one by one: records of many keys, entries of many ranges.
+//! Batched reads: the records of many keys, the index entries of many ranges.
 
 use std::ops::ControlFlow;
 
@@ -11,65 +11,66 @@ use crate::catalog::{Collection, Index};
 use crate::record::error::from_kv;
 use crate::record::layout::object_subrange;
 
-/// Length of what stands before a record's key in the byte store.
+/// The length of the collection's id before a record key in the byte store.
 const PREFIX: usize = 8;
 
-/// Bytes of a record's number.
+/// The length of a record number.
 const NUMBER_BYTES: usize = 8;
 
-/// Keys of records of one collection, to be read together.
+/// Record keys of one collection, to be read together.
 #[derive(Debug)]
 pub struct RecordKeys {
     prefix: [u8; PREFIX],
-    /// The keys one after the other, as they are in the byte store.
+    /// The keys as in the byte store, concatenated.
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each key in `bytes`.
     ends: Vec<usize>,
 }
 
-/// Sees documents of records that are read together: the place of the key, the document, which lives only for the call.
+/// Visits documents of a batched read: the index of the key, and the document, valid during the
+/// call.
 pub type RecordsVisitor<'v> = dyn FnMut(usize, RawDoc<'_>) -> Result<ControlFlow<()>> + 'v;
 
-/// Sees entries of several ranges: the place of the range, the entry, which lives only for the call.
+/// Visits entries of several ranges: the index of the range, and the entry, valid during the call.
 pub type RangesVisitor<'v> = dyn FnMut(usize, Entry<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl RecordKeys {
-    /// None yet.
+    /// An empty list for this collection.
     pub fn of(collection: &Collection) -> RecordKeys {
         let prefix = collection.id().to_be_bytes();
         RecordKeys { prefix, bytes: Vec::new(), ends: Vec::new() }
     }
 
-    /// Makes room for so many more of the usual length.
+    /// Reserves memory for this many further keys of the usual length.
     pub fn reserve(&mut self, keys: usize) {
         self.ends.reserve(keys);
         self.bytes.reserve(keys * (PREFIX + NUMBER_BYTES));
     }
 
-    /// Adds a key.
+    /// Appends a key.
     pub fn push(&mut self, record_key: &[u8]) {
         self.bytes.extend_from_slice(&self.prefix);
         self.bytes.extend_from_slice(record_key);
         self.ends.push(self.bytes.len());
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Takes all of them out.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// One of them.
+    /// The key at this index.
     pub fn get(&self, at: usize) -> Option<&[u8]> {
         self.stored(at)?.get(PREFIX..)
     }
@@ -81,11 +82,11 @@ impl RecordKeys {
 }
 
 impl Snapshot {
-    /// Shows the documents of these records in the order of the keys, until the visitor breaks off. Left out are keys without a
-    /// record, and records that must not be seen.
+    /// Visits the documents of these records in the order of the keys, until the visitor breaks.
+    /// Keys without a record, and hidden records, are skipped.
     ///
     /// # Errors
-    /// Those of the visitor, 301 DataCorruptionDetected, those of the engine.
+    /// Errors of the visitor, 301 DataCorruptionDetected, errors of the engine.
     pub fn records(
         &self,
         collection: &Collection,
@@ -116,11 +117,12 @@ impl Snapshot {
         failed
     }
 
-    /// Visits the index entries of several ranges of positions, as [`Snapshot::scan_index`] does of each: they are disjoint and in
-    /// the order of the scan. Gives the place of the range at which it ended, and how that one did.
+    /// Visits the index entries of several ranges of positions as [`Snapshot::scan_index`] does.
+    /// The ranges are disjoint and in the order of the scan. Returns the index of the range at
+    /// which it ended, and the end of the scan in it.
     ///
     /// # Errors
-    /// Those of the visitor, those of the engine.
+    /// Errors of the visitor, errors of the engine.
     pub fn scan_index_ranges<'r>(
         &self,
         index: &Index,

@@ -1,6 +1,7 @@
-//! Reading: a snapshot of the store, records by key and by range, index entries by range.
+//! Reads: a snapshot of the store, records by key and by range, index entries by range.
 //!
-//! A snapshot lives for one batch, never across a client's round trip; a cursor goes on from its last key in a new one.
+//! A snapshot lives for one batch and never across a client's round trip; a cursor continues from
+//! its last key in a new one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,73 +32,74 @@ use reading::Reading;
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 
-/// A consistent view of everything, and the moment that says what is due and hidden.
+/// A consistent view of the store, with the time that decides what is due and hidden.
 pub struct Snapshot {
     pub(crate) txn: Reading,
     moment: Moment,
     watch: Arc<ClockWatch>,
 }
 
-/// One index entry.
+/// An entry of an index.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    /// The position to continue after: what follows the index's id in the stored key.
+    /// The position to continue after: the stored key without the index's id.
     pub position: &'a [u8],
     /// The ordered keys of the values.
     pub values: &'a [u8],
-    /// The record that it belongs to.
+    /// The key of the entry's record.
     pub record_key: &'a [u8],
-    /// What the ordered keys lost.
+    /// The type bits that the ordered keys lose.
     pub type_bits: &'a [u8],
 }
 
-/// How a scan ended; positions are relative to the object.
+/// The end of a scan; positions are relative to the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scanned {
-    /// Nothing is left in the range.
+    /// The range has been scanned completely.
     Exhausted,
     /// Paused after this position.
     Paused(Vec<u8>),
 }
 
-/// Sees records: key and document. Both live only for the call.
+/// Visits records: key and document, both valid during the call.
 pub type RecordVisitor<'v> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<ControlFlow<()>> + 'v;
 
-/// Sees all records, hidden ones included.
+/// Visits all records, including hidden ones.
 pub(crate) type StoredVisitor<'v> = dyn FnMut(&[u8], Record<'_>) -> Result<ControlFlow<()>> + 'v;
 
-/// Sees index entries. They live only for the call.
+/// Visits index entries, which are valid during the call.
 pub type EntryVisitor<'v> = dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl Core {
-    /// A snapshot of what this view sees.
+    /// A snapshot for reads of this view.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn snapshot(&self, view: &ReadView) -> Result<Snapshot> {
         let Some(txn) = Reading::of(view) else { return self.latest() };
         Ok(Snapshot { txn, moment: self.moment_of(view), watch: self.watch.clone() })
     }
 
-    /// The moment at which documents are due for reads of this view.
+    /// The time at which documents are due for reads of this view.
     fn moment_of(&self, view: &ReadView) -> Moment {
         view.open().map_or_else(|| self.moment(), |open| open.moment)
     }
 
-    /// A snapshot of what is committed now.
+    /// A snapshot of the latest commits.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn latest(&self) -> Result<Snapshot> {
         let options = TxnOptions { read_only: true };
         let txn = Reading::Own(self.engine().begin(options).map_err(from_kv)?);
         Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
     }
 
-    /// Shows one document as this view sees it. Of what is committed now no snapshot is taken: the short path of point reads.
+    /// Reads one document in this view. A view of the latest commits takes no snapshot for it: this
+    /// is the short path of point reads.
     ///
     /// # Errors
-    /// 301 DataCorruptionDetected, those of the engine.
+    /// 301 DataCorruptionDetected, errors of the engine.
     pub fn read_one<T>(
         &self,
         view: &ReadView,
@@ -124,11 +126,11 @@ impl Core {
 }
 
 impl Core {
-    /// The key of the record with this `_id`; nothing when there is none. Where records are clustered by `_id` it is not asked
-    /// whether there is one.
+    /// The key of the record with this `_id`; `None` if there is no such record. If records are
+    /// clustered by `_id`, the key is derived and the record need not exist.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn locate(
         &self,
         view: &ReadView,
@@ -138,10 +140,10 @@ impl Core {
         self.locate_key(view, collection, &collection.id_key(id))
     }
 
-    /// The same by the ordered key of the `_id`.
+    /// The key of the record whose `_id` has this ordered key; see [`Core::locate`].
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn locate_key(
         &self,
         view: &ReadView,
@@ -159,13 +161,14 @@ impl Core {
         Ok(found)
     }
 
-    /// Where the record with this `_id` may be: known without a look at the store, and to be checked by the record's `_id`.
+    /// The key that the record with this `_id` probably has, found without reading the store. The
+    /// caller must compare the record's `_id`.
     pub fn hinted(&self, collection: &Collection, id_key: &[u8]) -> Option<RecordKey> {
         let number = self.id_hints.get(collection.id_index_id()?, id_key)?;
         Some(number.to_be_bytes().to_vec())
     }
 
-    /// Shows the record with the `_id` of this ordered key as this view sees it: its key and its document.
+    /// Reads the record whose `_id` has this ordered key in this view: its key and its document.
     ///
     /// # Errors
     /// As [`Core::read_one`].
@@ -192,7 +195,8 @@ impl Core {
         }
         loop {
             let Some(key) = self.locate_key(view, collection, id_key)? else { return Ok(None) };
-            // No snapshot holds both together. What is gone by now may have come back as another record.
+            // The two reads are not in one snapshot. The record may have been replaced by another
+            // one between them.
             if before.as_ref() == Some(&key) {
                 return Ok(None);
             }
@@ -206,10 +210,10 @@ impl Core {
         }
     }
 
-    /// Shows the value of one key as this view sees it.
+    /// Reads the value of one key in this view.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn get_one(
         &self,
         view: &ReadView,
@@ -225,7 +229,8 @@ impl Core {
     }
 }
 
-/// Which records must not be seen. Most collections hide none, and then nothing is asked.
+/// The policies that hide records of a collection. Most collections hide none, and then no check is
+/// made.
 pub(crate) struct Hidden(Option<(Vec<Arc<Policy>>, Moment)>);
 
 impl Hidden {
@@ -238,13 +243,13 @@ impl Hidden {
         Hidden((!policies.is_empty() && watch.look()).then(|| (policies, moment())))
     }
 
-    /// Whether some policy says that the record is due.
+    /// Whether the record is due by a policy and therefore hidden.
     pub(crate) fn hides(&self, record: Record<'_>) -> Result<bool> {
         let Some((policies, moment)) = &self.0 else { return Ok(false) };
         Ok(hidden_by(policies, record, *moment)?.is_some())
     }
 
-    /// The document of a record's value, unless some policy says that it is due.
+    /// The document of a record's value, unless it is hidden.
     fn visible<'v>(&self, value: &'v [u8]) -> Result<Option<RawDoc<'v>>> {
         let Some((policies, moment)) = &self.0 else { return decode_record(value).map(Some) };
         let record = decode_stored(value)?;
@@ -253,7 +258,7 @@ impl Hidden {
     }
 }
 
-/// The first policy that hides the record; none when another one holds it.
+/// The first policy that hides the record; none if a policy holds it.
 pub(crate) fn hidden_by<'p>(
     policies: impl IntoIterator<Item = &'p Arc<Policy>, IntoIter: Clone>,
     record: Record<'_>,
@@ -273,10 +278,10 @@ pub(crate) fn hidden_by<'p>(
 }
 
 impl Snapshot {
-    /// Shows one document; false when there is none, or none that may be seen.
+    /// Reads one document; returns false if there is none or it is hidden.
     ///
     /// # Errors
-    /// 301 DataCorruptionDetected, those of the engine.
+    /// 301 DataCorruptionDetected, errors of the engine.
     pub fn record(
         &self,
         collection: &Collection,
@@ -297,7 +302,7 @@ impl Snapshot {
         seen
     }
 
-    /// Shows one record, hidden or not; false when there is none.
+    /// Reads one record, hidden or not; returns false if there is none.
     ///
     /// # Errors
     /// As [`Snapshot::record`].
@@ -318,16 +323,16 @@ impl Snapshot {
         seen.map(|()| found)
     }
 
-    /// Whether there is a record of this key, hidden or not.
+    /// Whether there is a record with this key, hidden or not.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn has_record(&self, collection: &Collection, record_key: &[u8]) -> Result<bool> {
         let key = prefixed(collection.id(), record_key);
         self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)
     }
 
-    /// An owned copy of one document.
+    /// Copies one document; see [`Snapshot::record`].
     ///
     /// # Errors
     /// As [`Snapshot::record`].
@@ -344,11 +349,11 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Visits records in the order of their keys, those that may be seen. The range is in record keys; an empty end means no upper
-    /// bound. The limit counts hidden ones, too.
+    /// Visits the records that are not hidden, in the order of their keys. The range is in record
+    /// keys; an empty end means no upper bound. The limit also counts hidden records.
     ///
     /// # Errors
-    /// Those of the visitor, 301 DataCorruptionDetected, those of the engine.
+    /// Errors of the visitor, 301 DataCorruptionDetected, errors of the engine.
     pub fn scan_records(
         &self,
         collection: &Collection,
@@ -367,7 +372,7 @@ impl Snapshot {
         })
     }
 
-    /// Visits all records in the order of their keys, hidden ones included.
+    /// Visits all records in the order of their keys, including hidden ones.
     ///
     /// # Errors
     /// As [`Snapshot::scan_records`].
@@ -385,7 +390,7 @@ impl Snapshot {
         })
     }
 
-    /// Visits the keys of an object, without its id, and their values.
+    /// Visits the keys of an object, without its id, with their values.
     fn scan_object(
         &self,
         (keyspace, id): (Keyspace, u64),
@@ -414,7 +419,7 @@ impl Snapshot {
     /// Visits index entries in order. The range is in positions; an empty end means no upper bound.
     ///
     /// # Errors
-    /// Those of the visitor, those of the engine.
+    /// Errors of the visitor, errors of the engine.
     pub fn scan_index(
         &self,
         index: &Index,
@@ -434,10 +439,10 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// How many entries stand in a range of positions, as far as the limit allows.
+    /// Counts the entries in a range of positions, up to the limit.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn count_entries(
         &self,
         index: &Index,
@@ -464,7 +469,7 @@ fn relative(end: ScanEnd) -> Scanned {
     }
 }
 
-/// Takes an entry apart. An entry that cannot be read is skipped; `validate` reports it.
+/// Decodes an entry. An unreadable one is skipped; `validate` reports it.
 pub(crate) fn entry<'a>(index: &Index, position: &'a [u8], value: &'a [u8]) -> Option<Entry<'a>> {
     if index.spec.unique() {
         let (record_key, type_bits) = decode_unique_value(value)?;
@@ -478,7 +483,7 @@ pub(crate) fn entry<'a>(index: &Index, position: &'a [u8], value: &'a [u8]) -> O
     Some(Entry { position, values, record_key, type_bits: value })
 }
 
-/// The whole of an object.
+/// The range of a whole object.
 pub fn whole_range() -> KeyRange {
     KeyRange { start: Vec::new(), end: Vec::new() }
 }

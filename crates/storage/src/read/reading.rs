@@ -1,4 +1,4 @@
-//! What a snapshot reads: an engine transaction of its own, or that of the command's view.
+//! The engine transaction that a snapshot reads: its own, or that of the command's view.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use mayfly_kv::{
 
 use crate::isolation::{OpenView, ReadView};
 
-/// What a snapshot reads.
+/// The engine transaction of a snapshot.
 pub(crate) enum Reading {
     Own(Box<dyn Txn>),
     Pinned(Rc<dyn Txn>),
@@ -17,7 +17,7 @@ pub(crate) enum Reading {
 }
 
 impl Reading {
-    /// What reads of this view see; nothing for what is committed now.
+    /// The transaction for reads of this view; `None` if it reads the latest commits.
     #[inline]
     pub(crate) fn of(view: &ReadView) -> Option<Reading> {
         if view.is_now() {

@@ -1,4 +1,4 @@
-//! How much room a collection takes: the documents exactly, what lies on disk as the engine estimates it.
+//! Sizes of collections: documents exactly, storage as the engine estimates it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,46 +15,46 @@ use crate::read::{Entry, Scanned};
 use crate::record::error::from_kv;
 use crate::record::layout::object_range;
 
-/// Records looked at between two looks at the deadline.
+/// The number of records between two checks of the deadline.
 const CHECK_EVERY: i64 = 256;
-/// Entries from which the size of others is guessed.
+/// The number of entries in the sample for an estimate.
 const SAMPLE_ENTRIES: usize = 100;
 
 /// The sizes of one collection.
 pub struct CollectionSizes {
-    /// Documents.
+    /// The number of documents.
     pub documents: i64,
     /// Bytes of BSON.
     pub data_bytes: i64,
-    /// Bytes of its records in the engine, roughly.
+    /// The estimated bytes of its records in the engine.
     pub storage_bytes: u64,
-    /// Bytes of its index on `_id`; nothing where records are clustered by that.
+    /// The bytes of its index on `_id`; `None` if records are clustered by `_id`.
     pub id_index_bytes: Option<u64>,
-    /// Its other indexes, each with its bytes in the engine.
+    /// Its other indexes, with their bytes in the engine.
     pub indexes: Vec<(Arc<Index>, u64)>,
 }
 
-/// What was counted in a part of a collection.
+/// The result of a count over a part of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Documents.
+    /// The number of documents.
     pub documents: i64,
     /// Bytes of BSON.
     pub bytes: i64,
-    /// It ended at a limit.
+    /// Whether the count ended at a limit.
     pub cut_off: bool,
 }
 
-/// Where counting ends.
+/// The limits at which a count ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountLimit {
-    /// Most bytes.
+    /// The most bytes of BSON.
     pub bytes: Option<i64>,
-    /// Most documents.
+    /// The most documents.
     pub documents: Option<i64>,
 }
 
-/// A count in the making.
+/// A running count.
 struct Tally<'o> {
     op: &'o OpCtx,
     limit: CountLimit,
@@ -76,10 +76,10 @@ impl Tally<'_> {
 }
 
 impl Core {
-    /// Number of documents: at once when it is known, else by counting (after a crash).
+    /// The number of documents. It is known except after a crash, when this counts them.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn count_documents(&self, op: &OpCtx, collection: &Collection) -> Result<i64> {
         if !collection.counts.exact.load(Ordering::Acquire) {
             self.recount(op, collection)?;
@@ -87,12 +87,13 @@ impl Core {
         Ok(collection.counts.documents.load(Ordering::Acquire).max(0))
     }
 
-    /// Bytes of BSON, as exact as the count.
+    /// The bytes of BSON; exact when the count is.
     pub fn data_bytes(&self, collection: &Collection) -> i64 {
         collection.counts.bytes.load(Ordering::Acquire).max(0)
     }
 
-    /// Counts a snapshot while writers go on: their changes add to a counter that begins at the snapshot.
+    /// Counts the documents of a snapshot while writers continue. Their changes are added to a
+    /// counter that starts at the snapshot.
     fn recount(&self, op: &OpCtx, collection: &Collection) -> Result<()> {
         let counting = &collection.counts.counting;
         let _one_counts = current::acquire(|longest| counting.try_lock_for(longest))?;
@@ -137,7 +138,7 @@ impl Core {
     /// All sizes of a collection.
     ///
     /// # Errors
-    /// Those of the engine and of the operation's deadline.
+    /// Errors of the engine and of the operation's deadline.
     pub fn sizes(&self, op: &OpCtx, collection: &Collection) -> Result<CollectionSizes> {
         let documents = self.count_documents(op, collection)?;
         let bytes_of = |keyspace, id| self.bytes_of(keyspace, id, documents);
@@ -158,11 +159,11 @@ impl Core {
         })
     }
 
-    /// About how many bytes a collection and its indexes take in the engine. Nothing is counted for it, so that it is quick
-    /// after a crash, too.
+    /// The approximate bytes that a collection and its indexes take in the engine. Documents are
+    /// not counted for it, so that it is fast even after a crash.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn engine_bytes(&self, collection: &Collection) -> Result<u64> {
         let documents = collection.counts.documents.load(Ordering::Acquire);
         let mut bytes = self.bytes_of(Keyspace::Record, collection.id(), documents)?;
@@ -172,11 +173,11 @@ impl Core {
         Ok(bytes)
     }
 
-    /// Asks the engine to give back the space that a collection and its indexes need no more; gives about how many bytes came
-    /// back.
+    /// Makes the engine reclaim unused space of a collection and its indexes; returns the
+    /// approximate number of bytes.
     ///
     /// # Errors
-    /// Those of the engine and of the operation's deadline, which is looked at between the parts.
+    /// Errors of the engine and of the operation's deadline, which is checked between the parts.
     pub fn compact(&self, op: &OpCtx, collection: &Collection) -> Result<u64> {
         let mut parts = vec![(Keyspace::Record, collection.id())];
         parts.extend(collection.index_ids().into_iter().map(|id| (Keyspace::Index, id)));
@@ -192,10 +193,10 @@ impl Core {
         Ok(freed)
     }
 
-    /// About how many bytes the log takes in the engine, with what is kept for it.
+    /// The approximate bytes that the log takes in the engine, including kept versions.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn oplog_bytes(&self) -> Result<u64> {
         let sizes = self.oplog.sizes()?;
         match sizes.stored_bytes {
@@ -204,21 +205,21 @@ impl Core {
         }
     }
 
-    /// About how many bytes versions of records take that are kept for the log only.
+    /// The approximate bytes of kept versions.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn kept_bytes(&self) -> Result<u64> {
         self.engine().approximate_bytes(Keyspace::Kept, &whole_log()).map_err(from_kv)
     }
 
-    /// Bytes of an object in the engine.
+    /// The bytes of an object in the engine.
     fn bytes_of(&self, keyspace: Keyspace, id: u64, documents: i64) -> Result<u64> {
         self.bytes_in(keyspace, &object_range(id), documents)
     }
 
-    /// Bytes of a range in the engine, which has this many rows. What only lies in the write-ahead log and in memory an engine may not count:
-    /// that is estimated from a sample.
+    /// The bytes in the engine of a range with this many rows. An engine may not count rows that
+    /// are only in its write-ahead log and in memory; these are estimated from a sample.
     fn bytes_in(&self, keyspace: Keyspace, range: &KeyRange, documents: i64) -> Result<u64> {
         let counted = self.engine().approximate_bytes(keyspace, range).map_err(from_kv)?;
         if counted > 0 {
@@ -239,10 +240,10 @@ impl Core {
         })
     }
 
-    /// Counts documents over one snapshot: those in a range of record keys, or of the keys of an index.
+    /// Counts the documents of one snapshot in a range of record keys, or of the keys of an index.
     ///
     /// # Errors
-    /// Those of the engine and of the operation's deadline.
+    /// Errors of the engine and of the operation's deadline.
     pub fn count_range(
         &self,
         op: &OpCtx,
@@ -284,12 +285,13 @@ impl Core {
     }
 }
 
-/// All entries of the operation log, or all versions that are kept for it.
+/// The range of all entries of the log, or of all kept versions.
 fn whole_log() -> KeyRange {
     KeyRange { start: vec![0], end: vec![0xFF; 9] }
 }
 
-/// The position of these values in the order of an index, or of `_id` without one: bounds begin and end there.
+/// The position of these values in the order of an index, or of `_id` without one, as bounds of a
+/// range.
 pub fn position_of(index: Option<&Index>, values: RawDoc<'_>) -> Vec<u8> {
     let mut position = Vec::new();
     let mut bits = TypeBits::default();

@@ -1,12 +1,17 @@
-//! Checking a collection: every record can be read, every key that a document should have is there, and no other.
+//! Checks of a collection: every record is readable, every key of a document is in its index, and
+//! no other key is.
 //!
-//! One snapshot, taken in a moment without writers so that the kept count belongs to it; afterwards writers go on.
+//! The check reads one snapshot. It is taken while no unit is under way, so that the stored count
+//! belongs to it; afterwards writers continue.
 //!
-//! 1. Each record is decoded, checked as BSON and against its own key; its keys are made anew and looked up.
-//! 2. The entries of each index are counted. As many as there should be, none of which is missing: there is no other.
-//! 3. Only where the numbers differ each entry is asked whether its document has such a key.
+//! 1. Each record is decoded, and checked as BSON and against its key; its index keys are generated
+//!    and looked up.
+//! 2. The entries of each index are counted. If their number is as expected and none is missing,
+//!    there are no others.
+//! 3. Only if the numbers differ, each entry is compared with the keys of its document.
 //!
-//! The index on `_id` is checked like others. Where records are clustered by `_id` there is none that could disagree.
+//! The index on `_id` is checked like others. If records are clustered by `_id`, there is no such
+//! index.
 
 mod bson;
 #[cfg(test)]
@@ -31,90 +36,91 @@ use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::{decode_stored, decode_unique_value, object_range, prefixed};
 
-/// Records or entries between two looks at the deadline.
+/// The number of records or entries between two checks of the deadline.
 const CHECK_EVERY: u64 = 128;
-/// Most single findings that are listed.
+/// The most findings that are listed.
 const MAX_LISTED: usize = 1000;
 
-/// How thorough to be.
+/// The options of a check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ValidateOptions {
-    /// Also look for repeated names, and arrays whose items are not counted up.
+    /// Whether to check also for repeated names, and for arrays whose items are not numbered
+    /// consecutively.
     pub bson_conformance: bool,
 }
 
-/// One index entry that should be there, or should not.
+/// A missing or superfluous index entry.
 #[derive(Debug)]
 pub struct EntryFinding {
-    /// Position of the index in [`Validated::indexes`].
+    /// The index in [`Validated::indexes`].
     pub index: usize,
-    /// The record.
+    /// The key of the record.
     pub record_key: RecordKey,
-    /// Its `_id`, as far as it is known.
+    /// The `_id` of the document, if it is known.
     pub id: Option<DocBuf>,
-    /// The key's values; empty when they cannot be read.
+    /// The values of the key; empty when they cannot be decoded.
     pub key: DocBuf,
 }
 
-/// What was found in one index.
+/// The findings in one index.
 pub struct ValidatedIndex {
-    /// Which.
+    /// The index.
     pub index: Arc<Index>,
-    /// Entries.
+    /// The number of entries.
     pub entries: u64,
-    /// Entries that there should be.
+    /// The number of entries that there should be.
     pub expected: u64,
-    /// Entries that are missing.
+    /// The number of missing entries.
     pub missing: u64,
-    /// Entries that belong to no document.
+    /// The number of entries without a document.
     pub extra: u64,
-    /// What else is wrong with it.
+    /// Other errors, as messages.
     pub errors: Vec<String>,
 }
 
 impl ValidatedIndex {
-    /// Whether nothing is wrong with it.
+    /// Whether the index has no errors.
     pub fn is_valid(&self) -> bool {
         self.missing == 0 && self.extra == 0 && self.errors.is_empty()
     }
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Default)]
 pub struct Validated {
-    /// Records.
+    /// The number of records.
     pub records: i64,
-    /// Number of documents that was kept.
+    /// The stored number of documents.
     pub kept_records: i64,
-    /// Whether records are named by numbers.
+    /// Whether record keys are numbers.
     pub numbered: bool,
-    /// Records that cannot be read.
+    /// The keys of unreadable records.
     pub corrupt: Vec<RecordKey>,
-    /// Documents with what BSON should not have.
+    /// The number of documents that violate the rules of BSON.
     pub not_conformant: i64,
-    /// Buckets of a time series that are not what they should be.
+    /// The number of damaged buckets of a time series.
     pub unsound_buckets: i64,
-    /// The indexes, that on `_id` first where there is one.
+    /// The findings of each index; the one on `_id` is first.
     pub indexes: Vec<ValidatedIndex>,
-    /// Entries that are missing, as many as may be listed.
+    /// Missing entries, up to a limit.
     pub missing: Vec<EntryFinding>,
-    /// Entries that belong to no document, as many as may be listed.
+    /// Entries without a document, up to a limit.
     pub extra: Vec<EntryFinding>,
 }
 
 impl Core {
-    /// Checks a collection, and sets its kept count right.
+    /// Checks a collection, and corrects its stored count.
     ///
     /// # Errors
-    /// 175 QueryPlanKilled when it is dropped meanwhile; those of the engine and of the operation's deadline. What is wrong
-    /// with the data is no error but a finding.
+    /// 175 QueryPlanKilled when the collection is dropped meanwhile; errors of the engine and of
+    /// the operation's deadline. Damaged data is not an error but a finding.
     pub fn validate(
         &self,
         op: &OpCtx,
         collection: &Collection,
         options: ValidateOptions,
     ) -> Result<Validated> {
-        // Makes the kept count exact.
+        // Makes the stored count exact.
         self.count_documents(op, collection)?;
         let indexes = collection.ready_indexes();
         let mut found = Validated::default();
@@ -125,8 +131,15 @@ impl Core {
             (self.latest()?, collection.counts.bytes.load(Ordering::Acquire))
         };
         found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
-        let mut run =
-            Run { op, collection, snapshot: &snapshot, options, found, bytes: 0, steps: 0 };
+        let mut run = ValidationRun {
+            op,
+            collection,
+            snapshot: &snapshot,
+            options,
+            found,
+            bytes: 0,
+            steps: 0,
+        };
         run.records()?;
         run.count_entries()?;
         for index in 0..run.found.indexes.len() {
@@ -136,8 +149,9 @@ impl Core {
             }
         }
         collection.check_alive()?;
-        let Run { mut found, bytes, .. } = run;
-        // A dropped index is cleared under open snapshots: what was found in it means nothing.
+        let ValidationRun { mut found, bytes, .. } = run;
+        // The range of a dropped index is cleared under open snapshots, so its findings are
+        // meaningless.
         let gone: Vec<bool> = found.indexes.iter().map(|of| of.index.is_dropped()).collect();
         found.missing.retain(|finding| !gone[finding.index]);
         found.extra.retain(|finding| !gone[finding.index]);
@@ -159,11 +173,11 @@ impl ValidatedIndex {
     }
 }
 
-/// Sees a key, relative to its object, and its value.
+/// Visits a key, relative to its object, and its value.
 type Visit<'v, R> = dyn FnMut(&mut R, &[u8], &[u8]) -> Result<()> + 'v;
 
 /// A check in progress.
-struct Run<'r> {
+struct ValidationRun<'r> {
     op: &'r OpCtx,
     collection: &'r Collection,
     snapshot: &'r Snapshot,
@@ -173,7 +187,7 @@ struct Run<'r> {
     steps: u64,
 }
 
-impl Run<'_> {
+impl ValidationRun<'_> {
     fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps.is_multiple_of(CHECK_EVERY) {
@@ -182,7 +196,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Visits everything of an object; positions are relative to it.
+    /// Visits all keys of an object; positions are relative to it.
     fn walk(&mut self, keyspace: Keyspace, id: u64, visit: &mut Visit<'_, Self>) -> Result<()> {
         let snapshot = self.snapshot;
         let mut range = object_range(id);
@@ -274,7 +288,8 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
+        // Read after the snapshot was taken: an index is marked as multikey before its keys become
+        // visible.
         if keys.multikey & !index.multikey_mask() != 0 {
             let of = &mut self.found.indexes[at];
             let text = format!(
@@ -333,7 +348,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks of each entry of an index whether its document has such a key.
+    /// Checks for each entry of an index that its document has such a key.
     fn extra_entries(&mut self, at: usize) -> Result<()> {
         let index = self.found.indexes[at].index.clone();
         let (snapshot, collection) = (self.snapshot, self.collection);
@@ -344,7 +359,7 @@ impl Run<'_> {
                 return Ok(());
             };
             let mut wanted = false;
-            // A record that cannot be read is reported as such, and has no keys.
+            // An unreadable record is reported as such, and has no keys.
             let _ = snapshot.stored_record(collection, entry.record_key, &mut |stored| {
                 wanted = match index.covers(stored.document) {
                     Ok(covered) => {
@@ -352,7 +367,8 @@ impl Run<'_> {
                             && index_keys(&index.spec, stored, &mut keys).is_ok()
                             && keys.iter().any(|(values, _)| values == entry.values)
                     }
-                    // Whether the document belongs into the index is not known; the search for missing keys reports that.
+                    // It is unknown whether the index covers the document; the search for missing
+                    // keys reports that.
                     Err(_) => true,
                 };
                 Ok(())

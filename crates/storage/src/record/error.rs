@@ -1,10 +1,10 @@
-//! The one place where an engine's error becomes a server error.
+//! Conversion of an engine's errors into server errors.
 
 use mayfly_base::{Error, ErrorCode};
 use mayfly_kv::KvError;
 
-/// Converts with the reference's codes. Conflicts become 112 WriteConflict, which the retry loop of
-/// [`crate::Writer::write`] takes up.
+/// Converts with the reference's codes. Conflicts become 112 WriteConflict, upon which
+/// [`crate::Writer::write`] retries.
 pub(crate) fn from_kv(error: KvError) -> Error {
     let code = match &error {
         KvError::Conflict => ErrorCode::WriteConflict,

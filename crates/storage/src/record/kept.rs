@@ -1,4 +1,5 @@
-//! Rows of versions that are gone from their place: how they lie in the byte store, and how they are put together.
+//! Rows of kept versions: documents that the oplog refers to and that are no longer in their
+//! record. This file encodes the rows and groups versions into them.
 //!
 //! ```text
 //! key     | timestamp of the log's entry, 8 bytes big-endian | collection id, 8 bytes | record key; of several the greatest one |
@@ -7,27 +8,29 @@
 //!         | 0, 4 bytes | for each: last byte of its record key | its document, BSON |
 //! ```
 //!
-//! Versions share a row when one unit removes them one after the other, they belong to the same entry and collection, and their
-//! record keys differ in the last byte only: consecutive numbers do. So a look-up finds a version in the row of its own key or
-//! in one that follows, and comes across 255 other rows at most, however many documents the entry has.
+//! Versions share a row when one unit removes them one after the other, they belong to the same
+//! entry and collection, and their record keys differ in the last byte only, as consecutive numbers
+//! do. A look-up therefore finds a version in the row of its own key or in a later one, and reads
+//! at most 255 other rows, however many documents the entry has.
 //!
-//! Unless several are expected, the first version of such a run has a row of its own: whoever changes a single document copies it
-//! once.
+//! Unless several versions are expected, the first version of such a run has a row of its own, so
+//! that a change of a single document copies it only once.
 
 use mayfly_base::Result;
 use mayfly_kv::KeyRange;
 use mayfly_value::RawDoc;
 
-/// What a row of several versions begins with: no document is so long.
+/// The first bytes of a row of several versions. A BSON document never starts with length 0.
 const SEVERAL: [u8; 4] = [0; 4];
 
-/// A row takes no further version beyond this; every engine takes values of this length. A look-up reads the whole row.
+/// The size at which a row takes no further version. Every engine takes values of this length. A
+/// look-up reads the whole row.
 const ROW_BYTES: usize = 128 << 10;
 
-/// So many versions of one length have room in a row at first.
+/// A new row reserves memory for this many versions of the length of the first one.
 const EXPECTED: usize = 12;
 
-/// Bytes of a row's key before the record key.
+/// The length of a row's key before the record key.
 const PREFIX_BYTES: usize = 16;
 
 /// A version of a record that an entry of the log refers to.
@@ -37,34 +40,33 @@ pub(crate) struct KeptVersion<'a> {
     pub timestamp: u64,
     /// The collection's id.
     pub collection: u64,
-    /// Its key, which is not empty.
+    /// The key of the record, not empty.
     pub record_key: &'a [u8],
-    /// Its bytes.
     pub document: RawDoc<'a>,
 }
 
-/// Writes a row: key, value.
+/// Writes a row, given its key and its value.
 pub(crate) type PutRow<'p> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'p;
 
-/// Puts versions together that belong into one row.
+/// Groups versions into rows.
 #[derive(Default)]
 pub(crate) struct KeptRows {
-    /// The key of the row at hand, or of the row of the first version when nothing is in hand.
+    /// The key of the current row, or of the row of the first version when there is no current row.
     key: Vec<u8>,
-    /// Its value; empty when nothing is in hand.
+    /// The value of the current row; empty when there is none.
     value: Vec<u8>,
-    /// The key of the version at hand.
+    /// The key of the version that is being added.
     next: Vec<u8>,
     several: bool,
 }
 
 impl KeptRows {
-    /// Versions come in runs.
+    /// Announces that several versions follow, so that the first one shares its row.
     pub(crate) fn expect_several(&mut self) {
         self.several = true;
     }
 
-    /// Adds a version, and writes what can be written by now.
+    /// Adds a version, and writes the rows that are complete.
     ///
     /// # Errors
     /// Those of `put`.
@@ -103,7 +105,7 @@ impl KeptRows {
         Ok(())
     }
 
-    /// Writes what is in hand.
+    /// Writes the current row.
     ///
     /// # Errors
     /// Those of `put`.
@@ -116,13 +118,14 @@ impl KeptRows {
     }
 }
 
-/// Whether the versions of these keys may share a row.
+/// Whether versions with these keys may share a row.
 fn are_together(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len()
         && a.split_last().map(|(_, rest)| rest) == b.split_last().map(|(_, rest)| rest)
 }
 
-/// Where the rows are that may hold this version, and further ones up to the record key `last`, which is not smaller.
+/// The range of the rows that may hold this version, and those of further records up to the record
+/// key `last`, which is not smaller.
 pub(crate) fn kept_range(
     timestamp: u64,
     collection: u64,
@@ -132,7 +135,7 @@ pub(crate) fn kept_range(
     let prefix = [timestamp.to_be_bytes(), collection.to_be_bytes()].concat();
     let start = [&prefix[..], record_key].concat();
     let mut end = [&prefix[..], last].concat();
-    // Behind the greatest key that may share its row.
+    // The end is after the greatest key that may share its row.
     if let Some(byte) = end.last_mut() {
         *byte = 0xFF;
     }
@@ -140,7 +143,7 @@ pub(crate) fn kept_range(
     KeyRange { start, end }
 }
 
-/// Visits the versions of a row: record key, document. What cannot be read ends it.
+/// Visits the versions of a row. The visit ends at bytes that cannot be read.
 pub(crate) fn visit_kept(row_key: &[u8], value: &[u8], visit: &mut dyn FnMut(&[u8], RawDoc<'_>)) {
     let record_key = row_key.get(PREFIX_BYTES..).unwrap_or(&[]);
     let Some(mut rest) = value.strip_prefix(&SEVERAL) else {
@@ -168,7 +171,7 @@ mod tests {
 
     type Version = (u64, u64, Vec<u8>, DocBuf);
 
-    /// The rows that these versions are put into.
+    /// The rows that result from these versions.
     fn rows(versions: &[Version], several: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (mut rows, mut kept) = (Vec::new(), KeptRows { several, ..KeptRows::default() });
         let put: &mut PutRow<'_> = &mut |key, value| {
@@ -185,7 +188,7 @@ mod tests {
         rows
     }
 
-    /// The versions that are in the rows.
+    /// The versions in these rows.
     fn versions(rows: &[(Vec<u8>, Vec<u8>)]) -> Vec<Version> {
         let mut found = Vec::new();
         for (key, value) in rows {
@@ -220,7 +223,7 @@ mod tests {
             (run(200..300).collect(), [4, 2]),
             // Another entry or collection begins another row.
             (vec![version(7, 1, 1, 0), version(7, 2, 2, 0), version(8, 2, 3, 0)], [3, 3]),
-            // What is long stands alone, and rows end somewhere.
+            // A long version has its own row, and the size of a row is limited.
             ((1..5).map(|n| version(7, 1, n, ROW_BYTES)).collect(), [4, 4]),
             ((0..100).map(|n| version(7, 1, n, ROW_BYTES / 10)).collect(), [12, 12]),
             ((0..20).map(mixed).chain((20..40).rev().map(mixed)).collect(), [10, 9]),

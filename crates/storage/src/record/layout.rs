@@ -1,4 +1,4 @@
-//! Keys and values as they lie in the byte store.
+//! Layout of keys and values in the byte store.
 //!
 //! ```text
 //! record   | collection id, 8 bytes big-endian | record key |
@@ -17,7 +17,7 @@
 //!          | the entry; see [`crate::oplog`] |
 //!
 //! kept     | timestamp of the log's entry, 8 bytes big-endian | collection id, 8 bytes | record key |
-//!          | the document that stood there when the entry was written, BSON; of several see [`crate::record::kept`] |
+//!          | the document as it was when the entry was written, BSON; several: [`crate::record::kept`] |
 //!
 //! session  | session id, 16 bytes | statement id, 4 bytes |
 //!          | see [`crate::retry`] |
@@ -40,16 +40,16 @@ use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::record::Record;
 
-/// Bytes of a record's value before its BSON, or before the timestamp of the log's entry.
+/// The length of a record's header before its BSON, or before the timestamp of the log's entry.
 const RECORD_HEADER: usize = 10;
 const RECORD_FORMAT: u8 = 2;
-/// An entry of the log refers to this version.
+/// Flag: an entry of the log refers to this version.
 const LOGGED: u8 = 1;
-/// Where in a record's value the timestamp of that entry stands, eight bytes.
+/// The offset of that entry's timestamp in a record's value, eight bytes.
 pub(crate) const LOGGED_AT: usize = RECORD_HEADER;
 
-/// How a record is named inside its collection, without the collection's prefix: its number, the ordered key of its `_id`
-/// where the collection is clustered by that, or the start of a bucket.
+/// The key of a record inside its collection, without the collection's prefix: its number, the
+/// ordered key of its `_id` if the collection is clustered by `_id`, or the start of a bucket.
 pub type RecordKey = Vec<u8>;
 
 /// The ordered key of an `_id`.
@@ -60,8 +60,8 @@ pub fn id_key(id: RawValue<'_>) -> IdKey {
     id_key_in(id, None).0
 }
 
-/// The ordered key of this `_id`, and what it does not say; strings that the collection's collation does not tell apart share
-/// one.
+/// The ordered key of this `_id`, with its type bits. Strings that are equal under the collation
+/// share a key.
 pub(crate) fn id_key_in(id: RawValue<'_>, collation: Option<&Collation>) -> (IdKey, TypeBits) {
     let mut key = Vec::with_capacity(32);
     let mut bits = TypeBits::default();
@@ -69,7 +69,7 @@ pub(crate) fn id_key_in(id: RawValue<'_>, collation: Option<&Collation>) -> (IdK
     (key, bits)
 }
 
-/// A record's key as clients are shown it: its number where records have numbers, elsewhere its bytes.
+/// The key of a record as clients see it: an integer if records are numbered, otherwise its bytes.
 pub fn record_id(record_key: &[u8], numbered: bool) -> RawValue<'_> {
     match record_key.try_into().map(u64::from_be_bytes) {
         Ok(number) if numbered => RawValue::Int64(number as i64),
@@ -77,7 +77,7 @@ pub fn record_id(record_key: &[u8], numbered: bool) -> RawValue<'_> {
     }
 }
 
-/// An object's id, followed by the rest of the key.
+/// Prefixes a key with an object's id.
 pub(crate) fn prefixed(id: u64, rest: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(8 + rest.len());
     key.extend_from_slice(&id.to_be_bytes());
@@ -85,28 +85,29 @@ pub(crate) fn prefixed(id: u64, rest: &[u8]) -> Vec<u8> {
     key
 }
 
-/// All keys of one object.
+/// The range of all keys of an object.
 pub(crate) fn object_range(id: u64) -> KeyRange {
     KeyRange { start: id.to_be_bytes().to_vec(), end: (id + 1).to_be_bytes().to_vec() }
 }
 
-/// A range given inside an object, as a range of the keyspace. An empty `end` means up to the object's end.
+/// Converts a range inside an object into a range of the keyspace. An empty `end` means the
+/// object's end.
 pub(crate) fn object_subrange(id: u64, inner: &KeyRange) -> KeyRange {
     let end =
         if inner.end.is_empty() { prefix_end(&id.to_be_bytes()) } else { prefixed(id, &inner.end) };
     KeyRange { start: prefixed(id, &inner.start), end }
 }
 
-/// Whether the log holds the document of a record, or refers to the record.
+/// Whether the log contains the document of a record, or refers to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InLog {
-    /// It holds what it needs, or nothing.
+    /// The entry contains what it needs, or there is none.
     Apart,
-    /// It refers: the timestamp of its entry is to be filled in at [`LOGGED_AT`].
+    /// The entry refers to the record; its timestamp is filled in at [`LOGGED_AT`].
     Refers,
 }
 
-/// Writes a record's value into the buffer, replacing what was there.
+/// Replaces the buffer's content by a record's value.
 pub(crate) fn encode_record(
     out: &mut Vec<u8>,
     modified_ms: i64,
@@ -124,13 +125,13 @@ pub(crate) fn encode_record(
     out.extend_from_slice(document.as_bytes());
 }
 
-/// A record's value: its document, when it was written last, and the log's entry that refers to it.
+/// Decodes a record's value: document, time of the last write, and timestamp of the log's entry.
 ///
 /// # Errors
 /// 301 DataCorruptionDetected.
 pub(crate) fn decode_stored(value: &[u8]) -> Result<Record<'_>> {
     let document = decode_record(value)?;
-    // There is a document behind the header, and before it the timestamp if there is one.
+    // The document follows the header and, if there is one, the timestamp.
     let number = |from: usize| value.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
     let logged_at = if value.get(1) == Some(&LOGGED) { number(LOGGED_AT) } else { None };
     Ok(Record {
@@ -158,7 +159,7 @@ pub(crate) fn decode_record(value: &[u8]) -> Result<RawDoc<'_>> {
     })
 }
 
-/// The value of a unique index's entry.
+/// Encodes the value of a unique index's entry.
 pub(crate) fn encode_unique_value(out: &mut Vec<u8>, record_key: &[u8], type_bits: &[u8]) {
     out.clear();
     let mut len = record_key.len();
@@ -192,9 +193,10 @@ pub(crate) mod catalog_key {
     pub(crate) const NEXT_ID: &[u8] = b"n";
     /// The timestamp up to which the oplog was cut.
     pub(crate) const OPLOG_CUT: &[u8] = b"o";
-    /// The size that the oplog was configured with when it was resized, and the size since; 8 bytes each, big-endian.
+    /// The configured size of the oplog when it was resized, and its size since; 8 bytes each,
+    /// big-endian.
     pub(crate) const OPLOG_SIZE: &[u8] = b"z";
-    /// Why expiry is suspended.
+    /// The reason why expiry is suspended ([`crate::policy::watch::Mark`]).
     pub(crate) const SUSPENDED: &[u8] = b"w";
 
     pub(crate) fn collection(id: u64) -> Vec<u8> {
@@ -228,7 +230,7 @@ pub(crate) mod catalog_key {
         key
     }
 
-    /// The id at the end of such a key.
+    /// The id in a key of [`with_id`].
     pub(crate) fn id_of(key: &[u8]) -> Option<u64> {
         key.get(1..9).and_then(|b| b.try_into().ok()).map(u64::from_be_bytes)
     }

@@ -1,4 +1,5 @@
-//! The bottom floor: what a record is, how keys and values lie in the byte store, and how an engine's errors become a server's.
+//! The lowest module: records, the layout of keys and values in the byte store, and the conversion
+//! of an engine's errors.
 //!
 //! It knows no collection, no index and no policy.
 
@@ -12,19 +13,17 @@ use mayfly_value::{DocBuf, RawDoc};
 
 pub use layout::{IdKey, RecordKey, id_key, record_id};
 
-/// A document as it is stored.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    /// Its bytes.
     pub document: RawDoc<'a>,
-    /// When it was written last, in milliseconds since 1970.
+    /// When it was last written, in milliseconds since 1970.
     pub modified_ms: i64,
-    /// The timestamp of the log's entry that refers to this version, 0 when the transaction at hand wrote it; nothing when none
-    /// does.
+    /// The timestamp of the log's entry that refers to this version; 0 when the current transaction
+    /// wrote it, `None` when no entry refers to it.
     pub logged_at: Option<u64>,
 }
 
-/// A document as it was read, with what its record says of it: what a unit is given that changes it.
+/// A document with its record's header, as a write unit needs it to change the document.
 #[derive(Clone, Debug)]
 pub struct StoredDocument {
     document: DocBuf,
@@ -33,12 +32,12 @@ pub struct StoredDocument {
 }
 
 impl StoredDocument {
-    /// Its bytes.
+    /// The document's bytes.
     pub fn as_doc(&self) -> RawDoc<'_> {
         self.document.as_doc()
     }
 
-    /// The document alone.
+    /// The document without its header.
     pub fn into_document(self) -> DocBuf {
         self.document
     }
@@ -50,17 +49,17 @@ impl StoredDocument {
 }
 
 impl Record<'_> {
-    /// A copy.
+    /// Copies the record.
     pub(crate) fn to_stored(self) -> StoredDocument {
         let Record { document, modified_ms, logged_at } = self;
         StoredDocument { document: document.to_owned(), modified_ms, logged_at }
     }
 }
 
-/// The moment a question is asked at, and by which rules.
+/// The time, and the rules, by which a document is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Wall time, in milliseconds since 1970.
+    /// Wall time in milliseconds since 1970.
     pub now_ms: i64,
     /// The parameter `lastModifiedTTL`.
     pub last_modified: bool,

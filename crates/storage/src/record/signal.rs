@@ -1,17 +1,17 @@
-//! Waiting for something that others do, on a task instead of a thread.
+//! A condition that tasks await without occupying a thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Told when something has happened; costs nobody anything while nobody waits.
+/// Wakes tasks when a condition may have become true. Costs one load while no task waits.
 #[derive(Default)]
 pub(crate) struct Signal {
     waiting: AtomicUsize,
     notify: Notify,
 }
 
-/// One that waits, as long as it does.
+/// Counts a waiting task until it is dropped.
 struct Waiting<'s>(&'s Signal);
 
 impl Drop for Waiting<'_> {
@@ -21,21 +21,21 @@ impl Drop for Waiting<'_> {
 }
 
 impl Signal {
-    /// Something has happened, and whoever asks sees it already.
+    /// Wakes the waiting tasks. The caller has made the condition true before.
     pub(crate) fn tell(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.notify.notify_waiters();
         }
     }
 
-    /// Waits until it has happened: `has` is asked at once, and again whenever somebody tells.
+    /// Waits until `has` returns true: it is called at once, and again after each [`Signal::tell`].
     pub(crate) async fn until(&self, has: impl Fn() -> bool) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waiting = Waiting(self);
         loop {
             let told = self.notify.notified();
             tokio::pin!(told);
-            // From here on nothing that is told is missed.
+            // No call of `tell` is missed after this point.
             told.as_mut().enable();
             if has() {
                 return;

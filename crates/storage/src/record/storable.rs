@@ -1,17 +1,19 @@
-//! Which documents may be stored: how large and how deep they are, and that their bytes are whole.
+//! Which documents may be stored: limits of size and depth, and intact bytes.
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{RawDoc, ty, validate};
 
-/// Bytes that one level of nesting takes at least: type, end of name, length, end of document.
+/// The bytes that one level of nesting takes at least: type, end of name, length, end of document.
 const LEVEL_BYTES: usize = 7;
 
-/// Checks what the server has built as strictly as what comes from clients: damaged bytes are never stored.
+/// Checks a document's bytes. Documents built by the server are checked as strictly as those of
+/// clients, so that damaged bytes are never stored.
 ///
 /// # Errors
 /// 22 InvalidBSON, 15 Overflow.
 pub(crate) fn check_bytes(document: RawDoc<'_>) -> Result<()> {
-    // A delta lies deeper than the document whose parts it holds. How deep that may be is asked of it alone.
+    // A delta nests deeper than the document whose parts it holds. [`check_storable`] checks the
+    // depth of documents.
     match validate(document.as_bytes(), limits::MAX_BSON_DEPTH) {
         Ok(_) => Ok(()),
         Err(error) if error.code() == ErrorCode::Overflow => Err(too_deep()),
@@ -24,7 +26,7 @@ fn too_deep() -> Error {
     Error::new(ErrorCode::Overflow, text)
 }
 
-/// Checks what any document that is stored has to keep to.
+/// Checks the limits of a stored document.
 ///
 /// # Errors
 /// 10334 BSONObjectTooLarge, 15 Overflow.
@@ -48,7 +50,7 @@ pub(crate) fn check_storable(document: RawDoc<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether documents and arrays stand in each other deeper than this; the document itself is the first level.
+/// Whether documents and arrays nest deeper than this; the document itself is the first level.
 fn deeper_than(document: RawDoc<'_>, levels: usize) -> bool {
     levels == 0
         || document.iter().any(|element| match element.type_byte() {

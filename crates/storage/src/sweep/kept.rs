@@ -1,10 +1,12 @@
-//! Keeping what the log refers to before a dropped collection's records are cleared.
+//! Keeps the versions of a dropped collection that the log refers to, before its records are
+//! cleared.
 //!
-//! It is noted in the catalog that this was done: of records that a sweep has begun to clear no row may be written a second time, over
-//! one that has more of them.
+//! A mark in the catalog says that this was done: after a sweep has begun to clear records, no row
+//! may be written a second time, because it would replace one with more versions.
 //!
-//! Records say themselves which entry refers to them. A small collection is read through; of a large one, whose records are mostly
-//! older than the log's window, the log is read instead, and the records that it names.
+//! A record's header has the timestamp of the entry that refers to it. A small collection is
+//! scanned completely. Most records of a large one are older than the log's window, so the log is
+//! scanned instead, and the records that its entries name.
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, KeyRange, Keyspace, TxnOptions};
@@ -15,15 +17,15 @@ use crate::record::error::from_kv;
 use crate::record::kept::{KeptRows, KeptVersion};
 use crate::record::layout::{catalog_key, decode_stored, object_range};
 
-/// A collection of fewer bytes than this is read through whatever the log's size is.
+/// A smaller collection is scanned completely, whatever the log's size is.
 const SMALL_BYTES: u64 = 16 << 20;
-/// Bytes of documents kept in one transaction.
+/// The bytes of documents that are kept in one transaction.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What a dropped object's row says when everything is kept.
+/// The value of a dropped object's row after all its versions were kept.
 const KEPT: [u8; 1] = [1];
 
-/// Documents on their way.
+/// Versions for the next transaction.
 #[derive(Default)]
 struct Batch {
     kept: KeptRows,
@@ -32,11 +34,11 @@ struct Batch {
 }
 
 impl Store {
-    /// Keeps the versions in dropped collections that entries of the log refer to that are still kept, once. Nobody writes there any
-    /// more, and nothing may be swept before this has returned.
+    /// Keeps the versions in dropped collections that entries of the log refer to, once. There are
+    /// no writers any more, and nothing may be swept before this has returned.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn keep_logged_versions(&self, dropped: &[u64]) -> Result<()> {
         let mut now = Vec::new();
         for id in dropped {
@@ -53,10 +55,10 @@ impl Store {
         self.put_marks(&now)
     }
 
-    /// Notes of dropped collections that everything is kept which the log refers to.
+    /// Marks dropped collections whose versions are kept, or need not be.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn mark_kept(&self, dropped: &[u64]) -> Result<()> {
         let keys: Vec<_> = dropped.iter().map(|id| catalog_key::dropped(*id)).collect();
         self.put_marks(&keys)
@@ -82,7 +84,7 @@ impl Store {
         }
     }
 
-    /// Looks at every record.
+    /// Keeps versions by a scan of all records.
     pub(crate) fn keep_by_records(&self, id: u64) -> Result<()> {
         let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let mut batch = Batch::default();
@@ -92,7 +94,7 @@ impl Store {
         self.put_last(batch)
     }
 
-    /// Looks at the records that the log names.
+    /// Keeps versions by a scan of the log and the records that it names.
     pub(crate) fn keep_by_log(&self, id: u64) -> Result<()> {
         let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let mut batch = Batch::default();
@@ -116,7 +118,7 @@ impl Store {
         record_key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        // What cannot be read is reported where somebody asks for it.
+        // An unreadable record is reported when it is read.
         let Ok(record) = decode_stored(value) else { return Ok(()) };
         let Some(timestamp) = record.logged_at.filter(|timestamp| *timestamp > self.oplog.cut())
         else {

@@ -1,4 +1,4 @@
-//! Removing what sessions have recorded that have timed out.
+//! Removes the recorded statements of sessions that have timed out.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -10,21 +10,22 @@ use crate::Store;
 use crate::record::error::from_kv;
 use crate::write::recorded_at;
 
-/// Rows deleted in one transaction.
+/// The number of rows that are deleted in one transaction.
 const SWEEP_ROWS: usize = 1000;
 const SESSION_MS: i64 = limits::SESSION_TIMEOUT_MINUTES as i64 * 60_000;
 
 impl Store {
-    /// Removes what sessions left behind that have timed out; looks only when something can be due.
+    /// Removes recorded statements of sessions that have timed out; scans them only when some may
+    /// be due.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn sweep_statements(&self) -> Result<()> {
         let now_ms = self.clock.now_ms();
         if now_ms < self.next_statement_due.load(Ordering::Acquire) {
             return Ok(());
         }
-        // A statement that is recorded from now on is due later than this.
+        // Statements recorded from now on are due later than this.
         self.next_statement_due.store(now_ms.saturating_add(SESSION_MS), Ordering::Release);
         let mut oldest_kept = i64::MAX;
         let mut range = KeyRange { start: Vec::new(), end: vec![0xFF; 24] };

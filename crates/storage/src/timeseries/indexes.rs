@@ -1,5 +1,6 @@
-//! Indexes of a collection of measurements: the definition that clients ask for, and the one on the buckets. The latter has the paths
-//! that [`MeasurementFields`] gives, and carries the former as `originalSpec`.
+//! Indexes of a time series: the definition over measurements, which clients see, and the one over
+//! buckets. The latter has the paths of [`MeasurementFields`], and contains the former as
+//! `originalSpec`.
 
 use mayfly_base::{Error, ErrorCode, Result, limits::MAX_FILTER_DEPTH};
 use mayfly_buckets::MeasurementFields;
@@ -9,7 +10,7 @@ use crate::index::kinds::FieldKind;
 use crate::index::spec::IndexSpec;
 use crate::policy::TtlOptions;
 
-/// The index that a collection with a meta field gets.
+/// The default index of a time series with a meta field.
 pub(crate) fn default_index(fields: &MeasurementFields) -> Result<Option<IndexSpec>> {
     let Some(meta) = &fields.meta else { return Ok(None) };
     let mut asked = DocBuilder::new();
@@ -18,7 +19,7 @@ pub(crate) fn default_index(fields: &MeasurementFields) -> Result<Option<IndexSp
     IndexSpec::from_catalog(on_buckets(asked.finish().as_doc(), fields)).map(Some)
 }
 
-/// What stands on the buckets for a definition that was checked.
+/// The definition over buckets for a checked definition over measurements.
 pub(crate) fn on_buckets(asked: RawDoc<'_>, fields: &MeasurementFields) -> DocBuf {
     let mut out = DocBuilder::new();
     for element in asked {
@@ -43,10 +44,10 @@ pub(crate) fn on_buckets(asked: RawDoc<'_>, fields: &MeasurementFields) -> DocBu
     out.finish()
 }
 
-/// The definition on the buckets of an index that was asked for, when measurements may have it. Expiry contract, section 1.5.
+/// Checks a requested definition, and returns the one over buckets. Expiry contract, section 1.5.
 ///
 /// # Errors
-/// 72 and 85 for policies and filters that a time series does not have, 238 for what is missing here.
+/// 72 and 85 for policies and filters that a time series cannot have, 238 for unsupported ones.
 pub(crate) fn checked_on_buckets(
     asked: &IndexSpec,
     fields: &MeasurementFields,
@@ -86,7 +87,8 @@ pub(crate) fn checked_on_buckets(
     IndexSpec::from_catalog(on_buckets(asked.document(), fields))
 }
 
-/// Buckets have the meta field as it is, so an index may be on it unless the reference refuses its kind.
+/// Buckets contain the meta field unchanged, so any kind of index may be on it unless the reference
+/// refuses the kind.
 fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
     let Some(row) = asked.kind().row() else { return Ok(()) };
     if let Some(indexes) = row.not_over_measurements {
@@ -105,7 +107,8 @@ fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
     }
 }
 
-/// A policy of a time series deals with whole buckets: it has a pace, but cannot look at single measurements.
+/// Checks a policy of a time series. It deletes whole buckets: it may have a pace, but not options
+/// that need single measurements.
 ///
 /// # Errors
 /// 72 InvalidOptions.
@@ -119,7 +122,7 @@ pub(crate) fn check_policy(ttl: &TtlOptions) -> Result<()> {
     }
 }
 
-/// Whether a filter asks about the meta field, and about nothing else.
+/// Whether a filter uses the meta field only.
 fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bool {
     depth < MAX_FILTER_DEPTH
         && !filter.is_empty()
@@ -131,7 +134,7 @@ fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bo
         })
 }
 
-/// A definition as clients of the measurements see it.
+/// A definition over buckets as clients of the measurements see it.
 pub fn shown_to_clients(spec: &IndexSpec) -> Option<DocBuf> {
     let asked = spec.document().get("originalSpec")?.as_document()?;
     let mut out = DocBuilder::new();

@@ -1,7 +1,8 @@
-//! Which buckets are open: a bounded memory, by meta value, in stripes that each have a lock.
+//! A bounded cache of open buckets by meta value, in stripes with a lock each.
 //!
-//! It only saves looking. What it has forgotten (a restart, too many meta values) is found again in the store: by the index on
-//! meta and time, or by the order of records where measurements have no meta field.
+//! The cache only saves look-ups. Buckets that are not in it (after a restart, or with too many
+//! meta values) are found in the store: by the index on meta and time, or by the order of records
+//! if measurements have no meta field.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,30 +13,31 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::record::RecordKey;
 
-/// Locks; writers of different stripes do not wait for each other.
+/// The number of stripes. Writers of different stripes do not wait for each other.
 const STRIPES: usize = 16;
-/// Meta values remembered in a stripe.
+/// The most meta values in a stripe.
 const MAX_PER_STRIPE: usize = 4096;
-/// Buckets remembered for a meta value.
+/// The most buckets of a meta value.
 pub(crate) const MAX_PER_META: usize = 4;
 
 /// An open bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Open {
+pub(crate) struct OpenBucket {
     pub(crate) start_ms: i64,
     pub(crate) key: RecordKey,
-    /// What is in it. It may have no room: remembered, so that nobody looks for one like it.
+    /// The content of the bucket. A full bucket is cached too, which saves the search for one with
+    /// room.
     pub(crate) packed: Packed,
 }
 
 /// One stripe: the open buckets by meta value.
-pub(crate) type Stripe = HashMap<Vec<u8>, Vec<Open>>;
+pub(crate) type Stripe = HashMap<Vec<u8>, Vec<OpenBucket>>;
 
-/// All of a collection.
+/// The open buckets of a collection.
 pub(crate) struct OpenBuckets {
     stripes: [Mutex<Stripe>; STRIPES],
     hasher: RandomState,
-    /// What names new ones.
+    /// The source of the names of new buckets.
     pub(crate) suffixes: Suffixes,
 }
 
@@ -50,7 +52,7 @@ impl Default for OpenBuckets {
 }
 
 impl OpenBuckets {
-    /// How many stripes there are.
+    /// The number of stripes.
     #[cfg(test)]
     pub(crate) const COUNT: usize = STRIPES;
 
@@ -71,9 +73,9 @@ impl OpenBuckets {
     }
 }
 
-/// Counts up the last 8 bytes of buckets' `_id`s, so that buckets with the same start stand in the order in which they were made.
-/// The counter begins at a random number, as the reference's does: two servers that were started over copies of one folder then
-/// hardly ever choose the same `_id`.
+/// A counter for the last 8 bytes of buckets' `_id`s, so that buckets with the same start are
+/// sorted by creation. It starts at a random number, as in the reference: two servers over copies
+/// of one folder then hardly ever choose the same `_id`.
 pub(crate) struct Suffixes(AtomicU64);
 
 impl Default for Suffixes {
@@ -83,12 +85,12 @@ impl Default for Suffixes {
 }
 
 impl Suffixes {
-    /// The next one. A bucket that was restored may have it.
+    /// The next suffix. A restored bucket may already have it.
     pub(crate) fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Goes on elsewhere: the next one was taken.
+    /// Continues from another random number, because the next suffix was taken.
     pub(crate) fn jump(&self) {
         self.go_on_from(rand::random());
     }
@@ -98,8 +100,8 @@ impl Suffixes {
     }
 }
 
-/// Remembers what is open for a meta value now.
-pub(crate) fn remember(stripe: &mut Stripe, meta: Vec<u8>, mut open: Vec<Open>) {
+/// Caches the open buckets of a meta value.
+pub(crate) fn remember(stripe: &mut Stripe, meta: Vec<u8>, mut open: Vec<OpenBucket>) {
     if stripe.len() >= MAX_PER_STRIPE && !stripe.contains_key(&meta) {
         stripe.clear();
     }

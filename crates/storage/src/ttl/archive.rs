@@ -1,4 +1,5 @@
-//! Archives of expired documents: whether a place can be one, and the collections that are ([`crate::write::FindArchives`]).
+//! Archives of expired documents: checks of their destination, and the collections that policies
+//! archive into ([`crate::write::FindArchives`]).
 
 use crate::isolation::ReadView;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -9,8 +10,10 @@ use crate::policy::{ArchiveTarget, TtlOptions};
 use crate::write::{ArchiveCollection, FindArchives};
 
 impl Store {
+    /// Checks the destination of a policy's archive.
+    ///
     /// # Errors
-    /// 72 when the policy's documents cannot be archived where it says.
+    /// 72 when the policy's documents cannot be archived there.
     pub(crate) fn check_archive_place(&self, ttl: &TtlOptions) -> Result<()> {
         let Some(ArchiveTarget::Files { path, .. }) = &ttl.archive else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A dry run: what a policy would delete at once, and what it never will and why. It reads everything and changes
-//! nothing.
+//! A dry run of a policy: what it would delete at once, and which documents never expire and why.
+//! It reads all documents and changes nothing.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,32 +20,32 @@ use crate::policy::{OwnTtl, own_ttl};
 use crate::read::{Scanned, whole_range};
 use crate::record::{Moment, Record};
 
-/// Records looked at in one snapshot.
+/// The number of records that are read in one snapshot.
 const BATCH_RECORDS: usize = 1000;
-/// Documents in a second that a policy without a pace is taken to delete, where nothing was measured.
+/// The assumed rate of a policy without a pace, in documents a second, if there is no measurement.
 const USUAL_DOCS_PER_SEC: f64 = 50_000.0;
 
-/// What a policy would do to the documents there are.
+/// The effect that a policy would have on the existing documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Census {
-    /// Documents that are due.
+    /// The number of documents that are due.
     pub due: i64,
-    /// Their bytes.
+    /// The bytes of the documents that are due.
     pub due_bytes: i64,
-    /// The oldest date by which one of them is due.
+    /// The oldest date of a document that is due, in milliseconds since 1970.
     pub oldest: Option<i64>,
-    /// The newest one.
+    /// The newest date of a document that is due.
     pub newest: Option<i64>,
-    /// Documents that never go because they have no such field.
+    /// The number of documents that never expire because they lack the field.
     pub missing: i64,
-    /// Documents that never go because there is no date in it, by its type.
+    /// The number of documents that never expire because the field is no date, by type.
     pub wrong_type: BTreeMap<&'static str, i64>,
-    /// How long the deletion of what is due would take, in seconds.
+    /// The estimated duration of the deletion, in seconds.
     pub eta_secs: f64,
 }
 
 impl Census {
-    /// Writes the reply of a dry run.
+    /// Appends the reply of a dry run.
     pub fn append_to(&self, reply: &mut DocBuilder) {
         let date = |date: Option<i64>| date.map_or(RawValue::Null, RawValue::Date);
         reply.append("dryRun", true).append("dueNow", self.due).append("dueBytes", self.due_bytes);
@@ -129,7 +129,7 @@ fn base_date(index: &Index, record: Record<'_>) -> Option<i64> {
     }
 }
 
-/// How long it takes until so many documents are gone, in seconds.
+/// The estimated duration of the deletion of this many documents, in seconds.
 pub(crate) fn eta_secs(due: i64, limits: PaceLimits, measured_per_sec: f64) -> f64 {
     if due == 0 {
         return 0.0;
@@ -139,10 +139,11 @@ pub(crate) fn eta_secs(due: i64, limits: PaceLimits, measured_per_sec: f64) -> f
 }
 
 impl Store {
-    /// What an index of this definition would expire in this collection, as it is requested from `createIndexes`.
+    /// The documents that an index with this definition would expire, as requested from
+    /// `createIndexes`.
     ///
     /// # Errors
-    /// Those of `createIndexes` for the definition; 72 when it is no TTL index.
+    /// Errors of `createIndexes` for the definition; 72 when it is no TTL index.
     pub fn dry_run_index(
         &self,
         op: &OpCtx,
@@ -163,10 +164,10 @@ impl Store {
         self.census(op, collection.as_deref(), spec.inheriting(default.as_ref())).map(Some)
     }
 
-    /// What a policy would do to a collection.
+    /// The effect that a policy would have on a collection.
     ///
     /// # Errors
-    /// Those of the operation's deadline and of the engine.
+    /// Errors of the operation's deadline and of the engine.
     pub(crate) fn census(
         &self,
         op: &OpCtx,
@@ -177,7 +178,7 @@ impl Store {
         let mut census = Census::default();
         let moment = self.moment();
         let mut keys = KeySet::default();
-        // The policy in question speaks for itself.
+        // The policy itself is evaluated by its index.
         let mut holding = collection.map(Collection::holding).unwrap_or_default();
         holding.retain(|policy| policy.name() != index.spec.name());
         let mut range = whole_range();

@@ -1,16 +1,16 @@
-//! Expiry: the monitor that deletes what is due, and the rules that say what that is.
+//! Expiry: the monitor that deletes due documents, and the rules that determine them.
 //!
-//! The story of a TTL delete:
-//! 1. the monitor's thread sleeps until `ttlMonitorSleepSecs` are over ([`TtlMonitor`]) and begins a pass;
-//! 2. a pass is a sequence of sub-passes; each asks the catalog anew which policies there are: TTL indexes, and
-//!    collections with a time to live ([`pass`]);
-//! 3. a sub-pass visits them in turn; a visit ([`visit`]) scans from the oldest date up to the cutoff, as the policy's rule
-//!    ([`rule`]) says;
-//! 4. each batch of found records is a write unit that reads the record again and checks its dates again, so that a document
-//!    refreshed meanwhile survives;
-//! 5. record, index keys and an oplog entry that names the rule go in one transaction.
+//! A TTL deletion takes these steps; `README.md` in this folder describes them in detail.
+//! 1. The monitor's thread sleeps for `ttlMonitorSleepSecs` ([`TtlMonitor`]) and starts a pass.
+//! 2. A pass is a sequence of sub-passes. Each reads the present policies from the catalog: TTL
+//!    indexes, and collections with a time to live ([`pass`]).
+//! 3. A sub-pass visits the policies in turn. A visit ([`visit`]) scans from the oldest date to the
+//!    cutoff, as the policy's rule ([`rule`]) defines.
+//! 4. Each batch of found records is a write unit that reads the records again and checks their
+//!    dates again, so that a document that was updated meanwhile survives.
+//! 5. Record, index keys and an oplog entry that names the policy are written in one transaction.
 //!
-//! Everything that decides is a function over plain values; the thread only waits and calls.
+//! All decisions are functions over plain values; the thread only waits and calls them.
 
 mod archive;
 mod census;

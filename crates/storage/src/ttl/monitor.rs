@@ -1,6 +1,7 @@
-//! The monitor's thread: waits for the next pass, runs it, and survives everything that goes wrong in it.
+//! The monitor's thread: waits for the next pass, runs it, and survives its errors and panics.
 //!
-//! While it waits it holds nothing but the parameters; a store that goes away without a close ends it, too.
+//! While it waits it has no strong reference to the store, so that it also ends when a store is
+//! dropped without a close.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +14,14 @@ use mayfly_base::{ClientData, Clock, ErrorCode};
 use crate::Store;
 use crate::policy::TtlParameters;
 
-/// How often policies with a pace are visited while they have more to do.
+/// How often policies with a pace are visited while they have more work.
 const PACED_VISITS_EVERY: Duration = Duration::from_millis(100);
 
 /// Seconds between two passes while the disk is nearly full.
 const FULL_SLEEP_SECS: i64 = 1;
 
-/// Between everybody else and compactions: what is due goes even on a machine that is busy, at a smaller share.
+/// Lower than other threads and higher than compactions: deletions continue on a busy machine, with
+/// a smaller share.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
 
@@ -29,7 +31,7 @@ pub struct TtlMonitor {
     thread: JoinHandle<()>,
 }
 
-/// What the thread needs while it waits.
+/// The state of the thread while it waits.
 struct Waiting {
     store: Weak<Store>,
     params: Arc<TtlParameters>,
@@ -66,7 +68,8 @@ impl TtlMonitor {
     }
 }
 
-/// Whoever waits for an answer goes before the monitor's thread where there are fewer processors than threads that work.
+/// Lowers the priority of this thread, so that clients' commands precede it when there are fewer
+/// processors than busy threads.
 fn give_way() {
     #[cfg(target_os = "linux")]
     if let Err(error) =
@@ -83,7 +86,7 @@ impl Waiting {
             let Some(store) = self.store.upgrade() else { return };
             let pass = catch_unwind(AssertUnwindSafe(|| store.run_ttl_pass(&self.stopping)));
             let Ok(result) = pass else {
-                // The hook of the process has said where.
+                // The panic hook of the process has logged it.
                 tracing::error!("a TTL pass panicked; the next one begins as usual");
                 continue;
             };
@@ -99,7 +102,7 @@ impl Waiting {
         }
     }
 
-    /// Goes on with policies that have a pace; whether there is more for them to do.
+    /// Continues with policies that have a pace. Returns whether they have more work.
     fn visit_paced(&self) -> bool {
         let Some(store) = self.store.upgrade().filter(|store| store.has_paced_work()) else {
             return false;
@@ -115,7 +118,8 @@ impl Waiting {
         self.store.upgrade().is_some_and(|store| store.engine().is_nearly_full())
     }
 
-    /// Sleeps `ttlMonitorSleepSecs` from now on, or a second while the disk is nearly full; a changed value takes effect at once. False when the monitor shall end.
+    /// Sleeps for `ttlMonitorSleepSecs`, or a second while the disk is nearly full; a changed value
+    /// takes effect at once. Returns false when the monitor must end.
     fn sleep_until_due(&self) -> bool {
         let started = self.clock.monotonic_micros();
         loop {

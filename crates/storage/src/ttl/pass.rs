@@ -12,40 +12,43 @@ use crate::record::RecordKey;
 use crate::ttl::rule::Rule;
 use crate::ttl::visit::{Visit, VisitEnd};
 
-/// What a pass remembers between its visits.
+/// The state of a pass between its visits.
 #[derive(Default)]
 pub struct PassState {
-    /// Number of this pass since start, for `currentOp`.
+    /// The number of this pass since start, for `currentOp`.
     pass: i64,
     sub_pass: i64,
-    /// Per policy: where its last visit stopped, so that the next one does not step over what is gone.
+    /// For each policy, the position at which its last visit stopped, so that the next one does not
+    /// scan the tombstones before it.
     resume: HashMap<u64, RecordKey>,
 }
 
-/// Policies that have more work and may not do it yet, each with the position it stopped at.
-pub(crate) type PacedPolicies = parking_lot::Mutex<Vec<(Turn, Option<RecordKey>)>>;
+/// Policies that have more work and must wait for their pace, each with the position it stopped at.
+pub(crate) type PacedPolicies = parking_lot::Mutex<Vec<(PolicyVisit, Option<RecordKey>)>>;
 
-/// A policy by its id, whatever it says now, and its collection.
-pub(crate) struct Turn {
+/// The next visit of a policy: its id, which stays valid when the policy changes, and its
+/// collection.
+pub(crate) struct PolicyVisit {
     collection: Arc<Collection>,
     policy: u64,
 }
 
 impl Store {
-    /// Runs one pass: everything that is due now goes.
+    /// Runs one pass, which deletes everything that is due.
     ///
     /// # Errors
-    /// 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange. Errors of single visits are logged and do not end
-    /// the pass.
+    /// 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange. Errors of single visits
+    /// are logged and do not end the pass.
     pub fn run_ttl_pass(&self, stopping: &AtomicBool) -> Result<()> {
-        // A clock is compared with what it was at the last look: there is one in every pass.
+        // The clock is compared with the last check, so each pass makes one.
         let trusted = self.watch.look();
         if let Some(_writing) = self.fsync_lock.try_enter()
             && let Err(error) = self.record_suspension()
         {
             tracing::warn!(%error, "whether expiry is suspended is not on record");
         }
-        // A node that is not the primary expires nothing and counts nothing (expiry contract, section 5.3).
+        // A node that is not the primary expires nothing and counts nothing (expiry contract,
+        // section 5.3).
         if !self.ttl_params().enabled.load(Ordering::Relaxed) || !self.is_primary() {
             return Ok(());
         }
@@ -53,7 +56,7 @@ impl Store {
             self.ttl_stats().suspended_passes.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        // All are asked anew.
+        // The pass visits all policies.
         self.paced.lock().clear();
         let pass = self.ttl_stats().passes.load(Ordering::Relaxed) + 1;
         let mut state = PassState { pass, ..PassState::default() };
@@ -79,7 +82,7 @@ impl Store {
         result
     }
 
-    /// Whether a pass may go on.
+    /// Checks that a pass may continue.
     ///
     /// # Errors
     /// 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange.
@@ -96,12 +99,13 @@ impl Store {
         }
     }
 
-    /// Whether some policy has more work as soon as its pace allows.
+    /// Whether a policy has more work that waits for its pace.
     pub(crate) fn has_paced_work(&self) -> bool {
         !self.paced.lock().is_empty()
     }
 
-    /// Goes on with the policies whose pace ended their last visit. It counts as no pass.
+    /// Continues with the policies whose last visit was ended by their pace. This does not count as
+    /// a pass.
     ///
     /// # Errors
     /// 11600 InterruptedAtShutdown.
@@ -119,15 +123,15 @@ impl Store {
             if self.visit_policy(&turn, &mut state, stopping, batched)
                 && let Some(position) = state.resume.remove(&turn.policy)
             {
-                // Its time box was over: others have their turn.
+                // The visit reached its limit; other policies come first.
                 self.paced.lock().push((turn, Some(position)));
             }
         }
         Ok(())
     }
 
-    /// Runs one sub-pass: rounds over all indexes until none has more work or the time box is over. True when some index
-    /// may have more work.
+    /// Runs one sub-pass: rounds over all policies until none has more work or its time is over.
+    /// Returns whether some policy may have more work.
     ///
     /// # Errors
     /// 11600 InterruptedAtShutdown.
@@ -159,15 +163,15 @@ impl Store {
         Ok(!round.is_empty())
     }
 
-    /// Visits one policy; true when it may have more work.
+    /// Visits one policy; returns whether it may have more work.
     fn visit_policy(
         &self,
-        turn: &Turn,
+        turn: &PolicyVisit,
         state: &mut PassState,
         stopping: &AtomicBool,
         batched: bool,
     ) -> bool {
-        // A `collMod` since the last visit counts.
+        // Reads the policy again, because a `collMod` may have changed it.
         let rules = self.ttl_params().rules();
         let Some(rule) = Rule::now(&turn.collection, turn.policy, rules) else { return false };
         let visit = Visit {
@@ -185,7 +189,7 @@ impl Store {
         match result {
             Ok(VisitEnd::Paced(position)) => {
                 state.resume.remove(&turn.policy);
-                let turn = Turn { collection: turn.collection.clone(), policy: turn.policy };
+                let turn = PolicyVisit { collection: turn.collection.clone(), policy: turn.policy };
                 self.paced.lock().push((turn, position));
                 false
             }
@@ -197,9 +201,10 @@ impl Store {
                 state.resume.insert(turn.policy, position);
                 true
             }
-            // The next round asks what it is now.
+            // The next round reads the changed policy.
             Ok(VisitEnd::PolicyChanged) => true,
-            // Dropped meanwhile, no longer the primary, or the server stops: nothing to do any more.
+            // The collection was dropped, the node is no longer the primary, or the server stops:
+            // the visit has nothing more to do.
             Err(error)
                 if matches!(
                     error.code(),
@@ -224,8 +229,8 @@ impl Store {
         }
     }
 
-    /// All usable policies as of now.
-    fn ttl_policies(&self) -> Vec<Turn> {
+    /// All usable policies at present.
+    fn ttl_policies(&self) -> Vec<PolicyVisit> {
         let mut turns = Vec::new();
         for collection in self.catalog.all().values().filter(|it| !it.is_temporary()) {
             for policy in collection.ready_policies() {
@@ -233,7 +238,7 @@ impl Store {
                     self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);
                     log_invalid(collection, &policy);
                 } else {
-                    turns.push(Turn { collection: collection.clone(), policy: policy.id });
+                    turns.push(PolicyVisit { collection: collection.clone(), policy: policy.id });
                 }
             }
         }
@@ -241,7 +246,7 @@ impl Store {
     }
 }
 
-/// Says that nothing goes by a policy, as the reference does.
+/// Logs that nothing expires by a policy, as the reference does.
 fn log_invalid(collection: &Collection, policy: &Policy) {
     let ns = collection.namespace();
     match policy.index().is_some_and(|index| index.spec.is_inert()) {

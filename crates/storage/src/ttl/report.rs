@@ -1,4 +1,4 @@
-//! What a visit tells the one who records operations.
+//! The report of a visit, for the profiler.
 
 use std::sync::OnceLock;
 
@@ -6,25 +6,25 @@ use mayfly_work::OpCtx;
 
 use crate::Store;
 
-/// A visit that is over.
+/// The result of a visit.
 pub struct VisitReport<'a> {
     /// The visit as an operation: namespace, command, plan.
     pub op: &'a OpCtx,
     /// Whether it deleted in batches.
     pub batched: bool,
-    /// Index entries read.
+    /// The number of index entries that it read.
     pub keys_examined: i64,
-    /// Documents read.
+    /// The number of documents that it read.
     pub docs_examined: i64,
-    /// Documents deleted.
+    /// The number of documents that it deleted.
     pub deleted: i64,
-    /// How long it took.
+    /// Its duration in microseconds.
     pub micros: i64,
 }
 
 type Hook = Box<dyn Fn(&VisitReport<'_>) + Send + Sync>;
 
-/// Who is told of visits.
+/// The hook for visits, once it is set.
 #[derive(Default)]
 pub(crate) struct VisitHook(OnceLock<Hook>);
 
@@ -37,9 +37,10 @@ impl VisitHook {
 }
 
 impl Store {
-    /// Names the one who is told of each visit that found something due; the first one stays.
+    /// Sets the hook that is called for each visit which found something due; later calls have no
+    /// effect.
     pub fn on_ttl_visit(&self, hook: impl Fn(&VisitReport<'_>) + Send + Sync + 'static) {
-        // A second one would belong to a second server over the same store, which cannot be.
+        // A second hook would belong to a second server over the same store, which is impossible.
         let _ = self.visit_hook.0.set(Box::new(hook));
     }
 }

@@ -1,16 +1,18 @@
-//! Rules: what says that documents are due, as it is when a visit begins.
+//! Rules: a policy as it is at the start of a visit, with its scan and its test of documents.
 //!
 //! ```text
 //! policy     scans                                   a document is due when
 //! index      the index, from the oldest date up      one of its keys is a date up to the cutoff
 //! clustered  records, `_id` from 1970-01-01 up       its `_id` is a date from there up to the cutoff
-//! buckets    records, from the earliest start up     all that is in it is due
+//! buckets    records, from the earliest start up     all of its measurements are due
 //! ```
 //!
-//! When all of a bucket is due, the rules of `ttlIndexRules` say: by default when its latest measurement is, under `mongod8`
-//! when its start and a whole span after it are. An index over buckets goes by the same.
+//! `ttlIndexRules` decides when all measurements of a bucket are due: by default when its latest
+//! measurement is, under `mongod8` when the whole span of the bucket has passed since its start. An
+//! index over buckets uses the same test.
 //!
-//! A rule looks, it deletes nothing: [`crate::ttl::visit`] does. Expiry contract, sections 4 and 7.2.
+//! A rule only finds documents; [`crate::ttl::visit`] deletes them. Expiry contract, sections 4 and
+//! 7.2.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -29,19 +31,19 @@ use crate::read::{Scanned, Snapshot};
 use crate::record::{Moment, Record};
 use crate::write::WriteUnit;
 
-/// What a visit goes by: a policy as it is when the visit begins.
+/// A policy as it is when a visit begins.
 #[derive(Clone)]
 pub(super) struct Rule {
     policy: Arc<Policy>,
-    /// Over buckets: when one is due.
+    /// The test of buckets, for a time series.
     span: Option<BucketSpan>,
 }
 
-/// When a bucket is due.
+/// The test whether a bucket is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BucketSpan {
     time: String,
-    /// What must have passed since its start; nothing when its latest measurement decides.
+    /// The span that must have passed since its start; `None` if its latest measurement decides.
     since_start_ms: Option<i64>,
 }
 
@@ -70,7 +72,7 @@ impl BucketSpan {
 }
 
 impl Rule {
-    /// The policy of this id as it is now; nothing when it is gone, or nothing goes by it.
+    /// The present policy with this id; `None` if it no longer exists or is not usable.
     pub(super) fn now(collection: &Collection, id: u64, rules: TtlIndexRules) -> Option<Rule> {
         let policy = collection.policy(id)?;
         let usable = policy.expire_after != TimeToLive::Invalid;
@@ -80,23 +82,23 @@ impl Rule {
         })
     }
 
-    /// What it goes by.
+    /// The policy of the rule.
     pub(super) fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
-    /// Whether it is what holds while the unit runs.
+    /// Whether the policy has not changed when the unit runs.
     pub(super) fn holds_in(&self, unit: &WriteUnit<'_>) -> bool {
         unit.policy(self.policy.id).is_some_and(|now| now.says_as(&self.policy))
     }
 
-    /// When a bucket is due; nothing for what is no bucket.
+    /// When a bucket is due; `None` for a record that is no bucket.
     pub(super) fn bucket_due_at(&self, record: Record<'_>) -> Option<i64> {
         let date = self.span.as_ref()?.decides(record.document)?;
         Some(date.saturating_add(self.policy.listed_secs().saturating_mul(1000)))
     }
 
-    /// `planSummary` of a visit.
+    /// The `planSummary` of a visit.
     pub(super) fn plan_summary(&self) -> String {
         match self.policy.index() {
             Some(index) => format!("IXSCAN {}", Shell(index.spec.key())),
@@ -104,7 +106,7 @@ impl Rule {
         }
     }
 
-    /// The deletion that a visit amounts to, for `currentOp` and the profiler.
+    /// The equivalent `delete` command, for `currentOp` and the profiler.
     pub(super) fn delete_command(&self, db: &str, collection: &str, cutoff: i64) -> DocBuf {
         let mut command = DocBuilder::new();
         command.append("delete", collection).start_array("deletes").push_document();
@@ -125,7 +127,7 @@ impl Rule {
         command.finish()
     }
 
-    /// Which way its scan goes: the oldest first.
+    /// The direction of the scan, in which the oldest entry is first.
     pub(super) fn direction(&self) -> Direction {
         match self.policy.index() {
             Some(index) if index.spec.fields()[0].descending => Direction::Backward,
@@ -133,7 +135,7 @@ impl Rule {
         }
     }
 
-    /// The positions of the same type of value that are not due yet.
+    /// The range of values of the same type that are not due yet.
     pub(super) fn behind(&self, due: &KeyRange) -> Option<KeyRange> {
         let backward = self.direction() == Direction::Backward;
         let first = RawValue::Date(i64::MIN);
@@ -149,7 +151,7 @@ impl Rule {
         (!behind.is_empty()).then_some(behind)
     }
 
-    /// Shows positions in the range that may be due, and the records that they belong to.
+    /// Visits the positions in the range that may be due, with their records.
     pub(super) fn scan(
         &self,
         snapshot: &Snapshot,
@@ -167,7 +169,8 @@ impl Rule {
                     Ok(ControlFlow::Continue(()))
                 })
             }
-            // A bucket of every source is under way at the cutoff: those need no lock to be seen to stay.
+            // Each source has an open bucket near the cutoff. Buckets that are not due are skipped
+            // without a lock.
             (_, Some(span)) => {
                 snapshot.scan_stored(collection, range, direction, limit, &mut |key, stored| {
                     if span.is_due(stored.document, cutoff) {
@@ -185,7 +188,7 @@ impl Rule {
         }
     }
 
-    /// Whether the document as it is now is due, and the rule is about it at all.
+    /// Whether the document is due now, and the rule covers it.
     pub(super) fn is_due(
         &self,
         record: Record<'_>,
@@ -199,12 +202,12 @@ impl Rule {
         }
     }
 
-    /// 175 when what it scans is gone.
+    /// Returns 175 when the index was dropped.
     pub(super) fn check_alive(&self) -> Result<()> {
         self.policy.index().map_or(Ok(()), |index| index.check_alive())
     }
 
-    /// How `$ttlStats` calls it.
+    /// The kind of the policy in `$ttlStats`.
     pub(super) fn kind_name(&self) -> &'static str {
         match &self.policy.source {
             PolicySource::Index(index) if index.spec.is_last_modified() => "lastModified",
@@ -214,10 +217,10 @@ impl Rule {
         }
     }
 
-    /// Whether each document has one entry in what it scans.
+    /// Whether each document has exactly one entry in the scanned range.
     pub(super) fn has_one_entry_each(&self) -> bool {
         match &self.policy.source {
-            // With a date and a ttl of their own documents have two.
+            // A document with a date and its own ttl has two.
             PolicySource::Index(index) => {
                 self.span.is_none()
                     && !index.is_multikey()

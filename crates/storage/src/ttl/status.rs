@@ -1,6 +1,7 @@
-//! How policies are doing: `$ttlStats` and `ttlStatus` (expiry contract, section 9, T-74).
+//! The status of policies: `$ttlStats` and `ttlStatus` (expiry contract, section 9, T-74).
 //!
-//! What is due is counted by the same scan that a visit makes, so the lag it tells is the truth of the moment.
+//! Due documents are counted by the same scan that a visit makes, so that the reported lag is
+//! exact.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,50 +21,50 @@ use crate::record::{Moment, Record};
 use crate::ttl::census::eta_secs;
 use crate::ttl::rule::Rule;
 
-/// Entries looked at in one snapshot.
+/// The number of entries that are read in one snapshot.
 const BATCH_ENTRIES: usize = 10_000;
 
-/// A cutoff behind everything: buckets that are not due are looked at, too.
+/// A cutoff after all dates, with which the scan also visits buckets that are not due.
 const ANY: i64 = i64::MAX;
 
-/// How a policy is doing.
+/// The status of a policy.
 #[derive(Clone, Debug)]
 pub struct PolicyStatus {
-    /// `db.collection`.
+    /// The collection as `db.collection`.
     pub namespace: String,
-    /// The index, or `_id_`.
+    /// The name of the index, or `_id_`.
     pub index: String,
-    /// As it is listed.
+    /// The time to live as it is listed, in seconds.
     pub expire_after_secs: i64,
     /// `index`, `lastModified`, `clustered` or `timeseries`.
     pub kind: &'static str,
-    /// Documents, or buckets, that are due.
+    /// The number of documents, or buckets, that are due.
     pub due: i64,
-    /// Since when the oldest of them is, in milliseconds since 1970.
+    /// When the oldest of them became due, in milliseconds since 1970.
     pub due_since: Option<i64>,
-    /// When the next one will be.
+    /// When the next one will be due, in milliseconds since 1970.
     pub next_due: Option<i64>,
-    /// What went since the start of the server.
+    /// The number of deletions since the start of the server.
     pub deleted: i64,
-    /// What was looked at and stayed, by reason.
+    /// The number of examined documents that stayed, by reason.
     pub skipped: Vec<(&'static str, i64)>,
-    /// Documents in a second over about the last ten.
+    /// Deletions in a second, averaged over about ten seconds.
     pub rate_per_sec: f64,
-    /// Until nothing is due, in seconds; nothing when it deletes nothing.
+    /// The estimated seconds until nothing is due; `None` if the policy deletes nothing.
     pub eta_secs: Option<f64>,
-    /// Why the last visit ended early.
+    /// The error of the last visit.
     pub last_error: Option<String>,
-    /// Now.
+    /// The present time in milliseconds since 1970.
     pub now_ms: i64,
 }
 
 impl PolicyStatus {
-    /// Seconds that the oldest document that is due is overdue.
+    /// For how many seconds the oldest due document has been due.
     pub fn oldest_overdue_secs(&self) -> Option<f64> {
         self.due_since.map(|since| self.now_ms.saturating_sub(since).max(0) as f64 / 1000.0)
     }
 
-    /// The document of `$ttlStats`.
+    /// Appends the fields of `$ttlStats`.
     pub fn append_to(&self, out: &mut DocBuilder) {
         let number = |value: Option<f64>| value.map_or(RawValue::Null, RawValue::Double);
         out.append("index", self.index.as_str());
@@ -90,44 +91,45 @@ impl PolicyStatus {
     }
 }
 
-/// What a look at a record told.
+/// The result of the test of a record.
 #[derive(Default)]
-struct Looked {
+struct RecordTest {
     due: bool,
-    /// When, of a bucket.
+    /// When a bucket is due.
     at: Option<i64>,
 }
 
-impl Looked {
+impl RecordTest {
     fn at(
         rule: &Rule,
         holding: &[Arc<Policy>],
         record: Record<'_>,
         moment: Moment,
         keys: &mut KeySet,
-    ) -> Result<Looked> {
+    ) -> Result<RecordTest> {
         let held = holding.iter().any(|policy| policy.holds(record.document));
         let due = !held && rule.is_due(record, moment, keys)?;
-        Ok(Looked { due, at: rule.bucket_due_at(record) })
+        Ok(RecordTest { due, at: rule.bucket_due_at(record) })
     }
 }
 
-/// What is due in a range.
+/// The due documents of a range.
 #[derive(Default)]
 struct Due {
     count: i64,
     since: Option<i64>,
-    /// When the first of those will be that are not due yet.
+    /// When the first document that is not due yet will be.
     next: Option<i64>,
-    /// Documents that were looked at: some have several entries, of two kinds even.
+    /// Documents that were counted; a document may have several entries.
     seen: HashSet<RecordKey>,
 }
 
 impl Store {
-    /// How the policies of a collection are doing, in the order of its indexes.
+    /// The status of a collection's policies, in the order of its indexes.
     ///
     /// # Errors
-    /// 175 when it is dropped meanwhile; those of the engine and of the operation's deadline.
+    /// 175 when the collection is dropped meanwhile; errors of the engine and of the operation's
+    /// deadline.
     pub fn ttl_status(&self, op: &OpCtx, collection: &Collection) -> Result<Vec<PolicyStatus>> {
         let mut statuses = Vec::new();
         let rules = self.ttl_params().rules();
@@ -194,7 +196,7 @@ impl Store {
         moment: Moment,
         due: &mut Due,
     ) -> Result<()> {
-        // Entries stand for documents where each has one, and none is kept.
+        // Entries can be counted instead of documents if each document has one, and none is held.
         let holding = collection.holding();
         let by_entries = rule.has_one_entry_each() && holding.is_empty();
         let mut keys = KeySet::default();
@@ -218,9 +220,9 @@ impl Store {
                     due.count += 1;
                     due.since = due.since.into_iter().chain(due_at(rule, &position)).min();
                 } else if due.seen.insert(record_key.clone()) {
-                    let mut looked = Looked::default();
+                    let mut looked = RecordTest::default();
                     snapshot.stored_record(collection, &record_key, &mut |record| {
-                        looked = Looked::at(rule, &holding, record, moment, &mut keys)?;
+                        looked = RecordTest::at(rule, &holding, record, moment, &mut keys)?;
                         Ok(())
                     })?;
                     let at = looked.at.or(due_at(rule, &position));
@@ -239,7 +241,7 @@ impl Store {
         }
     }
 
-    /// When the first entry behind what is due will be.
+    /// When the document of the first entry after the due ones will be due.
     fn first_behind(
         &self,
         collection: &Collection,
@@ -277,7 +279,7 @@ fn due_at(rule: &Rule, position: &[u8]) -> Option<i64> {
 }
 
 impl Store {
-    /// The reply of `ttlStatus`: all policies, and totals.
+    /// Appends the reply of `ttlStatus`: all policies, and totals.
     ///
     /// # Errors
     /// As [`Store::ttl_status`].

@@ -1,4 +1,4 @@
-//! Suspended expiry as the rest of the server sees it, and its record in the catalog.
+//! Suspension of expiry for the rest of the server, and its record in the catalog.
 
 use mayfly_base::Result;
 use mayfly_kv::{Engine, Guard, Keyspace};
@@ -10,7 +10,7 @@ use crate::policy::watch::{Mark, Suspension};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
-/// What the last run left; a record that cannot be read is none.
+/// Reads the mark of the last run; an unreadable one is ignored.
 pub(crate) fn load_mark(engine: &dyn Engine) -> Result<Option<Mark>> {
     let mut mark = None;
     engine
@@ -22,25 +22,25 @@ pub(crate) fn load_mark(engine: &dyn Engine) -> Result<Option<Mark>> {
 }
 
 impl Store {
-    /// Why expiry is suspended, if it is.
+    /// The present suspension of expiry, if there is one.
     pub fn expiry_suspension(&self) -> Option<Suspension> {
         self.watch.suspension()
     }
 
-    /// Expiry goes on: the clock is right as it is. Whether it was suspended.
+    /// Resumes expiry and accepts the clock as it is. Returns whether expiry was suspended.
     ///
     /// # Errors
-    /// Those of the engine; then the next start may suspend it again.
+    /// Errors of the engine; the next start may then suspend expiry again.
     pub fn resume_expiry(&self) -> Result<bool> {
         let suspended = self.watch.resume();
         if suspended {
-            // The entry's time is what the next start finds as that of the last write.
+            // The next start takes this entry's time as that of the last write.
             self.write_mark(None, |oplog| oplog.note("expiry goes on"))?;
         }
         Ok(suspended)
     }
 
-    /// Puts on record that expiry is suspended, or that it is not any more.
+    /// Writes into the catalog whether expiry is suspended, if that has changed.
     pub(crate) fn record_suspension(&self) -> Result<()> {
         let recorded = *self.suspension_recorded.lock();
         match (recorded, self.watch.mark()) {
@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// The same as exactly as it can be said, for the next run.
+    /// Writes the exact state of the suspension at a shutdown, for the next run.
     pub(crate) fn record_suspension_last(&self) -> Result<()> {
         match self.watch.mark() {
             None => self.record_suspension(),

@@ -1,4 +1,5 @@
-//! A visit: deletes what one rule says is due, oldest first, in small write units, within its time and document box.
+//! A visit: deletes documents that are due by one rule, oldest first, in small write units, within
+//! limits of time and documents.
 
 use crate::isolation::ReadView;
 use crate::write::WriteOptions;
@@ -22,12 +23,13 @@ use crate::ttl::report::VisitReport;
 use crate::ttl::rule::Rule;
 use crate::write::WriteUnit;
 
-/// Index entries, or records, looked at in one scan.
+/// The number of index entries, or records, in one scan.
 const SCAN_ENTRIES: usize = 1000;
-/// Documents read in one call, where they are no longer than this on average.
+/// The number of documents that are read in one call, if their average length does not exceed the
+/// limit.
 const READ_TOGETHER: usize = 32;
 const READ_TOGETHER_BYTES: i64 = 16 << 10;
-/// Documents, and bytes of them, that make one file of an archive.
+/// The number of documents, and their bytes, in one file of an archive.
 const ARCHIVED_TOGETHER: usize = 1000;
 const ARCHIVED_BYTES: i64 = 8 << 20;
 
@@ -42,42 +44,43 @@ pub(super) struct Visit<'s> {
     pub(super) batched: bool,
 }
 
-/// How a visit ended.
+/// The end of a visit.
 pub(super) enum VisitEnd {
-    /// Nothing due is left.
+    /// No due documents are left.
     Drained,
-    /// The document or time target was met; there may be more after this position.
+    /// The document or time target was reached; there may be more after this position.
     TargetMet(RecordKey),
-    /// Its pace allows no more for now; there is more after this position, or anywhere.
+    /// The pace allows no more for now; there is more after this position, or anywhere if there is
+    /// none.
     Paced(Option<RecordKey>),
-    /// The rule has another time to live now, or is gone: nothing more may go by the old one.
+    /// The policy has changed or was dropped: nothing more may be deleted by the old one.
     PolicyChanged,
 }
 
-/// The size of a write unit; 0 is no limit.
+/// The limits of a write unit.
 struct UnitSize {
     docs: Option<usize>,
     micros: i64,
     bytes: i64,
 }
 
-/// What a unit did.
+/// The result of a unit.
 #[derive(Clone, Copy)]
-struct Dealt {
-    /// Entries.
-    dealt: usize,
+struct UnitResult {
+    /// The number of entries that were processed.
+    entries: usize,
     deleted: i64,
     examined: i64,
     held: i64,
-    /// Held as well, which was known.
+    /// The number of held documents that were not read, because the cache has them.
     known: i64,
-    /// Bytes of what was deleted.
+    /// The bytes of deleted documents.
     staged: i64,
-    /// Index keys deleted.
+    /// The number of deleted index keys.
     keys: i64,
 }
 
-/// Documents and time a visit may use, and what it used.
+/// What a visit has used of its targets.
 struct Progress {
     deleted: i64,
     keys_examined: i64,
@@ -87,7 +90,7 @@ struct Progress {
 
 impl Visit<'_> {
     pub(super) fn run(&self, resume: Option<&RecordKey>) -> Result<VisitEnd> {
-        // Locked for a backup: what is due goes with a later pass.
+        // Writes are locked out for a backup; a later pass deletes what is due.
         let Some(_writing) = self.store.fsync_lock.try_enter() else {
             return Ok(VisitEnd::Drained);
         };
@@ -115,7 +118,7 @@ impl Visit<'_> {
         let result = self.drain_all(guard.op(), ranges, moment, &mut progress);
         self.finish(guard.op(), &progress);
         match result {
-            // killOp ends the visit only; the next pass goes on.
+            // killOp ends this visit only; the next pass continues.
             Err(error) if guard.op().is_killed() && error.code() == ErrorCode::Interrupted => {
                 Ok(VisitEnd::Drained)
             }
@@ -202,14 +205,14 @@ impl Visit<'_> {
             }
             match scanned {
                 Scanned::Exhausted => return Ok(VisitEnd::Drained),
-                // Entries that cannot be read were not shown.
+                // Unreadable entries were not visited.
                 Scanned::Paused(last) => range = range.after(&last, direction),
             }
         }
     }
 
-    /// One write unit over the front of the list; gives how many entries it dealt with, or nothing when the policy is
-    /// another one now.
+    /// Runs one write unit over the first entries of the list. Returns how many entries it
+    /// processed, or `None` when the policy has changed.
     fn delete_batch(
         &self,
         op: &Arc<OpCtx>,
@@ -229,7 +232,7 @@ impl Visit<'_> {
         let now = ReadView::now();
         let unit = WriteOptions::new(op, &now, self.collection).in_background();
         let done = self.store.write_with(unit, |unit| {
-            // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
+            // The unit holds the collection's state, so the policy cannot change while it runs.
             if !self.rule.holds_in(unit) {
                 return Ok(None);
             }
@@ -249,7 +252,8 @@ impl Visit<'_> {
                 }
                 dealt += 1;
                 let document = if known[at] { None } else { documents.next().flatten() };
-                // An array of dates has several entries; a document that was read with them is dealt with once.
+                // An array of dates has several entries; a document that was read for them is
+                // processed once.
                 let begin = at - at % read_together;
                 if chosen[begin..at].iter().any(|(_, earlier)| earlier == record_key) {
                     continue;
@@ -282,8 +286,8 @@ impl Visit<'_> {
                 }
             }
             self.archive(unit, &to_archive)?;
-            Ok(Some(Dealt {
-                dealt,
+            Ok(Some(UnitResult {
+                entries: dealt,
                 deleted,
                 examined,
                 held,
@@ -302,11 +306,12 @@ impl Visit<'_> {
             act();
         }
         self.make_room(started);
-        Ok(Some(done.dealt))
+        Ok(Some(done.entries))
     }
 
-    /// The same in units of one entry each, when a unit over several conflicts with a transaction that holds one of them: that one
-    /// stays for the next pass, and the others need not wait for it.
+    /// Runs units of one entry each, after a unit over several conflicted with a transaction that
+    /// holds one of the records: that record is left to the next pass, and the others are deleted
+    /// now.
     #[cold]
     fn delete_singly(
         &self,
@@ -332,7 +337,7 @@ impl Visit<'_> {
         Ok(Some(most))
     }
 
-    /// What is archived first and deleted then, in one unit.
+    /// Archives documents and then deletes them, in one unit.
     fn archive(
         &self,
         unit: &mut WriteUnit<'_>,
@@ -350,16 +355,16 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// Counts what a unit did.
+    /// Adds the result of a unit to the counters.
     fn tell(
         &self,
         op: &OpCtx,
-        done: &Dealt,
+        done: &UnitResult,
         moment: Moment,
         progress: &mut Progress,
         started: i64,
     ) {
-        let Dealt { deleted, examined, held, known, staged, .. } = *done;
+        let UnitResult { deleted, examined, held, known, staged, .. } = *done;
         let now = self.store.clock.monotonic_micros();
         let runtime = &self.rule.policy().runtime;
         runtime.spend(deleted, staged, now);
@@ -381,7 +386,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Leaves the store to others for a moment, where their commits suffer from this visit.
+    /// Pauses if clients' commits are slowed down by this visit.
     fn make_room(&self, started: i64) {
         let now = self.store.clock.monotonic_micros();
         let pause = self.store.load.pause_micros(now - started, now);
@@ -390,7 +395,7 @@ impl Visit<'_> {
         }
     }
 
-    /// How much goes into one unit. An archive in files gets few long ones.
+    /// The limits of one unit. If the archive is in files, units are few and large.
     fn unit_size(&self) -> UnitSize {
         let params = self.store.ttl_params();
         let into_files =
@@ -406,19 +411,19 @@ impl Visit<'_> {
         }
     }
 
-    /// How many documents the pace allows now; nothing when there is none.
+    /// How many documents the pace allows now; `None` without a pace.
     fn allowance(&self) -> Option<usize> {
         let now = self.store.clock.monotonic_micros();
         self.rule.policy().runtime.allowance(&self.rule.policy().options, now)
     }
 
-    /// Entries worth a look: some belong to documents that are not due any more.
+    /// How many entries to scan under a pace: some belong to documents that are no longer due.
     fn paced_entries(&self) -> usize {
         self.allowance().map_or(usize::MAX, |allowed| allowed.saturating_mul(2).max(1))
     }
 
     fn has_short_documents(&self) -> bool {
-        // Not counted yet after a crash: then nobody knows.
+        // The size is unknown after a crash until documents are counted.
         let documents = self.collection.documents_about();
         let bytes = self.store.data_bytes(self.collection);
         documents < i64::MAX && bytes / documents.max(1) <= READ_TOGETHER_BYTES
@@ -433,7 +438,8 @@ impl Visit<'_> {
             || (millis > 0 && spent >= millis.saturating_mul(1000))
     }
 
-    /// How the visit ends because of what is so for all policies now: the monitor's switch, the clock, `lastModifiedTTL`.
+    /// The end of the visit, if a setting for all policies requires it: the monitor's switch, the
+    /// clock, `lastModifiedTTL`.
     fn stopped(&self, moment: Moment) -> Option<VisitEnd> {
         let enabled = self.store.ttl_params().enabled.load(Ordering::Relaxed);
         if !enabled || !self.store.watch.look() {
@@ -450,7 +456,8 @@ impl Visit<'_> {
         self.rule.check_alive()
     }
 
-    /// Makes the visit an operation that `currentOp` shows and `killOp` ends. Expiry contract, section 6.2.
+    /// Registers the visit as an operation, which `currentOp` shows and `killOp` ends. Expiry
+    /// contract, section 6.2.
     fn register(&self, cutoff: i64) -> OpGuard {
         let ns = self.collection.namespace();
         let info = OpInfo {
@@ -490,7 +497,8 @@ impl Visit<'_> {
                 micros,
             });
         }
-        // A visit can be slow without deletions: it looks through held documents, or waits for other writers.
+        // A visit can be slow without deletions: it reads held documents, or waits for other
+        // writers.
         let slow_ms = self.store.ttl_params().slow_ms.load(Ordering::Relaxed);
         if micros / 1000 >= slow_ms {
             self.log(progress.deleted, micros / 1000);
@@ -535,7 +543,8 @@ mod tests {
     use crate::testing::{self, NOW, Opened};
     use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter};
 
-    /// A store with a policy `x_1` over documents that are a second overdue, all of them in one visit's reach.
+    /// A store with a policy `x_1` over documents that have been due for a second, few enough for
+    /// one visit.
     struct Overdue {
         store: Arc<Store>,
         clock: Arc<ManualClock>,
@@ -573,7 +582,7 @@ mod tests {
                     .unwrap();
             }
             clock.advance_ms(1000);
-            // No pace, one document in a unit.
+            // One document in a unit, and no pace.
             store.ttl_params().batch_docs.store(1, Ordering::Relaxed);
             Overdue { store, clock, ns, collection, op }
         }
@@ -583,7 +592,7 @@ mod tests {
             Rule::now(&self.collection, index, TtlIndexRules::Manual).unwrap()
         }
 
-        /// One visit by this rule.
+        /// Runs one visit by this rule.
         fn visit(&self, rule: &Rule) -> Result<VisitEnd> {
             let visit = Visit {
                 store: &self.store,
@@ -597,7 +606,7 @@ mod tests {
             visit.run(None)
         }
 
-        /// What is stored, hidden or not.
+        /// The number of stored documents, hidden or not.
         fn left(&self) -> i64 {
             self.store.count_documents(&self.op, &self.collection).unwrap()
         }
@@ -607,17 +616,19 @@ mod tests {
         }
     }
 
-    /// One visit that began before `change`, over a document that is a second overdue; how many documents are left.
+    /// Runs a visit that began before `change`, over a document that has been due for a second.
+    /// Returns how many documents are left.
     fn left_after(change: impl FnOnce(&Store, &Namespace)) -> i64 {
         let overdue = Overdue::with(1, "x");
         let rule = overdue.policy();
         change(&overdue.store, &overdue.ns);
-        // An index that is gone is an error, which the pass takes as the end of the visit.
+        // A dropped index is an error, upon which the pass ends the visit.
         let _ = overdue.visit(&rule);
         overdue.left()
     }
 
-    /// A pass over four documents, one in a unit; `change` comes behind the second unit. How many are left.
+    /// Runs a pass over four documents, one in a unit, with `change` after the second unit. Returns
+    /// how many are left.
     fn left_after_two(key: &str, change: impl Fn(&Overdue) + Send + 'static) -> i64 {
         let overdue = Arc::new(Overdue::with(4, key));
         let (units, weak) = (std::sync::atomic::AtomicU32::new(0), Arc::downgrade(&overdue));
@@ -630,7 +641,7 @@ mod tests {
         overdue.left()
     }
 
-    /// Counts lines about slow visits, by the deletions that they name.
+    /// Collects log lines about slow visits, as their numbers of deletions.
     #[derive(Clone, Default)]
     struct SlowVisits(Arc<std::sync::Mutex<Vec<i64>>>);
 
@@ -678,7 +689,8 @@ mod tests {
         }
     }
 
-    /// What the log says of a visit over four overdue documents that takes `millis`, while the threshold is 100 ms.
+    /// The log lines of a visit over four due documents that takes `millis`, with a threshold of
+    /// 100 ms.
     fn logged(millis: i64, holds: bool) -> Vec<i64> {
         let overdue = Overdue::with(if holds { 0 } else { 4 }, "x");
         for id in 0..if holds { 4 } else { 0 } {

@@ -1,8 +1,11 @@
-//! Archives: where expired documents are put before they go (`ttl.archive`, expiry contract, section 9).
+//! Archives: where expired documents are copied before they are deleted (`ttl.archive`, expiry
+//! contract, section 9).
 //!
-//! * Into another collection: in the transaction that deletes them, so there is no moment with none or two of them.
-//! * Into files: the [`ArchiveSink`] has them durably before that transaction commits. A crash, or a conflict, between both
-//!   leaves a document in the archive that is still in the collection and comes once more; none is lost.
+//! * Another collection: the copy is in the transaction that deletes them, so that at any time
+//!   exactly one of the two exists.
+//! * Files: the [`ArchiveSink`] stores them durably before that transaction commits. After a crash
+//!   or a conflict in between, a document is in the archive and still in the collection, and is
+//!   archived again; none is lost.
 
 use crate::isolation::ReadView;
 use std::sync::Arc;
@@ -17,10 +20,11 @@ use crate::catalog::{Collection, CollectionState, Policy};
 use crate::policy::{ArchiveFormat, ArchiveTarget, TtlOptions};
 use crate::record::new_uuid;
 
-/// Catalog changes take collections one after the other: who waits for one with another in hand waits this long.
+/// Catalog changes lock collections one after the other, so a wait for a second lock is limited to
+/// this.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Where files go; implemented above.
+/// Writes archive files; implemented above `storage`.
 pub trait ArchiveSink: Send + Sync {
     /// Whether the configuration allows this path or URL.
     ///
@@ -31,39 +35,40 @@ pub trait ArchiveSink: Send + Sync {
     /// Writes one file with these documents. They survive a crash of the machine when this returns.
     ///
     /// # Errors
-    /// Whatever went wrong; then nothing of them is deleted.
+    /// Any error; the documents are then not deleted.
     fn store(&self, place: &ArchivePlace<'_>, documents: &[RawDoc<'_>]) -> Result<()>;
 }
 
-/// Which file.
+/// The destination of a file, and what it contains.
 #[derive(Clone, Copy)]
 pub struct ArchivePlace<'a> {
-    /// As the policy names it.
+    /// The path in the policy.
     pub path: &'a str,
-    /// How it is written.
+    /// The format of the file.
     pub format: ArchiveFormat,
-    /// Whence the documents come.
+    /// The namespace of the documents.
     pub namespace: &'a str,
-    /// The policy.
+    /// The name of the policy.
     pub index: &'a str,
     /// Wall time, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
-/// A collection that is an archive for the length of a unit.
+/// A collection that a unit archives into.
 pub(crate) struct OpenArchive<'s> {
     namespace: String,
     collection: &'s Arc<Collection>,
     state: RwLockReadGuard<'s, CollectionState>,
 }
 
-/// A collection that policies archive into, by its name; why there is none matters to those who need it only.
+/// A collection that policies archive into. The error, if it cannot be opened, matters only to a
+/// unit that archives into it.
 pub(crate) type ArchiveCollection = (Namespace, Result<Arc<Collection>>);
 
-/// Finds the collections that policies archive into, and makes them where they are missing; implemented above.
+/// Finds the collections that policies archive into, and creates missing ones; implemented above.
 pub(crate) trait FindArchives: Send + Sync {
-    /// Those of a collection, and theirs: what is hidden in an archive and in the way of a document goes by the archive's own
-    /// policy.
+    /// The archives of a collection, and their archives in turn: a hidden document in an archive
+    /// that conflicts with a copy is removed by the archive's own policy.
     fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<ArchiveCollection>;
 }
 
@@ -87,10 +92,10 @@ pub(crate) fn archive_names<'t>(policies: impl Iterator<Item = &'t TtlOptions>) 
 }
 
 impl<'s> OpenArchive<'s> {
-    /// Takes the archive's state shared, as a unit does with its own collection.
+    /// Locks the archive's state shared, like that of the unit's own collection.
     ///
     /// # Errors
-    /// 112 WriteConflict when somebody is changing the archive, 72 when it cannot be one.
+    /// 112 WriteConflict during a change of the archive, 72 when the collection cannot be one.
     fn open(archive: &'s Arc<Collection>) -> Result<OpenArchive<'s>> {
         let Some(state) = archive.state.try_read_for(LONGEST_WAIT) else {
             return Err(Error::new(ErrorCode::WriteConflict, "the archive is being changed"));
@@ -121,7 +126,7 @@ impl<'s> OpenArchive<'s> {
     }
 }
 
-/// Those that are archives for the length of a unit.
+/// The archives of a unit.
 pub(crate) struct OpenArchives<'s>(Vec<(&'s Namespace, Result<OpenArchive<'s>>)>);
 
 impl<'s> OpenArchives<'s> {
@@ -137,13 +142,13 @@ impl<'s> OpenArchives<'s> {
         match self.0.iter().find(|(other, _)| *other == ns) {
             Some((_, Ok(open))) if open.namespace == ns.as_str() => Ok(open),
             Some((_, Err(error))) => Err(error.clone()),
-            // It was renamed, or the policy is newer than the unit.
+            // The archive was renamed, or the policy is newer than the unit.
             _ => Err(Error::new(ErrorCode::WriteConflict, "the archive is being changed")),
         }
     }
 }
 
-/// What a unit knows of archives.
+/// The archives and the sink of a unit.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Archives<'s> {
     pub open: Option<&'s OpenArchives<'s>>,
@@ -151,10 +156,11 @@ pub(crate) struct Archives<'s> {
 }
 
 impl WriteUnit<'_> {
-    /// Puts documents where the policy archives them, if it does. They must be under the unit's lock.
+    /// Copies documents into the policy's archive, if it has one. The unit holds the documents'
+    /// locks.
     ///
     /// # Errors
-    /// Those of the archive: then nothing may be deleted.
+    /// Errors of the archive; the documents must not be deleted then.
     pub(crate) fn archive(&mut self, policy: &Policy, documents: &[RawDoc<'_>]) -> Result<()> {
         match &policy.options.archive {
             None => Ok(()),
@@ -163,7 +169,8 @@ impl WriteUnit<'_> {
                     return Err(Error::internal("a unit without its archives"));
                 };
                 let open = archives.get(ns)?;
-                // Names change hands, ids do not. A copy in the same collection would be the document itself.
+                // Ids are compared, because names can change. A copy in the same collection would
+                // be the document itself.
                 if open.collection.id() == self.collection.id() {
                     return Err(Error::new(
                         ErrorCode::InvalidOptions,
@@ -191,7 +198,8 @@ impl WriteUnit<'_> {
         }
     }
 
-    /// A copy in the archive. If another document has its `_id` there, it gets a new one that holds the old one.
+    /// Copies a document into the archive. If another document has its `_id` there, the copy gets a
+    /// new one that contains the old one.
     fn copy_into(&mut self, open: &OpenArchive<'_>, document: RawDoc<'_>) -> Result<()> {
         self.beside(open, |unit| {
             let id = document.get("_id").unwrap_or(RawValue::Null);
@@ -201,7 +209,8 @@ impl WriteUnit<'_> {
             };
             match there {
                 None => unit.insert_checked(document),
-                // Archived before, by a unit that was run again by hand.
+                // The document is already there, for example after a crash of a unit that archived
+                // it.
                 Some(there) if there.as_doc() == document => Ok(()),
                 Some(_) => unit.insert(under_new_id(document, id).as_doc()),
             }
@@ -209,7 +218,7 @@ impl WriteUnit<'_> {
     }
 }
 
-/// The document under `_id: { id: <its own>, archived: UUID }`.
+/// The document with `_id: { id: <its own>, archived: UUID }`.
 fn under_new_id(document: RawDoc<'_>, id: RawValue<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     out.start_document("_id").append("id", id);

@@ -1,10 +1,11 @@
-//! Capped collections: records in the order of their insertion, the oldest going when there are too many.
+//! Capped collections: records in the order of insertion, of which the oldest are removed at the
+//! limits.
 //!
-//! Write units on one capped collection run one after the other:
-//! a reader that follows the numbers must not see a later one before an earlier one. What has to go goes in the unit that
-//! made it too much. What the next unit has to know (how much there is, and where the oldest record is to be looked for:
-//! the records before it left tombstones, over which a scan from the beginning would step each time) is kept in memory, and
-//! written with each unit.
+//! Write units on one capped collection run one after the other: a reader that follows the numbers
+//! must not see a later one before an earlier one. A unit that exceeds the limits removes the
+//! oldest records itself. The state for the next unit is kept in memory and written by each unit:
+//! the size, and the number from which the oldest record is searched (the removed records left
+//! tombstones, which a scan from the beginning would read each time).
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Acquire;
@@ -20,15 +21,15 @@ use crate::record::error::from_kv;
 use crate::record::layout::{catalog_key, decode_stored, object_subrange};
 use crate::record::{RecordKey, StoredDocument};
 
-/// Most records, and about most bytes, that are looked for together and then removed.
+/// The most records, and about the most bytes, that are read and then removed together.
 const TOGETHER: usize = 256;
 const TOGETHER_BYTES: usize = 1 << 20;
 
-/// A unit's part of it.
+/// The capped collection's part of a unit.
 #[derive(Clone, Copy)]
 pub(crate) struct CappedUnit {
     limits: Capped,
-    /// No record has a lower number when the unit is committed.
+    /// The commit of the unit leaves no record with a lower number.
     first: u64,
 }
 
@@ -37,7 +38,7 @@ impl CappedUnit {
         CappedUnit { limits, first: collection.capped.first() }
     }
 
-    /// To be called after the commit.
+    /// Called after the commit.
     pub(crate) fn note_commit(&self, collection: &Collection) {
         collection.capped.raise_first(self.first);
         collection.note_capped_commit();
@@ -45,7 +46,7 @@ impl CappedUnit {
 }
 
 impl WriteUnit<'_> {
-    /// Refuses a document that the collection could never hold.
+    /// Refuses a document that is larger than the collection's limit.
     pub(crate) fn check_capped_size(&self, document: RawDoc<'_>) -> Result<()> {
         match &self.capped {
             Some(capped) if document.as_bytes().len() as i64 > capped.limits.size_bytes => {
@@ -55,8 +56,8 @@ impl WriteUnit<'_> {
         }
     }
 
-    /// Removes the oldest documents until the rest is within the limits, and writes how much is left. To be called when the unit
-    /// has done all else.
+    /// Removes the oldest documents until the rest is within the limits, and writes the counts.
+    /// Called at the end of the unit.
     pub(crate) fn keep_limits(&mut self) -> Result<()> {
         let Some(mut capped) = self.capped else { return Ok(()) };
         self.make_room(&mut capped)?;
@@ -64,7 +65,7 @@ impl WriteUnit<'_> {
         self.write_counts(capped.first)
     }
 
-    /// Documents and bytes as of the unit's commit.
+    /// Documents and bytes after the unit's commit.
     fn counts_now(&self) -> (i64, i64) {
         let counts = &self.collection.counts;
         let (documents, bytes) = (counts.documents.load(Acquire), counts.bytes.load(Acquire));
@@ -89,7 +90,7 @@ impl WriteUnit<'_> {
         }
     }
 
-    /// The oldest records: as many as must go when there is so much, or as are looked for together.
+    /// The oldest records: as many as must be removed for this size, or as are read together.
     fn oldest(
         &self,
         capped: CappedUnit,
@@ -119,7 +120,8 @@ impl WriteUnit<'_> {
         decoded.map(|()| oldest)
     }
 
-    /// Only units write this row, and those of one capped collection run one after the other.
+    /// Writes the counts. Only units write this row, and those of one capped collection run one
+    /// after the other.
     fn write_counts(&mut self, first: u64) -> Result<()> {
         let exact = self.collection.counts.exact.load(Acquire);
         if !exact || self.txn.size().1 == 0 {

@@ -1,4 +1,4 @@
-//! Changes of what the store keeps about itself: one engine transaction with its entry in the log.
+//! Changes of definitions and other catalog rows: one engine transaction with its entry in the log.
 
 use mayfly_base::{ErrorCode, Result};
 use mayfly_kv::{Txn, TxnOptions};
@@ -10,13 +10,14 @@ use crate::isolation::{Pending, ReadView};
 use crate::oplog::OplogBatch;
 use crate::record::error::from_kv;
 
-/// How often a change is tried again that had no room: a few seconds, because others may wait for the catalog.
+/// How often a change is retried on a full disk: for a few seconds only, because others may wait
+/// for the catalog.
 const MAX_TRIES_ON_FULL_DISK: u32 = 25;
-/// How often one that conflicts.
+/// How often a change is retried after a conflict.
 const MAX_RETRIES: u32 = 1000;
 
 impl Writer {
-    /// One catalog transaction with its oplog entry, run again on a conflict.
+    /// Commits a catalog transaction with its oplog entry; runs it again after a conflict.
     pub(crate) fn change<T>(
         &self,
         mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
@@ -24,7 +25,7 @@ impl Writer {
         self.change_until_done(UserWriteBlocks::Hold, &mut body)
     }
 
-    /// The same as a part of the view's open transaction, if it has one.
+    /// Makes the change in the view's open transaction, or commits it.
     pub(crate) fn change_in<T>(
         &self,
         view: &ReadView,
@@ -36,7 +37,7 @@ impl Writer {
         }
     }
 
-    /// The same for the end of something that began when clients were allowed to write.
+    /// Commits the end of something that began when clients were allowed to write.
     pub(crate) fn change_begun<T>(
         &self,
         mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
@@ -52,7 +53,8 @@ impl Writer {
         let (mut tries, mut tries_on_full_disk) = (0, 0);
         loop {
             match self.try_change(blocks, body) {
-                // Definitions take little room, and a drop gives some: the engine makes it.
+                // Definitions take little room, and a drop frees space, which the engine will
+                // reclaim.
                 Err(error)
                     if error.code() == ErrorCode::OutOfDiskSpace
                         && tries_on_full_disk < MAX_TRIES_ON_FULL_DISK =>

@@ -1,14 +1,17 @@
-//! The commit of an engine transaction, with everything that belongs to it. Write units, changes of definitions, and transactions of
-//! several statements all end here. The order of the steps is the contract:
+//! The commit of an engine transaction with everything that belongs to it. Write units, changes of
+//! definitions, and transactions of several statements all end here, in this order of steps:
 //!
-//! 1. The log's entries get their timestamps and are written ([`Writer::log`]). From here to step 6 the log is not read up to them.
-//! 2. Versions that the log refers to, and that go from their place, are written ([`Pending::write_kept`]).
-//! 3. The session of a transaction of several statements gets the record that it was committed.
-//! 4. Builds of indexes get notes of the records that change ([`Pending::leave_notes`]).
-//! 5. The engine commits. Up to here an error leaves nothing behind.
-//! 6. The definition hook hears of what the log says, and collections that the transaction has made become visible
-//!    ([`Writer::publish`]). Then the log may be read up to the new entries.
-//! 7. Counters of the collections are changed, and the thread that syncs the engine's log learns that there is work.
+//! 1. The log's entries get their timestamps and are written ([`Writer::log`]). Until step 6
+//!    readers of the log stop before them.
+//! 2. Kept versions are written ([`Pending::write_kept`]).
+//! 3. The session of a transaction of several statements gets the record of its commit.
+//! 4. Index builds get notes of the changed records ([`Pending::leave_notes`]).
+//! 5. The engine commits. An error up to here has no effect.
+//! 6. The definition hook is called with the logged commands, and collections that the transaction
+//!    has created become visible ([`Writer::publish`]). After that the log may be read up to the
+//!    new entries.
+//! 7. The counters of the collections are updated, and the thread that syncs the engine's
+//!    write-ahead log is notified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,56 +29,57 @@ use crate::isolation::{Effects, OpenParts, Pending, TransactionOwner};
 use crate::oplog::{OplogBatch, Stamp, StoredEntry};
 use crate::record::error::from_kv;
 
-/// How long a commit waits for a change of a definition that is under way, such as the last step of an index build. A rename
-/// takes two states, and the commit may have one of them.
+/// How long a commit waits for a change of a definition, such as the last step of an index build. A
+/// rename takes two states, and the commit may hold one of them.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// The id of the statement under which a session's record says that its transaction was committed; those of clients are not
-/// negative.
+/// The statement id of a session's record of a committed transaction. Ids of clients' statements
+/// are not negative.
 pub const COMMIT_STATEMENT: i32 = -1;
 
-/// Whose writes are committed.
+/// The origin of a commit.
 pub(super) enum CommitOwner<'c> {
-    /// Those of a write unit: its collection, and what it changed there.
+    /// A write unit: its collection, and the effects on it.
     Unit(&'c Collection, Effects),
     /// A change of definitions.
     Definitions(UserWriteBlocks),
-    /// A transaction of several statements, and the collections that it has made.
+    /// A transaction of several statements, and the collections that it has created.
     Transaction(&'c TransactionOwner, &'c [Arc<Collection>]),
 }
 
-/// Whether a block of users' writes holds for a change of definitions.
+/// Whether a block of users' writes (`setUserWriteBlockMode`) applies to a change of definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UserWriteBlocks {
-    /// It does.
+    /// It applies.
     Hold,
-    /// The change is the end of something that began earlier.
+    /// It does not, because the change ends something that began earlier.
     DoNotHold,
 }
 
-/// A commit that is over.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Committed {
-    /// The time of its last entry in the log; 0 when nothing was logged.
+    /// The timestamp of its last entry; 0 when nothing was logged.
     pub(super) timestamp: u64,
-    /// How long the writer should wait for builds of indexes, when it holds no locks.
+    /// How long the writer should wait for index builds after it has released its locks.
     pub(super) delay: Duration,
 }
 
-/// The entries of a commit in the log.
+/// The log entries of a commit.
 struct Logged<'c> {
     stamp: Stamp<'c>,
     entries: u64,
     bytes: u64,
-    /// Copies of the entries for the definition hook.
+    /// Copies of the entries, for the definition hook.
     definitions: Vec<DocBuf>,
 }
 
 impl Writer {
-    /// Commits. The caller holds the states of the collections that it has written to.
+    /// Commits. The caller holds the states of the collections that were written.
     ///
     /// # Errors
-    /// Nothing was committed: 112 WriteConflict and others of the engine, those of a block of users' writes.
+    /// Nothing was committed: 112 WriteConflict and other errors of the engine, or a block of
+    /// users' writes.
     pub(super) fn commit(
         &self,
         mut txn: Box<dyn Txn>,
@@ -99,7 +103,7 @@ impl Writer {
         Ok(Committed { timestamp, delay })
     }
 
-    /// Writes the entries of the log; nothing where there is nothing to log.
+    /// Writes the entries of the log; `None` without any.
     fn log(
         &self,
         txn: &mut dyn Txn,
@@ -151,7 +155,7 @@ impl Writer {
         Ok(Some(logged))
     }
 
-    /// Makes collections visible that a transaction has made, before anybody can read of them in the log.
+    /// Publishes the collections that a transaction has created, before they appear in the log.
     fn publish(&self, owner: &CommitOwner<'_>, logged: Option<Logged<'_>>) {
         if let Some(logged) = &logged {
             logged.definitions.iter().for_each(|entry| self.tell_logged(entry.as_doc()));
@@ -182,13 +186,15 @@ impl Writer {
         self.sync.note_commit();
     }
 
-    /// Commits a transaction of several statements, with a record for its session that says so; gives the cluster time of the commit,
-    /// and how long the caller should wait for builds of indexes when it holds no locks. One that wrote nothing leaves no record. Where
-    /// the transaction has made collections, the caller holds the catalog's lock and knows that their names are free.
+    /// Commits a transaction of several statements, with a record of the commit for its session.
+    /// Returns the cluster time of the commit, and how long the caller should wait for index builds
+    /// after it has released its locks. A transaction without writes leaves no record. If it has
+    /// created collections, the caller holds the catalog's lock and has checked that their names
+    /// are free.
     ///
     /// # Errors
-    /// 112 WriteConflict and 246 SnapshotUnavailable: nothing was committed; 251 NoSuchTransaction when a unit of it had failed;
-    /// those of the engine.
+    /// 112 WriteConflict and 246 SnapshotUnavailable: nothing was committed; 251 NoSuchTransaction
+    /// when a unit of it had failed; errors of the engine.
     pub(crate) fn commit_open(&self, transaction: OpenTransaction) -> Result<(u64, Duration)> {
         let OpenParts { mut txn, local, mut pending, read_time, owner } = transaction.into_parts();
         if pending.failed {
@@ -199,7 +205,7 @@ impl Writer {
             return Ok((read_time, Duration::ZERO));
         }
         self.check_open()?;
-        // Others see them as new from the commit on.
+        // The commit creates these collections for other readers.
         let names = local.created.iter().map(|made| made.namespace());
         let _definitions: Vec<_> =
             names.map(|name| self.definitions.changing(&name, Definition::Created)).collect();
@@ -225,7 +231,7 @@ impl Writer {
     }
 }
 
-/// Writes what a session's record says of a committed transaction.
+/// Writes the session's record of a committed transaction.
 fn record_commit(
     txn: &mut dyn Txn,
     owner: &TransactionOwner,
@@ -248,7 +254,8 @@ mod tests {
     use crate::isolation::ReadView;
     use crate::tests::{fixture, ns};
 
-    /// What the definition hook finds of a commit: (the engine has the document, others see the collection, the log is settled).
+    /// What the definition hook observes: (the engine has the document, the collection is visible,
+    /// the log is settled).
     type Found = (bool, bool, bool);
 
     #[test]
@@ -266,12 +273,12 @@ mod tests {
             let settled = store.oplog.settled() == store.oplog.clock.last();
             seen.lock().push((stored.count() == 1, now.is_some(), settled));
         });
-        // Of a definition: the caller publishes it after its commit.
+        // For a definition: the caller publishes it after its commit.
         f.store.create_collection(&ReadView::now(), &ns("d.made"), DocBuf::empty()).unwrap();
         assert_eq!(*found.lock(), [(true, false, false)]);
         f.store.drop_collection(&ns("d.made")).unwrap();
         found.lock().clear();
-        // Of a transaction.
+        // For a transaction.
         let document = DocBuf::from_bson(&mayfly_value::bson::doc! { "_id": 1 });
         let (session, lsid) = ([1; 16], DocBuf::empty());
         let owner = TransactionOwner { session, lsid, txn_number: 1 };

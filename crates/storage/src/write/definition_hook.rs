@@ -1,8 +1,9 @@
-//! Who is told of changes of definitions: the audit log.
+//! The hook for changes of definitions, used by the audit log.
 //!
-//! Collections and indexes are told by what the operation log says of them, once that holds, so that nothing that is logged is left
-//! out, whichever command did it. The beginning and the failure of an index build are not logged, and views are documents; those are
-//! told by themselves. The one who is told runs under the catalog's lock and must not change definitions.
+//! Changes of collections and indexes are reported from their entries in the operation log after
+//! the commit, so that no logged change is missed, whichever command made it. The start and the
+//! failure of an index build are not logged, and views are documents; these are reported
+//! separately. The hook is called with the catalog's lock held and must not change definitions.
 
 use std::sync::OnceLock;
 
@@ -15,62 +16,62 @@ use super::Writer;
 pub enum DefinitionChange<'a> {
     /// A command of the operation log on a database, for example `{ create: "c" }`.
     Logged {
-        /// The database.
+        /// The database of the command.
         db: &'a str,
-        /// The command.
+        /// The command as a document.
         command: RawDoc<'a>,
     },
-    /// The build of an index begins.
+    /// The build of an index began.
     BuildBegun {
-        /// The collection.
+        /// The collection of the index.
         ns: &'a Namespace,
         /// The index's definition.
         spec: RawDoc<'a>,
     },
-    /// An index was built anew, which is not logged.
+    /// An index was rebuilt, which is not logged.
     Rebuilt {
-        /// The collection.
+        /// The collection of the index.
         ns: &'a Namespace,
         /// The index's definition.
         spec: RawDoc<'a>,
     },
     /// The build of an index failed.
     BuildAbandoned {
-        /// The collection.
+        /// The collection of the index.
         ns: &'a Namespace,
         /// The index's definition.
         spec: RawDoc<'a>,
     },
     /// A view was created.
     ViewCreated {
-        /// The view.
+        /// The name of the view.
         ns: &'a Namespace,
-        /// `viewOn`, `pipeline`.
+        /// The fields `viewOn` and `pipeline`.
         definition: RawDoc<'a>,
     },
     /// A view was dropped.
     ViewDropped {
-        /// The view.
+        /// The name of the view.
         ns: &'a Namespace,
-        /// `viewOn`, `pipeline`.
+        /// The fields `viewOn` and `pipeline`.
         definition: RawDoc<'a>,
     },
 }
 
 type Hook = Box<dyn Fn(&DefinitionChange<'_>) + Send + Sync>;
 
-/// Who is told.
+/// The hook, once it is set.
 #[derive(Default)]
 pub(super) struct DefinitionHook(OnceLock<Hook>);
 
 impl Writer {
-    /// Names the one who is told of each change of a definition; the first one stays.
+    /// Sets the hook; later calls have no effect.
     pub fn on_definition(&self, hook: impl Fn(&DefinitionChange<'_>) + Send + Sync + 'static) {
-        // A second one would belong to a second server over the same store, which cannot be.
+        // A second hook would belong to a second server over the same store, which is impossible.
         let _ = self.definition_hook.0.set(Box::new(hook));
     }
 
-    /// Whether anybody wants to be told.
+    /// Whether there is a hook.
     pub(crate) fn has_definition_hook(&self) -> bool {
         self.definition_hook.0.get().is_some()
     }
@@ -81,7 +82,7 @@ impl Writer {
         }
     }
 
-    /// Tells of the commands in an entry of the log.
+    /// Calls the hook for the commands in an entry of the log.
     pub(super) fn tell_logged(&self, operation: RawDoc<'_>) {
         let text = |name| operation.get(name).and_then(RawValue::as_str);
         let (Some("c"), Some(ns)) = (text("op"), text("ns")) else { return };

@@ -1,16 +1,20 @@
-//! Acknowledging writes: one thread syncs the log for everybody who waits, and within 100 ms for everybody who does not.
+//! Durability: one thread syncs the engine's write-ahead log for all waiting commits, and within
+//! 100 ms for the others.
 //!
-//! A commit is in the log when it returns. A client that asked for durability waits in [`SyncGate::wait`]; the thread takes
-//! all waiters at once, syncs, and answers them together. Without waiters and without commits it sleeps for good: an idle
-//! server writes nothing. After a failed sync every waiter gets the error, and the engine refuses further writes; after one that
-//! panicked the gate does, because nobody knows what is on the disk ([`SyncGate::check`]).
+//! A commit is in the write-ahead log when it returns. A client that asked for durability waits in
+//! [`SyncGate::wait`]; the thread takes all waiters at once, syncs, and answers them together.
+//! Without waiters and commits it sleeps: an idle server writes nothing. After a failed sync every
+//! waiter gets the error, and the engine refuses further writes. After a panic the gate refuses
+//! them, because the state of the disk is unknown ([`SyncGate::check`]).
 //!
-//! The gate knows up to which timestamp of the operation log everything survives a power cut ([`SyncGate::is_durable`]). Reads
-//! that must show nothing else (read concern `majority` and stronger ones, change streams) read what is committed, and their
-//! reply waits for a sync when something in it is newer than that. The alternative is to read as of the durable point: such a
-//! reply never waits, but it does not show what the same client has just written with `w: 1`, every read needs a snapshot that
-//! was taken at a sync, and a change stream shows events up to 100 ms later. On a quiet server neither costs anything, because
-//! everything is durable; on a busy one waiters share the syncs of the writers: whoever needs no more than what a sync under way
+//! The gate has the timestamp of the operation log up to which everything survives a power cut
+//! ([`SyncGate::is_durable`]). Reads that may only return durable data (read concern `majority` and
+//! stronger ones, change streams) read the latest commits, and their reply waits for a sync when it
+//! contains something newer than that timestamp. The alternative is to read as of the durable
+//! timestamp: such a reply never waits, but it does not contain what the same client has just
+//! written with `w: 1`, every read needs a snapshot that was taken at a sync, and a change stream
+//! is up to 100 ms late. On a quiet server neither has a cost, because everything is durable; on a
+//! busy one readers share the syncs of the writers: a waiter that needs only what a running sync
 //! covers is answered with it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +30,7 @@ use tokio::sync::oneshot;
 
 use crate::record::error::from_kv;
 
-/// Longest time that a commit acknowledged without a sync stays unsynced.
+/// The longest time for which a commit that was acknowledged without a sync stays unsynced.
 const LAZY_SYNC: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -36,12 +40,12 @@ struct Queue {
 }
 
 struct Waiter {
-    /// The timestamp up to which the log must be durable; nothing: everything that was committed before.
+    /// The timestamp up to which the log must be durable; `None` means all earlier commits.
     needs: Option<u64>,
     answer: oneshot::Sender<Result<()>>,
 }
 
-/// The queue and its thread.
+/// The queue of waiters, and the thread that syncs.
 pub(crate) struct SyncGate {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -51,18 +55,19 @@ struct Shared {
     engine: Arc<dyn Engine>,
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Something was committed that no sync covers yet.
+    /// Whether there are commits that no sync covers yet.
     dirty: AtomicBool,
-    /// The timestamp up to which the operation log is complete now.
+    /// The timestamp up to which the operation log is complete.
     settled: Arc<AtomicU64>,
-    /// The one up to which it was when the last sync began that succeeded; 0 before the first one.
+    /// The settled timestamp at the start of the last successful sync; 0 before the first one.
     durable: AtomicU64,
-    /// A sync panicked: nothing counts as durable any more that did not before.
+    /// Whether a sync panicked. Nothing more becomes durable then.
     panicked: AtomicBool,
 }
 
 impl SyncGate {
-    /// A gate over an engine; `settled` is the timestamp up to which the operation log is complete.
+    /// Starts the gate of an engine; `settled` is the timestamp up to which the operation log is
+    /// complete.
     pub(crate) fn start(
         engine: Arc<dyn Engine>,
         settled: Arc<AtomicU64>,
@@ -82,19 +87,19 @@ impl SyncGate {
         Ok(SyncGate { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// A commit happened; it will be synced within [`LAZY_SYNC`].
+    /// Notes a commit, which will be synced within [`LAZY_SYNC`].
     pub(crate) fn note_commit(&self) {
         if !self.shared.dirty.swap(true, Ordering::AcqRel) {
-            // Taking the lock orders this before the thread's next look.
+            // Taking the lock orders this before the thread's next check.
             drop(self.shared.queue.lock());
             self.shared.wake.notify_one();
         }
     }
 
-    /// Whether writes may go on.
+    /// Checks that writes are possible.
     ///
     /// # Errors
-    /// 10107 NotWritablePrimary behind a sync that panicked, until the store is opened again.
+    /// 10107 NotWritablePrimary after a sync panicked, until the store is reopened.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         self.shared.check()
@@ -126,7 +131,7 @@ impl SyncGate {
                 return Ok(());
             }
             if queue.closing {
-                // The thread takes nobody any more; without its sender this one syncs by itself.
+                // The thread takes no more waiters; without its sender, the waiter syncs itself.
                 drop(answer);
             } else {
                 queue.waiters.push(Waiter { needs, answer });
@@ -139,7 +144,7 @@ impl SyncGate {
         }
     }
 
-    /// Syncs what is open and ends the thread.
+    /// Syncs outstanding commits and ends the thread.
     pub(crate) fn close(&self) {
         self.shared.queue.lock().closing = true;
         self.shared.wake.notify_one();
@@ -166,11 +171,11 @@ impl Shared {
             let (waiters, closing) = self.next_round();
             self.dirty.store(false, Ordering::Release);
             let result = catch_unwind(AssertUnwindSafe(|| self.sync())).unwrap_or_else(|_| {
-                // The hook of the process has said where.
+                // The panic hook of the process has logged it.
                 self.panicked.store(true, Ordering::Release);
                 Err(refused())
             });
-            // Once, and not for everybody who is refused while it lasts.
+            // Logged once, and not for every waiter that is refused.
             if let Err(error) = &result
                 && !failing
             {
@@ -178,7 +183,7 @@ impl Shared {
             }
             failing = result.is_err();
             for waiter in waiters.into_iter().chain(self.covered()) {
-                // A waiter that went away needs no answer.
+                // A waiter that is gone needs no answer.
                 let _ = waiter.answer.send(result.clone());
             }
             if closing {
@@ -187,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Those who came while the last sync was under way, and need no more than it covers.
+    /// Waiters that came during the last sync and need only what it covers.
     fn covered(&self) -> Vec<Waiter> {
         let durable = self.durable.load(Ordering::Acquire);
         let covered = |waiter: &mut Waiter| waiter.needs.is_some_and(|needs| needs <= durable);
@@ -196,7 +201,7 @@ impl Shared {
 
     fn sync(&self) -> Result<()> {
         self.check()?;
-        // Asked before: what is committed while the engine syncs may not be in it.
+        // Read before the sync, which may not cover commits that happen meanwhile.
         let settled = self.settled.load(Ordering::Acquire);
         self.engine.sync().map_err(from_kv)?;
         self.durable.fetch_max(settled, Ordering::AcqRel);
@@ -236,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// Its syncs say that they have begun, and end when they are told.
+    /// Its syncs signal their start, and end on command.
     struct Slow {
         begun: Sender<()>,
         end: Mutex<Receiver<KvResult<()>>>,
@@ -267,7 +272,7 @@ mod tests {
             let writer = threads.spawn(|| runtime.block_on(gate.wait()));
             has_begun.recv().unwrap();
             assert!(!gate.is_durable(7));
-            // They come while it is under way: the one needs what it covers, the other what came later.
+            // Both arrive during the sync: it covers one of them and not the other.
             settled.store(8, Ordering::Release);
             let reader = threads.spawn(|| runtime.block_on(gate.wait_up_to(7)));
             let later = threads.spawn(|| runtime.block_on(gate.wait_up_to(8)));
@@ -279,7 +284,7 @@ mod tests {
             has_begun.recv().unwrap();
             end.send(Ok(())).unwrap();
             later.join().unwrap().unwrap();
-            // What is durable is waited for by nobody, and a sync that fails makes nothing durable.
+            // A durable timestamp needs no wait, and a failed sync makes nothing durable.
             runtime.block_on(gate.wait_up_to(8)).unwrap();
             settled.store(9, Ordering::Release);
             let failed = threads.spawn(|| runtime.block_on(gate.wait_up_to(9)));

@@ -1,7 +1,8 @@
-//! The lock of `fsync`: while somebody holds it no writing command begins, and those that had begun are over.
+//! The lock of `fsync`: while it is held, no writing command begins, and those that had begun have
+//! ended.
 //!
-//! Whoever writes enters before and leaves after. Who has to wait is woken, and asks in between whether it may go on waiting: the
-//! lock is held for backups, by people.
+//! A writing command enters before it starts and leaves when it ends. A waiting command is woken,
+//! and checks in between whether it must end: the lock may be held for long, for a backup.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -10,20 +11,20 @@ use mayfly_base::Result;
 use mayfly_work::OpCtx;
 use parking_lot::{Condvar, Mutex};
 
-/// How often one who waits asks whether it may.
+/// How often a waiting command checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The lock.
+/// The lock of `fsync`, which counts how often it is locked.
 #[derive(Default)]
 pub struct FsyncLock {
     locks: AtomicI64,
     writers: AtomicI64,
-    /// Held by who is about to wait, and by who wakes others.
+    /// Held by threads that are about to wait, and by threads that wake others.
     waiting: Mutex<()>,
     changed: Condvar,
 }
 
-/// Somebody writes as long as this lives.
+/// A running writing command; dropping it ends the command.
 pub struct Writing<'l>(&'l FsyncLock);
 
 impl Drop for Writing<'_> {
@@ -36,15 +37,15 @@ impl Drop for Writing<'_> {
 }
 
 impl FsyncLock {
-    /// How often it is locked.
+    /// How often the lock is held.
     pub fn count(&self) -> i64 {
         self.locks.load(Ordering::SeqCst)
     }
 
-    /// Begins to write, unless it is locked.
+    /// Starts to write, unless the lock is held.
     pub fn try_enter(&self) -> Option<Writing<'_>> {
         if self.count() > 0 {
-            // Who holds it need not hear of those who come in vain.
+            // The holder of the lock need not be woken for a refused writer.
             return None;
         }
         self.writers.fetch_add(1, Ordering::SeqCst);
@@ -52,10 +53,10 @@ impl FsyncLock {
         (self.count() == 0).then_some(writing)
     }
 
-    /// Begins to write as soon as nobody holds it.
+    /// Starts to write as soon as the lock is free.
     ///
     /// # Errors
-    /// Those of the operation's deadline, and its killer's.
+    /// Errors of the operation's deadline, and of its being killed.
     pub fn enter(&self, op: &OpCtx) -> Result<Writing<'_>> {
         loop {
             if let Some(writing) = self.try_enter() {
@@ -65,7 +66,7 @@ impl FsyncLock {
         }
     }
 
-    /// Waits for a change as long as this holds.
+    /// Waits for a change while the condition holds.
     fn wait(&self, op: &OpCtx, holds: impl Fn() -> bool) -> Result<()> {
         op.check()?;
         let mut waiting = self.waiting.lock();
@@ -75,17 +76,17 @@ impl FsyncLock {
         Ok(())
     }
 
-    /// Wakes those who wait, behind a change.
+    /// Wakes waiting threads after a change.
     #[cold]
     fn wake(&self) {
         let _waiting = self.waiting.lock();
         self.changed.notify_all();
     }
 
-    /// Locks it once more; gives how often it is locked then. Whoever writes has ended.
+    /// Locks once more, and waits for running writers; returns how often the lock is held then.
     ///
     /// # Errors
-    /// Those of the operation's deadline, and its killer's; it is not locked then.
+    /// Errors of the operation's deadline, and of its being killed; the lock is not taken then.
     pub fn lock(&self, op: &OpCtx) -> Result<i64> {
         let count = self.locks.fetch_add(1, Ordering::SeqCst) + 1;
         let writes = || self.writers.load(Ordering::SeqCst) > 0;
@@ -99,7 +100,7 @@ impl FsyncLock {
         Ok(count)
     }
 
-    /// Unlocks it once; gives how often it is still locked, or nothing when it was not.
+    /// Unlocks once; returns how often the lock is still held, or `None` when it was not.
     pub fn unlock(&self) -> Option<i64> {
         let less = |count: i64| (count > 0).then_some(count - 1);
         let before = self.locks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);

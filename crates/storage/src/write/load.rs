@@ -1,32 +1,34 @@
-//! Whether deletion hurts others: how long their commits take while a visit runs, against how long they took before.
+//! Whether TTL deletions slow down clients: how long their commits take while a visit runs,
+//! compared with before.
 //!
-//! Cheap and rough on purpose: two moving averages, fed by every commit of a client's write unit.
+//! The measure is deliberately cheap and rough: two moving averages over the commits of clients'
+//! write units.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// One commit moves an average by a sixteenth of the difference.
 const WEIGHT: i64 = 16;
-/// A rise that is less than this is no rise.
+/// A smaller rise is ignored.
 const NOISE_MICROS: i64 = 500;
-/// Who has not committed for so long is not hurt.
+/// Without a commit of a client for this long, visits do not pause.
 const RECENT_MICROS: i64 = 100_000;
-/// One pause is no longer than this.
+/// The longest single pause.
 const LONGEST_PAUSE_MICROS: i64 = 5_000;
 
-/// What is known of the commits of others. Averages are in microseconds.
+/// Averages of the duration of clients' commits, in microseconds.
 #[derive(Default)]
 pub(crate) struct ForegroundLoad {
-    /// While no visit ran.
+    /// The average while no visit ran.
     quiet: AtomicI64,
-    /// Always.
+    /// The average over all commits.
     lately: AtomicI64,
-    /// When the last one ended, on the monotonic clock.
+    /// When the last commit ended, on the monotonic clock.
     last: AtomicI64,
-    /// Visits that run.
+    /// The number of running visits.
     visits: AtomicI64,
 }
 
-/// A visit that runs.
+/// A running visit; it ends when this is dropped.
 pub(crate) struct VisitMark<'l>(&'l ForegroundLoad);
 
 impl Drop for VisitMark<'_> {
@@ -36,7 +38,7 @@ impl Drop for VisitMark<'_> {
 }
 
 impl ForegroundLoad {
-    /// A client's unit took so long, from its begin to the end of its commit.
+    /// Adds the duration of a client's unit, from its start to the end of its commit.
     pub(crate) fn note(&self, micros: i64, now_micros: i64) {
         move_towards(&self.lately, micros);
         if self.visits.load(Ordering::Relaxed) == 0 {
@@ -45,13 +47,13 @@ impl ForegroundLoad {
         self.last.store(now_micros, Ordering::Relaxed);
     }
 
-    /// A visit begins; it ends when the mark goes.
+    /// Starts a visit.
     pub(crate) fn visit(&self) -> VisitMark<'_> {
         self.visits.fetch_add(1, Ordering::Relaxed);
         VisitMark(self)
     }
 
-    /// How long a visit whose last unit took so long should leave the store to others, in microseconds.
+    /// How long a visit should pause after a unit of this duration, in microseconds.
     pub(crate) fn pause_micros(&self, unit_micros: i64, now_micros: i64) -> i64 {
         if now_micros - self.last.load(Ordering::Relaxed) > RECENT_MICROS {
             return 0;
@@ -62,14 +64,15 @@ impl ForegroundLoad {
     }
 }
 
-/// Lost updates between threads only make the average a little slower.
+/// Moves an average. Lost updates between threads only make it a little slower.
 fn move_towards(average: &AtomicI64, micros: i64) {
     let now = average.load(Ordering::Relaxed);
     let step = (micros - now) / WEIGHT;
     average.store(if now == 0 { micros } else { now + step }, Ordering::Relaxed);
 }
 
-/// As long as the unit took where commits take clearly longer than before: deletion never goes below half its speed.
+/// The pause is as long as the unit if commits take clearly longer than before, so that deletion
+/// keeps at least half its speed.
 fn pause_micros(quiet: i64, lately: i64, unit_micros: i64) -> i64 {
     let risen = lately > quiet.saturating_mul(2).saturating_add(NOISE_MICROS);
     if risen { unit_micros.clamp(0, LONGEST_PAUSE_MICROS) } else { 0 }
@@ -99,13 +102,13 @@ mod tests {
             load.note(5_000, at);
         }
         assert_eq!(load.pause_micros(300, 400), 300);
-        // Nobody is there any more.
+        // Clients have stopped committing.
         assert_eq!(load.pause_micros(300, 400 + 2 * RECENT_MICROS), 0);
         drop(mark);
         for at in 400..800 {
             load.note(5_000, at);
         }
-        // It is what commits take now.
+        // The higher duration has become the usual one.
         assert_eq!(load.pause_micros(300, 800), 0);
     }
 }

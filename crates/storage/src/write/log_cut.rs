@@ -1,8 +1,9 @@
-//! Cutting the operation log, and giving it up where the disk is nearly full.
+//! Cuts the operation log when the disk is nearly full.
 //!
-//! A deletion copies each document that the log refers to, and a drop copies all of them. On a full disk these copies would take the
-//! room that deletions give back. So the log is cut as a whole first: what is deleted afterwards is referred to by no entry. Readers
-//! of the log that had not come that far end with 286 ChangeStreamHistoryLost, as they do where the log is too short.
+//! A deletion copies each document that the log refers to, and a drop copies all of them. On a full
+//! disk these copies would take the room that deletions free. Therefore the whole log is cut first,
+//! so that no entry refers to what is deleted afterwards. Readers of the log that had not come that
+//! far end with 286 ChangeStreamHistoryLost, as they do when the log is too short.
 
 use std::sync::atomic::Ordering;
 
@@ -14,16 +15,16 @@ use crate::oplog::visit_all;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
-/// A log of fewer bytes is not cut: copies for it take little room.
+/// A smaller log is not cut, because its copies take little room.
 const LITTLE_BYTES: u64 = 4 << 20;
-/// Deletions fill the log again and again; it is said that it was cut at most so often, in microseconds.
+/// Deletions fill the log repeatedly; cuts are logged at most this often, in microseconds.
 const WARN_EVERY_MICROS: i64 = 60_000_000;
 
-/// What the log says where it was cut.
+/// The text of the log's entry about the cut.
 const NOTE: &str = "the operation log was cut, because the disk is nearly full";
 
 impl Writer {
-    /// To be called before a unit that may delete: cuts the log when the disk is nearly full.
+    /// Cuts the log when the disk is nearly full. Called before a unit that may delete.
     #[inline]
     pub(crate) fn yield_log(&self) {
         if self.engine.is_nearly_full() {
@@ -38,20 +39,20 @@ impl Writer {
             false
         });
         let first = !self.noticed_full.swap(true, Ordering::Relaxed);
-        // The sweeper gives the log's space back.
+        // The sweeper frees the log's space.
         if cut || first {
             self.oplog.trim();
         }
-        // What is due goes now.
+        // Due documents are deleted at once.
         if first {
             self.ttl_params.wake();
         }
     }
 
-    /// Cuts the whole log if much was logged since that was done last; whether it did.
+    /// Cuts the whole log if it has grown enough since the last cut; returns whether it did.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn cut_large_log(&self) -> Result<bool> {
         if self.oplog.logged_bytes() < LITTLE_BYTES {
             return Ok(false);
@@ -64,10 +65,11 @@ impl Writer {
         }
     }
 
-    /// Cuts the whole log, up to everything that was committed before this call. A note about that is the first entry of the rest.
+    /// Cuts the whole log, up to all earlier commits. A note about the cut is the first entry of
+    /// the rest.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn cut_log_whole(&self) -> Result<()> {
         let _one_cuts = self.oplog.cutting.lock();
         self.cut_locked()
@@ -89,7 +91,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes that entries up to this timestamp go, before they do; with a note in the log.
+    /// Writes the cut at this timestamp into the catalog, before entries are removed, with an
+    /// optional note in the log.
     pub(crate) fn note_cut(&self, last: u64, note: Option<&str>) -> Result<()> {
         let mut gone = Vec::new();
         let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;

@@ -1,7 +1,8 @@
-//! Writing: units over one collection and several, what follows from them at the commit, and transactions of several statements.
+//! Writes: units over one or several collections, their effects at the commit, and transactions of
+//! several statements. `README.md` in this folder describes a commit from end to end.
 //!
-//! [`Writer`] is the core with what commits need. It knows nothing of how collections come and go; where a policy archives into one,
-//! it asks ([`FindArchives`]).
+//! [`Writer`] is the core with the parts that commits need. It does not create or drop collections;
+//! it asks [`FindArchives`] for those that policies archive into.
 
 mod archive;
 mod capped;

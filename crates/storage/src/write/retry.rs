@@ -1,12 +1,14 @@
-//! What makes a write repeatable: who executed which statement, written in the transaction of the statement itself.
+//! Repeatable writes: a record of each executed statement, written in the statement's own
+//! transaction.
 //!
 //! ```text
 //! session  | session id, 16 bytes | statement id, 4 bytes big-endian |
 //!          | transaction number, 8 bytes | wall time ms, 8 bytes | statements, 4 bytes | result, BSON |      little-endian
 //! ```
 //!
-//! A row may stand for several statements with consecutive ids and one result (documents of one insert). A later
-//! transaction number of the session makes rows of earlier ones void; what is older than a session may be is swept.
+//! A row may cover several statements with consecutive ids and one result (documents of one
+//! insert). A later transaction number of the session invalidates rows of earlier ones; rows older
+//! than a session's lifetime are swept.
 
 use std::ops::ControlFlow;
 
@@ -24,47 +26,48 @@ const HEADER: usize = 20;
 /// A statement that a client may send again.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement {
-    /// Its session.
+    /// The session that sent it.
     pub session: SessionKey,
-    /// `txnNumber`.
+    /// The field `txnNumber`.
     pub txn_number: i64,
-    /// `stmtId`, not negative.
+    /// The field `stmtId`, not negative.
     pub id: i32,
 }
 
-/// Statements that were executed.
+/// Executed statements that share a row.
 #[derive(Clone, Debug)]
 pub struct Executed {
-    /// The first one's id.
+    /// The id of the first statement.
     pub id: i32,
-    /// How many there are, with ascending ids.
+    /// The number of statements, with consecutive ids.
     pub count: i32,
-    /// What each of them is answered.
+    /// The reply of each of them.
     pub result: DocBuf,
 }
 
 impl WriteUnit<'_> {
-    /// Notes that `count` statements, this one the first, were executed by this unit with this result.
+    /// Records that this unit has executed `count` statements, of which `statement` is the first,
+    /// with this result.
     ///
     /// # Errors
-    /// Those of the engine, and of whoever asked the operation to be asked before.
+    /// Errors of the engine, and of the view's function of [`ReadView::ask_before_record`].
     pub fn record_statement(
         &mut self,
         statement: Statement,
         count: i32,
         result: RawDoc<'_>,
     ) -> Result<()> {
-        self.around.view.before_record(statement.id)?;
+        self.context.view.before_record(statement.id)?;
         let (key, value) = statement_row(statement, count, self.now_ms(), result);
         self.txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
     }
 }
 
 impl Core {
-    /// The greatest transaction number of a session, and what was executed under it.
+    /// The greatest transaction number of a session, and its executed statements.
     ///
     /// # Errors
-    /// 301 DataCorruptionDetected, those of the engine.
+    /// 301 DataCorruptionDetected, errors of the engine.
     pub fn executed_statements(
         &self,
         session: &SessionKey,
@@ -81,7 +84,7 @@ impl Core {
             ControlFlow::Continue(())
         };
         let (forward, all) = (Direction::Forward, ScanLimit::NONE);
-        // An engine may pause a scan where it likes.
+        // An engine may end a page early.
         while let ScanEnd::More { last_key } =
             txn.scan(Keyspace::Session, &range, forward, all, &mut see).map_err(from_kv)?
         {
@@ -99,7 +102,7 @@ impl Core {
     }
 }
 
-/// Key and value of the row that says it.
+/// The key and value of the row.
 pub(crate) fn statement_row(
     statement: Statement,
     count: i32,
@@ -146,7 +149,7 @@ fn parse<'a>(key: &[u8], value: &'a [u8]) -> Option<Row<'a>> {
     })
 }
 
-/// When a row was recorded, in milliseconds since 1970; nothing for a damaged one.
+/// When a row was written, in milliseconds since 1970; `None` for a damaged row.
 pub(crate) fn recorded_at(key: &[u8], value: &[u8]) -> Option<i64> {
     parse(key, value).map(|row| row.wall_ms)
 }

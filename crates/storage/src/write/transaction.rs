@@ -1,21 +1,27 @@
 //! Transactions of several statements, over any number of collections.
 //!
-//! 1. [`Core::begin_transaction`](crate::catalog::Core::begin_transaction) begins one over a snapshot that holds exactly what was
-//!    committed up to its time.
-//! 2. Each statement has the transaction's [`ReadView`] ([`OpenTransaction::enter`]): its reads are the transaction's, with its own writes,
-//!    and every write unit ([`Writer::write`]) writes into it and leaves its effects to the commit. A unit is run once: the first
-//!    transaction to write a record wins, the other one fails at once (112), and the statement's error ends the transaction.
-//! 3. [`Store::commit_transaction`](crate::Store::commit_transaction) makes everything visible at once, in one entry of the log,
-//!    or in several that belong together when one would be too long. Dropping the transaction undoes it.
+//! 1. [`Core::begin_transaction`](crate::catalog::Core::begin_transaction) begins a transaction
+//!    over a snapshot that has exactly the commits up to its time.
+//! 2. Each statement gets the transaction's [`ReadView`] ([`OpenTransaction::enter`]): its reads
+//!    are those of the transaction, with its own writes, and every write unit ([`Writer::write`])
+//!    writes into the transaction and leaves its effects to the commit. A unit runs once: the first
+//!    transaction to write a record wins, the other one fails at once (112), and the statement's
+//!    error ends the transaction.
+//! 3. [`Store::commit_transaction`](crate::Store::commit_transaction) makes everything visible at
+//!    once, in one entry of the log, or in several that belong together if one would be too long.
+//!    Dropping the transaction aborts it.
 //!
-//! Between statements it holds no lock of the catalog or of a collection. A change of a definition that would make wrong what it
-//! read or wrote waits for its end before it takes its locks (`catalog::open`). Some changes do not wait for it: those that began
-//! to wait before the transaction looked the name up, and those of a server that ends. What it read or wrote by older definitions
-//! than those of now it must not commit: each statement ends with a look at the collections that it touched, and the commit looks
-//! once more at those it wrote to, with their states held shared ([`LocalCatalog::check_written`]). New indexes are no such
-//! change: it does not see them, and its commit writes their keys (`unseen`).
+//! Between statements a transaction holds no lock of the catalog or of a collection. A change of a
+//! definition that would invalidate its reads or writes waits for its end before it takes its locks
+//! (`catalog::open`). Some changes do not wait: those that began to wait before the transaction
+//! looked the name up, and those during a shutdown. A transaction must not commit reads or writes
+//! under outdated definitions: at the end of each statement it checks the names that it looked up,
+//! and the commit checks the written collections again, with their states held shared
+//! ([`LocalCatalog::check_written`]). New indexes are no such change: the transaction does not see
+//! them, and its commit writes their keys (`unseen`).
 //!
-//! Time stands still in it: what is due and hidden is so as of its beginning, and its records carry that time.
+//! The time of a transaction is that of its beginning: it decides what is due and hidden, and the
+//! transaction's records carry it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,29 +32,29 @@ use mayfly_work::OpCtx;
 
 use super::Writer;
 use super::archive::{ArchiveCollection, Archives, OpenArchives};
-use super::unit::{Around, WriteUnit};
+use super::unit::{UnitContext, WriteUnit};
 use crate::catalog::{Collection, CollectionState, Core};
 use crate::isolation::{LocalCatalog, OpenParts, OpenView, ReadView, TransactionOwner};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
-/// A transaction between two of its statements. Dropping it undoes it.
+/// A transaction between two of its statements. Dropping it aborts it.
 pub struct OpenTransaction(OpenView);
 
-/// How much a transaction has written so far.
+/// The amount that a transaction has written so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TransactionSize {
-    /// Operations that the log will show.
+    /// The number of operations in its log entries.
     pub operations: usize,
-    /// Bytes of keys and values.
+    /// The bytes of keys and values.
     pub bytes: usize,
 }
 
 impl Core {
-    /// Begins a transaction over what is committed now.
+    /// Begins a transaction over the latest commits.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn begin_transaction(&self, owner: TransactionOwner) -> Result<OpenTransaction> {
         let local = LocalCatalog::beginning(&self.definitions);
         let (read_time, txn) = self.oplog.clock.at_rest(|last| {
@@ -64,36 +70,37 @@ impl Core {
 }
 
 impl OpenTransaction {
-    /// The cluster time of what it reads.
+    /// The cluster time of its snapshot.
     pub fn read_time(&self) -> u64 {
         self.0.read_time
     }
 
-    /// Whether it made collections.
+    /// Whether it has created collections.
     pub(crate) fn makes_collections(&self) -> bool {
         !self.0.local().created.is_empty()
     }
 
-    /// The names of those.
+    /// The names of the collections that it has created.
     pub(crate) fn made(&self) -> Vec<Namespace> {
         self.0.local().created.iter().map(|made| made.namespace()).collect()
     }
 
-    /// How much it has written.
+    /// The amount that it has written.
     pub fn size(&self) -> TransactionSize {
         let (operations, bytes) = self.0.size();
         TransactionSize { operations, bytes }
     }
 
-    /// The view of one of its statements. Dropping the view undoes the transaction.
+    /// The view for one of its statements. Dropping the view aborts the transaction.
     pub fn enter(self) -> ReadView {
         ReadView::of_transaction(self.0)
     }
 
-    /// The statement with this view is over.
+    /// Ends the statement with this view.
     ///
     /// # Errors
-    /// 246 SnapshotUnavailable when a definition changed of what the transaction has touched: then it is undone.
+    /// 246 SnapshotUnavailable when a definition that the transaction has used changed; the
+    /// transaction is aborted.
     pub fn leave(view: ReadView) -> Result<OpenTransaction> {
         let Some(open) = view.into_open() else {
             return Err(Error::internal("the view that is left is not that of a transaction"));
@@ -110,7 +117,7 @@ impl OpenTransaction {
     }
 }
 
-/// The collection itself, for the one at hand, which the transaction has looked up or made.
+/// The shared reference to a collection that the transaction has looked up or created.
 fn shared(store: &Core, view: &OpenView, collection: &Collection) -> Result<Arc<Collection>> {
     let found = view.local().known(collection.id()).or_else(|| {
         store.catalog.get(&collection.namespace()).filter(|found| found.id() == collection.id())
@@ -136,8 +143,8 @@ fn check_writable(state: &CollectionState, ns: &str) -> Result<()> {
 }
 
 impl Writer {
-    /// Runs a unit in an open transaction. It is not run again: what it wrote before an error stays, so that the transaction cannot
-    /// be committed any more.
+    /// Runs a unit in an open transaction. It is not run again: the writes before an error stay, so
+    /// that the transaction cannot be committed any more.
     pub(crate) fn write_in_open<T>(
         &self,
         (op, view): (&OpCtx, &ReadView),
@@ -150,7 +157,8 @@ impl Writer {
         self.yield_log();
         let namespace = collection.namespace();
         let known = shared(self, open, collection)?;
-        // A change of a definition holds it for a moment, and waits for no transaction while it does.
+        // A change of a definition holds the state for a moment only, and does not wait for
+        // transactions meanwhile.
         let state = collection.read_state()?;
         check_writable(&state, namespace.as_str())?;
         open.local().check_written(collection)?;
@@ -159,8 +167,8 @@ impl Writer {
         let archives = OpenArchives::open(archives);
         open.write(|txn, pending| {
             let ns = namespace.as_str();
-            let around = Around { moment: open.moment, core: self, view };
-            let mut unit = WriteUnit::new(txn, pending, collection, state, ns, around);
+            let context = UnitContext { moment: open.moment, core: self, view };
+            let mut unit = WriteUnit::new(txn, pending, collection, state, ns, context);
             unit.archives = Archives { open: Some(&archives), sink: self.archive_sink() };
             let result = body(&mut unit)?;
             let effects = unit.effects;

@@ -1,11 +1,11 @@
 //! A write unit: documents, their index keys and the oplog entry in one engine transaction.
 //!
-//! The story of a write:
-//! 1. [`super::Writer::write`] takes the collection's state shared and begins a transaction;
-//! 2. the body calls [`WriteUnit::insert`], [`WriteUnit::update`] or [`WriteUnit::delete`];
-//! 3. each maintains the keys of every index, checks unique ones, and leaves a note for those that are still being built;
-//! 4. the commit adds the oplog entry and makes everything visible at once;
-//! 5. on a conflict the whole body runs again over a new snapshot.
+//! 1. [`super::Writer::write`] locks the collection's state shared and begins a transaction.
+//! 2. The body calls [`WriteUnit::insert`], [`WriteUnit::update`] or [`WriteUnit::delete`].
+//! 3. Each of them maintains the keys of every index, checks unique ones, and leaves notes for
+//!    indexes that are being built.
+//! 4. The commit adds the oplog entry and makes everything visible at once.
+//! 5. After a conflict the whole body runs again over a new snapshot.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::catalog::{Collection, CollectionState, Core, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
 use crate::isolation::{Effects, Pending, ReadView};
-use crate::oplog::{ExpiredBy, LoggedUpdate, Object, RecordInLog, UpdateStyle, delta};
+use crate::oplog::{ExpiredBy, LoggedUpdate, LoggedObject, RecordInLog, UpdateStyle, delta};
 use crate::record::error::from_kv;
 use crate::record::layout::{InLog, encode_record, prefixed};
 use crate::record::storable::{check_bytes, check_storable};
@@ -39,30 +39,31 @@ mod reading;
 pub(crate) use duplicate::duplicate_key;
 pub(crate) use keys::{covered_keys, note_multikey};
 
-/// About what a key needs, and what the log's entry says about a document beside itself.
+/// The approximate size of a key, and of a document's part of the log entry.
 const KEY_BYTES: usize = 64;
 
-/// What a unit takes from its store.
+/// The context that a unit gets from its writer.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'s> {
+pub(crate) struct UnitContext<'s> {
     pub(crate) moment: Moment,
     pub(crate) core: &'s Core,
     /// The view of the operation that runs the unit.
     pub(crate) view: &'s ReadView,
 }
 
-/// What a transaction writes to one collection.
+/// The writes of a transaction to one collection.
 ///
-/// What goes into another collection in the same transaction goes through a unit of its own ([`WriteUnit::beside`]).
+/// Writes to another collection in the same transaction go through a unit of their own
+/// ([`WriteUnit::beside`]).
 pub struct WriteUnit<'s> {
     pub(crate) txn: &'s mut (dyn Txn + 'static),
     pub(crate) collection: &'s Collection,
     pub(crate) state: &'s CollectionState,
     ns: &'s str,
-    pub(super) around: Around<'s>,
-    /// What follows from the transaction's writes at its commit.
+    pub(super) context: UnitContext<'s>,
+    /// The work that the transaction's writes leave to its commit.
     pub(crate) pending: &'s mut Pending,
-    /// The same for those of this unit alone.
+    /// The effects of this unit alone.
     pub(crate) effects: Effects,
     unvalidated: bool,
     unlogged: bool,
@@ -72,7 +73,7 @@ pub struct WriteUnit<'s> {
     fresh: FreshKeys,
 }
 
-/// Buffers used again for each document.
+/// Buffers that are reused for each document.
 #[derive(Default)]
 pub(crate) struct Scratch {
     value: Vec<u8>,
@@ -88,14 +89,14 @@ impl<'s> WriteUnit<'s> {
         collection: &'s Collection,
         state: &'s CollectionState,
         ns: &'s str,
-        around: Around<'s>,
+        context: UnitContext<'s>,
     ) -> WriteUnit<'s> {
         WriteUnit {
             txn,
             collection,
             state,
             ns,
-            around,
+            context,
             pending,
             effects: Effects::default(),
             unvalidated: false,
@@ -107,16 +108,16 @@ impl<'s> WriteUnit<'s> {
         }
     }
 
-    /// The wall time that its records carry, in milliseconds since 1970.
+    /// The wall time of its records, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.around.moment.now_ms
+        self.context.moment.now_ms
     }
 
     pub(crate) fn namespace(&self) -> &'s str {
         self.ns
     }
 
-    /// A unit of the same transaction over another collection, for as long as `act` runs. Nothing is validated in it.
+    /// Runs `act` with a unit of the same transaction over another collection, without validation.
     pub(crate) fn beside<T>(
         &mut self,
         open: &OpenArchive<'_>,
@@ -127,7 +128,7 @@ impl<'s> WriteUnit<'s> {
             collection: open.collection(),
             state: open.state(),
             ns: open.namespace(),
-            around: self.around,
+            context: self.context,
             pending: &mut *self.pending,
             effects: Effects::default(),
             unvalidated: true,
@@ -144,12 +145,12 @@ impl<'s> WriteUnit<'s> {
         result
     }
 
-    /// The policy of this id as it is now.
+    /// The present policy with this id.
     pub(crate) fn policy(&self, id: u64) -> Option<&Arc<Policy>> {
         self.state.policies().iter().find(|policy| policy.id == id)
     }
 
-    /// From here on documents need not follow the collection's rules.
+    /// Turns document validation off for the rest of the unit.
     pub fn bypass_validation(&mut self) {
         self.unvalidated = true;
     }
@@ -162,39 +163,39 @@ impl<'s> WriteUnit<'s> {
         self.unvalidated = unvalidated;
     }
 
-    /// The collection's rules, unless they are bypassed.
+    /// The collection's validation rules, unless they are bypassed.
     fn validation(&self) -> Option<&'s Validation> {
         if self.unvalidated { None } else { self.state.validation.as_deref() }
     }
 
-    /// About so many documents of so many bytes together will be written.
+    /// Reserves memory for about this many documents, whose sizes add up to `bytes`.
     pub fn reserve(&mut self, documents: usize, bytes: usize) {
         let keys = documents * KEY_BYTES * (2 + self.state.indexes.len());
         self.txn.reserve(bytes + keys);
     }
 
-    /// From here on what is done is left out of the oplog: it concerns this server only.
+    /// Leaves the rest of the unit out of the oplog, because it concerns this server only.
     pub fn leave_unlogged(&mut self) {
         self.unlogged = true;
     }
 
-    fn object(&self) -> Object<'s> {
-        Object { ns: self.ns, uuid: self.collection.uuid() }
+    fn object(&self) -> LoggedObject<'s> {
+        LoggedObject { ns: self.ns, uuid: self.collection.uuid() }
     }
 
-    /// Adds a document that has an `_id`.
+    /// Inserts a document that has an `_id`.
     ///
     /// # Errors
-    /// 11000 DuplicateKey with `keyPattern` and `keyValue`; 112 WriteConflict; 10334 for a document over 16 MiB;
-    /// 53 for an `_id` that may not be one; 121 when it breaks the collection's rules; errors of key generation. For a bucket of
-    /// a time series those of [`WriteUnit::restore_bucket`].
+    /// 11000 DuplicateKey with `keyPattern` and `keyValue`; 112 WriteConflict; 10334 for a document
+    /// over 16 MiB; 53 for an invalid type of `_id`; 121 when it violates the validation rules;
+    /// errors of key generation. For a bucket of a time series see [`WriteUnit::restore_bucket`].
     pub fn insert(&mut self, document: RawDoc<'_>) -> Result<()> {
         check_bytes(document)?;
         self.insert_checked(document)
     }
 
-    /// As [`WriteUnit::insert`], for a document whose bytes were checked before: as they came from a client, or as they were
-    /// stored.
+    /// As [`WriteUnit::insert`], for a document whose bytes were checked before: it came from a
+    /// client or was stored.
     ///
     /// # Errors
     /// As [`WriteUnit::insert`].
@@ -210,7 +211,7 @@ impl<'s> WriteUnit<'s> {
         }
         self.check_capped_size(document)?;
         if self.collection.is_numbered() {
-            let (engine, collection) = (self.around.core.engine(), self.collection);
+            let (engine, collection) = (self.context.core.engine(), self.collection);
             let number = collection.numbers.take(1, engine, collection.id())?;
             return self.insert_as(&number.to_be_bytes(), document);
         }
@@ -219,14 +220,14 @@ impl<'s> WriteUnit<'s> {
         self.insert_as(&key, document)
     }
 
-    /// Adds a document as the record of this key, which the unit has looked up under its lock.
+    /// Inserts a document under this record key, which the unit has looked up under its lock.
     pub(crate) fn insert_under(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
         check_bytes(document)?;
         check_storable(document)?;
         self.insert_as(record_key, document)
     }
 
-    /// Adds a document as the record of this key unless there is one.
+    /// Inserts a document under this record key, unless there is a record.
     ///
     /// # Errors
     /// 11000 DuplicateKey, as [`WriteUnit::insert`].
@@ -239,7 +240,8 @@ impl<'s> WriteUnit<'s> {
         self.insert_under(record_key, document)
     }
 
-    /// Adds a document as the record of this key, which is new, or which the unit has looked up under its lock.
+    /// Inserts a document under this record key, which is new, or which the unit has looked up
+    /// under its lock.
     fn insert_as(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
         self.add_id(record_key, checked_id(document)?)?;
         let key = prefixed(self.collection.id(), record_key);
@@ -286,7 +288,7 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
-    /// Replaces a document, as the unit has read it, by another one with the same `_id`.
+    /// Replaces a document that the unit has read by another one with the same `_id`.
     ///
     /// # Errors
     /// As [`WriteUnit::insert`].
@@ -298,7 +300,7 @@ impl<'s> WriteUnit<'s> {
         style: UpdateStyle,
     ) -> Result<()> {
         let old = before.as_doc();
-        // What is not in the delta is as it was stored.
+        // Parts that are not in the delta are unchanged, and were checked when they were stored.
         let delta = delta(old, new, style);
         check_bytes(delta.as_ref().map_or(new, DocBuf::as_doc))?;
         check_storable(new)?;
@@ -367,13 +369,13 @@ impl<'s> WriteUnit<'s> {
             let same = scratch.old_keys.len() == scratch.new_keys.len()
                 && scratch.old_keys.iter().zip(scratch.new_keys.iter()).all(|(a, b)| a == b);
             if same {
-                // An array of one value has the key of that value.
+                // An array of one value has the same key as that value.
                 self.note_multikey(index, scratch.new_keys.multikey)?;
                 continue;
             }
             let old_keys = std::mem::take(&mut scratch.old_keys);
             let new_keys = std::mem::take(&mut scratch.new_keys);
-            // Long arrays are looked up by their hashes.
+            // Keys of long arrays are compared by their hashes.
             let (old, new_values) = (long(&old_keys), long(&new_keys));
             let new_values: Option<HashSet<&[u8]>> =
                 new_values.map(|entries| entries.into_iter().map(|(key, _)| key).collect());
@@ -394,7 +396,7 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
-    /// Removes a document, as the unit has read it.
+    /// Deletes a document that the unit has read.
     ///
     /// # Errors
     /// 112 WriteConflict.
@@ -445,17 +447,17 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
-    /// A document as this unit writes it.
+    /// A document as a record of this unit.
     fn written<'d>(&self, document: RawDoc<'d>) -> Record<'d> {
         Record { document, modified_ms: self.now_ms(), logged_at: None }
     }
 
-    /// Whether some policy holds the document, for whatever reason it is due.
+    /// Whether a policy holds the document; it then does not expire by any policy.
     pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
         self.state.holds(document)
     }
 
-    /// Removes a document because this policy says that it is due; whoever calls has archived it.
+    /// Deletes a document that is due by this policy. The caller has archived it.
     ///
     /// # Errors
     /// 112 WriteConflict.

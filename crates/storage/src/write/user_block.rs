@@ -1,8 +1,8 @@
-//! Whether clients may write to their databases: `setUserWriteBlockMode`.
+//! Blocks clients' writes to their databases: `setUserWriteBlockMode`.
 //!
-//! The check stands where a unit or a change of the catalog commits: there the entry of the log says what is written, whoever
-//! the command is. The server's own work goes on: expiry, the databases `admin`, `config` and `local`, and builds of indexes
-//! that had begun.
+//! The check is made at the commit of a unit or of a catalog change, because the log entry has the
+//! namespaces whatever the command is. The server's own work continues: expiry, the databases
+//! `admin`, `config` and `local`, and index builds that had begun.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,21 +13,22 @@ use parking_lot::Mutex;
 
 use super::Writer;
 
-/// Why clients may not write; nothing while they may.
+/// Whether clients' writes are blocked, and why.
 #[derive(Default)]
 pub(crate) struct UserWriteBlock {
     on: AtomicBool,
     reason: Mutex<String>,
 }
 
-/// The reason of who gives none.
+/// The reason of a block without a reason.
 const UNSPECIFIED: &str = "Unspecified";
 
 impl Writer {
-    /// Keeps clients from writing, or lets them again. When this returns, no write is under way that was let in before.
+    /// Blocks clients' writes, or allows them again. When this returns, no write that began before
+    /// is under way.
     ///
     /// # Errors
-    /// Those of the operation's deadline, while writes are under way: no more begin all the same.
+    /// Errors of the operation's deadline while writes are under way; the block is in force anyway.
     pub fn block_user_writes(&self, reason: Option<&str>) -> Result<()> {
         if let Some(reason) = reason {
             reason.clone_into(&mut self.user_block.reason.lock());
@@ -39,20 +40,20 @@ impl Writer {
         }
     }
 
-    /// Waits until what is under way now is over: whoever commits holds one of these locks.
+    /// Waits for the end of writes under way: each commit holds one of these locks.
     fn wait_for_writes(&self) -> Result<()> {
         drop(self.catalog.lock()?);
         let all = self.collections(None);
         all.iter().try_for_each(|collection| collection.change_state().map(drop))
     }
 
-    /// Why clients may not write; nothing while they may.
+    /// The reason of the block; `None` without a block.
     pub fn user_writes_blocked(&self) -> Option<String> {
         let on = self.user_block.on.load(Ordering::SeqCst);
         on.then(|| self.user_block.reason.lock().clone())
     }
 
-    /// To be called with the entry of each commit, before it.
+    /// Checks the log entry of a commit before it.
     ///
     /// # Errors
     /// 371 UserWritesBlocked.
@@ -64,7 +65,7 @@ impl Writer {
         }
     }
 
-    /// To be called before something longer begins that will write to this namespace.
+    /// Checks a namespace before a longer operation that will write to it.
     ///
     /// # Errors
     /// 371 UserWritesBlocked.
@@ -111,7 +112,7 @@ fn writes_to_users(entry: RawDoc<'_>) -> bool {
         Some(entries) => {
             entries.iter().any(|entry| entry.value().as_document().is_some_and(writes_to_users))
         }
-        // The server's own record of operations, made or removed.
+        // The server's own record of operations, created or dropped.
         None if target == Some("system.profile") => false,
         // A renamed collection may come from another database.
         None => text(entry, "ns") || text(command, "to"),

@@ -1,8 +1,8 @@
-//! A write unit over several collections: all of its writes become visible at once, or none does.
+//! A write unit over several collections: all of its writes become visible at once, or none.
 //!
-//! The unit belongs to one of the collections and goes into the others for some of its writes ([`WriteUnit::within`]), in the
-//! manner in which a policy archives into another collection. Capped collections cannot be among the others: what they
-//! have to give up depends on commits that come one after the other.
+//! The unit belongs to one of the collections, and writes to the others through
+//! [`WriteUnit::within`], in the same way as policies archive into another collection. The others
+//! must not be capped: what a capped collection removes depends on serial commits.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::isolation::ReadView;
 
 /// The collections of one unit.
 pub struct Together {
-    /// The one that the unit belongs to.
+    /// The collection that the unit belongs to.
     pub first: Arc<Collection>,
-    /// The others, by name.
+    /// The others, each with its name.
     pub others: Vec<(Namespace, Arc<Collection>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Committing write units: the central retry loop, and acknowledging what is durable.
+//! Commits of write units: the central retry loop, and waits for durability.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -17,27 +17,28 @@ use super::durability::SyncGate;
 use super::fsync_lock::FsyncLock;
 use super::load::ForegroundLoad;
 use super::role::Primacy;
-use super::unit::{Around, WriteUnit};
+use super::unit::{UnitContext, WriteUnit};
 use super::user_block::UserWriteBlock;
 use crate::catalog::{Collection, Core};
 use crate::isolation::{Effects, Pending, ReadView};
 use crate::policy::TtlStats;
 use crate::record::error::from_kv;
 
-/// How often one write is tried again before the client sees the conflict.
+/// How often a write is retried after a conflict before the client gets the error.
 const MAX_RETRIES: u32 = 10_000;
 
-/// How often one of the server's own work, which can be done later.
+/// How often a write of the server itself is retried; it can be done later.
 const BACKGROUND_RETRIES: u32 = 8;
 
-/// How often when its snapshot was too old: each try may have taken long.
+/// How often a write is retried when its snapshot was too old: each try may have taken long.
 const MAX_RETRIES_TOO_OLD: u32 = 10;
 
-/// How often a deletion that had no room is tried again, and how soon: the engine makes room and opens its store again meanwhile.
+/// How often a deletion without room is retried, and after what pause: the engine makes room and
+/// reopens its store meanwhile.
 const MAX_TRIES_ON_FULL_DISK: u32 = 100;
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(200);
 
-/// Whose write unit it is, over which collection, and how it is run.
+/// The operation, view and collections of a write unit, and how it is run.
 #[derive(Clone, Copy)]
 pub struct WriteOptions<'w> {
     op: &'w OpCtx,
@@ -49,25 +50,25 @@ pub struct WriteOptions<'w> {
 }
 
 impl<'w> WriteOptions<'w> {
-    /// A unit of a command over one collection, tried again as long as it conflicts.
+    /// A unit of a command over one collection, retried after conflicts without an own limit.
     pub fn new(op: &'w OpCtx, view: &'w ReadView, collection: &'w Collection) -> WriteOptions<'w> {
         let (others, most_retries) = (&[][..], u32::MAX);
         WriteOptions { op, view, collection, others, most_retries, is_background: false }
     }
 
-    /// The same, tried again so often when it conflicts.
+    /// Limits the retries after conflicts.
     #[must_use]
     pub fn with_retries(self, most_retries: u32) -> WriteOptions<'w> {
         WriteOptions { most_retries, ..self }
     }
 
-    /// The same with other collections that the unit may write to.
+    /// Adds other collections that the unit may write to.
     #[must_use]
     pub(crate) fn beside(self, others: &'w [ArchiveCollection]) -> WriteOptions<'w> {
         WriteOptions { others, ..self }
     }
 
-    /// The same for the server's own work, which makes room for that of clients: its time does not count as their load. It gives up
+    /// Marks the unit as the server's own work: its time does not count as clients' load. It fails
     /// soon when it conflicts (112), because an open transaction may hold a record for a long time.
     #[must_use]
     pub(crate) fn in_background(self) -> WriteOptions<'w> {
@@ -75,15 +76,15 @@ impl<'w> WriteOptions<'w> {
     }
 }
 
-/// A core that can be written to.
+/// A core with everything that writes need.
 pub struct Writer {
     core: Core,
     pub(super) primacy: Primacy,
     pub(super) sync: SyncGate,
-    /// Units are refused from here on.
+    /// Further units are refused.
     closing: AtomicBool,
     ttl_stats: TtlStats,
-    /// Conflicts that led to another try, for serverStatus.
+    /// Conflicts that led to a retry, for serverStatus.
     pub write_conflicts: AtomicI64,
     pub(crate) load: ForegroundLoad,
     archive_sink: OnceLock<Arc<dyn ArchiveSink>>,
@@ -92,22 +93,24 @@ pub struct Writer {
     /// A unit has found the disk nearly full; the sweeper resets the flag.
     pub(crate) noticed_full: AtomicBool,
     pub(super) definition_hook: DefinitionHook,
-    /// Keeps writers out while `fsync` holds it.
+    /// Blocks writers while `fsync` holds it.
     pub fsync_lock: FsyncLock,
-    /// How long a statement of an open transaction waits for a lock, in milliseconds; negative for as long as it takes.
+    /// How long a statement of an open transaction waits for a lock, in milliseconds; negative for
+    /// no limit.
     pub transaction_lock_timeout_ms: AtomicI64,
     /// Memory for the keys of indexes that are built together, in bytes.
     pub index_build_bytes: AtomicI64,
 }
 
-/// `maxTransactionLockRequestTimeoutMillis` by default.
+/// The default of `maxTransactionLockRequestTimeoutMillis`.
 const TRANSACTION_LOCK_TIMEOUT_MS: i64 = 5;
 
-/// The lock of all definitions is this server's own: changes of other collections hold it, too, which in the reference would not
-/// stand in the way of a transaction. Unless it is not to wait at all, a statement waits so long for it, at least.
+/// The least wait for the catalog's lock, unless a statement must not wait at all. In this server,
+/// changes of other collections hold that lock too, which in the reference would not block a
+/// transaction.
 const LEAST_LOCK_WAIT_MS: u64 = 1_000;
 
-/// `maxIndexBuildMemoryUsageMegabytes` by default, in bytes.
+/// The default of `maxIndexBuildMemoryUsageMegabytes`, in bytes.
 const INDEX_BUILD_BYTES: i64 = 200 << 20;
 
 impl Deref for Writer {
@@ -139,9 +142,9 @@ impl Writer {
         }
     }
 
-    /// Names who finds the collections that policies archive into.
+    /// Sets the source of the collections that policies archive into.
     pub(crate) fn find_archives_by(&self, finder: Weak<dyn FindArchives>) {
-        // There is one store over a writer, which does so when it is opened.
+        // Each writer has one store, which sets it at opening.
         let _ = self.finds_archives.set(finder);
     }
 
@@ -154,10 +157,11 @@ impl Writer {
         finder.map_or_else(Vec::new, |finder| finder.archives_of(view, collection))
     }
 
-    /// Takes a lock that others may hold for long. A statement of an open transaction waits only so long.
+    /// Takes a lock that others may hold for long. A statement of an open transaction waits for a
+    /// limited time.
     ///
     /// # Errors
-    /// Those of the operation's deadline, 24 LockTimeout.
+    /// Errors of the operation's deadline, 24 LockTimeout.
     pub(crate) fn lock_in_time<L>(
         &self,
         view: &ReadView,
@@ -176,12 +180,12 @@ impl Writer {
         })
     }
 
-    /// Who writes archives into files.
+    /// The sink that writes archive files.
     pub(crate) fn archive_sink(&self) -> Option<&dyn ArchiveSink> {
         self.archive_sink.get().map(|sink| &**sink)
     }
 
-    /// Units that come from here on are refused.
+    /// Refuses further units.
     pub(crate) fn refuse_units(&self) {
         self.closing.store(true, Ordering::Release);
     }
@@ -196,18 +200,19 @@ impl Writer {
         &self.ttl_stats
     }
 
-    /// Names who writes archives into files; the first one stays.
+    /// Sets the sink that writes archive files; later calls have no effect.
     pub fn archive_into(&self, sink: Arc<dyn ArchiveSink>) {
-        // A second one would belong to a second server over the same store, which cannot be.
+        // A second sink would belong to a second server over the same store, which is impossible.
         let _ = self.archive_sink.set(sink);
     }
 
-    /// Runs a write unit and commits it; runs it again as long as it conflicts. In an open transaction it is run once and committed with
-    /// the transaction. The body has no side effects but through the unit.
+    /// Runs a write unit and commits it; runs it again after a conflict. In an open transaction it
+    /// runs once and is committed with the transaction. The body must have no side effects other
+    /// than through the unit.
     ///
     /// # Errors
-    /// Those of the body and of the engine; 50 MaxTimeMSExpired and kills of the operation; 26 NamespaceNotFound when
-    /// the collection was dropped meanwhile.
+    /// Errors of the body and of the engine; 50 MaxTimeMSExpired and kills of the operation; 26
+    /// NamespaceNotFound when the collection was dropped meanwhile.
     pub fn write<T>(
         &self,
         op: &OpCtx,
@@ -248,13 +253,13 @@ impl Writer {
             return self.write_in_open((op, view), open, collection, &archives, body);
         }
         if collection.capped().is_some() {
-            // What has to go depends on how much there is.
+            // How many records are removed depends on the counts.
             self.count_documents(op, collection)?;
         }
         let (mut tries, mut tries_on_full_disk, mut removes) = (0, 0, false);
         loop {
             match self.try_write(options, &mut removes, body) {
-                // The engine makes room for it.
+                // The engine makes room meanwhile.
                 Err(error)
                     if removes
                         && error.code() == ErrorCode::OutOfDiskSpace
@@ -285,8 +290,9 @@ impl Writer {
         archives
     }
 
-    /// Gives what the body gave, and how long the writer should wait: not here, where others wait for the locks. `removes` says
-    /// whether it removes more than it adds, which is known when the commit fails.
+    /// Runs and commits a unit once. Returns the body's result, and how long the writer should wait
+    /// after it has released its locks. `removes` is set before the commit: whether the unit
+    /// removes more than it adds.
     fn try_write<T>(
         &self,
         options: &WriteOptions<'_>,
@@ -316,8 +322,8 @@ impl Writer {
         let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let mut pending = Pending::new();
         let ns = namespace.as_str();
-        let around = Around { moment, core: self, view };
-        let mut unit = WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, around);
+        let context = UnitContext { moment, core: self, view };
+        let mut unit = WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, context);
         unit.capped = state.capped.map(|limits| CappedUnit::new(limits, collection));
         unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
         let result = body(&mut unit)?;
@@ -333,7 +339,7 @@ impl Writer {
         Ok((result, committed.delay))
     }
 
-    /// Whether units are still taken.
+    /// Checks that units are accepted.
     ///
     /// # Errors
     /// 11600 InterruptedAtShutdown, 10107 NotWritablePrimary.
@@ -348,7 +354,7 @@ impl Writer {
         }
     }
 
-    /// What was written is committed.
+    /// Applies the effects of a committed unit.
     pub(crate) fn note_effects(&self, collection: &Collection, effects: Effects) {
         let expired = effects.apply(collection);
         if expired > 0 {
@@ -356,15 +362,15 @@ impl Writer {
         }
     }
 
-    /// Something was committed outside of units and changes.
+    /// Notes a commit outside of units and catalog changes.
     pub(crate) fn note_commit(&self) {
         self.sync.note_commit();
     }
 
-    /// Waits until everything committed before this call survives a crash of the machine.
+    /// Waits until all earlier commits survive a crash of the machine.
     ///
     /// # Errors
-    /// Those of the engine; the store then refuses further writes.
+    /// Errors of the engine; the store then refuses further writes.
     pub async fn wait_durable(&self) -> Result<()> {
         self.sync.wait().await
     }
@@ -383,7 +389,7 @@ impl Writer {
     }
 }
 
-/// How often a unit that failed so may be tried again.
+/// How often a unit with this error may be retried.
 pub(crate) fn most_tries(error: &Error) -> u32 {
     match error.code() {
         ErrorCode::WriteConflict => MAX_RETRIES,
@@ -399,19 +405,19 @@ pub(crate) fn wait_for_build(delay: Duration) {
     }
 }
 
-/// Gives the engine time to make room.
+/// Pauses while the engine makes room.
 pub(super) fn pause_on_full_disk() {
     current::wait(|| std::thread::sleep(FULL_DISK_PAUSE));
 }
 
-/// Gives the other writer time; longer with each try.
+/// Pauses before a retry; longer with each try.
 pub(crate) fn back_off(tries: u32) {
     if tries < 4 {
         std::thread::yield_now();
     } else {
         let cap = 50u64 << tries.min(9);
         let micros = rand::random_range(cap / 4..=cap);
-        // The other writer may be a transaction, whose next statement needs a thread, too.
+        // The other writer may be a transaction, whose next statement also needs a thread.
         current::wait(|| std::thread::sleep(Duration::from_micros(micros.min(20_000))));
     }
 }

@@ -1,14 +1,15 @@
-//! Catching up with what writers noted.
+//! Applies the notes of writers.
 //!
-//! A record is read over a snapshot that was taken after its note was; if it changes again, there is another note. The keys that it
-//! has now are written, the noted ones that it does not have are removed: of a unique index only where the entry is its own.
+//! A record is read in a snapshot that was taken after its note was made; if it changes again,
+//! there is another note. Its present keys are written, and the noted keys that it no longer has
+//! are removed; in a unique index only if the entry belongs to the record.
 
 use std::collections::HashSet;
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, Keyspace, Txn};
 
-use super::{Build, Dispute, Others};
+use super::{Build, Dispute, Writers};
 use crate::catalog::Index;
 use crate::index::building::parse_note;
 use crate::index::keygen::KeySet;
@@ -18,28 +19,28 @@ use crate::record::error::from_kv;
 use crate::record::layout::{decode_stored, decode_unique_value, encode_unique_value, prefixed};
 use crate::write::covered_keys;
 
-/// So many notes are few enough to keep everybody out.
+/// At most this many notes are applied with writers locked out.
 const FEW_NOTES: u64 = if cfg!(test) { 3 } else { 1_000 };
-/// And so many when they have come since.
+/// The same for notes that have come since the last check.
 const FEW_MORE: u64 = 10 * FEW_NOTES;
-/// After so many rounds everybody waits until the build is over, whatever is left.
+/// After this many rounds writers wait until the build ends, however many notes are left.
 const MOST_ROUNDS: u32 = if cfg!(test) { 8 } else { 20 };
-/// Records, and noted bytes, of one transaction.
+/// The most records, and bytes of notes, in one transaction.
 const UNIT_RECORDS: usize = if cfg!(test) { 5 } else { 256 };
 const UNIT_BYTES: usize = 1 << 20;
-/// How long writers wait for each note at first, at least.
+/// The shortest wait of writers for each note.
 const LEAST_DELAY_NANOS: u64 = 1_000;
 const CATCHING_UP: &str = "Index Build: draining writes received during build";
 
-/// A record with notes.
-struct Touched {
+/// A record with its notes.
+struct NotedRecord {
     record_key: RecordKey,
-    /// By index: the keys that it had.
+    /// For each index: the keys that it had.
     had: Vec<(usize, Vec<Vec<u8>>)>,
 }
 
 impl Build<'_> {
-    /// Catches up until little is left.
+    /// Applies notes until few are left.
     pub(super) fn catch_up(&mut self) -> Result<()> {
         loop {
             self.check()?;
@@ -53,7 +54,7 @@ impl Build<'_> {
             };
             let began = self.store.clock.monotonic_micros();
             self.step("round");
-            let disputes = self.do_all(taken, Others::Write)?;
+            let disputes = self.do_all(taken, Writers::Run)?;
             self.settle(&disputes)?;
             if noted > self.last_round / 2 {
                 let took = self.store.clock.monotonic_micros() - began;
@@ -67,49 +68,50 @@ impl Build<'_> {
         }
     }
 
-    /// Catches up with the state held exclusively; gives what two documents have. Nothing when there is too much to do.
+    /// Applies the last notes with the state held exclusively; returns the disputed keys, or `None`
+    /// when there are too many notes.
     pub(super) fn catch_up_alone(&mut self) -> Result<Option<Vec<Dispute>>> {
         if self.notes.len() > FEW_MORE && self.rounds < MOST_ROUNDS {
             return Ok(None);
         }
         let taken = self.notes.take()?;
-        let disputes = self.do_all(taken, Others::Wait)?;
-        // Now all that is not so any more is gone from the index: what is disputed still is so.
-        let again: Vec<_> = disputes.iter().map(Touched::disputed).collect();
-        self.do_some(&again, Others::Wait).map(Some)
+        let disputes = self.do_all(taken, Writers::Wait)?;
+        // Outdated entries are gone now, so keys that are still disputed belong to two documents.
+        let again: Vec<_> = disputes.iter().map(NotedRecord::disputed).collect();
+        self.do_some(&again, Writers::Wait).map(Some)
     }
 
-    fn do_all(&mut self, taken: Sorter, others: Others) -> Result<Vec<Dispute>> {
+    fn do_all(&mut self, taken: Sorter, writers: Writers) -> Result<Vec<Dispute>> {
         let total = taken.len();
         let mut merge = taken.merge(&|| self.check())?;
         let (mut done, mut disputes) = (0, Vec::new());
-        let (mut unit, mut bytes): (Vec<Touched>, usize) = (Vec::new(), 0);
+        let (mut unit, mut bytes): (Vec<NotedRecord>, usize) = (Vec::new(), 0);
         while let Some((record_key, what)) = merge.next()? {
             done += 1;
             let same = unit.last().is_some_and(|last| last.record_key == record_key);
             if !same {
                 if unit.len() == UNIT_RECORDS || bytes > UNIT_BYTES {
                     self.show_progress(CATCHING_UP, done, total);
-                    disputes.extend(self.do_some(&unit, others)?);
+                    disputes.extend(self.do_some(&unit, writers)?);
                     unit.clear();
                     bytes = 0;
                 }
-                unit.push(Touched { record_key: record_key.to_vec(), had: Vec::new() });
+                unit.push(NotedRecord { record_key: record_key.to_vec(), had: Vec::new() });
             }
             bytes += record_key.len() + what.len();
             if let Some(touched) = unit.last_mut() {
                 touched.add(what);
             }
         }
-        disputes.extend(self.do_some(&unit, others)?);
+        disputes.extend(self.do_some(&unit, writers)?);
         Ok(disputes)
     }
 
-    fn do_some(&mut self, unit: &[Touched], others: Others) -> Result<Vec<Dispute>> {
+    fn do_some(&mut self, unit: &[NotedRecord], writers: Writers) -> Result<Vec<Dispute>> {
         if unit.is_empty() {
             return Ok(Vec::new());
         }
-        let (multikey, disputes) = self.transact(others, |txn| {
+        let (multikey, disputes) = self.transact(writers, |txn| {
             let mut multikey = vec![0; self.indexes.len()];
             let mut disputes = Vec::new();
             for touched in unit {
@@ -126,7 +128,7 @@ impl Build<'_> {
     fn do_one(
         &self,
         txn: &mut dyn Txn,
-        touched: &Touched,
+        touched: &NotedRecord,
         multikey: &mut [u32],
         disputes: &mut Vec<Dispute>,
     ) -> Result<()> {
@@ -165,11 +167,11 @@ impl Build<'_> {
     }
 }
 
-impl Touched {
-    /// The one of a dispute that has no entry.
-    fn disputed(dispute: &Dispute) -> Touched {
+impl NotedRecord {
+    /// The record of a dispute that has no entry.
+    fn disputed(dispute: &Dispute) -> NotedRecord {
         let record_key = dispute.record_key.clone();
-        Touched { record_key, had: vec![(dispute.number, Vec::new())] }
+        NotedRecord { record_key, had: vec![(dispute.number, Vec::new())] }
     }
 
     fn add(&mut self, what: &[u8]) {
@@ -203,7 +205,7 @@ fn remove(txn: &mut dyn Txn, index: &Index, values: &[u8], record_key: &[u8]) ->
     txn.delete(Keyspace::Index, &key, Guard::Derived).map_err(from_kv)
 }
 
-/// Gives the other record that has the key.
+/// Adds an entry. Returns another record that has the key already.
 fn add(
     txn: &mut dyn Txn,
     index: &Index,

@@ -1,28 +1,28 @@
-//! Writing the sorted entries of an index.
+//! Writes the sorted entries of an index.
 //!
-//! Nothing is in the index's range before, and nobody but the build writes there. So many entries go past the engine's log; few go
-//! through a transaction, which costs no file.
+//! The index's range is empty before, and only the build writes to it. Many entries therefore
+//! bypass the engine's write-ahead log; few go through transactions, which creates no file.
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, Ingest, Keyspace};
 
-use super::{Build, Dispute, Others};
+use super::{Build, Dispute, Writers};
 use crate::index::sorter::Sorter;
 use crate::record::error::from_kv;
 use crate::record::layout::decode_unique_value;
 
-/// So many bytes in memory are few.
+/// The size in memory up to which entries go through transactions.
 const FEW_BYTES: usize = if cfg!(test) { 500 } else { 8 << 20 };
-/// Bytes of one transaction.
+/// The size of one transaction.
 const UNIT_BYTES: usize = 1 << 20;
-/// Entries between two looks at whether the build should go on.
+/// The number of entries between two checks whether the build should continue.
 const CHECK_EVERY: u64 = if cfg!(test) { 16 } else { 4096 };
 
-/// Where entries go.
-enum Place {
-    Beside(Box<dyn Ingest>),
-    /// Entries of the next transaction, and their bytes.
-    Through(Vec<(Vec<u8>, Vec<u8>)>, usize),
+/// The destination of entries.
+enum EntryTarget {
+    Ingest(Box<dyn Ingest>),
+    /// The entries of the next transaction, and their size.
+    Transactions(Vec<(Vec<u8>, Vec<u8>)>, usize),
 }
 
 impl Build<'_> {
@@ -35,7 +35,8 @@ impl Build<'_> {
             true => None,
             false => self.store.engine().begin_ingest(Keyspace::Index).map_err(from_kv)?,
         };
-        let mut place = beside.map_or_else(|| Place::Through(Vec::new(), 0), Place::Beside);
+        let mut place =
+            beside.map_or_else(|| EntryTarget::Transactions(Vec::new(), 0), EntryTarget::Ingest);
         let unique = index.spec.unique();
         let (mut key, mut owner) = (index.id.to_be_bytes().to_vec(), Vec::new());
         let mut merge = sorter.merge(&|| self.check())?;
@@ -47,7 +48,7 @@ impl Build<'_> {
                 self.show_progress(LOADING, done, total);
             }
             done += 1;
-            // It was written by the walk.
+            // The value was encoded by the walk.
             let (record_key, bits) = decode_unique_value(value).unwrap_or_default();
             if unique {
                 if done > 1 && &key[8..] == values {
@@ -71,7 +72,7 @@ impl Build<'_> {
         }
         self.step("loaded");
         match place {
-            Place::Beside(ingest) => {
+            EntryTarget::Ingest(ingest) => {
                 let _state = self.collection.read_state()?;
                 self.check()?;
                 if !index.is_dropped() {
@@ -80,14 +81,14 @@ impl Build<'_> {
                 }
                 Ok(())
             }
-            Place::Through(entries, _) => self.put_all(number, &entries),
+            EntryTarget::Transactions(entries, _) => self.put_all(number, &entries),
         }
     }
 
-    fn put(&self, number: usize, place: &mut Place, key: &[u8], value: &[u8]) -> Result<()> {
+    fn put(&self, number: usize, place: &mut EntryTarget, key: &[u8], value: &[u8]) -> Result<()> {
         match place {
-            Place::Beside(ingest) => ingest.add(key, value).map_err(from_kv),
-            Place::Through(entries, bytes) => {
+            EntryTarget::Ingest(ingest) => ingest.add(key, value).map_err(from_kv),
+            EntryTarget::Transactions(entries, bytes) => {
                 entries.push((key.to_vec(), value.to_vec()));
                 *bytes += key.len() + value.len();
                 if *bytes >= UNIT_BYTES {
@@ -105,7 +106,7 @@ impl Build<'_> {
             return Ok(());
         }
         let index = &self.indexes[number];
-        self.transact(Others::Write, |txn| {
+        self.transact(Writers::Run, |txn| {
             if index.is_dropped() {
                 return Ok(());
             }

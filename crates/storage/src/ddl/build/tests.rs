@@ -1,5 +1,5 @@
-//! Builds while others write, drop, kill and crash: between any two of their steps. Pages, units and what counts as few are small
-//! here, so that builds take all of their ways.
+//! Builds with writes, drops, kills and crashes between any two of their steps. Pages, units and
+//! limits are small in these tests, so that builds take all of their branches.
 
 use crate::isolation::ReadView;
 use std::cell::RefCell;
@@ -66,12 +66,12 @@ fn document(random: &mut SmallRng, id: i32) -> Document {
     }
 }
 
-/// Work of a client, each piece of it in a transaction of its own or in one of several statements.
+/// A client that writes, in units of its own or in a transaction of several statements.
 struct Client {
     random: SmallRng,
     op: Arc<OpCtx>,
     open: Option<OpenTransaction>,
-    /// The first of those ids that only it uses.
+    /// The first of the ids that only this client uses.
     first: i32,
     next: i32,
     commits: usize,
@@ -111,14 +111,15 @@ impl Client {
             match self.random.random_range(0..8) {
                 0 => store.run_ttl_pass(&AtomicBool::new(false)).unwrap(),
                 1 | 2 => self.transaction(store),
-                // A statement outside may not wait for the transaction that this thread has open.
+                // A statement outside of the transaction could wait for it, and so for its own
+                // thread.
                 _ if self.open.is_none() => self.write(store, &ReadView::now()).unwrap(),
                 _ => {}
             }
         }
     }
 
-    /// Begins one, goes on with it, or ends it.
+    /// Begins a transaction, continues it, or ends it.
     fn transaction(&mut self, store: &Store) {
         let open = self.open.take();
         if let Some(open) = open
@@ -164,12 +165,12 @@ impl Fixture {
         self.store.create_indexes((&self.op, &ReadView::now()), &ns(), &indexes, options).map(drop)
     }
 
-    /// Acts between steps, until it says that it is done.
+    /// Calls a function between steps, until it returns true.
     fn between(&self, act: impl FnMut(&Store, &'static str) -> bool + Send + 'static) {
         *self.store.between_steps.lock() = Some(Box::new(act));
     }
 
-    /// Acts at the steps of this name.
+    /// Calls a function at the steps of this name.
     fn at(&self, step: &'static str, act: impl Fn(&Store) + Send + 'static) {
         self.between(move |store, now| {
             if now == step {
@@ -197,7 +198,7 @@ impl Fixture {
         assert_eq!(found.records, found.kept_records);
     }
 
-    /// How many entries all indexes but that on `_id` have, and those of indexes that are gone.
+    /// The number of entries of all indexes except the one on `_id`, including dropped ones.
     fn stored_entries(&self) -> usize {
         let id_index = self.store.collection(&ReadView::now(), &ns()).and_then(|it| it.id_index());
         let of_id = id_index.map(|index| index.id().to_be_bytes());
@@ -223,7 +224,7 @@ fn copied(engine: &dyn Engine, keyspace: Keyspace) -> Vec<(Vec<u8>, Vec<u8>)> {
     }
 }
 
-/// What a crash leaves.
+/// A copy of the store, as a crash leaves it.
 fn copy(engine: &dyn Engine) -> Arc<dyn Engine> {
     let copy = MemoryEngine::new();
     let mut txn = copy.begin(TxnOptions::default()).unwrap();
@@ -236,7 +237,7 @@ fn copy(engine: &dyn Engine) -> Arc<dyn Engine> {
     Arc::new(copy)
 }
 
-/// Of every kind that needs nobody to compile filters.
+/// Definitions of all kinds that need no filter compiler.
 fn all_kinds() -> Vec<Document> {
     vec![
         doc! { "key": { "a": 1 }, "name": "a" },
@@ -280,7 +281,8 @@ fn an_index_has_what_its_documents_have_whatever_happens_meanwhile() {
         });
         let mut kinds = all_kinds();
         if seed % 2 == 1 {
-            // A policy that hides waits for transactions, and ends those that are open over the end of its build.
+            // A policy that hides waits for transactions, and invalidates those that are open at
+            // the end of its build.
             kinds.retain(|spec| spec.get_str("name").ok() != Some("m"));
             if f.store.collection(&ReadView::now(), &ns()).is_some() {
                 client.lock().0.transaction(&f.store);
@@ -289,7 +291,7 @@ fn an_index_has_what_its_documents_have_whatever_happens_meanwhile() {
         f.build(&kinds).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert_eq!(f.names().len(), kinds.len());
         f.check();
-        // And goes on so, with the transaction that is open now.
+        // Writes continue after the build, with the transaction that is open.
         {
             let mut client = client.lock();
             (0..20).for_each(|_| client.0.act(&f.store));
@@ -344,7 +346,7 @@ fn unique() -> Document {
 fn add(store: &Store, op: &OpCtx, id: i32) {
     let collection = store.collection(&ReadView::now(), &ns()).unwrap();
     let document = DocBuf::from_bson(&doc! { "_id": id, "u": id });
-    // Some of them are there already.
+    // Some of them exist already.
     let _ = store.write(op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()));
 }
 
@@ -397,7 +399,7 @@ fn duplicates_that_are_gone_again_end_nothing() {
         f.insert(&doc! { "_id": 1000, "u": 5 });
         let (op, seen) = (f.op.clone(), AtomicUsize::new(0));
         f.at(step, move |store| {
-            // The last page has been read by the walk, or not.
+            // The walk may or may not have read the last page.
             if seen.fetch_add(1, Ordering::Relaxed) == 0 {
                 delete(store, &op, gone);
             }
@@ -418,7 +420,7 @@ fn duplicates_that_are_gone_again_end_nothing() {
 
 #[test]
 fn a_key_goes_from_one_document_to_another() {
-    // At every step the same value is handed on: somebody has it twice in what the build has seen.
+    // At every step the value moves to another document, so that the build sees it twice.
     let f = fixture();
     (0..50).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
     let (op, next) = (f.op.clone(), AtomicUsize::new(0));
@@ -484,7 +486,7 @@ fn a_hidden_document_is_no_duplicate() {
             }
         });
         if step == "loaded" || step == "last" {
-            // Both have it while they are seen by all.
+            // Both documents are visible and have the key.
             let error = f.build(&[unique()]).unwrap_err();
             assert_eq!(error.code(), ErrorCode::DuplicateKey);
             f.clock.advance_ms(20_000);
@@ -494,7 +496,7 @@ fn a_hidden_document_is_no_duplicate() {
     }
 }
 
-/// Runs a build of two indexes as often as it has steps, and does something at each.
+/// Runs a build of two indexes once for each of its steps, and calls `act` at that step.
 fn at_each_step(mut act: impl FnMut(&Fixture, usize) -> Arc<AtomicUsize>) {
     for step in 0.. {
         let f = fixture();
@@ -508,7 +510,7 @@ fn at_each_step(mut act: impl FnMut(&Fixture, usize) -> Arc<AtomicUsize>) {
     }
 }
 
-/// Does something at one step; a note more at each of the others, so that there are rounds.
+/// Calls `act` at one step, and makes a note at each of the others, so that there are rounds.
 fn once(f: &Fixture, at: usize, act: impl Fn(&Store) + Send + 'static) -> Arc<AtomicUsize> {
     let (count, op) = (Arc::new(AtomicUsize::new(0)), f.op.clone());
     let counted = count.clone();
@@ -523,7 +525,7 @@ fn once(f: &Fixture, at: usize, act: impl Fn(&Store) + Send + 'static) -> Arc<At
         {
             let new = document(&mut random, 100 + now as i32);
             let new = DocBuf::from_bson(&new);
-            // After a close or a kill it does not matter.
+            // Fails after a close or a kill.
             let _ =
                 store.write(&op, &ReadView::now(), &collection, |unit| unit.insert(new.as_doc()));
         }
@@ -597,7 +599,7 @@ fn a_rebuild_goes_on_without_what_is_dropped() {
     at_each_step(|f, at| {
         f.build(&two()).unwrap();
         let steps = once(f, at, |store| {
-            // By name it would be ambiguous: there are two.
+            // A drop by name would be ambiguous: there are two indexes.
             store.drop_indexes(&ns(), None).unwrap();
             store.sweep_once().unwrap();
         });
@@ -673,7 +675,7 @@ fn a_build_says_how_far_it_has_come() {
     assert_eq!(f.op.info().progress, None);
 }
 
-/// A document that has no keys ends the build only if it is there in the end.
+/// A document without valid keys ends the build only if it still exists at the end.
 #[test]
 fn a_document_without_keys_may_go_meanwhile() {
     let index = doc! { "key": { "a": 1, "b": 1 }, "name": "ab" };
@@ -693,7 +695,8 @@ fn a_document_without_keys_may_go_meanwhile() {
     f.check();
 }
 
-/// With a transaction open over its beginning, that commits in the middle or after its end.
+/// The transaction is open at the start of the build, and commits during the build or after its
+/// end.
 #[test]
 fn a_transaction_that_wrote_before_the_build_gets_its_keys() {
     let f = fixture();
@@ -732,7 +735,7 @@ fn a_transaction_that_wrote_before_the_build_gets_its_keys() {
     assert_eq!(entries.unwrap().0, 34);
 }
 
-/// An engine over memory whose disk for temporary files is full after some of them.
+/// A memory engine whose disk for temporary files is full after some of them.
 struct FullDisk {
     inner: MemoryEngine,
     left: AtomicUsize,
@@ -788,7 +791,7 @@ fn a_full_disk_ends_a_build_and_no_write() {
     assert!((1..60).contains(&built), "{built} were built");
 }
 
-/// An engine that begins no writes when told.
+/// An engine that refuses writes on command.
 struct Unwritable {
     inner: MemoryEngine,
     refuses: Arc<AtomicBool>,
@@ -810,7 +813,8 @@ impl EngineAround for Unwritable {
     }
 }
 
-/// The failure of a build that cannot be taken back is reported, and the index goes when it can.
+/// The failed build is reported although its index cannot be dropped; the index is dropped when
+/// that is possible.
 #[test]
 fn a_build_that_cannot_be_taken_back_is_taken_back_later() {
     for by_sweeper in [true, false] {
@@ -841,7 +845,7 @@ fn a_build_that_cannot_be_taken_back_is_taken_back_later() {
 }
 
 thread_local! {
-    /// What is done while this thread waits.
+    /// Called while this thread waits.
     static WHILE_WAITING: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 

@@ -1,6 +1,7 @@
-//! Going through all records once: the keys of each in all indexes, sorted.
+//! Reads all records once, and sorts the keys of all indexes.
 //!
-//! A snapshot lives for one page. A record that changes after the walk has seen it, or comes where the walk has been, is noted.
+//! A snapshot lives for one page. A record that changes after it was read, or is inserted before
+//! the present position, is noted.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -20,14 +21,14 @@ use crate::record::layout::encode_unique_value;
 use crate::write::covered_keys;
 
 const SCANNING: &str = "Index Build: scanning collection";
-/// A document with more keys in one index is looked at by itself.
+/// A document with more keys in one index is processed separately.
 const MANY_KEYS: usize = 256;
-/// What is read over one snapshot.
+/// The size of a page.
 const PAGE: ScanLimit = ScanLimit { rows: if cfg!(test) { 7 } else { 10_000 }, bytes: 16 << 20 };
 
 impl Build<'_> {
-    /// By index: ordered values -> record key and type bits, as in a unique index. Equal values stay in the order of the records,
-    /// which is the order of entries that end in the record key.
+    /// For each index: ordered values -> record key and type bits, as in a unique index. Equal
+    /// values keep the order of the records, which is that of entries that end in the record key.
     pub(super) fn walk(&mut self) -> Result<Vec<Sorter>> {
         let engine = self.store.engine.clone();
         let scratch: Arc<Scratch> = Arc::new(move |bytes| engine.scratch(bytes).map_err(from_kv));

@@ -1,6 +1,8 @@
-//! Hashed indexes: entries are hashes of one field's values, beside ordinary fields (manual, "Hashed Indexes").
+//! Hashed indexes: entries are hashes of one field's values, next to ordinary fields (manual,
+//! "Hashed Indexes").
 //!
-//! Equal values of different numeric types have one hash, so a query for either finds both; the filter decides.
+//! Equal values of different numeric types have the same hash, so a scan for one finds the others;
+//! the filter decides.
 
 use std::sync::Arc;
 
@@ -13,7 +15,6 @@ use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
 
-/// The row of the kind.
 pub(super) const ROW: KindRow = KindRow {
     name: "hashed",
     mark: Mark::Value,
@@ -26,7 +27,7 @@ pub(super) const ROW: KindRow = KindRow {
     from_catalog: |_, _| Ok(Arc::new(HashedIndex)),
 };
 
-/// The kind; a definition says no more about it.
+/// A hashed index; its definition has no options of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedIndex;
 
@@ -40,7 +41,7 @@ impl IndexKind for HashedIndex {
     }
 }
 
-/// Checks a request.
+/// Checks a requested definition.
 ///
 /// # Errors
 /// 16764 for a unique one, 31303 for several hashed fields, 67 for a key that mixes kinds.
@@ -83,7 +84,7 @@ pub fn hash_in(value: RawValue<'_>, collation: Option<&Collation>) -> i64 {
     }
 }
 
-/// The key of a document: none of its fields may be an array, or stand in one.
+/// The key of a document. None of its fields may be an array or lie in one.
 fn keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
     let mut values = Vec::with_capacity(spec.fields().len());
     for field in spec.fields() {

@@ -1,4 +1,5 @@
-//! Kinds of indexes beside the ordinary one, a file each: what their definitions may say, and which keys a document has.
+//! Kinds of indexes other than the ordinary one, a file each: which options their definitions have,
+//! and which keys a document has.
 //!
 //! An entry of any kind is a list of ordered values, one for each of [`IndexSpec::fields`]:
 //!
@@ -10,8 +11,8 @@
 //! 2dsphere, 2d      a cell
 //! ```
 //!
-//! Everything that scans, checks or builds entries is the same for all; the planner asks [`IndexField::kind`] what bounds a
-//! field.
+//! Scans, checks and builds treat all kinds alike. The planner reads [`IndexField::kind`] to find
+//! the bounds of a field.
 
 pub mod hashed;
 pub mod plane;
@@ -30,12 +31,12 @@ use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
 
-/// A kind of index other than the ordinary one, with the part of a definition that belongs to it.
+/// A kind of index other than the ordinary one, with its options.
 pub(crate) trait IndexKind: Any + fmt::Debug + Send + Sync {
     /// The row of its kind.
     fn row(&self) -> &'static KindRow;
 
-    /// Checks a definition together with the collation that it got from its collection.
+    /// Checks a definition with the collation that it inherits from its collection.
     ///
     /// # Errors
     /// 67 CannotCreateIndex for a collation that the kind does not support.
@@ -46,7 +47,7 @@ pub(crate) trait IndexKind: Any + fmt::Debug + Send + Sync {
     /// Fills `out` with the keys of a document.
     ///
     /// # Errors
-    /// Those of the kind, when it cannot index the document.
+    /// When the kind cannot index the document.
     fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()>;
 }
 
@@ -58,17 +59,20 @@ pub(crate) struct KindRow {
     pub(crate) mark: Mark,
     /// The kind of the field that the mark stands on.
     pub(crate) field: FieldKind,
-    /// Options of this kind only. A request for it lists them itself.
+    /// Options of this kind only.
     pub(crate) options: &'static [&'static str],
-    /// What definitions with the same key and other options are.
+    /// Whether definitions with the same key and other options are the same index.
     pub(crate) other_options: OtherOptions,
-    /// The subject of the sentence that refuses it on a time series ("2d indexes"); `None` where it is allowed.
+    /// The subject of the sentence that refuses it on a time series ("2d indexes"); `None` where it
+    /// is allowed.
     pub(crate) not_over_measurements: Option<&'static str>,
     /// How many indexes of the kind a collection may have.
     pub(crate) count: KindCount,
-    /// Checks a request: the definition and its key pattern. 67 CannotCreateIndex as a rule.
+    /// Checks a request: the definition and its key pattern. The usual error is 67
+    /// CannotCreateIndex.
     pub(crate) request: fn(RawDoc<'_>, RawDoc<'_>) -> Result<Requested>,
-    /// Compiles a definition of the catalog, with its key pattern. Lenient with options; 67 CannotCreateIndex when it is unusable.
+    /// Compiles a definition of the catalog, with its key pattern. Ignores invalid options; 67
+    /// CannotCreateIndex when it is unusable.
     pub(crate) from_catalog: fn(RawDoc<'_>, RawDoc<'_>) -> Result<Arc<dyn IndexKind>>,
 }
 
@@ -80,7 +84,7 @@ pub(crate) enum Mark {
     Name(fn(&str) -> bool),
 }
 
-/// What a definition with other options of its kind is.
+/// Whether a definition with other options of its kind is the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherOptions {
     /// The same index.
@@ -94,7 +98,7 @@ pub(crate) enum OtherOptions {
 pub(crate) enum KindCount {
     /// Any number.
     Any,
-    /// One: an operator uses it without naming it.
+    /// One, because an operator uses the index without naming it.
     One,
 }
 
@@ -107,7 +111,7 @@ pub(crate) const KINDS: &[&KindRow] =
 pub struct Kind(Option<Arc<dyn IndexKind>>);
 
 impl Kind {
-    /// That of a definition in the catalog, lenient with options.
+    /// Reads the kind of a definition in the catalog; ignores invalid options.
     ///
     /// # Errors
     /// 67 CannotCreateIndex when the definition is unusable.
@@ -116,7 +120,7 @@ impl Kind {
         Ok(Kind(row.map(|row| (row.from_catalog)(spec, key)).transpose()?))
     }
 
-    /// Whether it is the ordinary kind: entries are the values of the fields.
+    /// Whether it is the ordinary kind, whose entries are the values of the fields.
     pub fn is_ordered(&self) -> bool {
         self.0.is_none()
     }
@@ -126,13 +130,13 @@ impl Kind {
         self.0.as_deref()
     }
 
-    /// The kind, when it is this one.
+    /// The kind as type `K`, if it is that one.
     pub fn get<K: Any>(&self) -> Option<&K> {
         let any: &dyn Any = self.special()?;
         any.downcast_ref()
     }
 
-    /// Whether it is this kind.
+    /// Whether the kind is `K`.
     pub fn is<K: Any>(&self) -> bool {
         self.get::<K>().is_some()
     }
@@ -143,18 +147,18 @@ impl Kind {
     }
 }
 
-/// What one field of an entry is.
+/// The content of one field of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// The value at the path.
     Ordered,
-    /// Its hash.
+    /// A hash of the value.
     Hashed,
-    /// The path of a wildcard's value.
+    /// The path of a wildcard index's value.
     Path,
-    /// A wildcard's value.
+    /// The value of a wildcard index.
     Wildcard,
-    /// A term.
+    /// A term of a text index.
     Text,
     /// A cell on the earth.
     Sphere,
@@ -163,7 +167,7 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// What an element of a key pattern asks for; `None` for a string that names no kind.
+    /// The kind that an element of a key pattern requests; `None` for a string that names no kind.
     pub(crate) fn of(name: &str, value: RawValue<'_>) -> Option<FieldKind> {
         let marks = |row: &&&KindRow| match (&row.mark, value) {
             (Mark::Value, RawValue::String(kind)) => kind == row.name,
@@ -177,13 +181,13 @@ impl FieldKind {
         }
     }
 
-    /// Whether entries have the values of the field themselves, in their order.
+    /// Whether entries contain the values of the field themselves, in their order.
     pub fn holds_values(self) -> bool {
         matches!(self, FieldKind::Ordered | FieldKind::Wildcard)
     }
 }
 
-/// The row of the kind that a key pattern names: that of its first field which is not ordinary.
+/// The row of the kind of a key pattern: that of its first field that is not ordinary.
 pub(crate) fn row_of_key(key: RawDoc<'_>) -> Option<&'static KindRow> {
     let special = |element: RawElement<'_>| match FieldKind::of(element.name(), element.value()) {
         None | Some(FieldKind::Ordered) => None,
@@ -193,19 +197,19 @@ pub(crate) fn row_of_key(key: RawDoc<'_>) -> Option<&'static KindRow> {
     KINDS.iter().find(|row| row.field == field).copied()
 }
 
-/// What a request for an index of a kind turns into.
+/// The result of a checked request.
 #[derive(Default)]
 pub(crate) struct Requested {
-    /// The key pattern as it is listed, when it is not as it was asked for.
+    /// The key pattern as it is listed, if it differs from the request.
     pub(crate) key: Option<DocBuf>,
-    /// Options that are listed behind all others.
+    /// Options that are listed after all others.
     pub(crate) options: DocBuilder,
 }
 
-/// Checks a request.
+/// Checks a request for an index of any kind.
 ///
 /// # Errors
-/// Those of the kind: 67 CannotCreateIndex as a rule.
+/// The error of the kind, usually 67 CannotCreateIndex.
 pub(crate) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let row = row_of_key(key);
     if row.is_none_or(|row| row.field != FieldKind::Wildcard)
@@ -218,7 +222,8 @@ pub(crate) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     row.map_or_else(|| Ok(Requested::default()), |row| (row.request)(raw, key))
 }
 
-/// Whether two definitions with the same key have the same options of their kind, as far as those make another index.
+/// Whether two definitions with the same key have the same options of their kind, as far as those
+/// distinguish indexes.
 pub(crate) fn same_options(spec: &IndexSpec, other: &IndexSpec) -> bool {
     spec.kind().row().is_none_or(|row| {
         let same = |name: &&str| spec.document().get(name) == other.document().get(name);
@@ -226,7 +231,7 @@ pub(crate) fn same_options(spec: &IndexSpec, other: &IndexSpec) -> bool {
     })
 }
 
-/// The fields of an entry.
+/// The fields of an entry of an index with this key pattern.
 pub(crate) fn fields_of_key(key: RawDoc<'_>) -> Vec<IndexField> {
     let mut fields = Vec::new();
     for element in key {
@@ -241,7 +246,6 @@ pub(crate) fn fields_of_key(key: RawDoc<'_>) -> Vec<IndexField> {
     fields
 }
 
-/// 67 CannotCreateIndex.
 fn cannot_create(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::CannotCreateIndex, text.into())
 }

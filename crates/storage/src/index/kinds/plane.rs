@@ -1,6 +1,8 @@
-//! Indexes of the kind `2d`: legacy pairs on a plane, before ordinary fields (manual, "2d Indexes").
+//! Indexes of the kind `2d`: legacy coordinate pairs on a plane, followed by ordinary fields
+//! (manual, "2d Indexes").
 //!
-//! A pair stands in an entry as the number of its square in a grid. A document without pairs is left out.
+//! An entry contains the number of the pair's cell in a grid. A document without pairs has no
+//! entry.
 
 use std::sync::Arc;
 
@@ -16,7 +18,6 @@ use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
 use crate::record::Record;
 
-/// The row of the kind.
 pub(super) const ROW: KindRow = KindRow {
     name: "2d",
     mark: Mark::Value,
@@ -29,17 +30,17 @@ pub(super) const ROW: KindRow = KindRow {
     from_catalog: |spec, _| Ok(Arc::new(PlaneIndex::from_catalog(spec)?)),
 };
 
-/// Its definition, compiled.
+/// The compiled definition of a `2d` index.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaneIndex {
-    /// The grid that its squares come from.
+    /// The grid whose cells are indexed.
     pub grid: Grid,
 }
 
-/// Checks a request.
+/// Checks a requested definition.
 ///
 /// # Errors
-/// 16800 and 16801 for a field at a wrong place, 72 for a grid that is none.
+/// 16800 and 16801 for a field at a wrong position, 72 for an invalid grid.
 fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let kinds = || key.iter().map(|element| FieldKind::of(element.name(), element.value()));
     if kinds().filter(|kind| *kind == Some(FieldKind::Plane)).count() > 1 {
@@ -118,7 +119,7 @@ impl IndexKind for PlaneIndex {
 }
 
 impl PlaneIndex {
-    /// The definition in the catalog.
+    /// Reads the definition in the catalog.
     fn from_catalog(spec: RawDoc<'_>) -> Result<PlaneIndex> {
         Ok(PlaneIndex { grid: grid(spec)? })
     }
@@ -142,7 +143,7 @@ impl PlaneIndex {
         combined(spec, &columns, out)
     }
 
-    /// The squares of a field's pairs: one, or an array of them.
+    /// The cells of a field's pairs; the field is a pair or an array of pairs.
     fn squares(&self, field: &IndexField, document: RawDoc<'_>) -> Result<Vec<ValueBuf>> {
         let mut numbers = Vec::new();
         for value in places(document, &field.parts) {
@@ -187,7 +188,7 @@ impl PlaneIndex {
         }
         match legacy_pair(value) {
             Ok(pair) => self.grid.number(pair),
-            // Infinite: in no interval.
+            // An infinite coordinate is in no interval.
             Err(_) => Err(Error::new(
                 ErrorCode(13027),
                 format!("point not in interval of [ {}, {} ]", self.grid.min, self.grid.max),
@@ -196,7 +197,7 @@ impl PlaneIndex {
     }
 }
 
-/// A square's number as the value that stands in entries, in the order of the numbers.
+/// The value of an entry for the cell of this number. Values have the order of the numbers.
 pub fn square_value(number: u64) -> RawValue<'static> {
     RawValue::Int64((number ^ (1 << 63)) as i64)
 }

@@ -1,7 +1,8 @@
-//! Indexes of the kind `2dsphere`: places on the earth, beside ordinary fields (manual, "2dsphere Indexes").
+//! Indexes of the kind `2dsphere`: geometries on the earth, next to ordinary fields (manual,
+//! "2dsphere Indexes").
 //!
-//! A field that holds a geometry stands in an entry as the number of one of the cells that cover it. A document without any of
-//! the index's places is left out; one that holds something else there is refused.
+//! A geometry has an entry for each of the cells that cover it. A document without any of the
+//! indexed geometry fields has no entry; one with an invalid value in such a field is refused.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +24,6 @@ use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
 use crate::record::Record;
 
-/// The row of the kind.
 pub(super) const ROW: KindRow = KindRow {
     name: "2dsphere",
     mark: Mark::Value,
@@ -36,14 +36,14 @@ pub(super) const ROW: KindRow = KindRow {
     from_catalog: |_, _| Ok(Arc::new(SphereIndex)),
 };
 
-/// The version that is written.
+/// The version of new definitions.
 const VERSION: i32 = 3;
 
-/// Its definition, compiled: there is nothing beside its fields.
+/// A `2dsphere` index; its definition has only fields.
 #[derive(Clone, Debug)]
 pub struct SphereIndex;
 
-/// Checks a request.
+/// Checks a requested definition.
 ///
 /// # Errors
 /// 67 for another version and for other special fields.
@@ -104,7 +104,7 @@ impl SphereIndex {
     }
 }
 
-/// The cells of a field's geometries; nothing where it has none.
+/// The cells of a field's geometries; `None` when it has none.
 fn cells(field: &IndexField, document: RawDoc<'_>) -> Result<Option<Vec<ValueBuf>>> {
     let values = places(document, &field.parts);
     let is_none = |value: RawValue<'_>| match value {
@@ -131,7 +131,7 @@ fn cells(field: &IndexField, document: RawDoc<'_>) -> Result<Option<Vec<ValueBuf
         };
         let found = Geometry::parse_named(name, value).and_then(cells_of);
         if found.is_err() {
-            // Perhaps it is no fault of the document.
+            // The operation's limits may be the cause.
             spend(usize::MAX)?;
         }
         let found = found.map_err(|error| {
@@ -148,7 +148,8 @@ fn cells(field: &IndexField, document: RawDoc<'_>) -> Result<Option<Vec<ValueBuf
     Ok(Some(cells.into_iter().map(|cell| RawValue::Int64(cell).to_owned()).collect()))
 }
 
-/// The values of a path, arrays on the way gone through, one at its end left as it is: it may be a pair.
+/// The values at a path. Arrays on the way are expanded; an array at the end is kept, because it
+/// may be a pair.
 pub(super) fn places<'a>(document: RawDoc<'a>, parts: &[String]) -> Vec<RawValue<'a>> {
     let mut values = Vec::new();
     let _ = visit_path_with(document, parts, LeafArrays::Keep, &mut |hit| {
@@ -160,7 +161,7 @@ pub(super) fn places<'a>(document: RawDoc<'a>, parts: &[String]) -> Vec<RawValue
     values
 }
 
-/// The values of the ordinary field at this place of the key.
+/// The values of the ordinary field at this position of the key.
 pub(super) fn ordinary_values(
     at: usize,
     field: &IndexField,
@@ -172,7 +173,7 @@ pub(super) fn ordinary_values(
     values.into_iter().map(RawValue::to_owned).collect()
 }
 
-/// An entry for each combination of values.
+/// Adds an entry for each combination of values.
 pub(super) fn combined(
     spec: &IndexSpec,
     columns: &[Vec<ValueBuf>],

@@ -1,13 +1,14 @@
-//! Text indexes: an entry for each term of a document, with its score (manual, "Text Indexes on Self-Managed Deployments").
+//! Text indexes: an entry for each term of a document, with its score (manual, "Text Indexes on
+//! Self-Managed Deployments").
 //!
 //! ```text
-//! { a: 1, b: "text", c: "text", d: 1 }   as it is asked for
-//! { a: 1, _fts: "text", _ftsx: 1, d: 1 } as it is listed, with the fields of the text under "weights"
+//! { a: 1, b: "text", c: "text", d: 1 }   as requested
+//! { a: 1, _fts: "text", _ftsx: 1, d: 1 } as listed, with the text fields under "weights"
 //! value of a | term | score | value of d entries of a document
 //! ```
 //!
-//! A document without terms has no entries. Which strings count, and what terms and scores are, says
-//! [`TextSpec`].
+//! A document without terms has no entries. [`TextSpec`] defines which strings are indexed, their
+//! terms, and their scores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,6 @@ use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
 
-/// The row of the kind.
 pub(super) const ROW: KindRow = KindRow {
     name: "text",
     mark: Mark::Value,
@@ -38,22 +38,22 @@ pub(super) const ROW: KindRow = KindRow {
     from_catalog: |spec, _| Ok(Arc::new(TextIndex::from_catalog(spec)?)),
 };
 
-/// The version whose analysis there is.
+/// The supported version of text analysis.
 const VERSION: i32 = 3;
-/// Weights are above 0 and below this.
+/// Weights are greater than 0 and less than this.
 const MAX_WEIGHT: i32 = 100_000;
-/// Bytes of all terms of one document.
+/// The largest size of all terms of one document.
 const MAX_TERMS_BYTES: usize = 4 * 1024 * 1024;
-/// The name of a key's field for all strings.
+/// The name of a key's field that stands for all strings.
 const WILDCARD: &str = "$**";
 
-/// Its definition, compiled.
+/// The compiled definition of a text index.
 #[derive(Clone, Debug)]
 pub struct TextIndex {
     spec: Arc<TextSpec>,
 }
 
-/// Checks a request.
+/// Checks a requested definition.
 ///
 /// # Errors
 /// 67 CannotCreateIndex, 238 NotImplemented for older versions.
@@ -78,7 +78,7 @@ fn is_text(element: &RawElement<'_>) -> bool {
     element.value() == RawValue::String("text")
 }
 
-/// The key as it is listed: ordinary fields, the two that stand for the text, ordinary fields.
+/// The key as it is listed: ordinary fields, the two text fields, ordinary fields.
 fn listed_key(key: RawDoc<'_>, weights: &mut BTreeMap<String, i32>) -> Result<DocBuf> {
     let given = key.get("_fts").is_some();
     let mut out = DocBuilder::new();
@@ -123,7 +123,7 @@ fn listed_key(key: RawDoc<'_>, weights: &mut BTreeMap<String, i32>) -> Result<Do
     Ok(out.finish())
 }
 
-/// A field beside those of the text.
+/// Checks a field of the key that is not one of the text fields.
 fn ordinary(element: RawElement<'_>) -> Result<()> {
     match FieldKind::of(element.name(), element.value()) {
         Some(FieldKind::Ordered) => {}
@@ -215,7 +215,7 @@ fn version(raw: RawDoc<'_>) -> Result<i32> {
     }
 }
 
-/// Checks a definition with its collation: terms are not compared by one.
+/// Refuses collations: terms are not compared by one.
 ///
 /// # Errors
 /// 67 CannotCreateIndex.
@@ -244,12 +244,12 @@ impl IndexKind for TextIndex {
 }
 
 impl TextIndex {
-    /// The definition in the catalog.
+    /// Reads the definition in the catalog.
     fn from_catalog(spec: RawDoc<'_>) -> Result<TextIndex> {
         Ok(TextIndex { spec: Arc::new(TextSpec::parse(spec)?) })
     }
 
-    /// What it searches.
+    /// The fields, weights and languages of the index.
     pub fn spec(&self) -> &Arc<TextSpec> {
         &self.spec
     }
@@ -297,7 +297,7 @@ impl TextIndex {
     }
 }
 
-/// The value of an ordinary field, which may not be an array or stand in one.
+/// The value of an ordinary field, which may not be an array or lie in one.
 fn plain_value<'d>(document: RawDoc<'d>, field: &IndexField) -> Result<RawValue<'d>> {
     let mut value = RawValue::Document(document);
     for part in &field.parts {

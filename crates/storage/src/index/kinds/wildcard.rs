@@ -1,10 +1,11 @@
-//! Wildcard indexes: an entry for each value of a document, named by its path (manual, "Wildcard Indexes", "Compound Wildcard
-//! Indexes").
+//! Wildcard indexes: an entry for each value of a document, with its path (manual, "Wildcard
+//! Indexes", "Compound Wildcard Indexes").
 //!
-//! A path is the names on the way, joined by dots, without positions in arrays. Documents are gone into; an empty one is a
-//! value of its own, an empty array is `undefined`, an array that stands directly in another one is a value. `_id` is left out
-//! unless it is asked for. A document without any such value has no entry; in a compound index it has one whose path and value
-//! are MinKey, so that its other fields can be found.
+//! A path consists of the field names on the way, joined by dots, without positions in arrays.
+//! Embedded documents are traversed; an empty one is a value of its own, an empty array is
+//! `undefined`, and an array directly in another array is a value. `_id` is not indexed unless
+//! requested. A document without any indexed value has no entry; in a compound index it has one
+//! whose path and value are MinKey, so that scans of its other fields find it.
 
 use std::sync::Arc;
 
@@ -21,7 +22,6 @@ use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
 use crate::record::Record;
 
-/// The row of the kind.
 pub(super) const ROW: KindRow = KindRow {
     name: "wildcard",
     mark: Mark::Name(is_wildcard),
@@ -34,35 +34,35 @@ pub(super) const ROW: KindRow = KindRow {
     from_catalog: |spec, key| Ok(Arc::new(Wildcard::from_catalog(spec, key)?)),
 };
 
-/// The name of the field of an entry that has the path.
+/// The name of the field of an entry that contains the path.
 pub const PATH: &str = "$_path";
 
-/// Whether a name in a key pattern stands for all fields below.
+/// Whether a name in a key pattern stands for all fields below it.
 pub(crate) fn is_wildcard(name: &str) -> bool {
     name == "$**" || name.ends_with(".$**")
 }
 
-/// Which paths are indexed.
+/// The paths that a wildcard index covers.
 #[derive(Clone, Debug)]
 pub struct Wildcard {
-    /// Those below these, or all but those below these.
+    /// The indexed subtrees if `included` is set, otherwise the excluded ones.
     paths: Vec<Vec<String>>,
     included: bool,
-    /// Whether `_id` is one of them.
+    /// Whether `_id` is indexed.
     id: bool,
-    /// Whether the key has ordinary fields, too.
+    /// Whether the key also has ordinary fields.
     compound: bool,
 }
 
-/// How much of what stands at a path is indexed.
+/// How much of the value at a path is indexed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Share {
+enum Coverage {
     Nothing,
     Parts,
     All,
 }
 
-/// Checks a request.
+/// Checks a requested definition.
 ///
 /// # Errors
 /// 67 CannotCreateIndex, 9 FailedToParse, 14 TypeMismatch.
@@ -98,7 +98,7 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     Ok(requested)
 }
 
-/// One wildcard, and beside it ordinary fields that it does not cover.
+/// The key has one wildcard, and only ordinary fields which the wildcard does not cover.
 fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
     let kinds = || key.iter().map(|element| FieldKind::of(element.name(), element.value()));
     let wildcards = kinds().filter(|kind| *kind == Some(FieldKind::Wildcard)).count();
@@ -122,7 +122,7 @@ fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
     let wildcard = Wildcard::of(projected, key)?;
     for field in key.iter().filter(|field| !is_wildcard(field.name())) {
         let parts: Vec<String> = field.name().split('.').map(str::to_owned).collect();
-        if wildcard.share(&parts) != Share::Nothing {
+        if wildcard.share(&parts) != Coverage::Nothing {
             return Err(cannot_create(format!(
                 "wildcardProjection of a compound wildcard index must not cover the key field '{}'",
                 field.name()
@@ -132,7 +132,7 @@ fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `wildcardProjection`, read.
+/// A parsed `wildcardProjection`.
 struct Projection {
     paths: Vec<Vec<String>>,
     included: bool,
@@ -144,7 +144,7 @@ impl Projection {
         let mut found = Projection { paths: Vec::new(), included: false, id: false };
         let mut mode = None;
         found.add(projection, &mut Vec::new(), &mut mode)?;
-        // Only _id: as the projection { _id: 1 } includes, { _id: 0 } excludes.
+        // With _id only, { _id: 1 } includes and { _id: 0 } excludes, as in a projection.
         found.included = mode.unwrap_or(found.id);
         Ok(found)
     }
@@ -221,7 +221,7 @@ impl IndexKind for Wildcard {
 }
 
 impl Wildcard {
-    /// The definition in the catalog.
+    /// Reads the definition in the catalog.
     fn from_catalog(spec: RawDoc<'_>, key: RawDoc<'_>) -> Result<Wildcard> {
         Wildcard::of(spec.get("wildcardProjection").and_then(RawValue::as_document), key)
     }
@@ -244,33 +244,33 @@ impl Wildcard {
     /// Whether every value at this path has an entry. Positions in arrays are not part of an entry's path.
     pub fn covers(&self, path: &[String]) -> bool {
         match self.share(path) {
-            Share::All => true,
-            // What is left out stands below: values at the path itself are there.
-            Share::Parts => !self.included,
-            Share::Nothing => false,
+            Coverage::All => true,
+            // The excluded paths are below this one; values at the path itself are indexed.
+            Coverage::Parts => !self.included,
+            Coverage::Nothing => false,
         }
     }
 
-    /// Whether the key has ordinary fields, too.
+    /// Whether the key also has ordinary fields.
     pub fn is_compound(&self) -> bool {
         self.compound
     }
 
-    fn share(&self, path: &[String]) -> Share {
+    fn share(&self, path: &[String]) -> Coverage {
         if path.first().is_some_and(|part| part == "_id")
             && !(self.included && self.paths.iter().any(|known| known[0] == "_id"))
         {
-            return if self.id { Share::All } else { Share::Nothing };
+            return if self.id { Coverage::All } else { Coverage::Nothing };
         }
         let within = |known: &Vec<String>| path.starts_with(known);
         let above = |known: &Vec<String>| known.starts_with(path);
         match self.included {
-            true if self.paths.iter().any(within) => Share::All,
-            true if self.paths.iter().any(above) => Share::Parts,
-            true => Share::Nothing,
-            false if self.paths.iter().any(within) => Share::Nothing,
-            false if self.paths.iter().any(above) => Share::Parts,
-            false => Share::All,
+            true if self.paths.iter().any(within) => Coverage::All,
+            true if self.paths.iter().any(above) => Coverage::Parts,
+            true => Coverage::Nothing,
+            false if self.paths.iter().any(within) => Coverage::Nothing,
+            false if self.paths.iter().any(above) => Coverage::Parts,
+            false => Coverage::All,
         }
     }
 
@@ -297,7 +297,7 @@ impl Wildcard {
             arrays: false,
             out,
         };
-        walk.document(document, Share::Parts);
+        walk.document(document, Coverage::Parts);
         if self.compound && walk.out.len() == 0 {
             walk.push(RawValue::MinKey, RawValue::MinKey);
         }
@@ -324,7 +324,7 @@ fn single_value<'a>(document: RawDoc<'a>, field: &IndexField) -> Result<RawValue
     }
 }
 
-/// Goes through a document. Documents have 200 levels at most, so has this.
+/// Traverses a document. The recursion is at most as deep as documents are, 200 levels.
 struct Walk<'a, 'o> {
     wildcard: &'a Wildcard,
     fields: &'a [IndexField],
@@ -337,23 +337,23 @@ struct Walk<'a, 'o> {
 }
 
 impl Walk<'_, '_> {
-    /// Whether the document had anything that is indexed.
-    fn document(&mut self, document: RawDoc<'_>, share: Share) -> bool {
+    /// Traverses a document. Returns whether any of it is indexed.
+    fn document(&mut self, document: RawDoc<'_>, share: Coverage) -> bool {
         let mut any = false;
         for element in document {
             self.path.push(element.name().to_owned());
             let share = match share {
-                Share::All => Share::All,
+                Coverage::All => Coverage::All,
                 _ => self.wildcard.share(&self.path),
             };
-            any |= share != Share::Nothing && self.value(element.value(), share);
+            any |= share != Coverage::Nothing && self.value(element.value(), share);
             self.path.pop();
         }
         any
     }
 
-    /// What stands at the present path; whether any of it is indexed.
-    fn value(&mut self, value: RawValue<'_>, share: Share) -> bool {
+    /// Traverses the value at the present path. Returns whether any of it is indexed.
+    fn value(&mut self, value: RawValue<'_>, share: Coverage) -> bool {
         match value {
             RawValue::Document(inner) => {
                 if !self.document(inner, share) {
@@ -379,9 +379,10 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A value without paths below: part of a projection by inclusion only when it is named itself.
-    fn scalar(&mut self, value: RawValue<'_>, share: Share) -> bool {
-        let indexed = share == Share::All || !self.wildcard.included;
+    /// Adds a value without paths below it. A projection by inclusion covers it only when it names
+    /// the path itself.
+    fn scalar(&mut self, value: RawValue<'_>, share: Coverage) -> bool {
+        let indexed = share == Coverage::All || !self.wildcard.included;
         if indexed {
             self.leaf(value);
         }
@@ -459,7 +460,7 @@ mod tests {
             entries(with(doc! { "a.b": 0, "_id": 1 }), &document),
             ["\"_id\" 1", "\"a.c\" 2", "\"d\" 3"]
         );
-        // What is left of a document without the fields that are asked for.
+        // The rest of a document without the requested fields.
         assert_eq!(entries(with(doc! { "a.x": 1 }), &document), ["\"a\" {}"]);
         let below = doc! { "key": { "a.$**": 1 }, "name": "i" };
         assert_eq!(entries(below, &document), ["\"a.b\" 1", "\"a.c\" 2"]);

@@ -1,4 +1,4 @@
-//! What is broken by hand is found.
+//! Damage that the tests inflict is found.
 
 use crate::isolation::ReadView;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Fixture {
         self.store.validate(&self.op, &self.collection, options).unwrap()
     }
 
-    /// All keys of an object.
+    /// All keys of an object with their values.
     fn keys(&self, keyspace: Keyspace, id: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
         let mut keys = Vec::new();
@@ -92,7 +92,7 @@ fn nothing_is_found_where_nothing_is_wrong() {
     assert_eq!((found.records, found.kept_records, found.not_conformant), (3, 3, 0));
     assert!(found.corrupt.is_empty());
     let entries: Vec<u64> = found.indexes.iter().map(|of| of.entries).collect();
-    // That on `_id` comes first.
+    // The index on `_id` comes first.
     assert_eq!(entries, [3, 4, 3, 4]);
     assert!(found.indexes.iter().all(ValidatedIndex::is_valid));
 }
@@ -109,7 +109,7 @@ fn missing_and_extra_entries_are_found() {
         assert!(!found.indexes[at].is_valid());
         assert_eq!(found.missing[0].index, at);
         assert!(!found.missing[0].key.as_doc().is_empty());
-        // The number of entries is right again, but one of them is another.
+        // The number of entries is correct again, but one of them is wrong.
         fixture.put(
             Keyspace::Index,
             &[id.to_be_bytes().as_slice(), &[0x18, 0x18]].concat(),

@@ -1,4 +1,4 @@
-//! Inserting measurements: grouping, finding the bucket, adding.
+//! Inserts measurements: groups them, finds their buckets, and adds them.
 
 use crate::isolation::ReadView;
 use std::collections::HashMap;
@@ -19,11 +19,12 @@ use super::super::{WriteUnit, Writer};
 use crate::catalog::{Collection, Index};
 use crate::oplog::UpdateStyle;
 use crate::record::{RecordKey, StoredDocument};
-use crate::timeseries::open::{Open, Stripe, Suffixes, remember};
+use crate::timeseries::open::{OpenBucket, Stripe, Suffixes, remember};
 
-/// Buckets looked at in the store when memory knows none.
+/// The most buckets that are read from the store when the cache has none.
 const MAX_CANDIDATES: usize = 4;
-/// Names tried for a new bucket. The second one is as good as random.
+/// The most names that are tried for a new bucket. From the second one on they are practically
+/// random.
 const MAX_NAMES: usize = 100;
 
 /// Measurements of one meta value.
@@ -36,11 +37,11 @@ struct Group<'d> {
 /// A bucket that the unit adds to.
 struct Working {
     key: RecordKey,
-    /// What the record is now; nothing for a new one.
+    /// The present record; `None` for a new bucket.
     old: Option<StoredDocument>,
-    /// What is in that.
+    /// The content of that record.
     packed: Packed,
-    /// What comes to it.
+    /// The measurements that are added.
     added: Bucket,
 }
 
@@ -52,10 +53,10 @@ impl Working {
 }
 
 impl Writer {
-    /// Adds measurements to their buckets, in one unit; `also` runs in the same.
+    /// Adds measurements to their buckets in one unit, in which `also` runs too.
     ///
     /// # Errors
-    /// 2 BadValue for one without a time; those of [`Writer::write`].
+    /// 2 BadValue for a measurement without a time; errors of [`Writer::write`].
     pub fn insert_measurements(
         &self,
         (op, view): (&OpCtx, &ReadView),
@@ -69,7 +70,7 @@ impl Writer {
         };
         let groups = grouped(measurements, &series.fields)?;
         let stripe_of: Vec<usize> = groups.iter().map(|group| open.stripe(&group.meta)).collect();
-        // Held until the commit: two writers of one bucket would only make each other run again.
+        // Held until the commit: two writers of one bucket would only conflict with each other.
         let mut stripes = open.lock(stripe_of.iter().copied());
         let placed = self.write(op, view, collection, |unit| {
             let mut placed = Vec::with_capacity(groups.len());
@@ -91,7 +92,7 @@ impl Writer {
     }
 }
 
-/// The bytes by which a meta value is told from others: its type and what it is; empty for none.
+/// The bytes that identify a meta value: its type and its data; empty without one.
 fn meta_bytes(meta: Option<RawElement<'_>>) -> Vec<u8> {
     meta.map_or_else(Vec::new, |meta| {
         let mut bytes = Vec::with_capacity(1 + meta.data().len());
@@ -118,12 +119,12 @@ fn grouped<'d>(measurements: &[RawDoc<'d>], fields: &MeasurementFields) -> Resul
     Ok(groups)
 }
 
-/// Placing the measurements of one group.
+/// The search for buckets of one group.
 struct Placing<'u, 's> {
     unit: &'u mut WriteUnit<'s>,
     series: Arc<TimeSeries>,
-    /// What memory knows, the latest last.
-    known: Vec<Open>,
+    /// The open buckets of the cache, the latest last.
+    known: Vec<OpenBucket>,
     working: Vec<Working>,
     suffixes: &'u Suffixes,
 }
@@ -131,18 +132,18 @@ struct Placing<'u, 's> {
 impl<'u, 's> Placing<'u, 's> {
     fn new(
         unit: &'u mut WriteUnit<'s>,
-        known: &[Open],
+        known: &[OpenBucket],
         suffixes: &'u Suffixes,
     ) -> Result<Placing<'u, 's>> {
-        // As the collection is while the unit runs.
+        // The series as it is while the unit runs.
         let Some(series) = unit.time_series() else {
             return Err(Error::internal("measurements for a collection without time series"));
         };
         Ok(Placing { unit, series, known: known.to_vec(), working: Vec::new(), suffixes })
     }
 
-    /// Places all; gives what memory shall know afterwards.
-    fn place(mut self, group: &Group<'_>) -> Result<Vec<Open>> {
+    /// Adds all measurements of the group; returns the open buckets for the cache.
+    fn place(mut self, group: &Group<'_>) -> Result<Vec<OpenBucket>> {
         for (time, measurement) in &group.rows {
             let bytes = measurement.as_bytes().len();
             let at = match self.fitting(*time, bytes) {
@@ -162,7 +163,7 @@ impl<'u, 's> Placing<'u, 's> {
                 }
                 Some(old) => {
                     let (new, packed) = packed_with(old.as_doc(), working.packed, added, fields)?;
-                    // What is packed anew has nothing in common with what it was.
+                    // A repacked bucket has nothing in common with its old bytes.
                     let style = match packed.additions {
                         0 => UpdateStyle::Replacement,
                         _ => UpdateStyle::Growth,
@@ -172,7 +173,7 @@ impl<'u, 's> Placing<'u, 's> {
                 }
             }
         }
-        let working = self.working.iter().map(|working| Open {
+        let working = self.working.iter().map(|working| OpenBucket {
             start_ms: working.added.start_ms,
             key: working.key.clone(),
             packed: working.packed,
@@ -188,9 +189,10 @@ impl<'u, 's> Placing<'u, 's> {
         })
     }
 
-    /// A bucket for a measurement that fits none at hand: one that memory knows, one in the store, or a new one.
+    /// A bucket for a measurement that fits no current one: from the cache, from the store, or a
+    /// new one.
     fn open(&mut self, time: i64, bytes: usize, group: &Group<'_>) -> Result<usize> {
-        let known: Vec<Open> = self
+        let known: Vec<OpenBucket> = self
             .known
             .iter()
             .rev()
@@ -205,7 +207,7 @@ impl<'u, 's> Placing<'u, 's> {
                 return Ok(at);
             }
         }
-        // Behind what is known there is nothing: time goes on.
+        // The store has no later buckets than the cache, because time advances.
         let starts = self.known.iter().map(|open| open.start_ms);
         let starts = starts.chain(self.working.iter().map(|working| working.added.start_ms));
         if starts.max().is_none_or(|latest| time < latest) {
@@ -221,7 +223,7 @@ impl<'u, 's> Placing<'u, 's> {
         Ok(self.working.len() - 1)
     }
 
-    /// An empty bucket with a name that no other one has, nor will get before the unit is over.
+    /// An empty bucket with a name that is free and stays free until the unit ends.
     fn new_bucket(&mut self, time: i64, group: &Group<'_>) -> Result<Bucket> {
         for _ in 0..MAX_NAMES {
             let bucket = Bucket::new(self.series.start_of(time), self.suffixes.next(), group.value);
@@ -235,7 +237,8 @@ impl<'u, 's> Placing<'u, 's> {
         Err(Error::internal("no name was free for a new bucket"))
     }
 
-    /// Reads a bucket, under the lock of its record, and takes it when it is this group's and has room.
+    /// Reads a bucket under the lock of its record, and takes it if it belongs to this group and
+    /// has room.
     fn load(
         &mut self,
         key: &RecordKey,
@@ -253,12 +256,12 @@ impl<'u, 's> Placing<'u, 's> {
             return Ok(None);
         }
         let fields = &self.series.fields;
-        // Somebody may have deleted some of it.
+        // Some of its measurements may have been deleted.
         let packed = match known.filter(|known| known.rows == view.rows()) {
             Some(packed) => packed,
             None => {
                 let bytes = Bucket::open(view, fields)?.bytes();
-                // How often it was added to is not known: it will be packed anew.
+                // The number of earlier additions is unknown, so the bucket will be repacked.
                 Packed { rows: view.rows(), bytes, additions: usize::MAX / 2 }
             }
         };
@@ -270,7 +273,7 @@ impl<'u, 's> Placing<'u, 's> {
         Ok(Some(self.working.len() - 1))
     }
 
-    /// Buckets in the store that the time may fall into, the latest first.
+    /// Buckets in the store whose span may contain the time, the latest first.
     fn candidates(&self, time: i64, group: &Group<'_>) -> Result<Vec<RecordKey>> {
         let earliest = time.saturating_sub(self.series.max_span_secs * 1000 - 1);
         let mut found = Vec::new();
@@ -298,7 +301,7 @@ impl<'u, 's> Placing<'u, 's> {
         Ok(found)
     }
 
-    /// An index that has the meta value in front and the start behind it.
+    /// An index with the meta value as first field and the start as second.
     fn index_by_meta(&self) -> Option<Arc<Index>> {
         let start = format!("control.min.{}", self.series.fields.time);
         self.unit.usable_indexes().find(|index| match index.spec.fields() {

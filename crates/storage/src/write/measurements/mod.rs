@@ -1,5 +1,5 @@
-//! Writing measurements: what write units do with the buckets of a time series. The buckets themselves, as values, are
-//! [`crate::timeseries`].
+//! Writing measurements: the operations of write units on the buckets of a time series. Buckets as
+//! values are in [`crate::timeseries`].
 
 mod insert;
 #[cfg(test)]

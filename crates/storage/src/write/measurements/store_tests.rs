@@ -1,4 +1,4 @@
-//! Buckets over a store: several writers, forgetting what is open, deletions in between.
+//! Buckets over a store: several writers, an empty cache, deletions in between.
 
 use crate::isolation::ReadView;
 use std::ops::ControlFlow;
@@ -50,7 +50,7 @@ impl Fixture {
             .unwrap();
     }
 
-    /// The lengths of the entries of the log, the oldest first.
+    /// The lengths of the log's entries, the oldest first.
     fn log(&self) -> Vec<usize> {
         let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
         let mut bytes = Vec::new();
@@ -64,7 +64,7 @@ impl Fixture {
         bytes
     }
 
-    /// Numbers of measurements in the buckets, and the `_id`s of all, sorted.
+    /// The number of measurements in each bucket, and the sorted `_id`s of all.
     fn all(&self) -> (Vec<usize>, Vec<i64>) {
         let fields = &self.buckets.time_series().unwrap().fields;
         let (mut rows, mut ids) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ fn a_bucket_is_full_at_a_thousand_and_what_was_forgotten_is_found_again() {
     let fixture = fixture();
     fixture.insert(&(0..1500).map(|id| (i64::from(id), 1, id)).collect::<Vec<_>>());
     assert_eq!(fixture.all().0, [1000, 500]);
-    // As after a restart.
+    // The cache is empty, as after a restart.
     let open = fixture.buckets.open_buckets.as_ref().unwrap();
     open.lock(0..OpenBuckets::COUNT).values_mut().for_each(|stripe| stripe.clear());
     fixture.insert(&[(1501, 1, 1500), (1502, 1, 1501)]);
@@ -124,7 +124,8 @@ fn a_bucket_is_full_at_a_thousand_and_what_was_forgotten_is_found_again() {
     assert_eq!(ids.len(), 1502);
 }
 
-/// T-75 of the expiry contract: what a bucket's end is logged as does not depend on what was in it.
+/// T-75 of the expiry contract: the log entry of a bucket's expiry does not depend on the bucket's
+/// content.
 #[test]
 fn the_log_says_once_that_a_bucket_expired() {
     let fixture = fixture();
@@ -138,7 +139,7 @@ fn the_log_says_once_that_a_bucket_expired() {
     assert!(after[before] < 300, "{}", after[before]);
 }
 
-/// A measurement that comes to a bucket is logged as what it adds.
+/// The log entry of a measurement that is added to a bucket contains only the addition.
 #[test]
 fn the_log_does_not_repeat_a_bucket_for_each_measurement() {
     let fixture = fixture();
@@ -177,7 +178,8 @@ fn what_expired_is_begun_anew() {
     assert_eq!(deleted, 3);
 }
 
-/// The counter of names stands where it stood before: as after a restart over a copy, or when it has gone round.
+/// The counter of names is back at an earlier value: as after a restart over a copy, or after an
+/// overflow.
 #[test]
 fn a_new_bucket_never_takes_the_place_of_another() {
     let fixture = fixture();
@@ -198,7 +200,7 @@ fn a_new_bucket_never_takes_the_place_of_another() {
 fn buckets_whose_starts_wrap_to_equal_seconds_have_other_ids() {
     let fixture = fixture();
     let suffixes = &fixture.buckets.open_buckets.as_ref().unwrap().suffixes;
-    // Starts are whole minutes.
+    // Starts of buckets are whole minutes.
     for (id, time) in [(1, 0), (2, 15i64 << 32)] {
         suffixes.go_on_from(7);
         fixture.insert(&[(time * 1000, 1, id)]);

@@ -1,4 +1,4 @@
-//! What a write unit does for buckets: records under keys of their own, and looking around inside the transaction.
+//! Write units over buckets: records with keys of their own, and reads within the transaction.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,15 +19,16 @@ use crate::record::error::from_kv;
 use crate::record::layout::{object_subrange, prefixed};
 
 impl WriteUnit<'_> {
-    /// The collection's time series as it is now.
+    /// The collection's time series at present.
     pub(crate) fn time_series(&self) -> Option<Arc<TimeSeries>> {
         self.state.time_series.clone()
     }
 
-    /// Adds a bucket as a client restores it.
+    /// Inserts a bucket that a client restores.
     ///
     /// # Errors
-    /// 121 DocumentValidationFailure for what is no bucket of this time series; 11000 DuplicateKey for an `_id` that there is.
+    /// 121 DocumentValidationFailure for an invalid bucket of this time series; 11000 DuplicateKey
+    /// for an existing `_id`.
     pub(crate) fn restore_bucket(
         &mut self,
         series: &TimeSeries,
@@ -38,10 +39,11 @@ impl WriteUnit<'_> {
         self.insert_new_under(&bucket.record_key(), packed.as_doc())
     }
 
-    /// Puts a bucket in the place of the one with its `_id`, or adds it, as an entry of a log has it.
+    /// Replaces the bucket with this `_id`, or inserts it, as an entry of a log says.
     ///
     /// # Errors
-    /// 121 DocumentValidationFailure for what is no bucket of this time series; those of the engine.
+    /// 121 DocumentValidationFailure for an invalid bucket of this time series; errors of the
+    /// engine.
     pub fn replay_bucket(&mut self, document: RawDoc<'_>) -> Result<()> {
         let Some(series) = self.time_series() else {
             return Err(Error::internal("a bucket for a collection without time series"));
@@ -63,10 +65,11 @@ impl WriteUnit<'_> {
         self.insert_new_under(&key, packed.as_doc())
     }
 
-    /// Adds to a bucket what the delta of an entry of the log added. One that is missing was deleted later in the log.
+    /// Adds to a bucket the measurements in the delta of a log's entry. A missing bucket was
+    /// deleted later in the log.
     ///
     /// # Errors
-    /// 9 FailedToParse for a delta that adds nothing; as [`WriteUnit::replay_bucket`].
+    /// 9 FailedToParse for an invalid delta; errors of [`WriteUnit::replay_bucket`].
     pub fn replay_growth(&mut self, id: RawValue<'_>, delta: RawDoc<'_>) -> Result<()> {
         let Some(series) = self.time_series() else {
             return Err(Error::internal("a bucket for a collection without time series"));
@@ -82,7 +85,8 @@ impl WriteUnit<'_> {
         self.replay_bucket(bucket.document(&series.fields).as_doc())
     }
 
-    /// Whether no bucket has this key or this `_id`; nobody else gives them to one before the unit is over.
+    /// Whether no bucket has this key or this `_id`. Their locks keep the answer true until the
+    /// unit ends.
     pub(super) fn is_name_free(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<bool> {
         let key = prefixed(self.collection.id(), record_key);
         if self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
@@ -94,10 +98,11 @@ impl WriteUnit<'_> {
         Ok(!taken)
     }
 
-    /// Takes measurements out of a bucket, all for which `kept` says no; with the last one the bucket goes.
+    /// Removes the measurements for which `kept` returns false from a bucket; an empty bucket is
+    /// deleted.
     ///
     /// # Errors
-    /// 301 DataCorruptionDetected, those of the engine.
+    /// 301 DataCorruptionDetected, errors of the engine.
     pub fn retain_measurements(
         &mut self,
         record_key: &[u8],
@@ -114,7 +119,7 @@ impl WriteUnit<'_> {
         self.update(record_key, document, left.as_doc(), UpdateStyle::Replacement)
     }
 
-    /// Indexes in which every record is found.
+    /// The indexes that have entries of all records.
     pub(super) fn usable_indexes(&self) -> impl Iterator<Item = Arc<Index>> {
         let whole = |index: &&Arc<Index>| {
             index.is_ready()
@@ -125,7 +130,7 @@ impl WriteUnit<'_> {
         self.state.indexes.iter().filter(whole).cloned()
     }
 
-    /// Shows the keys of records in a range.
+    /// Visits the keys of records in a range.
     pub(super) fn scan_records(
         &self,
         range: &KeyRange,
@@ -143,7 +148,7 @@ impl WriteUnit<'_> {
         Ok(())
     }
 
-    /// Shows the entries of an index in a range.
+    /// Visits the entries of an index in a range.
     pub(super) fn scan_entries(
         &self,
         index: &Index,

@@ -1,4 +1,5 @@
-//! Transactions of several statements over the memory engine. Clients see the rest through their drivers.
+//! Transactions of several statements over the memory engine. Tests of the server cover the
+//! commands.
 
 use crate::isolation::ReadView;
 use std::ops::ControlFlow;
@@ -15,7 +16,7 @@ use crate::*;
 
 mod definitions;
 
-/// A store, and what its reads and writes see of it.
+/// A store, with the view of its reads and writes.
 struct Fixture {
     store: Arc<Store>,
     op: Arc<OpCtx>,
@@ -43,7 +44,7 @@ impl Fixture {
         self.store.begin_transaction(owner(session)).unwrap()
     }
 
-    /// A statement of a transaction.
+    /// Runs a statement of a transaction.
     fn inside<T>(
         &self,
         open: OpenTransaction,
@@ -54,7 +55,7 @@ impl Fixture {
         Ok((result, OpenTransaction::leave(inside.view)?))
     }
 
-    /// The same store as a transaction sees it.
+    /// The fixture with the view of a transaction.
     fn entered(&self, open: OpenTransaction) -> Fixture {
         Fixture { store: self.store.clone(), op: self.op.clone(), view: open.enter() }
     }
@@ -206,7 +207,7 @@ fn a_collection_made_inside_is_there_for_others_after_the_commit() {
         assert_eq!(error.code(), ErrorCode::OperationNotSupportedInTransaction);
         Ok(())
     };
-    // Refusing an index wrote nothing.
+    // The refused index has written nothing.
     let ((), open) = f.inside(f.begin(1), act).unwrap();
     assert!(f.store.collection(&ReadView::now(), &ns("d.new")).is_none());
     drop(open);
@@ -216,7 +217,7 @@ fn a_collection_made_inside_is_there_for_others_after_the_commit() {
     assert_eq!((f.count("d.new"), f.entries("d.new")), (1, 1));
     let error = f.store.commit_transaction(other).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WriteConflict, "the name is taken");
-    // Ids taken inside are never given again.
+    // Ids taken in a transaction are never reused.
     f.insert("d.later", &doc! { "_id": 1 }).unwrap();
     let ids = ["d.new", "d.later"]
         .map(|name| f.store.collection(&ReadView::now(), &ns(name)).unwrap().id());
@@ -249,7 +250,7 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
     }
     let size = |entry: &Document| DocBuf::from_bson(entry).as_bytes().len();
     assert!(log.iter().all(|entry| size(entry) <= 16 << 20));
-    // Each part refers to what the commit wrote, whatever becomes of it.
+    // Each part refers to the records of the commit, whatever happens to them later.
     let collection = f.store.collection(&ReadView::now(), &ns("d.a")).unwrap();
     for id in [1, 4, 7] {
         let key =

@@ -1,14 +1,17 @@
-//! The keys that a transaction's writes have in indexes which it does not see, because they were published after it began.
+//! The keys of a transaction's writes in indexes that it does not see, because they were published
+//! after it began.
 //!
-//! Its write units leave such indexes out: its snapshot does not have their entries, so that they could neither look a key up nor
-//! tell whose it is. The commit makes up for that, with the states of the collections held, so that no index becomes ready
-//! meanwhile. For each record that the transaction has written, *before* is the committed version, which cannot change while the
-//! transaction owns the record, and *after* is its own:
+//! Its write units skip such indexes: the transaction's snapshot does not have their entries, so
+//! that the units could not look keys up in them. The commit writes these keys, with the states of
+//! the collections held, so that no index becomes ready meanwhile. For each record that the
+//! transaction has written, *before* is the committed version, which cannot change while the
+//! transaction holds the record's lock, and *after* is its own:
 //!
-//! * An index that is still being built gets notes: the record, and the keys that it had before.
-//! * In an index that is ready, the keys of *before* that *after* does not have are removed, and those of *after* are added.
-//!   A key of a unique index that another record has makes the commit fail with 112: when the client runs the transaction
-//!   again, it uses the index, and its statement reports the duplicate.
+//! * An index that is being built gets notes: the record, and the keys that it had before.
+//! * In an index that is ready, the keys of *before* that are not among those of *after* are
+//!   removed, and the keys of *after* are added. If another record has a key of a unique index, the
+//!   commit fails with 112: when the client runs the transaction again, it uses the index, and its
+//!   statement reports the duplicate.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +32,7 @@ use crate::record::layout::{
 };
 use crate::write::unit::{covered_keys, note_multikey};
 
-/// The collection as units of the transaction write it; nothing when that is as it is.
+/// The collection's state for units of the transaction; `None` if it is the present one.
 pub(in crate::write) fn as_seen(
     state: &CollectionState,
     local: &LocalCatalog,
@@ -42,7 +45,7 @@ pub(in crate::write) fn as_seen(
     Some(seen)
 }
 
-/// A transaction that commits, and one collection that it has written to.
+/// A transaction that commits, with one collection that it has written.
 pub(in crate::write) struct UnseenKeys<'t> {
     pub(in crate::write) core: &'t Core,
     pub(in crate::write) txn: &'t mut dyn Txn,
@@ -61,7 +64,8 @@ impl UnseenKeys<'_> {
     /// Writes the keys in the indexes that the transaction does not see.
     ///
     /// # Errors
-    /// 112 WriteConflict when what the transaction has written does not go into one of them; those of the engine.
+    /// 112 WriteConflict when an index does not accept the writes of the transaction; errors of the
+    /// engine.
     pub(in crate::write) fn write(
         &mut self,
         state: &CollectionState,
@@ -94,7 +98,8 @@ impl UnseenKeys<'_> {
     ) -> Result<()> {
         for record_key in records {
             spend(1)?;
-            // A document that has no keys ends the build when it catches up, unless it is gone by then.
+            // A document without valid keys ends the build when it applies its notes, unless the
+            // document is gone by then.
             let mut before = KeySet::default();
             now.stored_record(self.collection, record_key, &mut |record| {
                 if covered_keys(index, record, &mut before).is_err() {
@@ -110,7 +115,7 @@ impl UnseenKeys<'_> {
     }
 
     fn write_keys(&mut self, index: &Arc<Index>, now: &Snapshot, records: &[&[u8]]) -> Result<()> {
-        // Of a unique index: the records that have the keys which the transaction has removed or added.
+        // For a unique index: the records of the keys that the transaction has removed or added.
         let mut owners: HashMap<Vec<u8>, Option<RecordKey>> = HashMap::new();
         let mut keys = Keys::default();
         for record_key in records {

@@ -1,4 +1,4 @@
-//! What is said of a document that has a key of another one in a unique index.
+//! The error for a document whose key in a unique index belongs to another document.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::catalog::Index;
 
-/// What is said of a document that has a key of another one in a unique index.
+/// The error for a document whose key in a unique index belongs to another document.
 pub(crate) fn duplicate_key(ns: &str, index: &Index, document: RawDoc<'_>) -> Error {
     let mut value = DocBuilder::new();
     for field in index.spec.fields() {
@@ -51,7 +51,8 @@ pub(super) fn duplicate(
     Error::new(ErrorCode::DuplicateKey, text).with_extra(extra.finish().into_bytes())
 }
 
-/// The values as an index under a collation has them: of a string its key, in hexadecimal digits.
+/// The values as they are in an index with a collation: a string is replaced by its key in
+/// hexadecimal digits.
 fn collated_value(value: &DocBuf, collation: &Collation) -> DocBuf {
     let mut out = DocBuilder::new();
     for element in value.as_doc() {

@@ -1,8 +1,8 @@
-//! Looking for the `_id`s of documents that are about to be inserted all at once: a batched read costs an engine a part of what as
-//! many look-ups do.
+//! Looks up the `_id`s of documents that are about to be inserted together: one batched read costs
+//! an engine a fraction of single look-ups.
 //!
-//! What was found out holds for the first insert under a key. Whoever comes to a key again, or to one that is there, looks as ever, so
-//! that errors come in the order in which documents are inserted.
+//! A result applies to the first insert of a key. A second insert of a key, or the insert of an
+//! existing one, does a look-up of its own, so that errors come in the order of the documents.
 
 use mayfly_base::Result;
 use mayfly_kv::{Keyspace, KvError};
@@ -16,17 +16,17 @@ use crate::record::layout::prefixed;
 /// Fewer documents are looked up one by one.
 const TOGETHER: usize = 8;
 
-/// Keys that were looked for and locked, in the order in which documents will be inserted.
+/// Keys that were looked up and locked, in the order in which documents will be inserted.
 #[derive(Default)]
 pub(super) struct FreshKeys {
-    /// Keys, and whether there is nothing under them.
+    /// Keys, each with whether it was free.
     keys: Vec<(Vec<u8>, bool)>,
-    /// Those before this one were come to.
+    /// The keys before this one have been used.
     next: usize,
 }
 
 impl FreshKeys {
-    /// Whether it is known that nothing is under this key. It is not known any longer after this.
+    /// Whether this key was found to be free. The result is used up by this call.
     #[inline]
     pub(super) fn take(&mut self, key: &[u8]) -> bool {
         match self.keys.get(self.next) {
@@ -40,10 +40,10 @@ impl FreshKeys {
 }
 
 impl WriteUnit<'_> {
-    /// These documents are about to be inserted, in this order: looks for their `_id`s.
+    /// Looks up the `_id`s of documents that are about to be inserted in this order.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn expect_inserts<'d>(
         &mut self,
         documents: impl ExactSizeIterator<Item = RawDoc<'d>>,
@@ -57,7 +57,7 @@ impl WriteUnit<'_> {
         };
         let mut keys = Vec::with_capacity(documents.len());
         for document in documents {
-            // What has none that may be stored is refused when it is inserted.
+            // A document without a valid `_id` is refused when it is inserted.
             if let Ok(id) = checked_id(document) {
                 keys.push((prefixed(object, &self.collection.id_key(id)), true));
             }
@@ -68,13 +68,13 @@ impl WriteUnit<'_> {
         }
         let sorted: Vec<&[u8]> = order.iter().map(|at| keys[*at].0.as_slice()).collect();
         let mut known = Vec::new();
-        // Only the first document of several with one `_id` finds nothing there.
+        // Of several documents with one `_id`, the key is free only for the first.
         known.extend((1..order.len()).filter(|at| sorted[*at] == sorted[*at - 1]));
         let looked =
             self.txn.multi_get_locked(keyspace, &sorted, &mut |position, _| known.push(position));
         match looked {
             Ok(()) => {}
-            // Perhaps the unit does not come to that document.
+            // The unit may end before that document.
             Err(KvError::Conflict) => return Ok(()),
             Err(error) => return Err(from_kv(error)),
         }

@@ -1,4 +1,4 @@
-//! A document's `_id`: its entry in the index on it, and who has it already.
+//! The `_id` of a document: its entry in the index on `_id`, and the check for duplicates.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Guard, Keyspace};
@@ -11,7 +11,7 @@ use crate::record::layout::{decode_unique_value, encode_unique_value, id_key_in,
 use crate::record::{IdKey, RecordKey};
 
 impl WriteUnit<'_> {
-    /// Refuses to add a record where there is one that may be seen.
+    /// Refuses a record key that has a visible record.
     pub(super) fn look_up_new(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
         let key = prefixed(self.collection.id(), record_key);
         if self.fresh.take(&key) {
@@ -28,7 +28,7 @@ impl WriteUnit<'_> {
         duplicate(self.ns, "_id_", &id_pattern(), id_value(id), self.collection.collation())
     }
 
-    /// Adds the entry of the index on `_id`, where there is one.
+    /// Adds the entry of the index on `_id`, if there is one.
     pub(super) fn add_id(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
         let Some(index) = &self.state.id_index else { return Ok(()) };
         let collation = self.collection.collation().map(|collation| &**collation);
@@ -45,24 +45,24 @@ impl WriteUnit<'_> {
         self.txn.put(Keyspace::Index, &entry, &self.scratch.value, Guard::Derived).map_err(from_kv)
     }
 
-    /// Removes the entry of the index on `_id`, where there is one.
+    /// Removes the entry of the index on `_id`, if there is one.
     pub(super) fn remove_id(&mut self, id: RawValue<'_>) -> Result<()> {
         let Some(index) = &self.state.id_index else { return Ok(()) };
         let entry = prefixed(index.id(), &self.collection.id_key(id));
         self.txn.delete(Keyspace::Index, &entry, Guard::Checked).map_err(from_kv)
     }
 
-    /// The key of the record with the `_id` of this key, as it is in the unit.
+    /// The key of the record whose `_id` has this ordered key, in the unit's transaction.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn locate(&mut self, id_key: IdKey) -> Result<Option<RecordKey>> {
         let Some(index) = &self.state.id_index else { return Ok(Some(id_key)) };
         self.other_owner(&prefixed(index.id(), &id_key), &[])
     }
 
-    /// The other document that this key of a unique index stands for; an entry that cannot be read stands for one
-    /// without a key.
+    /// The other record that has this key of a unique index. For an unreadable entry the record key
+    /// is empty.
     pub(super) fn other_owner(
         &mut self,
         key: &[u8],
@@ -91,12 +91,12 @@ fn id_value(id: RawValue<'_>) -> DocBuf {
     value.finish()
 }
 
-/// The `_id` as it is stored, its type first.
+/// The stored `_id`: type and bytes.
 pub(super) fn stored_id(document: RawDoc<'_>) -> Option<(u8, &[u8])> {
     document.get_element("_id").map(|id| (id.type_byte(), id.data()))
 }
 
-/// The `_id` of a document about to be stored.
+/// The `_id` of a document that is to be stored.
 ///
 /// # Errors
 /// 53 InvalidIdField for an array, regex or undefined; 1 when there is none.

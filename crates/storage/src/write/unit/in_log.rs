@@ -1,4 +1,4 @@
-//! How the records of a unit stand in the log, and what is kept for entries that refer to what the unit writes over or removes.
+//! How the log gets the documents of a unit, and keeping versions that log entries refer to.
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, Keyspace};
@@ -10,7 +10,8 @@ use crate::record::kept::KeptVersion;
 use crate::record::layout::{InLog, LOGGED_AT};
 
 impl WriteUnit<'_> {
-    /// How a document that the unit is about to write is to stand in the log. Buckets are never shown as they are stored.
+    /// Whether the log entry refers to a record that the unit is about to write. The log shows
+    /// buckets in another form than they are stored in, so it contains them.
     pub(super) fn in_log(&self, record_key: &[u8]) -> InLog {
         let apart = self.unlogged
             || self.state.time_series.is_some()
@@ -18,8 +19,8 @@ impl WriteUnit<'_> {
         if apart { InLog::Apart } else { InLog::Refers }
     }
 
-    /// Keeps a version that is about to go from its place, when an entry of the log refers to it that is still kept. The unit has
-    /// the record's lock.
+    /// Keeps a version that is about to be overwritten or removed, if an entry of the log refers to
+    /// it. The unit holds the record's lock.
     pub(super) fn keep_version(&mut self, record_key: &[u8], old: Record<'_>) -> Result<()> {
         let Some(timestamp) = old.logged_at else { return Ok(()) };
         let collection = self.collection.id();
@@ -27,7 +28,7 @@ impl WriteUnit<'_> {
             self.pending.keep(collection, record_key, old.document);
             return Ok(());
         }
-        if timestamp <= self.around.core.oplog.cut() {
+        if timestamp <= self.context.core.oplog.cut() {
             return Ok(());
         }
         let document = old.document;
@@ -39,7 +40,7 @@ impl WriteUnit<'_> {
         )
     }
 
-    /// Writes the record in `value`, whose document stands in the log so.
+    /// Writes a record, with a gap for the timestamp if the log refers to it.
     pub(super) fn put_record(
         &mut self,
         key: &[u8],
@@ -49,7 +50,7 @@ impl WriteUnit<'_> {
     ) -> Result<()> {
         match in_log {
             InLog::Apart => self.txn.put(Keyspace::Record, key, value, guard),
-            // The entry's timestamp is known at the commit.
+            // The entry's timestamp is assigned at the commit.
             InLog::Refers => self.txn.put_with_gap(Keyspace::Record, key, value, guard, LOGGED_AT),
         }
         .map_err(from_kv)

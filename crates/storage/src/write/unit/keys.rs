@@ -1,4 +1,4 @@
-//! Keys of a unit's documents in indexes other than that on `_id`.
+//! Keys of a unit's documents in indexes other than the one on `_id`.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::{catalog_key, encode_unique_value};
 
 impl WriteUnit<'_> {
-    /// Writes the keys in `scratch.new_keys` that pass the filter.
+    /// Writes the keys in `scratch.new_keys` that satisfy `wanted`.
     pub(super) fn add_keys(
         &mut self,
         index: &Arc<Index>,
@@ -51,7 +51,7 @@ impl WriteUnit<'_> {
         Ok(())
     }
 
-    /// Notes what the build of an index has to do about a change of a record, if its keys change.
+    /// Leaves notes for the build of an index if a change of a record changes its keys.
     pub(super) fn leave_to_build(
         &mut self,
         index: &Index,
@@ -62,7 +62,7 @@ impl WriteUnit<'_> {
         new: Option<Record<'_>>,
     ) -> Result<()> {
         let Scratch { old_keys, new_keys, .. } = scratch;
-        // A document that has no keys ends the build, unless it is gone by then.
+        // A document without valid keys ends the build, unless the document is gone by then.
         if covered_keys(index, old, old_keys).is_err() {
             old_keys.clear();
         }
@@ -112,7 +112,8 @@ impl WriteUnit<'_> {
         Err(duplicate_key(self.ns, index, document))
     }
 
-    /// Refuses a key of an index that is to become unique when another record has it. Records that share a key already keep it.
+    /// Refuses a key of an index with `prepareUnique` if another record has it. Existing records
+    /// with the same key keep it.
     fn check_prepared(
         &mut self,
         index: &Index,
@@ -120,7 +121,7 @@ impl WriteUnit<'_> {
         document: RawDoc<'_>,
         record_key: &[u8],
     ) -> Result<()> {
-        // No entry stands under the values alone, so that units which add the same values meet there.
+        // No entry has exactly this key, but units that add the same values conflict on its lock.
         self.txn.lock(Keyspace::Index, key).map_err(from_kv)?;
         let mut range = KeyRange { start: key.to_vec(), end: prefix_end(key) };
         let forward = Direction::Forward;
@@ -153,7 +154,8 @@ impl WriteUnit<'_> {
     }
 }
 
-/// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
+/// Marks an index as multikey. The first document with an array on an indexed path writes the mark
+/// into the catalog, in its own transaction.
 pub(crate) fn note_multikey(
     txn: &mut dyn Txn,
     pending: &mut Pending,
@@ -164,7 +166,7 @@ pub(crate) fn note_multikey(
     if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
         return Ok(());
     }
-    // Readers must know before they can see the keys.
+    // The mark must be set before readers can see the keys.
     let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
     let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
     txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
@@ -172,7 +174,7 @@ pub(crate) fn note_multikey(
     Ok(())
 }
 
-/// The keys of a record in an index; none when its filter leaves it out.
+/// The keys of a record in an index; none if the index's filter excludes the record.
 pub(crate) fn covered_keys(index: &Index, record: Record<'_>, out: &mut KeySet) -> Result<()> {
     match index.covers(record.document)? {
         true => index_keys(&index.spec, record, out),
@@ -183,7 +185,7 @@ pub(crate) fn covered_keys(index: &Index, record: Record<'_>, out: &mut KeySet) 
     }
 }
 
-/// The keys and type bits of a long array; nothing when comparing them one by one is as good.
+/// The keys and type bits of a long array as a set; `None` if comparing them one by one is as fast.
 pub(super) fn long(keys: &KeySet) -> Option<HashSet<(&[u8], &[u8])>> {
     (keys.len() > 16).then(|| keys.iter().collect())
 }

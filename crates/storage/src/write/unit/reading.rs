@@ -1,4 +1,4 @@
-//! What a unit reads of records that it means to change, and the removal of those that are hidden.
+//! Reads of records that a unit is going to change, and the removal of hidden ones.
 
 use std::ops::ControlFlow;
 
@@ -11,14 +11,15 @@ use crate::record::StoredDocument;
 use crate::record::error::from_kv;
 use crate::record::layout::{decode_stored, prefixed};
 
-/// Fewer records than this are looked up.
+/// Fewer records are looked up one by one.
 const SCANNED: usize = 4;
-/// So many times as many records may lie between the first one and the last one.
+/// The range from the first to the last record may have this many times as many numbers as there
+/// are records.
 const SPREAD: u64 = 2;
 
-/// Records that lie side by side, but for a few.
+/// Records with nearly consecutive numbers.
 struct Neighbours {
-    /// Their numbers, ascending, and their positions among the keys.
+    /// The numbers in ascending order, each with its index among the keys.
     order: Vec<(u64, usize)>,
     first: u64,
     last: u64,
@@ -35,36 +36,36 @@ impl Neighbours {
             order.push((number(key)?, at));
         }
         let far = |first: u64, last: u64| last - first >= SPREAD * record_keys.len() as u64;
-        // Seen at a glance, mostly.
+        // Two numbers usually suffice to exclude it.
         if far(order[0].0.min(order[1].0), order[0].0.max(order[1].0)) {
             return None;
         }
         order.sort_unstable();
         let (first, last) = (order[0].0, order[order.len() - 1].0);
-        // Nothing is behind the greatest number.
+        // A range cannot end after the greatest number.
         (!far(first, last) && last < u64::MAX).then_some(Neighbours { order, first, last })
     }
 }
 
 impl WriteUnit<'_> {
-    /// Reads a document that the unit means to change: it conflicts with other writers as a change would. A document
-    /// that is due and hidden is none.
+    /// Reads a document under its lock, because the unit is going to change it: the read conflicts
+    /// with other writers. A hidden document is not found.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
     pub fn read(&mut self, record_key: &[u8]) -> Result<Option<StoredDocument>> {
         let Some(stored) = self.read_stored(record_key)? else { return Ok(None) };
         let hidden = self.hides()
-            && hidden_by(self.state.hiding(), stored.record(), self.around.moment)?.is_some();
+            && hidden_by(self.state.hiding(), stored.record(), self.context.moment)?.is_some();
         Ok((!hidden).then_some(stored))
     }
 
     /// Whether documents of the collection may be hidden now.
     fn hides(&self) -> bool {
-        self.collection.hides_expired() && self.around.core.watch.look()
+        self.collection.hides_expired() && self.context.core.watch.look()
     }
 
-    /// The same whether hidden or not.
+    /// Reads a record under its lock, hidden or not.
     pub(crate) fn read_stored(&mut self, record_key: &[u8]) -> Result<Option<StoredDocument>> {
         let key = prefixed(self.collection.id(), record_key);
         let mut found = Ok(None);
@@ -76,8 +77,8 @@ impl WriteUnit<'_> {
         found
     }
 
-    /// The same for several documents at once, in the order of the keys; nothing where there is none. They are going to be written
-    /// one after the other.
+    /// Reads several documents under their locks, in the order of the keys; `None` for missing
+    /// ones.
     ///
     /// # Errors
     /// As [`WriteUnit::read`].
@@ -116,13 +117,13 @@ impl WriteUnit<'_> {
         damaged.map_or(Ok(found), Err)
     }
 
-    /// The same by a scan, which costs a fraction of as many look-ups.
+    /// Reads records by one scan, which costs a fraction of as many look-ups.
     fn read_neighbours(
         &mut self,
         keys: &[Vec<u8>],
         Neighbours { order, first, last }: Neighbours,
     ) -> Result<Vec<Option<StoredDocument>>> {
-        // All locks come before the read: it shows what nobody else changes any more.
+        // All locks are taken before the read, so that no other writer changes what it finds.
         for key in keys {
             self.txn.lock(Keyspace::Record, key).map_err(from_kv)?;
         }
@@ -156,13 +157,14 @@ impl WriteUnit<'_> {
         }
     }
 
-    /// Removes the record if it is hidden: what nobody sees is in nobody's way. True when it is gone.
+    /// Removes the record if it is hidden, because a hidden document must not block an insert.
+    /// Returns whether it was removed.
     pub(crate) fn expire_hidden(&mut self, record_key: &[u8]) -> Result<bool> {
         if !self.hides() {
             return Ok(false);
         }
         let Some(stored) = self.read_stored(record_key)? else { return Ok(false) };
-        let due = hidden_by(self.state.hiding(), stored.record(), self.around.moment)?.cloned();
+        let due = hidden_by(self.state.hiding(), stored.record(), self.context.moment)?.cloned();
         let Some(policy) = due else { return Ok(false) };
         self.archive(&policy, &[stored.as_doc()])?;
         self.expire(record_key, &stored, &policy)?;

@@ -1,5 +1,5 @@
-//! Documents that a unit looks up or reads together, against looking at each alone: over engines with random conflicts and short
-//! pages, in both layouts.
+//! Documents that a unit looks up or reads together, compared with single look-ups: over engines
+//! with random conflicts and short pages, in both layouts.
 
 use crate::isolation::ReadView;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ fn fixture(engine: Arc<dyn Engine>, options: mayfly_value::bson::Document) -> Fi
     Fixture { store, collection, op }
 }
 
-/// Both layouts, over chaos.
+/// Fixtures of both layouts over chaos engines.
 fn fixtures() -> impl Iterator<Item = Fixture> {
     let clustered = doc! { "clusteredIndex": { "key": { "_id": 1 }, "unique": true } };
     [doc! {}, clustered].into_iter().flat_map(|options| {
@@ -70,7 +70,7 @@ impl Fixture {
     }
 }
 
-/// The `_id` that a duplicate key error names.
+/// The `_id` in a duplicate key error.
 fn duplicate(error: &Error) -> i32 {
     assert_eq!(error.code(), ErrorCode::DuplicateKey, "{error}");
     let extra = RawDoc::new(error.extra().unwrap()).unwrap();
@@ -118,7 +118,7 @@ fn a_refused_document_before_a_conflict_is_told_at_once() {
     let insert = |unit: &mut WriteUnit<'_>| insert_together(unit, &documents(&[8]));
     f.store.write(&f.op, &view, &f.collection, insert).unwrap();
     let open = OpenTransaction::leave(view).unwrap();
-    // The transaction holds 8; the unit does not come to it.
+    // The transaction holds 8; the unit ends before it.
     let ids: Vec<i32> = (0..10).collect();
     let error = f.write(|unit| insert_together(unit, &documents(&ids))).unwrap_err();
     assert_eq!(duplicate(&error), 3);

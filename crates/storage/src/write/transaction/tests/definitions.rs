@@ -47,7 +47,7 @@ impl Fixture {
         self.store.modify_index(&ns(name), IndexSelector::Name(index), change).map(drop)
     }
 
-    /// Makes a change on another thread, and looks that it waits until the transaction ends.
+    /// Makes a change on another thread, and checks that it waits until the transaction ends.
     fn waits_for<T: Send>(
         &self,
         open: OpenTransaction,
@@ -56,10 +56,10 @@ impl Fixture {
     ) -> T {
         std::thread::scope(|scope| {
             let changing = scope.spawn(change);
-            // However long a change that does not wait takes, it is over by then.
+            // A change that does not wait has ended by then.
             std::thread::sleep(Duration::from_millis(50));
             assert!(!changing.is_finished());
-            // It holds nothing that another transaction needs.
+            // The change holds no lock that another transaction needs.
             let ((), other) = self
                 .inside(self.begin(9), |f| f.insert("d.other", &doc! { "_id": ObjectId::new() }))
                 .unwrap();
@@ -70,7 +70,7 @@ impl Fixture {
     }
 }
 
-/// What the transaction wrote before the index was there, and what it writes afterwards, without and with an array.
+/// Writes of the transaction before and after the index was created, without and with an array.
 #[test]
 fn a_new_index_has_the_keys_of_an_open_transaction() {
     for spec in [doc! { "key": { "x": 1 }, "name": "x" }, unique("x")] {
@@ -115,7 +115,8 @@ fn a_transaction_that_is_undone_leaves_no_keys() {
     f.check("d.a");
 }
 
-/// A transaction plans with the indexes that were there when it began: its snapshot has no entries of others.
+/// A transaction plans with the indexes that existed when it began: its snapshot has no entries of
+/// others.
 #[test]
 fn a_transaction_does_not_use_an_index_that_came_later() {
     let f = fixture();
@@ -143,11 +144,11 @@ fn a_unique_index_that_came_later_holds_for_a_commit() {
     f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
     // Another document had the key before.
     let taken = insert(&f, f.begin(1), 2, 1);
-    // Two transactions have it.
+    // Two transactions have the same key.
     let (first, second) = (insert(&f, f.begin(2), 3, 3), insert(&f, f.begin(3), 4, 3));
-    // One transaction has it twice.
+    // One transaction has the key twice.
     let twice = insert(&f, insert(&f, f.begin(4), 5, 5), 6, 5);
-    // Another document gets it after the index was made.
+    // Another document gets the key after the index was created.
     let late = insert(&f, f.begin(5), 7, 7);
     f.make("d.a", &unique("x")).unwrap();
     f.insert("d.a", &doc! { "_id": 8, "x": 7 }).unwrap();
@@ -158,13 +159,13 @@ fn a_unique_index_that_came_later_holds_for_a_commit() {
     }
     assert_eq!(f.count("d.a"), 3);
     f.check("d.a");
-    // When it is run again, the statement says why.
+    // A second run of the statement reports the duplicate.
     let error =
         f.inside(f.begin(6), |f| f.insert("d.a", &doc! { "_id": 2, "x": 1 })).err().unwrap();
     assert_eq!(error.code(), ErrorCode::DuplicateKey);
 }
 
-/// A key goes from one record of the transaction to another one.
+/// A key moves from one record of the transaction to another.
 #[test]
 fn keys_of_a_unique_index_may_change_hands_within_a_transaction() {
     let f = fixture();
@@ -260,7 +261,7 @@ fn what_would_make_a_transaction_wrong_waits_for_its_end() {
     f.waits_for(touched(1, 6), undo, || store.convert_collection(op, &ns("d.a"), size.as_doc()))
         .unwrap();
     assert_eq!(f.count("d.a"), 5);
-    // Two of them; each of them ends in its own way.
+    // Two transactions, of which one is dropped and one is committed.
     let read = |session: u8| f.inside(f.begin(session), |f| Ok(f.count("d.a"))).unwrap().1;
     let (one, other) = (read(1), read(2));
     let both = |store: &Store, one: OpenTransaction| {
@@ -275,7 +276,7 @@ fn what_would_make_a_transaction_wrong_waits_for_its_end() {
     f.waits_for(read(1), undo, || store.drop_database("d")).unwrap();
 }
 
-/// A change does not wait for transactions that came to the name after it had begun to wait.
+/// A change does not wait for transactions that looked the name up after it had begun to wait.
 #[test]
 fn a_stream_of_transactions_does_not_keep_a_change_off() {
     let f = &fixture();
