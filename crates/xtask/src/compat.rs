@@ -16,6 +16,7 @@ What this server answers to, compared with MongoDB 8.0. Generated from the table
 A member that is listed as missing answers its proper error, usually 238 `NotImplemented`. A member that is not listed does not
 exist in MongoDB 8.0 either. [differences.md](differences.md) describes what works otherwise than in MongoDB, and options that are
 missing.
+
 ";
 
 /// The page.
