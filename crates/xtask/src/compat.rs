@@ -13,9 +13,9 @@ const HEAD: &str = "\
 What this server answers to, compared with MongoDB 8.0. Generated from the tables in the code by
 `cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
 
-A member that is listed as missing answers its proper error, usually 238 `NotImplemented`. A member that is not listed does not
-exist in MongoDB 8.0 either. [differences.md](differences.md) describes what works otherwise than in MongoDB, and options that are
-missing.
+A member that is listed as missing answers its proper error, usually 238 `NotImplemented`. A member that is not listed
+does not exist in MongoDB 8.0 either. [differences.md](differences.md) describes what works otherwise than in MongoDB,
+and options that are missing.
 
 ";
 
