@@ -54,6 +54,14 @@ impl Room {
     }
 }
 
+/// Changes a record in a unit that has this room.
+pub(super) type ChangeRecord<'c, T> =
+    dyn Fn(&mut WriteUnit<'_>, &RecordKey, Room) -> Result<UnitWrite<T>> + 'c;
+
+/// Runs the write with this number in a unit that has this room.
+pub(super) type RunWrite<'w, T> =
+    dyn Fn(&mut WriteUnit<'_>, usize, Room) -> Result<UnitWrite<T>> + 'w;
+
 /// Changes the records in their order. `done` gets the outcome of each after its unit is committed.
 ///
 /// # Errors
@@ -62,7 +70,7 @@ pub(super) fn change_all<T>(
     session: StoreSession<'_>,
     collection: &Collection,
     keys: &[RecordKey],
-    change: &dyn Fn(&mut WriteUnit<'_>, &RecordKey, Room) -> Result<UnitWrite<T>>,
+    change: &ChangeRecord<'_, T>,
     done: &mut dyn FnMut(T),
 ) -> Result<()> {
     let alone = |key: &RecordKey| -> Result<Option<T>> {
@@ -110,7 +118,7 @@ pub(super) fn in_one_unit<T>(
     session: StoreSession<'_>,
     collection: &Collection,
     count: usize,
-    write: &dyn Fn(&mut WriteUnit<'_>, usize, Room) -> Result<UnitWrite<T>>,
+    write: &RunWrite<'_, T>,
 ) -> Result<Option<Vec<T>>> {
     // A failed commit must not lead to a second run, unless it is known that nothing was committed.
     let has_failed = Cell::new(false);
