@@ -12,8 +12,8 @@ The figures that the server measures. The page is generated from the table of fi
 
 `db.serverStatus()` shows each figure at the place in the last column. A name in braces is a label: `opcounters.{kind}`
 stands for `opcounters.insert`, `opcounters.query` and so on. Names follow the conventions of Prometheus. Units are base
-units, bytes and seconds, also where `serverStatus` shows mebibytes, milliseconds or microseconds. Counters begin at zero
-with the server. The server does not serve these names over HTTP yet.
+units, bytes and seconds, also where `serverStatus` shows mebibytes, milliseconds or microseconds. Counters begin at
+zero with the server. The server does not serve these names over HTTP yet.
 
 ";
 
