@@ -1,4 +1,4 @@
-//! Development tasks: `pages` writes the pages that come from tables (COMPATIBILITY.md, docs/metrics.md, the parameters in
+//! Development tasks: `pages` writes the pages that come from tables (docs/compatibility.md, docs/metrics.md, the parameters in
 //! docs/configuration.md), `tidy` checks what no compiler checks, `ceilings` lowers counts that may only go down to what is there.
 
 mod compat;
@@ -32,7 +32,7 @@ fn pages() -> Result<Vec<(&'static str, String)>> {
     let configuration = "docs/configuration.md";
     let text = std::fs::read_to_string(root().join(configuration)).context(configuration)?;
     Ok(vec![
-        ("COMPATIBILITY.md", compat::page()),
+        ("docs/compatibility.md", compat::page()),
         ("docs/metrics.md", metrics::page()),
         (configuration, parameters::replaced(&text)?),
     ])

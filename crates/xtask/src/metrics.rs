@@ -7,13 +7,13 @@ use mayfly_service::observe::{Figure, FigureKind, Unit, figures};
 const HEAD: &str = "\
 # Metrics
 
-What the server measures of itself. The page is generated from the table of figures (`crates/service/src/observe/rows`) by
-`cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
+The figures that the server measures. The page is generated from the table of figures
+(`crates/service/src/observe/rows`) by `cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
 
-`db.serverStatus()` shows each figure at the place in the last column. A name in braces is a label: `opcounters.{kind}` stands for
-`opcounters.insert`, `opcounters.query` and so on. Names follow the conventions of Prometheus and units are base units: bytes and
-seconds, also where `serverStatus` shows mebibytes, milliseconds or microseconds. Counters begin at zero with the server. The server
-does not serve these names over HTTP yet.
+`db.serverStatus()` shows each figure at the place in the last column. A name in braces is a label: `opcounters.{kind}`
+stands for `opcounters.insert`, `opcounters.query` and so on. Names follow the conventions of Prometheus. Units are base
+units, bytes and seconds, also where `serverStatus` shows mebibytes, milliseconds or microseconds. Counters begin at
+zero with the server. The server does not serve these names over HTTP yet.
 
 ";
 

@@ -43,6 +43,25 @@ check('version and ping', () => {
 
 load('documents.js');
 
+// The commands of docs/tutorial.md, as they stand there.
+{
+  const { readFileSync, unlinkSync, writeFileSync } = require('node:fs');
+  const blocks = readFileSync('../../../docs/tutorial.md', 'utf8').matchAll(/^```js\n(.*?)^```/gms);
+  const file = `${require('node:os').tmpdir()}/tutorial-${process.pid}.js`;
+  writeFileSync(file, [...blocks].map(([, code]) => code).join('\n'));
+  load(file);
+  unlinkSync(file);
+}
+
+check('the commands of the tutorial', () => {
+  use('tutorial');
+  same(db.people.findOne({ name: 'Ann' }, { _id: 0, langs: 1 }), { langs: ['en', 'de', 'fr'] });
+  same(db.people.aggregate([{ $group: { _id: null, youngest: { $max: '$born' } } }]).toArray(), [{ _id: null, youngest: 2001 }]);
+  assert.equal(db.people.find({ born: 1990 }).explain('executionStats').executionStats.totalDocsExamined, 1);
+  db.dropDatabase();
+  use('clients_mongosh');
+});
+
 check('the session of the README', () => {
   assert.equal(db.adminCommand({ setParameter: 1, ttlMonitorSleepSecs: 1 }).ok, 1);
   assert.equal(db.sessions.createIndex({ lastSeen: 1 }, { expireAfterSeconds: 5 }), 'lastSeen_1');

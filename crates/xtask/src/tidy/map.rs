@@ -112,14 +112,14 @@ impl Uses {
 }
 
 fn floors(page: &str) -> Result<Vec<(String, Vec<String>)>> {
-    let mut floors = Vec::new();
-    for heading in page.lines().filter(|line| line.starts_with("### The floors of `")) {
-        let name = code(heading).pop().with_context(|| heading.to_owned())?;
-        let of_crate: Vec<String> =
-            rows(page, heading)?.iter().flat_map(|row| code(row[0])).collect();
-        floors.push((name, of_crate));
-    }
-    Ok(floors)
+    let floors = |row: Vec<&str>| {
+        let [of_crate, floors] = row[..] else { bail!("a row of floors: {row:?}") };
+        let name = code(of_crate).pop().with_context(|| format!("a row of floors: {row:?}"))?;
+        let floors = code(floors);
+        ensure!(!floors.is_empty(), "'{name}' has no floors");
+        Ok((name, floors))
+    };
+    rows(page, "## Floors")?.into_iter().map(floors).collect()
 }
 
 /// The cells of the first table under a heading, without its head.
@@ -157,14 +157,13 @@ mod tests {
 | 3 | `commands` | table | storage and below |
 | dev | `testkit`, `bench` | tests | all |
 
-### The floors of `storage`
+## Floors
 
 Text.
 
-| floor | holds |
+| crate | floors |
 |---|---|
-| `record` | records |
-| `catalog` | collections |
+| `storage` | `record`, `catalog` |
 ";
 
     #[test]
@@ -189,6 +188,6 @@ Text.
         fails("| kv, base |", "| kv, bees |");
         fails("| 1 | `kv` | bytes | base |", "| 1 | `kv` | bytes | runs |");
         fails("| level |", "");
-        fails("| `record` | records |\n| `catalog` | collections |\n", "");
+        fails("`record`, `catalog`", "none");
     }
 }

@@ -4,6 +4,7 @@ mod ceilings;
 mod map;
 #[cfg(test)]
 mod places;
+mod prose;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     }
     problems.extend(thread_locals(&thread_bound));
     problems.extend(counts.problems(root)?);
+    problems.extend(prose::documents(root)?);
     Ok(problems)
 }
 

@@ -21,7 +21,7 @@ struct Example {
 
 const EXAMPLES: &[Example] = &[
     Example {
-        kind: "a stage that is short for others",
+        kind: "a stage",
         names: &["sort_by_count", "\"$sortByCount\""],
         own: "crates/query/src/stage/sort_by_count.rs",
         row: "crates/query/src/pipeline/rows.rs",
@@ -37,6 +37,12 @@ const EXAMPLES: &[Example] = &[
         names: &["unions::", "filter_both_sides"],
         own: "crates/query/src/optimise/unions.rs",
         row: "crates/query/src/optimise/mod.rs",
+    },
+    Example {
+        kind: "a kind of index",
+        names: &["sphere::ROW"],
+        own: "crates/storage/src/index/kinds/sphere.rs",
+        row: "crates/storage/src/index/kinds/mod.rs",
     },
     Example {
         kind: "a command",
