@@ -65,14 +65,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
-    if tailing.tailable && ctx.store.in_transaction() {
-        let text = "It is illegal to open a tailable cursor in a transaction";
-        return Err(Error::new(ErrorCode::InvalidOptions, text));
-    }
-    if tailing.tailable && ctx.store.view.cluster_time().is_some() {
-        let text = "A tailable cursor cannot be opened with read concern 'snapshot'";
-        return Err(Error::new(ErrorCode::InvalidOptions, text));
-    }
+    tailing.check_view(ctx)?;
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
     let (batch, shape) = (batch(&fields)?, shape(&fields)?);
@@ -177,6 +170,21 @@ struct Tailing {
 }
 
 impl Tailing {
+    /// Refuses a tailable cursor in a transaction and over a pinned snapshot.
+    ///
+    /// # Errors
+    /// 72 InvalidOptions.
+    fn check_view(&self, ctx: &CommandContext<'_>) -> Result<()> {
+        let text = if ctx.store.in_transaction() {
+            "It is illegal to open a tailable cursor in a transaction"
+        } else if ctx.store.view.cluster_time().is_some() {
+            "A tailable cursor cannot be opened with read concern 'snapshot'"
+        } else {
+            return Ok(());
+        };
+        if self.tailable { Err(Error::new(ErrorCode::InvalidOptions, text)) } else { Ok(()) }
+    }
+
     fn parse(fields: &Fields<'_>) -> Result<Tailing> {
         let flag = |name: &str| fields.bool(name).map(|flag| flag.unwrap_or(false));
         let (tailable, await_data) = (flag("tailable")?, flag("awaitData")?);

@@ -43,6 +43,18 @@ pub(super) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
+/// The error for a field of `into`, or for `into` itself, which has this type.
+fn target_fault(name: &str, kind: &str) -> Error {
+    match name {
+        "" => fault(
+            51178,
+            format!("$merge 'into' field must be either a string or an object, but found {kind}"),
+        ),
+        "coll" => fault(40414, "BSON field 'into.coll' is missing but a required field"),
+        other => fault(40415, format!("BSON field 'into.{other}' is an unknown field.")),
+    }
+}
+
 pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let (mut into, mut on, mut variables) = (None, None, None);
     let (mut matched, mut not_matched) = (Matched::Merge, NotMatched::Insert);
@@ -79,14 +91,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         return Err(fault(40414, "BSON field '$merge.into' is missing but a required field"));
     };
     let kind = into.type_name();
-    let into = target(into, around, &[], |name| match name {
-        "" => fault(
-            51178,
-            format!("$merge 'into' field must be either a string or an object, but found {kind}"),
-        ),
-        "coll" => fault(40414, "BSON field 'into.coll' is missing but a required field"),
-        other => fault(40415, format!("BSON field 'into.{other}' is an unknown field.")),
-    })?;
+    let into = target(into, around, &[], |name| target_fault(name, kind))?;
     if not_matched == NotMatched::Insert {
         around.needs_on(&into, Action::Insert);
     }

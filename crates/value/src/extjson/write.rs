@@ -58,13 +58,7 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
         RawValue::Symbol(v) => put_wrapped(out, "$symbol", v),
         RawValue::Document(v) => put_document(out, v, style),
         RawValue::Array(v) => put_array(out, v, style),
-        RawValue::Binary { subtype, bytes } => {
-            let base64 = STANDARD.encode(bytes);
-            if first {
-                return put(format_args!(r#"{{"$binary":"{base64}","$type":"{subtype:02x}"}}"#));
-            }
-            put(format_args!(r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#));
-        }
+        RawValue::Binary { subtype, bytes } => put_binary(out, subtype, bytes, style),
         RawValue::ObjectId(v) => put(format_args!(r#"{{"$oid":"{}"}}"#, hex::encode(v))),
         RawValue::Bool(v) => put(format_args!("{v}")),
         RawValue::Date(v) => match iso_date(v, style) {
@@ -75,20 +69,7 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
             let (seconds, increment) = (v >> 32, v & 0xFFFF_FFFF);
             put(format_args!(r#"{{"$timestamp":{{"t":{seconds},"i":{increment}}}}}"#));
         }
-        RawValue::Regex { pattern, options } if first => {
-            out.push_str(r#"{"$regex":"#);
-            put_text(out, pattern);
-            out.push_str(r#","$options":"#);
-            put_text(out, options);
-            out.push('}');
-        }
-        RawValue::Regex { pattern, options } => {
-            out.push_str(r#"{"$regularExpression":{"pattern":"#);
-            put_text(out, pattern);
-            out.push_str(r#","options":"#);
-            put_text(out, options);
-            out.push_str("}}");
-        }
+        RawValue::Regex { pattern, options } => put_regex(out, pattern, options, style),
         RawValue::DbPointer { ns, id } => {
             out.push_str(r#"{"$dbPointer":{"$ref":"#);
             put_text(out, ns);
@@ -104,6 +85,26 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
         }
         RawValue::MaxKey => put(format_args!(r#"{{"$maxKey":1}}"#)),
     }
+}
+
+fn put_binary(out: &mut String, subtype: u8, bytes: &[u8], style: Style) {
+    let base64 = STANDARD.encode(bytes);
+    let _ = match style {
+        Style::First => write!(out, r#"{{"$binary":"{base64}","$type":"{subtype:02x}"}}"#),
+        _ => write!(out, r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#),
+    };
+}
+
+fn put_regex(out: &mut String, pattern: &str, options: &str, style: Style) {
+    let [before, between, after] = match style {
+        Style::First => [r#"{"$regex":"#, r#","$options":"#, "}"],
+        _ => [r#"{"$regularExpression":{"pattern":"#, r#","options":"#, "}}"],
+    };
+    out.push_str(before);
+    put_text(out, pattern);
+    out.push_str(between);
+    put_text(out, options);
+    out.push_str(after);
 }
 
 struct DoubleText(f64);

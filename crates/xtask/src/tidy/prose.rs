@@ -17,7 +17,15 @@ const MAP_LINES: usize = 150;
 
 /// Words of the dialect that comments and documents once had (CONTRIBUTING.md, "Words").
 const DIALECT: &[&str] = &[
-    "nobody", "somebody", "whoever", "everybody", "told", "foremost", "dealt", "behind", "beside",
+    "nobody",
+    "somebody",
+    "whoever",
+    "everybody",
+    "told",
+    "foremost",
+    "dealt",
+    "behind",
+    "beside",
 ];
 
 /// Documents that quote those words, or that are generated.

@@ -20,6 +20,26 @@ fn text_of<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str> {
     })
 }
 
+/// The fields of an equality join; `None` when the pipeline alone joins.
+fn join_fields(
+    local: Option<&str>,
+    foreign: Option<&str>,
+    has_pipeline: bool,
+) -> Result<Option<JoinFields>> {
+    let text = match (local, foreign) {
+        (Some(local), Some(foreign)) => {
+            parts(foreign)?;
+            return Ok(Some(JoinFields { local: parts(local)?, foreign: foreign.to_owned() }));
+        }
+        (None, None) if has_pipeline => return Ok(None),
+        (None, None) => {
+            "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified"
+        }
+        _ => "$lookup requires both or neither of 'localField' and 'foreignField' to be specified",
+    };
+    Err(Error::failed_to_parse(text))
+}
+
 /// Parses the stage.
 ///
 /// # Errors
@@ -61,23 +81,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         }
     }
     let Some(result) = result else { return fail("must specify 'as' field for a $lookup") };
-    let fields = match (local, foreign) {
-        (Some(local), Some(foreign)) => {
-            parts(foreign)?;
-            Some(JoinFields { local: parts(local)?, foreign: foreign.to_owned() })
-        }
-        (None, None) if pipeline.is_none() => {
-            return fail(
-                "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified",
-            );
-        }
-        (None, None) => None,
-        _ => {
-            return fail(
-                "$lookup requires both or neither of 'localField' and 'foreignField' to be specified",
-            );
-        }
-    };
+    let fields = join_fields(local, foreign, pipeline.is_some())?;
     if variables.is_some() && pipeline.is_none() {
         return fail("$lookup with a 'let' argument must also specify 'pipeline'");
     }
