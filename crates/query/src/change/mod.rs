@@ -5,10 +5,10 @@
 //!                               (a queue)               ($match, $project, ..)
 //! ```
 //!
-//! A stream keeps the token of the last operation that it examined. Its watch ([`Watch`]) knows which
-//! later entries cannot concern it; the stream skips those without reading them. Events are made in
-//! queues from the part of the log that has no holes. Each batch reports the position of the stream as
-//! `postBatchResumeToken`, even if it contains no event.
+//! A stream keeps the token of the last operation that it examined. Its watch ([`Watch`]) knows
+//! which later entries cannot concern it; the stream skips those without reading them. Events are
+//! made in queues from the part of the log that has no holes. Each batch reports the position of
+//! the stream as `postBatchResumeToken`, even if it contains no event.
 
 mod delta;
 mod event;

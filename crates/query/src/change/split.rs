@@ -2,7 +2,7 @@
 //! "$changeStreamSplitLargeEvent").
 //!
 //! ```text
-//! { _id: <token of the fragment>, splitEvent: { fragment: 1.., of }, <some of the event's fields> }
+//! { _id: <token of fragment>, splitEvent: { fragment: 1.., of }, <some fields of the event> }
 //! ```
 //!
 //! Fields are never split. Small fields come first, so that the first fragment contains as many as

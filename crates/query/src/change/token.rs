@@ -1,7 +1,7 @@
 //! Resume tokens: `{ _data: "<hex>" }`. Their order is that of the operations that they identify.
 //!
 //! ```text
-//! format (1) | timestamp (8) | operation in its entry (4) | kind (1) | [fragment (4)]   all big-endian
+//! format (1) | timestamp (8) | operation in its entry (4) | kind (1) | [fragment (4)]  big-endian
 //! ```
 
 use mayfly_base::{Error, ErrorCode, Result};

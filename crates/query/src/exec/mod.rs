@@ -466,7 +466,7 @@ impl Executor {
             note_use(&self.collection, &self.plan);
         }
         let expected = self.expected.take();
-        let (progress, given) = self.go_on((session, snapshot), (expected, allowed), sink)?;
+        let (progress, given) = self.run_nodes((session, snapshot), (expected, allowed), sink)?;
         if allowed.is_none_or(|_| progress != Progress::Spent) {
             self.done = progress == Progress::Over;
             return Ok(());
@@ -478,13 +478,13 @@ impl Executor {
             self.trial = trial;
             self.settle(session)?;
         }
-        let (progress, _) = self.go_on((session, snapshot), (expected, None), sink)?;
+        let (progress, _) = self.run_nodes((session, snapshot), (expected, None), sink)?;
         self.done = progress == Progress::Over;
         Ok(())
     }
 
     /// Runs the nodes within a limit of works. Returns the number of results as well.
-    fn go_on(
+    fn run_nodes(
         &mut self,
         (session, snapshot): (StoreSession<'_>, &mut Option<Snapshot>),
         (expected, works): (Option<u64>, Option<u64>),

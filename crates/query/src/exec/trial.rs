@@ -169,8 +169,7 @@ impl Executor {
                         settled |= done;
                         at += 1;
                     }
-                    // If the sort of one plan exceeds its memory, the other plans remain
-                    // candidates.
+                    // If one plan's sort exceeds its memory, the others remain candidates.
                     Err(error) if is_about_plan(error.code()) => {
                         failed = Some(error);
                         running.remove(at);
@@ -197,21 +196,26 @@ impl Executor {
         if best < tried.len() {
             tried[..=best].rotate_right(1);
         }
-        let Some(winner) = tried.first() else { return Ok(tried) };
         if notes {
-            let found = CachedPlan {
-                key: ranked.key,
-                shape: ranked.shape,
-                choice: Choice::of(&winner.plan),
-                works: winner.works,
-                active: false,
-                from: CachedPlan::for_display(&self.query, &winner.plan),
-                scores: tried.iter().map(|one| one.score).collect(),
-                created_ms: session.op.now_ms(),
-            };
-            PlanCache::record(&self.collection, found);
+            self.record(ranked, &tried, session.op.now_ms());
         }
         Ok(tried)
+    }
+
+    /// Stores the winner of a trial, which is the first of the plans, in the plan cache.
+    fn record(&self, ranked: &Ranked, tried: &[TriedPlan], created_ms: i64) {
+        let Some(winner) = tried.first() else { return };
+        let found = CachedPlan {
+            key: ranked.key,
+            shape: ranked.shape,
+            choice: Choice::of(&winner.plan),
+            works: winner.works,
+            active: false,
+            from: CachedPlan::for_display(&self.query, &winner.plan),
+            scores: tried.iter().map(|one| one.score).collect(),
+            created_ms,
+        };
+        PlanCache::record(&self.collection, found);
     }
 
     fn start_trial(&self, at: usize, plan: Plan) -> TrialPlan {

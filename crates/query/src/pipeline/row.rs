@@ -222,7 +222,8 @@ impl StageRow {
         STAGES.iter().find(|row| row.name == name)
     }
 
-    /// Whether the stage is internal, because it represents a name.
+    /// Whether the stage is internal: it represents the name `system.buckets.X`, and clients do not
+    /// use it.
     pub fn is_internal(&self) -> bool {
         self.name == mayfly_storage::SHOW_BUCKETS_STAGE
     }

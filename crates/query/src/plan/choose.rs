@@ -75,7 +75,7 @@ pub(super) fn ways(
             }
         }
     }
-    // The sort is stable: of equal scores the older index stays first.
+    // The sort is stable: of equal scores the first index of the catalog stays first.
     found.sort_by(|(one, _), (other, _)| other.cmp(one));
     let clustered = collection.clustered_by().filter(|_| allows_id(collection, query));
     let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path, false));

@@ -94,7 +94,7 @@ fn write_partition(
                 check_field_path(path)?;
                 windows.append(path, format!("${path}").as_str());
             }
-            // The window stage checks dotted names.
+            // Fields of a document have no dotted names, so the position in the list names it.
             RawValue::String(path) if !path.starts_with('$') => {
                 windows.append(field.name(), format!("${path}").as_str());
             }

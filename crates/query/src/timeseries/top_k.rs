@@ -65,7 +65,7 @@ impl TopKTimes {
     }
 
     /// Decides what to do with a bucket.
-    pub(crate) fn look(&self, bucket: BucketView<'_>, time: &str) -> BucketDecision {
+    pub(crate) fn decide(&self, bucket: BucketView<'_>, time: &str) -> BucketDecision {
         let Some((RawValue::Date(start), RawValue::Date(latest))) = bucket.bounds(time) else {
             return BucketDecision::Unpack;
         };

@@ -95,7 +95,7 @@ impl Running for RunningUnpack {
     ) -> Result<Flow> {
         let bucket = BucketView::new(document)?;
         let stage = &self.stage;
-        let look = stage.top_k.as_ref().map(|it| it.lock().look(bucket, &stage.fields.time));
+        let look = stage.top_k.as_ref().map(|it| it.lock().decide(bucket, &stage.fields.time));
         match look {
             None | Some(BucketDecision::Unpack) => {}
             Some(BucketDecision::PassOver) => return Ok(Flow::More),

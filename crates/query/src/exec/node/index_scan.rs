@@ -23,19 +23,19 @@ pub(super) struct Scan {
     /// Whether a write moves keys during the scan.
     for_write: bool,
     /// Whether the consumer removes duplicates.
-    one_of_several: bool,
+    duplicates_allowed: bool,
     counters: Counters,
 }
 
 impl Scan {
     pub(super) fn new(scan: Arc<IndexScan>, for_write: bool) -> Scan {
         let (walk, counters) = (Walk::default(), Counters::default());
-        Scan { scan, walk, seen: None, for_write, one_of_several: false, counters }
+        Scan { scan, walk, seen: None, for_write, duplicates_allowed: false, counters }
     }
 
     /// A scan for a consumer that removes duplicates.
-    pub(super) fn one_of_several(scan: Arc<IndexScan>) -> Scan {
-        Scan { one_of_several: true, ..Scan::new(scan, false) }
+    pub(super) fn duplicates_allowed(scan: Arc<IndexScan>) -> Scan {
+        Scan { duplicates_allowed: true, ..Scan::new(scan, false) }
     }
 }
 
@@ -47,7 +47,7 @@ impl Node for Scan {
         // visible.
         let multikey = index.multikey_mask();
         let repeats = multikey != 0 || plan.repeats || self.for_write;
-        if repeats && !self.one_of_several {
+        if repeats && !self.duplicates_allowed {
             self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
         }
         // If a document has several entries, each has only some of its values.
@@ -57,7 +57,7 @@ impl Node for Scan {
             plan,
             as_planned,
             seen: self.seen.as_mut(),
-            one_of_several: self.one_of_several,
+            duplicates_allowed: self.duplicates_allowed,
             range: self.walk.at,
             examined: 0,
             charged: 0,
@@ -82,7 +82,7 @@ impl Node for Scan {
                 Scanned::Exhausted => walk.pass(first + ended + 1),
                 // An engine may end a page early; the scan then continues after its last entry.
                 Scanned::Paused(last) => {
-                    walk.go_on(&plan.ranges, first + ended, &last, plan.direction);
+                    walk.continue_after(&plan.ranges, first + ended, &last, plan.direction);
                 }
             }
             if pass.stopped {
@@ -140,7 +140,13 @@ impl Walk {
         (self.at, self.rest) = (at, None);
     }
 
-    fn go_on(&mut self, ranges: &[KeyRange], at: usize, last: &[u8], direction: Direction) {
+    fn continue_after(
+        &mut self,
+        ranges: &[KeyRange],
+        at: usize,
+        last: &[u8],
+        direction: Direction,
+    ) {
         let range = if at == self.at { self.present(ranges) } else { ranges.get(at) };
         let rest = range.map(|range| range.after(last, direction));
         (self.at, self.rest) = (at, rest);
@@ -172,7 +178,7 @@ struct Pass<'f> {
     /// Whether no more fields are multikey than when the query was planned.
     as_planned: bool,
     seen: Option<&'f mut SeenRecords>,
-    one_of_several: bool,
+    duplicates_allowed: bool,
     /// The range of the last entry.
     range: usize,
     /// Number of examined entries, and how many of them are charged to rows.
@@ -210,7 +216,7 @@ impl Pass<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         // A record in `seen` would be skipped when the scan went back.
-        let place = (!self.one_of_several && self.seen.is_none())
+        let place = (!self.duplicates_allowed && self.seen.is_none())
             .then_some(ScanPosition { range, position: entry.position });
         if let Some(seen) = &mut self.seen {
             self.counters.tested += 1;

@@ -346,8 +346,8 @@ fn started(
     settings: &mut Settings,
 ) -> Box<dyn Node> {
     let timed = settings.timed;
-    let one_of_several = |plan: &Plan| {
-        let node = one_of_several(plan);
+    let duplicates_allowed = |plan: &Plan| {
+        let node = duplicates_allowed(plan);
         if timed { Box::new(timed::Timed::new(node)) } else { node }
     };
     let mut below = |plan: &Plan| start(plan, (collection, query), settings);
@@ -370,11 +370,11 @@ fn started(
             let first = below(first);
             Box::new(and_hash::AndHash::new([first, below(second)]))
         }
-        Plan::Or(inputs) => Box::new(or::Or::new(inputs.iter().map(one_of_several).collect())),
+        Plan::Or(inputs) => Box::new(or::Or::new(inputs.iter().map(duplicates_allowed).collect())),
         Plan::Merge { inputs, pattern, disjoint } => {
             let input = |plan: &Plan| match plan {
                 Plan::Index(scan) => {
-                    SortKeys::of(scan, pattern).map(|keys| (one_of_several(plan), keys))
+                    SortKeys::of(scan, pattern).map(|keys| (duplicates_allowed(plan), keys))
                 }
                 _ => None,
             };
@@ -403,9 +403,9 @@ fn started(
 }
 
 /// An input of a node that removes duplicates itself.
-fn one_of_several(plan: &Plan) -> Box<dyn Node> {
+fn duplicates_allowed(plan: &Plan) -> Box<dyn Node> {
     match plan {
-        Plan::Index(scan) => Box::new(index_scan::Scan::one_of_several(scan.clone())),
+        Plan::Index(scan) => Box::new(index_scan::Scan::duplicates_allowed(scan.clone())),
         Plan::Records(scan) => Box::new(record_scan::Scan::new(scan, None, false)),
         _ => Box::new(Nothing),
     }

@@ -291,7 +291,7 @@ impl Node for Search {
             self.state.begun = true;
             match self.access.by_place {
                 true => self.state.add(&self.access, everything(&self.access)),
-                false => self.look_through(&self.access.prefixes.clone(), batch)?,
+                false => self.scan_ranges(&self.access.prefixes.clone(), batch)?,
             }
         }
         loop {
@@ -303,7 +303,7 @@ impl Node for Search {
                 self.counters.over = true;
                 return Ok(Progress::Over);
             };
-            self.look_into(part, batch)?;
+            self.search_region(part, batch)?;
         }
     }
 
@@ -318,15 +318,15 @@ impl Node for Search {
 
 impl Search {
     /// Scans a region, or divides it.
-    fn look_into(&mut self, part: Part, batch: &Batch<'_>) -> Result<()> {
+    fn search_region(&mut self, part: Part, batch: &Batch<'_>) -> Result<()> {
         let ranges = keys_of(&self.access, part.range());
         let parts = part.parts();
         if parts.is_empty() || !has_many(&self.access, &ranges, batch.snapshot()?)? {
-            return self.look_through(&ranges, batch);
+            return self.scan_ranges(&ranges, batch);
         }
         self.state.add(&self.access, parts);
         match part.own() {
-            Some(own) => self.look_through(&keys_of(&self.access, own), batch),
+            Some(own) => self.scan_ranges(&keys_of(&self.access, own), batch),
             None => Ok(()),
         }
     }
@@ -368,7 +368,7 @@ impl Search {
     }
 
     /// Keeps the documents of the entries in these ranges.
-    fn look_through(&mut self, ranges: &[KeyRange], batch: &Batch<'_>) -> Result<()> {
+    fn scan_ranges(&mut self, ranges: &[KeyRange], batch: &Batch<'_>) -> Result<()> {
         let (snapshot, access) = (batch.snapshot()?, &self.access);
         let (state, for_write) = (&mut self.state, self.for_write);
         let (mut examined, mut fetched) = (0u64, 0u64);
@@ -388,7 +388,7 @@ impl Search {
                     keys.push(entry.record_key);
                     if keys.len() >= FEW_ENTRIES {
                         fetched += keys.len() as u64;
-                        look_at(state, access, &keys, (batch, for_write))?;
+                        keep_matching(state, access, &keys, (batch, for_write))?;
                         keys.clear();
                     }
                     Ok(ControlFlow::Continue(()))
@@ -401,7 +401,7 @@ impl Search {
             }
         }
         fetched += keys.len() as u64;
-        look_at(state, access, &keys, (batch, for_write))?;
+        keep_matching(state, access, &keys, (batch, for_write))?;
         batch.count(examined, fetched);
         self.counters.keys += examined;
         self.counters.examined += examined;
@@ -411,7 +411,7 @@ impl Search {
 }
 
 /// Keeps the documents of these records that satisfy the filter and the limits on the distance.
-fn look_at(
+fn keep_matching(
     state: &mut NearState,
     access: &NearAccess,
     keys: &RecordKeys,

@@ -95,7 +95,7 @@ impl<'s> Search<'s> {
     }
 
     /// Adds a value to the level unless it was searched before.
-    fn ask(&mut self, value: ValueBuf, values: &mut Frontier) -> Result<()> {
+    fn enqueue(&mut self, value: ValueBuf, values: &mut Frontier) -> Result<()> {
         let mut key = Vec::new();
         let collation = self.graph.sub.scope().collation().map(|it| &**it);
         keys::append_value_in(&mut key, &mut TypeBits::default(), value.as_raw(), false, collation);
@@ -124,7 +124,7 @@ impl<'s> Search<'s> {
     }
 
     /// Finds the documents for a part of a level, and adds their values to the next level.
-    fn look(
+    fn find_matches(
         &mut self,
         other: &mut OtherCollection,
         values: &[ValueBuf],
@@ -151,7 +151,9 @@ impl<'s> Search<'s> {
                         Ok(Flow::More)
                     })?;
                 }
-                other.choice.asked(values.len(), before.documents_since(context.session.op));
+                other
+                    .choice
+                    .record_lookup(values.len(), before.documents_since(context.session.op));
                 return Ok(());
             }
         }
@@ -174,7 +176,7 @@ impl<'s> Search<'s> {
         }
         self.make_room()?;
         for value in local_values(document, &self.graph.from) {
-            self.ask(value, next_level)?;
+            self.enqueue(value, next_level)?;
         }
         match &self.graph.depth_field {
             None => self.results.push(document),
@@ -206,10 +208,10 @@ impl<'s> Search<'s> {
             None => {}
             Some(RawValue::Array(items)) => {
                 for item in items {
-                    self.ask(item.value().to_owned(), &mut values)?;
+                    self.enqueue(item.value().to_owned(), &mut values)?;
                 }
             }
-            Some(value) => self.ask(value.to_owned(), &mut values)?,
+            Some(value) => self.enqueue(value.to_owned(), &mut values)?,
         }
         let mut depth = 0;
         while !values.is_empty() && self.graph.max_depth.is_none_or(|most| depth <= most) {
@@ -221,7 +223,7 @@ impl<'s> Search<'s> {
                 if part.is_empty() {
                     break;
                 }
-                self.look(other, &part, depth, &mut next_level)?;
+                self.find_matches(other, &part, depth, &mut next_level)?;
             }
             values = next_level;
             depth += 1;

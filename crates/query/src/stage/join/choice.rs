@@ -56,7 +56,7 @@ impl Choice {
     }
 
     /// Records an index look-up of `values` values that examined `documents` documents.
-    pub(crate) fn asked(&mut self, values: usize, documents: u64) {
+    pub(crate) fn record_lookup(&mut self, values: usize, documents: u64) {
         let saved = values as u64 * LOOK_UP_SAVES + documents * DOCUMENT_SAVES;
         self.saved = self.saved.saturating_add(saved);
     }
@@ -87,7 +87,7 @@ mod tests {
             Choice { cost: Some(TABLE_COSTS + 1000 * DOCUMENT_COSTS), ..Choice::default() };
         let mut looks = 0;
         while !choice.is_table_due() {
-            choice.asked(1, 1);
+            choice.record_lookup(1, 1);
             looks += 1;
         }
         assert_eq!(looks, 225);
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn one_look_at_many_documents_is_enough() {
         let mut choice = Choice { cost: Some(1000), ..Choice::default() };
-        choice.asked(1, 2000);
+        choice.record_lookup(1, 2000);
         assert!(choice.is_table_due());
     }
 
     #[test]
     fn what_does_not_fit_memory_is_asked_for() {
         let mut choice = Choice::default();
-        choice.asked(1, 1 << 40);
+        choice.record_lookup(1, 1 << 40);
         assert!(!choice.is_table_due() && choice.may_have_table());
     }
 }

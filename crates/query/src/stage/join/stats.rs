@@ -41,7 +41,7 @@ pub(crate) struct JoinStats {
 
 impl JoinStats {
     /// Adds what was examined since `since`. Returns the number of documents.
-    pub(crate) fn looked(&mut self, op: &OpCtx, since: Examined) -> u64 {
+    pub(crate) fn add_examined(&mut self, op: &OpCtx, since: Examined) -> u64 {
         let now = Examined::by(op);
         let documents = now.documents.saturating_sub(since.documents);
         self.keys += now.keys.saturating_sub(since.keys);

@@ -24,7 +24,7 @@ enum AccessPath {
     /// Undecided.
     Unknown,
     /// A query for each document.
-    Ask,
+    Query,
     /// A table of the collection.
     Table(Box<JoinTable>),
     /// The same results for each document.
@@ -102,13 +102,13 @@ impl RunningLookup {
         let before = Examined::by(context.session.op);
         let Some(fields) = &self.lookup.fields else {
             let joined = self.joined_by_pipeline(context, &scope);
-            self.stats.looked(context.session.op, before);
+            self.stats.add_examined(context.session.op, before);
             return joined;
         };
         let sought = self.sought(fields, document);
         let joined = self.joined_by_fields(context, &scope, &sought);
-        let documents = self.stats.looked(context.session.op, before);
-        self.choice.asked(sought.values.len(), documents);
+        let documents = self.stats.add_examined(context.session.op, before);
+        self.choice.record_lookup(sought.values.len(), documents);
         joined
     }
 
@@ -121,7 +121,7 @@ impl RunningLookup {
     ) -> Result<Joined> {
         match self.way {
             AccessPath::Unknown => self.begin(context, scope, &sought.values)?,
-            AccessPath::Ask if self.choice.is_table_due() => self.make_table(context)?,
+            AccessPath::Query if self.choice.is_table_due() => self.make_table(context)?,
             _ => {}
         }
         if let AccessPath::Table(_) = &self.way {
@@ -153,7 +153,7 @@ impl RunningLookup {
         scope: &Scope,
         values: &[ValueBuf],
     ) -> Result<()> {
-        self.way = AccessPath::Ask;
+        self.way = AccessPath::Query;
         let Some(fields) = &self.lookup.fields else { return Ok(()) };
         // Only the equality counts: an index that serves other conditions would not make the join
         // fast.
@@ -267,7 +267,7 @@ impl RunningLookup {
             false => self.lookup.sub.uncorrelated(names),
         };
         if count == 0 {
-            self.way = AccessPath::Ask;
+            self.way = AccessPath::Query;
             return Ok(());
         }
         let mut run = self.lookup.sub.start_front(context, count)?;
@@ -284,7 +284,7 @@ impl RunningLookup {
         }
         self.stats.ran(&run);
         self.way = match too_many {
-            true => AccessPath::Ask,
+            true => AccessPath::Query,
             false => AccessPath::Front { count, documents: Arc::new(documents), _share: share },
         };
         Ok(())
