@@ -364,7 +364,7 @@ impl Store {
         gone: &[Arc<Index>],
     ) -> Result<()> {
         // Runs outside the operation, so that it is done also when the operation must end.
-        let _nobody = current::enter(Current::default());
+        let _outside = current::enter(Current::default());
         let _changing = self.catalog.lock()?;
         if collection.is_dropped() {
             return Ok(());

@@ -20,7 +20,7 @@ use crate::catalog::{Collection, CollectionState, Core, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
 use crate::isolation::{Effects, Pending, ReadView};
-use crate::oplog::{ExpiredBy, LoggedUpdate, LoggedObject, RecordInLog, UpdateStyle, delta};
+use crate::oplog::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog, UpdateStyle, delta};
 use crate::record::error::from_kv;
 use crate::record::layout::{InLog, encode_record, prefixed};
 use crate::record::storable::{check_bytes, check_storable};

@@ -317,7 +317,7 @@ fn single_value<'a>(document: RawDoc<'a>, field: &IndexField) -> Result<RawValue
         _ => Err(Error::new(
             ErrorCode(7_246_301),
             format!(
-                "compound wildcard indexes do not support arrays in fields beside the wildcard. Found array for path: {}",
+                "compound wildcard indexes do not support arrays in fields other than the wildcard. Found array for path: {}",
                 field.path
             ),
         )),
