@@ -63,7 +63,8 @@ impl Store {
     /// remains.
     ///
     /// # Errors
-    /// 67, 85, 86, 197 and further codes for bad definitions; 11000 when a unique index finds duplicates.
+    /// 67, 85, 86, 197 and further codes for bad definitions; 11000 when a unique index finds
+    /// duplicates.
     pub fn create_indexes(
         &self,
         (op, view): (&OpCtx, &ReadView),
@@ -493,7 +494,8 @@ impl Collection {
         indexes
     }
 
-    /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the reference.
+    /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the
+    /// reference.
     pub fn list_indexes(&self) -> Vec<DocBuf> {
         let options = self.options();
         if self.time_series().is_some() {

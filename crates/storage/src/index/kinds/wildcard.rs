@@ -241,7 +241,8 @@ impl Wildcard {
         Ok(Wildcard { paths: found.paths, included: found.included, id: found.id, compound })
     }
 
-    /// Whether every value at this path has an entry. Positions in arrays are not part of an entry's path.
+    /// Whether every value at this path has an entry. Positions in arrays are not part of an
+    /// entry's path.
     pub fn covers(&self, path: &[String]) -> bool {
         match self.share(path) {
             Coverage::All => true,
