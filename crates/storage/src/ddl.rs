@@ -387,8 +387,8 @@ impl Store {
     /// Renames a collection.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, 48 NamespaceExists, 20 IllegalOperation, 72 InvalidOptions when its policies would archive in a
-    /// circle.
+    /// 26 NamespaceNotFound, 48 NamespaceExists, 20 IllegalOperation, 72 InvalidOptions when its
+    /// policies would archive in a circle.
     pub fn rename_collection(
         &self,
         from: &Namespace,

@@ -1,8 +1,9 @@
-//! Empty timestamps: `Timestamp(0, 0)` in a top-level field of a new document stands for the log's time.
-//! Manual: "BSON Types", "Timestamps".
+//! Empty timestamps: `Timestamp(0, 0)` in a top-level field of a new document stands for the log's
+//! time. Manual: "BSON Types", "Timestamps".
 //!
-//! Documents are filled in before a write unit sees them, so that validators, index keys, the log and the record of a
-//! statement have the same value. Updates by operators and by pipelines keep what they are given.
+//! Documents are filled in before a write unit sees them, so that validators, index keys, the log
+//! and the record of a statement have the same value. Updates by operators and by pipelines keep
+//! what they are given.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ty};
 

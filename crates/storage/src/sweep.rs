@@ -113,9 +113,9 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
         }));
         match swept {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "sweeping failed; it is tried again later"),
+            Ok(Err(error)) => tracing::warn!(%error, "the sweeper failed and will retry"),
             // The panic hook of the process has logged it.
-            Err(_) => tracing::error!("sweeping panicked; it is tried again later"),
+            Err(_) => tracing::error!("the sweeper panicked; it will run again"),
         }
     }
 }

@@ -592,7 +592,7 @@ fn an_index_exists_when_its_creation_succeeds_although_another_build_of_it_faile
 }
 
 #[test]
-fn a_closed_store_takes_no_write_and_lets_nobody_wait() {
+fn a_closed_store_refuses_writes_and_ends_waits() {
     let f = fixture();
     f.insert("d.c", &doc! { "_id": 1 }).unwrap();
     f.store.close().unwrap();
@@ -913,7 +913,7 @@ fn a_watch_knows_what_need_not_be_read() {
 
 /// Readers that come and go during writes see the same as a reader of the whole log.
 #[test]
-fn what_a_watch_steps_over_concerns_nobody() {
+fn what_a_watch_skips_concerns_none_of_its_streams() {
     let f = fixture();
     for name in ["db.own", "db.other"] {
         f.insert(name, &doc! { "_id": "first" }).unwrap();

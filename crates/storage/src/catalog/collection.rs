@@ -37,7 +37,8 @@ pub(crate) type SharedState<'c> = Ranked<RwLockReadGuard<'c, CollectionState>>;
 /// A collection's state, locked exclusively.
 pub(crate) type ChangedState<'c> = Ranked<RwLockWriteGuard<'c, CollectionState>>;
 
-/// A collection with its run-time state. It stays valid after a drop; see [`Collection::check_alive`].
+/// A collection with its run-time state. It stays valid after a drop; see
+/// [`Collection::check_alive`].
 pub struct Collection {
     id: u64,
     uuid: [u8; 16],

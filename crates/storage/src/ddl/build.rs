@@ -134,7 +134,7 @@ impl Store {
             if let Err(why) = self.abandon_building(collection, building) {
                 // For example on a full disk. The sweeper and the next build of the index retry it.
                 let why = ClientData(why);
-                tracing::warn!(%why, "an index build that failed cannot be taken back yet");
+                tracing::warn!(%why, "the indexes of a failed build cannot be dropped yet; the sweeper will retry");
             }
             return Err(error);
         }
@@ -177,7 +177,7 @@ impl Store {
                 tracing::warn!(
                     namespace = %collection.namespace(),
                     index = index.spec.name(),
-                    "an index build was cut off by a stop of the server; build it again"
+                    "an index build was interrupted when the server stopped; create the index again"
                 );
             }
             if !unfinished.is_empty() {

@@ -78,7 +78,7 @@ impl Store {
         copied.inspect_err(|_| {
             // The incomplete copy is dropped, unless another command has dropped it; also when the
             // operation must end. The client gets the error of the copy.
-            let _nobody = current::enter(Current::default());
+            let _outside = current::enter(Current::default());
             let _ = self.catalog.lock().and_then(|_changing| match made.is_dropped() {
                 true => Ok(()),
                 false => self.drop_locked(&made),
@@ -114,13 +114,13 @@ impl Store {
                 Err(error) => {
                     // The client gets the error of the copy, whether or not the copy can be
                     // dropped; it is dropped also when the operation must end.
-                    let _nobody = current::enter(Current::default());
+                    let _outside = current::enter(Current::default());
                     let _ = self.drop_locked(&made);
                     return Err(error);
                 }
             }
         }
-        Err(Error::internal("a copy that nobody else could change was out of date"))
+        Err(Error::internal("a copy was out of date although writers were locked out"))
     }
 
     /// Copies and replaces; returns false when there were writes meanwhile. With `alone`, writers

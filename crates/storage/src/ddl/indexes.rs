@@ -63,7 +63,8 @@ impl Store {
     /// remains.
     ///
     /// # Errors
-    /// 67, 85, 86, 197 and further codes for bad definitions; 11000 when a unique index finds duplicates.
+    /// 67, 85, 86, 197 and further codes for bad definitions; 11000 when a unique index finds
+    /// duplicates.
     pub fn create_indexes(
         &self,
         (op, view): (&OpCtx, &ReadView),
@@ -364,7 +365,7 @@ impl Store {
         gone: &[Arc<Index>],
     ) -> Result<()> {
         // Runs outside the operation, so that it is done also when the operation must end.
-        let _nobody = current::enter(Current::default());
+        let _outside = current::enter(Current::default());
         let _changing = self.catalog.lock()?;
         if collection.is_dropped() {
             return Ok(());
@@ -493,7 +494,8 @@ impl Collection {
         indexes
     }
 
-    /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the reference.
+    /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the
+    /// reference.
     pub fn list_indexes(&self) -> Vec<DocBuf> {
         let options = self.options();
         if self.time_series().is_some() {

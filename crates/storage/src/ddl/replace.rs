@@ -190,7 +190,7 @@ impl Store {
     /// Errors of the engine.
     pub fn abandon_replacement(&self, replacement: &Replacement) -> Result<()> {
         // Runs outside the operation, so that it is done also when the operation must end.
-        let _nobody = current::enter(Current::default());
+        let _outside = current::enter(Current::default());
         let _changing = self.catalog.lock()?;
         match replacement.collection.is_in_preparation() {
             true => self.drop_locked(&replacement.collection),
@@ -209,7 +209,7 @@ impl Store {
             None => None,
         };
         if let Some(taken) = measurements.as_ref().filter(|ns| self.catalog.get(ns).is_some()) {
-            let text = format!("collection {taken} came into being during $out");
+            let text = format!("collection {taken} was created during $out");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
         let shown = measurements.as_ref().unwrap_or(ns);
@@ -225,7 +225,7 @@ impl Store {
         for collection in self.collections(None) {
             let ns = collection.namespace();
             if is_temporary(&ns) {
-                tracing::info!(namespace = %ns, "dropped a collection that was not yet in its place");
+                tracing::info!(namespace = %ns, "dropped a temporary collection of an unfinished $out or convertToCapped");
                 self.drop_collection(&ns)?;
             }
         }

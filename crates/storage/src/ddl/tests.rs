@@ -179,7 +179,7 @@ fn no_conversion_while_an_index_is_built() {
         true
     }));
     f.index("c", &doc! { "key": { "a": 1 }, "name": "a" });
-    assert!(f.store.between_steps.lock().is_none(), "it was built while somebody else acted");
+    assert!(f.store.between_steps.lock().is_none(), "the build ran before the steps had ended");
     assert!(f.store.collection(&ReadView::now(), &ns("c")).unwrap().capped().is_none());
 }
 

@@ -27,7 +27,8 @@ pub trait FilterCompiler: Send + Sync {
     /// Compiles a `partialFilterExpression` under the collation of its index.
     ///
     /// # Errors
-    /// 67 CannotCreateIndex for operators that a partial index does not allow; the parser's own errors.
+    /// 67 CannotCreateIndex for operators that a partial index does not allow; the parser's own
+    /// errors.
     fn compile(
         &self,
         filter: RawDoc<'_>,
@@ -37,7 +38,8 @@ pub trait FilterCompiler: Send + Sync {
     /// Compiles a `validator`.
     ///
     /// # Errors
-    /// 224 QueryFeatureNotAllowed for operators that a validator does not allow; the parser's own errors.
+    /// 224 QueryFeatureNotAllowed for operators that a validator does not allow; the parser's own
+    /// errors.
     fn compile_validator(
         &self,
         filter: RawDoc<'_>,

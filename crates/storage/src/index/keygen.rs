@@ -1,8 +1,9 @@
 //! The index keys of a document.
 //!
-//! Rules of the manual, "Multikey Indexes": an array on an indexed path gives one key per element; an empty array gives
-//! `undefined`; a missing path gives `null`; at most one field of a compound key may meet an array in one document
-//! (171 CannotIndexParallelArrays). A numeric path component addresses an array position.
+//! Rules of the manual, "Multikey Indexes": an array on an indexed path gives one key per element;
+//! an empty array gives `undefined`; a missing path gives `null`; at most one field of a compound
+//! key may meet an array in one document (171 CannotIndexParallelArrays). A numeric path component
+//! addresses an array position.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
@@ -97,7 +98,8 @@ impl KeySet {
 /// Fills `out` with the document's keys.
 ///
 /// # Errors
-/// 171 CannotIndexParallelArrays; 67 CannotCreateIndex-like limits are 257 TransactionTooLarge here.
+/// 171 CannotIndexParallelArrays; 67 CannotCreateIndex-like limits are 257 TransactionTooLarge
+/// here.
 pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
     out.clear();
     let document = record.document;

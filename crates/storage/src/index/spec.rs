@@ -1,7 +1,7 @@
 //! The definition of an index: checked, normalised, and in the form that `listIndexes` shows.
 //!
-//! Sources: the manual's pages "createIndexes" and "TTL Indexes"; texts and codes of TTL options from the expiry contract,
-//! section 1.
+//! Sources: the manual's pages "createIndexes" and "TTL Indexes"; texts and codes of TTL options
+//! from the expiry contract, section 1.
 
 use std::sync::Arc;
 

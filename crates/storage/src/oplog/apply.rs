@@ -101,7 +101,7 @@ fn with_tail(old: RawValue<'_>, tail: RawValue<'_>) -> Result<ValueBuf> {
     };
     let RawValue::Binary { bytes: was, .. } = old else { return Ok(old.to_owned()) };
     let kept = usize::try_from(offset).ok().and_then(|offset| was.get(..offset));
-    let Some(kept) = kept else { return Err(malformed("an offset behind the end of its field")) };
+    let Some(kept) = kept else { return Err(malformed("an offset after the end of its field")) };
     let bytes = [kept, end].concat();
     Ok(RawValue::Binary { subtype, bytes: &bytes }.to_owned())
 }

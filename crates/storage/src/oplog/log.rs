@@ -187,7 +187,7 @@ impl Oplog {
     #[cold]
     fn note_segments(&self) {
         if let Err(error) = self.store_segments(false) {
-            tracing::warn!(%error, "how much was logged is not on record");
+            tracing::warn!(%error, "the size of the operation log could not be stored");
         }
         // Documents that are removed while the log is too long would be kept for nothing.
         if self.clock.is_overfull() {

@@ -252,7 +252,7 @@ fn dangling(timestamp: u64, collection: u64, record_key: &[u8]) -> Error {
         ErrorCode::DataCorruptionDetected,
         format!(
             "the entry of the operation log at Timestamp({}, {}) refers to the record {shown} of the collection with the id \
-             {collection}, which is neither in its place nor kept",
+             {collection}, whose document is neither in the record nor among the kept versions",
             timestamp >> 32,
             timestamp & 0xFFFF_FFFF
         ),

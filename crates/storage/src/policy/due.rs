@@ -25,7 +25,8 @@ pub(crate) enum OwnTtl {
     Seconds(i32),
 }
 
-/// The field `ttl` of a document. Valid are -1 and 1 to 2147483647 as int, long or double without fraction.
+/// The field `ttl` of a document. Valid are -1 and 1 to 2147483647 as int, long or double without
+/// fraction.
 pub(crate) fn own_ttl(document: RawDoc<'_>) -> OwnTtl {
     let seconds = match document.get("ttl") {
         Some(RawValue::Int32(seconds)) => i64::from(seconds),

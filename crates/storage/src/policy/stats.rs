@@ -1,4 +1,5 @@
-//! The monitor's counters (`serverStatus().metrics.ttl` and `batchedDeletes`), monotonic since start.
+//! The monitor's counters (`serverStatus().metrics.ttl` and `batchedDeletes`), monotonic since
+//! start.
 
 use std::sync::atomic::AtomicI64;
 

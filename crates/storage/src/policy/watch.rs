@@ -240,7 +240,7 @@ impl ClockWatch {
         let suspended = !self.look();
         self.trust(&mut self.state.lock(), self.steady_offset());
         if suspended {
-            tracing::info!("expiry goes on by command");
+            tracing::info!("expiry was resumed by the command ttlResume");
         }
         suspended
     }
@@ -288,8 +288,8 @@ impl ClockWatch {
                     offByMillis = off_by_ms,
                     limitMillis = limit,
                     sinceMillis = since_ms,
-                    "The clock cannot be trusted: expiry deletes and hides nothing until it is back, or until the command \
-                     ttlResume"
+                    "The clock has jumped or is late: expiry deletes and hides nothing until the clock is \
+                     right again, or until the command ttlResume"
                 );
             }
             Some(_) => {}
@@ -299,7 +299,7 @@ impl ClockWatch {
 
     fn trust(&self, state: &mut State, offset: i64) {
         if matches!(state, State::Suspended { .. }) {
-            tracing::info!("the clock is trusted again");
+            tracing::info!("the clock is back; expiry resumes");
         }
         *state = State::Trusted;
         self.offset.store(offset, Ordering::Release);

@@ -258,7 +258,7 @@ impl ValidationRun<'_> {
             let namespace = self.collection.namespace();
             let bucket = ClientData(format!("{id:?}"));
             // The reply of `validate` names this number.
-            tracing::warn!(id = 6_698_300, %namespace, %bucket, why, "a bucket is not sound");
+            tracing::warn!(id = 6_698_300, %namespace, %bucket, why, "a bucket of a time series is damaged");
         }
     }
 

@@ -279,7 +279,7 @@ mod tests {
             for (at, wrong) in [(0, 1), (0, 3), (1, 2), (1, 3)] {
                 let mut value = value.clone();
                 value[at] = wrong;
-                assert!(decode_stored(&value).is_err(), "a header that nobody wrote");
+                assert!(decode_stored(&value).is_err(), "an invalid header");
             }
         }
     }

@@ -75,7 +75,7 @@ fn give_way() {
     if let Err(error) =
         rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS)
     {
-        tracing::warn!(%error, "the TTL monitor has the priority of everybody else");
+        tracing::warn!(%error, "the priority of the TTL monitor could not be lowered");
     }
 }
 
@@ -87,7 +87,7 @@ impl Waiting {
             let pass = catch_unwind(AssertUnwindSafe(|| store.run_ttl_pass(&self.stopping)));
             let Ok(result) = pass else {
                 // The panic hook of the process has logged it.
-                tracing::error!("a TTL pass panicked; the next one begins as usual");
+                tracing::error!("a TTL pass panicked; the next one runs as usual");
                 continue;
             };
             let Err(error) = result else { continue };
@@ -109,7 +109,7 @@ impl Waiting {
         };
         let visits = catch_unwind(AssertUnwindSafe(|| store.run_paced_visits(&self.stopping)));
         if visits.is_err() {
-            tracing::error!("a paced TTL visit panicked; the next pass begins as usual");
+            tracing::error!("a paced TTL visit panicked; the next pass runs as usual");
         }
         store.has_paced_work()
     }

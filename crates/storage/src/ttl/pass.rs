@@ -45,7 +45,7 @@ impl Store {
         if let Some(_writing) = self.fsync_lock.try_enter()
             && let Err(error) = self.record_suspension()
         {
-            tracing::warn!(%error, "whether expiry is suspended is not on record");
+            tracing::warn!(%error, "the state of expiry (suspended or not) could not be stored");
         }
         // A node that is not the primary expires nothing and counts nothing (expiry contract,
         // section 5.3).
@@ -73,7 +73,7 @@ impl Store {
             }
         }
         if let Err(error) = self.engine().give_back_space() {
-            tracing::warn!(%error, "the space of what expired is not given back yet");
+            tracing::warn!(%error, "the space of expired documents could not be reclaimed yet");
         }
         let stats = self.ttl_stats();
         stats.passes.fetch_add(1, Ordering::Relaxed);

@@ -290,7 +290,7 @@ impl Store {
         for collection in self.collections(None).iter().filter(|it| !it.is_temporary()) {
             let statuses = match self.ttl_status(op, collection) {
                 Err(error) if collection.is_dropped() => {
-                    tracing::debug!(%error, "a collection was dropped while it was looked at");
+                    tracing::debug!(%error, "a collection was dropped during ttlStatus");
                     continue;
                 }
                 other => other?,

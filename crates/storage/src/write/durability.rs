@@ -105,7 +105,8 @@ impl SyncGate {
         self.shared.check()
     }
 
-    /// Whether everything up to this timestamp of the operation log survives a crash of the machine.
+    /// Whether everything up to this timestamp of the operation log survives a crash of the
+    /// machine.
     pub(crate) fn is_durable(&self, timestamp: u64) -> bool {
         self.shared.durable.load(Ordering::Acquire) >= timestamp
     }

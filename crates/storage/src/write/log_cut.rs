@@ -35,7 +35,7 @@ impl Writer {
     #[cold]
     fn yield_log_now(&self) {
         let cut = self.cut_large_log().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the operation log cannot be cut on a disk that is nearly full");
+            tracing::warn!(%error, "the operation log could not be cut, although the disk is nearly full");
             false
         });
         let first = !self.noticed_full.swap(true, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Writer {
             warned.store(now, Ordering::Relaxed);
             tracing::warn!(
                 upTo = cut >> 32,
-                "the operation log is cut, because the disk is nearly full; change streams that had not come so far end"
+                "the operation log is cut, because the disk is nearly full; change streams that have not read it yet end"
             );
         }
         Ok(())

@@ -50,7 +50,8 @@ impl WriteUnit<'_> {
     /// with this result.
     ///
     /// # Errors
-    /// Errors of the engine, and of the view's function of [`ReadView::ask_before_record`].
+    /// Errors of the engine, and of the view's function of
+    /// [`ReadView::ask_before_record`](crate::ReadView::ask_before_record).
     pub fn record_statement(
         &mut self,
         statement: Statement,

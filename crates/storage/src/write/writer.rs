@@ -375,7 +375,8 @@ impl Writer {
         self.sync.wait().await
     }
 
-    /// Waits until everything up to this timestamp of the operation log survives a crash of the machine.
+    /// Waits until everything up to this timestamp of the operation log survives a crash of the
+    /// machine.
     ///
     /// # Errors
     /// As [`Writer::wait_durable`].
@@ -383,7 +384,8 @@ impl Writer {
         self.sync.wait_up_to(timestamp).await
     }
 
-    /// Whether everything up to this timestamp of the operation log survives a crash of the machine.
+    /// Whether everything up to this timestamp of the operation log survives a crash of the
+    /// machine.
     pub fn is_durable(&self, timestamp: u64) -> bool {
         self.sync.is_durable(timestamp)
     }

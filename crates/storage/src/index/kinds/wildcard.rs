@@ -241,7 +241,8 @@ impl Wildcard {
         Ok(Wildcard { paths: found.paths, included: found.included, id: found.id, compound })
     }
 
-    /// Whether every value at this path has an entry. Positions in arrays are not part of an entry's path.
+    /// Whether every value at this path has an entry. Positions in arrays are not part of an
+    /// entry's path.
     pub fn covers(&self, path: &[String]) -> bool {
         match self.share(path) {
             Coverage::All => true,
@@ -317,7 +318,7 @@ fn single_value<'a>(document: RawDoc<'a>, field: &IndexField) -> Result<RawValue
         _ => Err(Error::new(
             ErrorCode(7_246_301),
             format!(
-                "compound wildcard indexes do not support arrays in fields beside the wildcard. Found array for path: {}",
+                "compound wildcard indexes do not support arrays in fields other than the wildcard. Found array for path: {}",
                 field.path
             ),
         )),

@@ -130,7 +130,7 @@ fn damaged_records_and_wrong_counts_are_found() {
     fixture.put(Keyspace::Record, &key, &value[..value.len() - 2]);
     let found = fixture.validate();
     assert_eq!((found.records, found.corrupt.len()), (3, 1));
-    assert!(found.indexes.iter().all(|of| of.extra > 0), "its keys belong to nobody");
+    assert!(found.indexes.iter().all(|of| of.extra > 0), "its keys belong to no record");
     fixture.delete(Keyspace::Record, &key);
     let found = fixture.validate();
     assert_eq!((found.records, found.kept_records), (2, 3));

@@ -219,7 +219,7 @@ fn owner_of(now: &Snapshot, index: &Index, values: &[u8]) -> Result<Option<Recor
 fn does_not_fit(index: &Index, why: &str) -> Error {
     let name = index.spec.name();
     let text = format!(
-        "what the transaction has written does not go into index '{name}', which was made meanwhile: {why}"
+        "the writes of the transaction do not fit index '{name}', which was created meanwhile: {why}"
     );
     Error::new(ErrorCode::WriteConflict, text)
 }
