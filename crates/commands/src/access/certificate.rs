@@ -1,7 +1,8 @@
 //! Logins by a certificate (`MONGODB-X509`), and `rotateCertificates`.
 //!
-//! The connection was encrypted with a certificate that an authority of the server has signed. Its subject is a user of the database
-//! `$external`, or the certificate lists the user's roles itself. A login is one message, and the handshake may carry it.
+//! The connection uses a client certificate that an authority of the server has signed. Its subject
+//! is a user of the database `$external`, or the certificate lists the user's roles itself. A login
+//! is a single message, which the handshake may contain.
 
 use mayfly_auth::{Action, Mechanism, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -41,8 +42,8 @@ fn run_authenticate(
 /// Logs the certificate's user in.
 ///
 /// # Errors
-/// 17 ProtocolError for another database than `$external`, 334 MechanismUnavailable for an unknown mechanism, 18 AuthenticationFailed
-/// for everything else.
+/// 17 ProtocolError for another database than `$external`, 334 MechanismUnavailable for an unknown
+/// mechanism, otherwise 18 AuthenticationFailed.
 pub(super) fn log_in(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,

@@ -1,5 +1,6 @@
-//! `_mergeAuthzCollections`, which `mongorestore` ends a restore of users and roles with: it has filled two collections of its own
-//! with them, and the command takes them over. With `drop` they replace those that are there, without it those that are there stay.
+//! `_mergeAuthzCollections`, the last step of a `mongorestore` of users and roles. The tool has
+//! filled two temporary collections, whose documents the command merges into the users and roles.
+//! With `drop` they replace all existing ones; otherwise existing ones are kept.
 
 use std::collections::HashSet;
 
@@ -27,7 +28,8 @@ pub(super) const ROW: Command = Command::new(
 const USERS: &str = "tempUsersCollection";
 const ROLES: &str = "tempRolesCollection";
 
-/// Everything that creating, changing and, with `drop`, dropping any user and role needs, and reading where they come from.
+/// The rights to create, change and (with `drop`) drop any user and role, and to read the temporary
+/// collections.
 fn needs(demands: &mut Demands<'_>, request: &Request<'_>) {
     let create = [Action::CreateUser, Action::CreateRole, Action::GrantRole, Action::RevokeRole];
     demands.need_all(Target::AllNormal, &create);
@@ -65,7 +67,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     Ok(())
 }
 
-/// Whether somebody of the first database is meant where the second one is asked for, or all.
+/// Whether a user or role of database `of` is to be merged; `None` selects all databases.
 fn is_meant(of: &str, wanted: Option<&str>) -> bool {
     wanted.is_none_or(|wanted| wanted == of)
 }

@@ -18,7 +18,7 @@ pub(super) const ROW: Command =
 const KNOWN: &[&str] =
     &["showPrivileges", "showBuiltinRoles", "showAuthenticationRestrictions", "filter"];
 
-/// What is told of each role.
+/// The details of each role in the answer.
 struct Shown {
     privileges: bool,
     restrictions: bool,
@@ -67,7 +67,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// Whether the roles are asked for as what a user with all of them would have.
+/// Whether the answer shall be that of a user with all of these roles.
 fn as_fragment(fields: &Fields<'_>) -> Result<bool> {
     match fields.get("showPrivileges") {
         Some(RawValue::String("asUserFragment")) => Ok(true),

@@ -20,7 +20,7 @@ const KNOWN: &[&str] = &[
     "filter",
 ];
 
-/// What is told of each user.
+/// The details of each user in the answer.
 struct Shown {
     credentials: bool,
     custom_data: bool,

@@ -1,4 +1,4 @@
-//! `balancerStatus`. A router tells it; there are no shards that a balancer would level out.
+//! `balancerStatus`: answered like a router. The balancer has no shards to balance.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;

@@ -1,4 +1,4 @@
-//! `fsync` and `fsyncUnlock`: everything on disk; and no writing while somebody makes a backup.
+//! `fsync` and `fsyncUnlock`: sync all data to disk, and block writes during a backup.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};

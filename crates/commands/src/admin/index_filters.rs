@@ -1,5 +1,6 @@
-//! Index filters: which indexes plans for queries of one shape may use. They are kept with the collection until it is dropped or
-//! the server ends. Manual: "planCacheSetFilter", "planCacheListFilters", "planCacheClearFilters".
+//! Index filters: the indexes that plans for queries of one shape may use. They are kept with the
+//! collection until it is dropped or the server stops. Manual: "planCacheSetFilter",
+//! "planCacheListFilters", "planCacheClearFilters".
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub(super) const CLEAR: Command =
         .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
         .flags(RowFlags::LENIENT);
 
-/// The query that a command about its shape names.
+/// The query that selects a shape in a command.
 pub(super) struct Named<'a> {
     query: RawDoc<'a>,
     sort: Option<RawDoc<'a>>,
@@ -39,10 +40,10 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Reads `query`, `sort`, `projection` and `collation`; nothing without any of them.
+    /// Reads `query`, `sort`, `projection` and `collation`; `None` if all are missing.
     ///
     /// # Errors
-    /// 2 BadValue for wrong types and for the others without a query, those of the query.
+    /// 2 BadValue for wrong types and for the others without a query; errors of the query.
     pub(super) fn parse(
         ctx: &CommandContext<'_>,
         fields: &Fields<'a>,
@@ -104,7 +105,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     IndexFilters::set(&collection, named.shape(), filter)
 }
 
-/// The `indexes` of a command.
+/// Reads `indexes`.
 fn allowed(fields: &Fields<'_>) -> Result<AllowedIndexes> {
     let items = match fields.get("indexes") {
         None => return Err(Error::bad_value("required field indexes missing")),

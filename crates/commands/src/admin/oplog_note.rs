@@ -1,4 +1,5 @@
-//! `appendOplogNote`: an entry in the log that does nothing. Tools use it to move times on.
+//! `appendOplogNote`: writes a no-op entry to the operation log. Tools use it to advance the
+//! cluster time.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, limits};

@@ -1,4 +1,4 @@
-//! The command about cached plans.
+//! `planCacheClear`, and the lookup of collections for commands about cached plans.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) const CLEAR: Command = Command::new("planCacheClear", "Forgets plans"
     .needs(Needs::Collection(&[Action::PlanCacheWrite]))
     .flags(RowFlags::LENIENT);
 
-/// The collection of a command, if there is one.
+/// The command's collection, if it exists.
 ///
 /// # Errors
 /// 73 InvalidNamespace, 166 CommandNotSupportedOnView.

@@ -1,7 +1,8 @@
-//! `refreshLogicalSessionCacheNow` and `reapLogicalSessionCacheNow`: what happens to sessions by itself, at once.
+//! `refreshLogicalSessionCacheNow` and `reapLogicalSessionCacheNow`: run the periodic tasks of
+//! sessions at once.
 //!
-//! Sessions are kept in memory, and this server is the only one that keeps them: a refresh has nobody to tell, and only lets
-//! those go that have timed out. Reaping does that, too, and removes what timed out sessions have written down.
+//! Sessions are kept in the memory of this server only, so a refresh has nothing to synchronize and
+//! only removes sessions that have timed out. Reaping also removes their stored statements.
 
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;

@@ -1,4 +1,4 @@
-//! Logical sessions: begin, keep, end, kill.
+//! Commands that start, refresh, end and kill logical sessions.
 
 use mayfly_auth::Action;
 use mayfly_base::{ErrorCode, Result};
@@ -68,7 +68,7 @@ fn run_kill(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
     request.fields(&[])?;
     let sessions = listed(ctx, request, Action::KillAnySession)?;
     let own = SessionOwner::of(&ctx.authority);
-    // An empty list means all of the user's sessions; without access control these are all.
+    // An empty list selects all sessions of the user; without access control, all sessions.
     let all = sessions.is_empty();
     kill(ctx.service, ctx.op.id(), |session| match all {
         true => session.owner == own,
@@ -90,7 +90,8 @@ fn run_kill_all(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     Ok(())
 }
 
-/// The sessions in the array that is the command's own value. Those of others may name who has the action on the cluster.
+/// The sessions in the command's own value. Sessions of other users need the action `others` on the
+/// cluster.
 fn listed(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -110,7 +111,7 @@ fn listed(
     Ok(sessions)
 }
 
-/// Ends the operations and transactions of such sessions, but not the operation that asks, and closes their cursors.
+/// Kills the operations (except the caller's), transactions and cursors of the chosen sessions.
 pub(super) fn kill(service: &Service, own: i32, chosen: impl Fn(SessionId) -> bool) {
     service.sessions.transactions.abort(ErrorCode::Interrupted, &chosen);
     service.cursors.kill_of(&chosen);

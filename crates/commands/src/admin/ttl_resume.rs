@@ -1,4 +1,5 @@
-//! `ttlResume`: expiry goes on after the clock could not be trusted. An extension.
+//! `ttlResume`: resumes expiry after it was suspended because the clock was not trusted. An
+//! extension.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;

@@ -1,4 +1,5 @@
-//! `setUserWriteBlockMode`: keeps clients from writing to their databases. Manual: "setUserWriteBlockMode".
+//! `setUserWriteBlockMode`: blocks writes of clients to their databases. Manual:
+//! "setUserWriteBlockMode".
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};

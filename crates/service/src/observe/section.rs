@@ -1,4 +1,4 @@
-//! Figures as documents of `serverStatus`.
+//! Sections of `serverStatus` from figures.
 
 use mayfly_value::DocBuilder;
 
@@ -6,7 +6,7 @@ use super::figure::{Figure, Shown, label};
 use super::reading::Reading;
 use super::rows::figures;
 
-/// Figures by their places below a document, in the order of their rows.
+/// Figures as a tree of fields, in the order of their rows.
 #[derive(Default)]
 pub struct Section(Vec<(String, Node)>);
 
@@ -52,7 +52,7 @@ impl Section {
         }
     }
 
-    /// Appends the figure or document of a name and takes it out; nothing if there is none.
+    /// Removes a field and appends it to the document; does nothing if it is missing.
     pub fn append(&mut self, name: &str, doc: &mut DocBuilder) {
         if let Some(at) = self.0.iter().position(|(known, _)| known == name) {
             let (name, node) = self.0.remove(at);
@@ -60,7 +60,7 @@ impl Section {
         }
     }
 
-    /// Appends what is left.
+    /// Appends the remaining fields.
     pub fn append_rest(&self, doc: &mut DocBuilder) {
         self.0.iter().for_each(|(name, node)| node.append(name, doc));
     }

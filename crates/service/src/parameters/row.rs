@@ -1,4 +1,5 @@
-//! What rows of the table are made of: kinds that several have, and forms of rows whose value is in an atomic.
+//! Building blocks of the table's rows: shared kinds, and macros for rows whose value is in an
+//! atomic.
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 
@@ -14,11 +15,11 @@ pub(super) const ANY_BYTES: Kind = Kind::Long { least: 0, exclusive: false };
 pub(super) const RATIO: Kind = Kind::Double { least: 0.0, exclusive: false, most: f64::MAX };
 pub(super) const GROWTH: Kind = Kind::Double { least: 1.0, exclusive: true, most: f64::MAX };
 pub(super) const SHARE: Kind = Kind::Double { least: 0.0, exclusive: false, most: 1.0 };
-/// Whatever a stored document has room for.
+/// A document that is stored may have this size.
 pub(super) const DOCUMENT_BYTES: Kind =
     Kind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
 
-/// With less each document would be a file of its own.
+/// With less memory each document would be spilled to a file of its own.
 pub(super) const OPERATION_BYTES: Kind = Kind::Long { least: 64 << 10, exclusive: false };
 
 /// A row whose value is a number in an atomic.
@@ -57,7 +58,7 @@ macro_rules! flag {
     };
 }
 
-/// A row whose value is a number with a fraction.
+/// A row whose value is a floating-point number in an atomic.
 macro_rules! fraction {
     ($name:literal, $help:literal, $kind:expr, |$service:ident| $place:expr) => {
         Parameter {
@@ -75,7 +76,7 @@ macro_rules! fraction {
     };
 }
 
-/// A row that only tells something.
+/// A read-only row.
 pub(super) const fn told(
     name: &'static str,
     help: &'static str,

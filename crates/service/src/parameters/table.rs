@@ -17,7 +17,7 @@ use crate::server::Service;
 use crate::sessions::OpenTransactions;
 use crate::settings::MemoryParameters;
 
-/// The version whose features clients may expect.
+/// The version of the reference whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
 
 fn memory(service: &Service) -> &MemoryParameters {
@@ -84,7 +84,7 @@ pub const TABLE: &[Parameter] = &[
         kind: Kind::Bool,
         get: |s| Value::Bool(s.fail_points.are_enabled()),
         set: |s, value| {
-            // It is set at the start only, so that it is never switched off.
+            // Only set at startup, so fail points are never disabled again.
             if *value == Value::Bool(true) {
                 s.fail_points.enable();
             }
@@ -313,7 +313,7 @@ pub const TABLE: &[Parameter] = &[
         kind: Kind::LogVerbosity,
         get: |s| Value::Document(s.settings.log_verbosity().document()),
         set: |s, value| {
-            // It was tried when it was checked.
+            // The document was checked before.
             if let Value::Document(wanted) = value
                 && let Ok(changed) = s.settings.log_verbosity().changed_by(wanted.as_doc())
             {

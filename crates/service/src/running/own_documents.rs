@@ -1,12 +1,12 @@
-//! What the server keeps of itself in `local` and `config`, where tools look for it.
+//! Documents about the server in `local` and `config`, where tools read them.
 //!
-//! | posture | collection | document |
+//! | mode | collection | document |
 //! |---|---|---|
-//! | member of a set | `local.system.replset` | the set's configuration; `rs.printSecondaryReplicationInfo()` asks for it |
-//! | router | `config.version` | `{ _id: 1, clusterId: ObjectId }`; `sh.status()` asks for it |
+//! | member of a set | `local.system.replset` | the set's configuration; `rs.printSecondaryReplicationInfo()` reads it |
+//! | router | `config.version` | `{ _id: 1, clusterId: ObjectId }`; `sh.status()` reads it |
 //! | router | `config.shards` | `{ _id: "mayflydb", host: "address", state: 1 }`: this server |
 //!
-//! A start writes only what has changed. The log has none of it.
+//! A start writes only changed documents. The operation log does not contain them.
 
 use mayfly_storage::ReadView;
 use mayfly_work::OpCtx;
@@ -19,17 +19,17 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue, new_object_id};
 use crate::server::Service;
 use crate::settings::replica_set::SetConfig;
 
-/// A database and a collection of it.
+/// A database and one of its collections.
 type Place = (&'static str, &'static str);
 
 const REPLSET: Place = ("local", "system.replset");
 const VERSION: Place = ("config", "version");
 const SHARDS: Place = ("config", "shards");
-/// What the only shard is called.
+/// The name of the only shard.
 const SHARD: &str = "mayflydb";
 
 impl Service {
-    /// Reads and writes those documents when the server starts.
+    /// Reads and writes these documents at startup.
     ///
     /// # Errors
     /// Those of the engine.
@@ -53,7 +53,7 @@ impl Service {
         self.put_own(SHARDS, Some(&shard.finish()))
     }
 
-    /// Keeps the set's configuration as it is now.
+    /// Stores the current configuration of the set.
     ///
     /// # Errors
     /// Those of the engine.
@@ -72,7 +72,7 @@ impl Service {
         }
     }
 
-    /// Makes this the only document of the collection; nothing empties it.
+    /// Makes this the only document of the collection; `None` empties it.
     fn put_own(&self, (db, name): Place, document: Option<&DocBuf>) -> Result<()> {
         let ns = Namespace::new(db, name)?;
         let collection = match (self.store.collection(&ReadView::now(), &ns), document) {

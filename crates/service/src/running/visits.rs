@@ -6,7 +6,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use crate::server::Service;
 
 impl Service {
-    /// Keeps a visit when its database is profiled. The monitor writes its own line into the log.
+    /// Records a visit if its database is profiled. The monitor writes its own log line.
     pub(crate) fn profile_visit(&self, report: &VisitReport<'_>) {
         let info = report.op.info();
         let Some((db, _)) = info.ns.split_once('.') else { return };

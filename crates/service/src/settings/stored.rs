@@ -7,7 +7,7 @@ use mayfly_work::OpCtx;
 
 use crate::documents;
 
-/// The document with this id.
+/// Reads the document with this id.
 ///
 /// # Errors
 /// Those of the engine.

@@ -1,4 +1,4 @@
-//! The process: its memory and what holds it.
+//! The process and its use of memory.
 
 use mayfly_work::memory as held;
 

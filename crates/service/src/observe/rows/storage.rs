@@ -1,4 +1,4 @@
-//! What is stored: the catalog, the engine, the disk, the operation log, and whether expiry may go on.
+//! Storage: the catalog, the engine, the disk, the operation log, and whether expiry is suspended.
 
 use std::sync::atomic::Ordering;
 
@@ -191,7 +191,7 @@ fn expiry<'r>(reading: &'r Reading<'_>) -> &'r TtlStats {
     reading.service.store.ttl_stats()
 }
 
-/// A figure that engines without a disk do not have.
+/// Adds a figure that engines without a disk do not have.
 fn of_disk(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&RoomStats) -> i64) {
     if let Some(room) = &reading.engine().room {
         out.add(&[], of(room));

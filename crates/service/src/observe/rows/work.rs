@@ -1,4 +1,5 @@
-//! Clients and what they ask for: connections, the network, logins, operations and their latencies, sessions, transactions.
+//! The load: connections, the network, logins, operations and their latencies, sessions,
+//! transactions.
 
 use mayfly_work::queued_operations;
 
@@ -223,8 +224,8 @@ pub(super) const ROWS: &[Figure] = &[
         .read(|r| r.service.uptime_ms()),
 ];
 
-/// An operation on documents takes the lock of its collection, shared, and thereby those above it; other commands pass only the
-/// global one. Waiting is not measured.
+/// An operation on documents takes the lock of its collection in shared mode, and thereby the locks
+/// above it; other commands take only the global lock. Wait times are not measured.
 fn locks(reading: &Reading<'_>, out: &mut Points<'_>) {
     let top = &reading.service.top;
     let (reads, writes) = (top.reads.get().count, top.writes.get().count);
@@ -255,7 +256,7 @@ fn operations(counters: &OpCounters, out: &mut Points<'_>) {
 fn logins(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&LoginCounts) -> i64) {
     for (mechanism, logins) in LOGIN_MECHANISMS.iter().zip(&reading.service.metrics.logins) {
         out.add(&[mechanism, "speculativeAuthenticate"], of(&logins.speculative));
-        // Members of a cluster, of which there are none, log in this way.
+        // Members of a cluster log in this way; there are none.
         out.add(&[mechanism, "clusterAuthenticate"], 0);
         out.add(&[mechanism, "authenticate"], of(&logins.asked));
     }

@@ -1,4 +1,4 @@
-//! The collection stays small, and what is kept leaves no trace in the oplog.
+//! The collection stays small, and its documents do not appear in the oplog.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;
