@@ -41,10 +41,10 @@ pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run
     .expected(Expected::Long)
     .explained(KNOWN, explain::aggregate);
 
-/// The collection that `$listSessions` stands for.
+/// The namespace of `$listSessions`.
 const SESSIONS: &str = "config.system.sessions";
 
-/// Arguments that work, then those that are refused when they ask for something.
+/// Supported arguments, then those that are refused when they have an effect.
 pub(crate) const KNOWN: &[&str] = &[
     "pipeline",
     "cursor",
@@ -80,7 +80,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         RawValue::String(_) => Some(request.namespace()?),
         _ => None,
     };
-    // A client that may not use the name does not learn what is wrong with it: an error waits until the rights are checked.
+    // A client without rights on the namespace must not see errors about it: they are returned
+    // after the check of rights.
     let found = named.as_ref().map(|ns| source(ctx, ns));
     let begins_elsewhere = StageRow::first_of(pipeline).is_some_and(StageRow::is_source);
     let started = match (named, found) {
@@ -109,29 +110,30 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     first_batch(ctx, cursor, batch, reply)
 }
 
-/// What an aggregation asks for.
+/// The arguments of an aggregation.
 struct Asked<'a> {
     request: &'a Request<'a>,
-    /// As it was sent.
+    /// The pipeline as it was sent.
     pipeline: RawDoc<'a>,
     hint: Option<Hint>,
     collation: Collating,
     variables: Option<RawDoc<'a>>,
 }
 
-/// A pipeline that runs.
+/// A started pipeline.
 struct Started {
     ns: Namespace,
     run: PipelineRun,
-    /// It changes data.
+    /// Whether it changes data.
     writes: bool,
 }
 
 impl Asked<'_> {
-    /// The pipeline over the collection of this name, or over none, which the client may run.
+    /// Parses the pipeline, over the collection of this name or without one, and checks the
+    /// client's rights.
     ///
     /// # Errors
-    /// 13 Unauthorized, those of the variables and of the stages.
+    /// 13 Unauthorized; errors of the variables and of the stages.
     fn parse(&self, ctx: &CommandContext<'_>, named: Option<&Namespace>) -> Result<Pipeline> {
         let collection = named.and_then(|ns| ctx.store.collection(ns));
         let collation = self.collation.over(collection.as_deref());
@@ -144,7 +146,7 @@ impl Asked<'_> {
     }
 }
 
-/// Notes whether a pipeline writes.
+/// Records whether a pipeline writes.
 ///
 /// # Errors
 /// 10107 NotWritablePrimary.
@@ -157,7 +159,7 @@ fn note_writes(ctx: &CommandContext<'_>, pipeline: &Pipeline) -> Result<()> {
     }
 }
 
-/// The same settings with the indexes that query settings allow.
+/// Adds the indexes that query settings allow.
 ///
 /// # Errors
 /// 411 QueryRejectedBySettings.
@@ -175,10 +177,10 @@ fn with_hints(
     Ok(RunSettings { hints: setting.and_then(|setting| setting.hints.clone()), ..settings })
 }
 
-/// Starts a pipeline over a view: its stages follow those of the view, as one pipeline.
+/// Starts a pipeline over a view: the stages of the view and of the command as one pipeline.
 ///
 /// # Errors
-/// 13 Unauthorized, those of the stages and of planning.
+/// 13 Unauthorized; errors of the stages and of planning.
 fn start_over_view(
     ctx: &CommandContext<'_>,
     Asked { request, pipeline, hint, collation, variables }: Asked<'_>,
@@ -195,10 +197,11 @@ fn start_over_view(
     Ok(Started { ns, run: stages.start(ctx, hint, settings)?, writes })
 }
 
-/// Starts a pipeline over what its command names, or without a collection.
+/// Starts a pipeline over the command's collection, or without a collection.
 ///
 /// # Errors
-/// 73 InvalidNamespace where a stage needs a collection or may not have one; those of views and of planning.
+/// 73 InvalidNamespace if a stage needs a collection or must not have one; errors of views and of
+/// planning.
 fn start(
     ctx: &CommandContext<'_>,
     asked: Asked<'_>,
@@ -250,10 +253,11 @@ fn start(
     Ok(Started { ns, run, writes })
 }
 
-/// Starts a pipeline over what has this name: a collection, a view that its first stage tells about, or nothing.
+/// Starts a pipeline over a collection, over a view that its first stage describes, or over a
+/// missing collection.
 ///
 /// # Errors
-/// 26 NamespaceNotFound for `$collStats` of nothing; those of planning and of views.
+/// 26 NamespaceNotFound for `$collStats` of a missing collection; errors of planning and of views.
 fn start_named(
     ctx: &CommandContext<'_>,
     (ns, found): (&Namespace, Source),
@@ -286,7 +290,8 @@ fn start_named(
     parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)
 }
 
-/// Opens a change stream over a collection, a database (`aggregate: 1`), or all of them (on `admin`).
+/// Opens a change stream over a collection, a database (`aggregate: 1`), or all databases (on
+/// `admin`).
 fn follow_changes(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -382,7 +387,8 @@ fn needs_collection(pipeline: RawDoc<'_>) -> Error {
     )
 }
 
-/// What stages that describe a collection can say about something that is read as a view.
+/// The information that stages which describe a collection can return about something that is read
+/// as a view.
 fn described_view(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

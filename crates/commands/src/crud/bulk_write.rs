@@ -1,7 +1,7 @@
 //! `bulkWrite`: inserts, updates and deletes over several collections in one command.
 //!
-//! The operations run in their order; the results are the documents of a cursor. Neighbouring operations on one collection share
-//! write units, as those of `insert`, `update` and `delete` do.
+//! The operations run in order; their results are the documents of a cursor. Adjacent operations on
+//! one collection share write units, as those of `insert`, `update` and `delete` do.
 
 mod operation;
 mod results;
@@ -56,7 +56,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let Some(infos) = request.documents("nsInfo")? else { return Err(fields.missing("nsInfo")) };
     check_count(ops.len())?;
     let namespaces = infos.map(namespace).collect::<Result<Vec<_>>>()?;
-    // A malformed operation fails the whole command before anything is written.
+    // An invalid operation fails the whole command before anything is written.
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(operations.iter().any(Operation::is_multi).then_some("multi=true"))?;
@@ -126,7 +126,8 @@ fn execute(
     Ok(())
 }
 
-/// Runs neighbouring updates and deletions, the first of which has this index; true when one failed.
+/// Runs adjacent updates and deletes, the first of which has index `first`; returns whether one
+/// failed.
 fn change_all(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -167,7 +168,7 @@ fn change_all(
     Ok(has_failed)
 }
 
-/// Inserts neighbours, the first of which has this index; true when one failed.
+/// Runs adjacent inserts, the first of which has index `first`; returns whether one failed.
 fn insert(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

@@ -1,4 +1,4 @@
-//! `findAndModify`: one document, changed or removed, and how it was or is.
+//! `findAndModify`: changes or removes one document, and returns it as it was or is.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// Runs it; gives what was done and the document that the reply shows.
+/// Executes it; returns the outcome and the document for the reply.
 fn first_attempt(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -114,7 +114,7 @@ fn first_attempt(
     Ok((outcome, shown))
 }
 
-/// What the client asks for, checked for what cannot go together.
+/// The arguments, after the check of their combinations.
 struct Wanted<'a> {
     filter: RawDoc<'a>,
     update: Option<RawValue<'a>>,
@@ -221,7 +221,7 @@ fn execute(
         return store.check_no_view(ctx.store.view, ns).map(|()| FoundAndModified::default());
     };
     match modify(ctx, &collection, spec, image) {
-        // Dropped meanwhile: nothing is left to find.
+        // The collection was dropped concurrently: there is nothing to find.
         Err(error) if was_dropped(ctx.store, &error, &collection) => {
             Ok(FoundAndModified::default())
         }
@@ -229,7 +229,7 @@ fn execute(
     }
 }
 
-/// What fails behind the planner says so, as the reference has it.
+/// Adds the reference's prefix to errors that occur after planning.
 fn modify(
     ctx: &CommandContext<'_>,
     collection: &Arc<Collection>,
@@ -279,7 +279,7 @@ fn write_reply(
     Ok(())
 }
 
-/// Whether a projection has the positional `$`: what it means is known of the document as it was found.
+/// Whether a projection has the positional `$`, which depends on the document as it was found.
 fn is_positional(projection: RawDoc<'_>) -> bool {
     projection.iter().any(|field| field.name().ends_with(".$"))
 }

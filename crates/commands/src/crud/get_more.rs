@@ -55,7 +55,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let (mut cursor, mut kept) = cursors
         .take(id, &ns, &ctx.cursor_owner(), ctx.op.monotonic_micros())
         .map_err(|error| match error.code() {
-            // It was there when the wait began.
+            // The cursor existed when the wait began.
             ErrorCode::CursorNotFound if !ctx.waited.is_zero() => Error::new(
                 ErrorCode::CursorKilled,
                 "operation was interrupted because the cursor was killed",
@@ -82,13 +82,15 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// So long a cursor that awaits data waits when nobody says how long.
+/// The default wait of a cursor that awaits data.
 const AWAIT_DATA: Duration = Duration::from_secs(1);
-/// So long it waits before it looks whether its collection and itself are still there.
+/// The interval at which a wait ends to check that the cursor and its collection still exist.
 const AWAIT_STEP: Duration = Duration::from_secs(1);
 
-/// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline, and without one what
-/// the command that opened the cursor has left of its own: the time between batches does not count. The connection's loop waits and runs the command again: a thread for each that waits would be too much.
+/// Fills a batch. For a cursor that awaits data, `maxTimeMS` is the longest wait; for others it is
+/// the deadline, which defaults to the remaining time of the command that opened the cursor (time
+/// between batches does not count). The connection's loop does the waiting and runs the command
+/// again, so that a waiting cursor needs no thread.
 fn fill(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -150,7 +152,7 @@ const RESUMABLE: &[ErrorCode] = &[
     ErrorCode::NotPrimaryOrSecondary,
 ];
 
-/// The error of a cursor's batch, with what a client needs to know that follows changes.
+/// Adds the label that makes clients resume a change stream to an error of its batch.
 fn label_resumable(error: Error, cursor: &Cursor) -> Error {
     match RESUMABLE.contains(&error.code()) && cursor.reached().is_some() {
         true => error.with_label(ErrorLabel::ResumableChangeStream),
@@ -158,7 +160,7 @@ fn label_resumable(error: Error, cursor: &Cursor) -> Error {
     }
 }
 
-/// A cursor in use; one whose batch fails, however it fails, is closed.
+/// A cursor in use; if its batch fails in any way, it is closed.
 struct Taken<'c> {
     cursors: &'c Cursors,
     id: Option<i64>,

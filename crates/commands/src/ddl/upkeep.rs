@@ -1,4 +1,4 @@
-//! `compact` and `reIndex`: commands that change nothing but the form in which a collection is stored.
+//! `compact` and `reIndex`: commands that only change the storage of a collection.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) const RE_INDEX: Command =
         .writes(Writes::Settings)
         .expected(Expected::Long);
 
-/// The collection of a command that views do not have.
+/// The collection of a command that does not support views.
 fn collection(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -40,8 +40,8 @@ fn collection(
     })
 }
 
-/// How much can be freed is known afterwards. `freeSpaceTargetMB` keeps it from working on a collection that takes less than
-/// what is to be freed.
+/// The size of the freed space is only known afterwards. `freeSpaceTargetMB` skips a collection
+/// that is smaller than the target.
 fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["force", "dryRun", "freeSpaceTargetMB"])?;
     fields.bool("force")?;

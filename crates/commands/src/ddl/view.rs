@@ -1,4 +1,4 @@
-//! The parts of `create` and `collMod` that are about views.
+//! Views in `create` and `collMod`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::request::{Fields, Request};
 /// Creates a view.
 ///
 /// # Errors
-/// Those of the definition and of [`mayfly_storage::Store::create_view`].
+/// Errors of the definition and of [`mayfly_storage::Store::create_view`].
 pub(super) fn create(
     ctx: &CommandContext<'_>,
     (request, ns): (&Request<'_>, &Namespace),
@@ -33,10 +33,10 @@ pub(super) fn create(
     ctx.service.store.create_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
 
-/// Changes a view; what is there now is `existing`.
+/// Changes the view whose present definition is `existing`.
 ///
 /// # Errors
-/// Those of the definition and of [`mayfly_storage::Store::replace_view`].
+/// Errors of the definition and of [`mayfly_storage::Store::replace_view`].
 pub(super) fn change(
     ctx: &CommandContext<'_>,
     (request, ns): (&Request<'_>, &Namespace),
@@ -56,7 +56,7 @@ pub(super) fn change(
     ctx.service.store.replace_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
 
-/// A view that was checked.
+/// A checked definition of a view.
 struct Defined {
     /// `viewOn`, `pipeline` and `collation`.
     options: DocBuf,
@@ -65,7 +65,7 @@ struct Defined {
 }
 
 impl Defined {
-    /// The collections that a view of this database reads: this one, or another that is there.
+    /// The collections that a view of this database reads: this view or another existing one.
     fn reads_of(&self, db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
         let own = self.options.as_doc();
         let is_own = ["viewOn", "pipeline"].iter().all(|field| own.get(field) == view.get(field));
@@ -73,7 +73,8 @@ impl Defined {
     }
 }
 
-/// Checks `viewOn`, `pipeline` and `collation`, and that the client may read what the view reads.
+/// Checks `viewOn`, `pipeline` and `collation`, and the client's right to read the collections of
+/// the view.
 fn definition(
     ctx: &CommandContext<'_>,
     (request, ns): (&Request<'_>, &Namespace),

@@ -1,5 +1,5 @@
-//! Who is connected and how the server was started: `connectionStatus`, `whatsmyuri`, `_isSelf`, `isdbgrid`,
-//! `getCmdLineOpts`.
+//! Information about the connection and the startup options: `connectionStatus`, `whatsmyuri`,
+//! `_isSelf`, `isdbgrid`, `getCmdLineOpts`.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -49,13 +49,14 @@ fn run_uri(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> R
     Ok(())
 }
 
-/// A number that no other process has: two addresses that answer alike lead to one server.
+/// A number that is unique to the process: two addresses with the same answer lead to the same
+/// server.
 fn run_self(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("id", RawValue::ObjectId(ctx.service.topology.process_id()));
     Ok(())
 }
 
-/// What routers answer and others do not know; tools ask it where they do not look at `hello`.
+/// Only routers have this command; tools send it if they do not use `hello`.
 fn run_router(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("isdbgrid", 1.0).append("hostname", ctx.service.host.as_str());
     Ok(())

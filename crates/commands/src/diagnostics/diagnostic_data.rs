@@ -1,4 +1,5 @@
-//! `getDiagnosticData`: what monitoring reads in one command. Nothing is collected beside it: the data are of now.
+//! `getDiagnosticData`: the current metrics for monitoring in one reply. Nothing is sampled in the
+//! background.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;

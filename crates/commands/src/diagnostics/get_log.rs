@@ -1,4 +1,4 @@
-//! `getLog`: the last lines of the log.
+//! `getLog`: the latest lines of the log.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};

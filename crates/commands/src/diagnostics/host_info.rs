@@ -1,4 +1,4 @@
-//! `hostInfo`: the machine. Compass ends the connection when this fails, so it never does.
+//! `hostInfo`: the machine. Compass closes the connection if it fails, so it never fails.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;

@@ -1,4 +1,4 @@
-//! `ping`: whether anybody is there.
+//! `ping`: checks that the server responds.
 
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;

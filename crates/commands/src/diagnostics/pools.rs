@@ -1,4 +1,4 @@
-//! What a server without other servers has little to say about: `connPoolStats`, `lockInfo`.
+//! Commands that return little on a single server: `connPoolStats`, `lockInfo`.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -32,7 +32,7 @@ fn run_pools(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
 
 fn run_locks(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&["includeStorageEngineDump"])?;
-    // Locks here are held for moments, inside the store.
+    // Locks are only held briefly, inside the store.
     doc.start_array("lockInfo").end();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `ttlStatus`: how all policies are doing (expiry contract, section 9). An extension.
+//! `ttlStatus`: the state of all TTL policies (expiry contract, section 9). An extension.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;

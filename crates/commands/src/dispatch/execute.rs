@@ -17,28 +17,29 @@ use crate::rules::faults::{self};
 use crate::rules::length::Work;
 use crate::rules::{audit, transaction};
 
-/// The reply before the handler wrote to it.
+/// The state of the reply before the handler appended to it.
 pub(super) struct Written {
     began_at: usize,
     capacity: usize,
 }
 
 impl Written {
-    /// The reply as it is now.
+    /// The current state of the reply.
     pub(super) fn before(doc: &DocBuilder) -> Written {
         Written { began_at: doc.len(), capacity: doc.capacity() }
     }
 
-    /// The memory that the reply has taken since.
+    /// The memory by which the reply has grown since.
     pub(super) fn grown(&self, doc: &DocBuilder) -> usize {
         doc.capacity().saturating_sub(self.capacity)
     }
 }
 
-/// Runs the handler, on a thread of its own where it takes long. The sessions are taken and the view is made.
+/// Runs the handler, on another thread if it is expected to take long. The sessions and the view
+/// exist.
 ///
 /// # Errors
-/// Those of the handler.
+/// Errors of the handler.
 #[inline(always)]
 pub(super) fn execute(
     call: &Call<'_>,
@@ -51,11 +52,11 @@ pub(super) fn execute(
     Work::Command(request).length().run(|| run_guarded(run, &context, request, doc))
 }
 
-/// Leaves the view: the transaction of a statement goes on or has ended, and pinned reads still hold. The handler has run, with a
-/// reply that has taken so much memory.
+/// Leaves the view: the transaction of a statement continues or has ended, and pinned reads are
+/// still valid. The handler has run; its reply uses `grown` bytes of memory.
 ///
 /// # Errors
-/// That of the handler; 246 SnapshotUnavailable.
+/// The error of the handler; 246 SnapshotUnavailable.
 #[inline(always)]
 pub(super) fn leave(
     call: &Call<'_>,
@@ -79,8 +80,8 @@ pub(super) fn leave(
     }
 }
 
-/// What follows from the result: what is remembered of a write that can be repeated, and up to which time the reply's documents
-/// must be durable. The view is left.
+/// Acts on the result: remembers a retryable write, and determines up to which time the reply's
+/// documents must be durable. The view was left before.
 #[inline(always)]
 pub(super) fn settle(call: &Call<'_>, held: &Held<'_>, result: Result<()>) -> Result<()> {
     let service = call.service;
@@ -101,8 +102,8 @@ pub(super) fn settle(call: &Call<'_>, held: &Held<'_>, result: Result<()>) -> Re
     result
 }
 
-/// Records the command in metrics, profile and audit log, unless it runs again, and adds the errors of its write concern. The result
-/// is final.
+/// Records the command in metrics, profile and audit log, unless it runs again, and appends the
+/// errors of its write concern. The result is final.
 #[inline(always)]
 pub(super) fn observe(
     call: &Call<'_>,
@@ -127,7 +128,7 @@ pub(super) fn observe(
     }
 }
 
-/// What the connection loop does with the reply of a command that succeeded.
+/// The outcome of a command that succeeded, for the connection's loop.
 #[inline(always)]
 pub(super) fn outcome(call: &Call<'_>, held: &Held<'_>, request: &Request<'_>) -> Outcome {
     let effects = &held.effects;
@@ -142,8 +143,9 @@ pub(super) fn outcome(call: &Call<'_>, held: &Held<'_>, request: &Request<'_>) -
     }
 }
 
-/// Whether the reply waits until the log is synced: the command's row says that it writes, or its operation that it wrote, and the
-/// client asks for it. Statements of a transaction do not wait; the commit does.
+/// Whether the reply waits for a sync of the log: the command's row states that it writes or its
+/// operation that it wrote, and the client's write concern asks for it. Statements of a transaction
+/// do not wait; the commit does.
 #[inline(always)]
 fn waits_for_sync(held: &Held<'_>, request: &Request<'_>) -> bool {
     match request.row.writes {
@@ -157,7 +159,7 @@ fn waits_for_sync(held: &Held<'_>, request: &Request<'_>) -> bool {
     }
 }
 
-/// A bug in a handler costs its caller an error, and no other client anything.
+/// Catches a panic of a handler: its client gets an error, and other clients are unaffected.
 fn run_guarded(
     run: Run,
     context: &CommandContext<'_>,

@@ -1,4 +1,4 @@
-//! What stages are told about their server and about the collection of the command.
+//! The server and the command's collection as stages see them.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::diagnostics::current_op::{CurrentOpOptions, Whose, current_ops};
 use crate::diagnostics::index_stats::index_stats;
 use crate::request::Fields;
 
-/// What a stage describes that reads no documents.
+/// The subject of a stage that reads no documents.
 pub(super) enum Described {
     /// A collection.
     Documents(Arc<Collection>),
-    /// The measurements in these buckets.
+    /// The measurements of a time series, by its buckets.
     Measurements(Arc<Collection>),
-    /// A view, of which only its use is known.
+    /// A view, of which only the use is known.
     View(Namespace),
     /// The operation log.
     Log,

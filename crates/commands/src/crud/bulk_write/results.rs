@@ -1,4 +1,4 @@
-//! The results of a `bulkWrite`: a document for each operation, and the sums.
+//! The results of a `bulkWrite`: a document per operation, and totals.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::context::CommandContext;
 use crate::context::DocumentChanges;
 use crate::crud::write::{clamped, ends_command};
 
-/// What an operation was.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Insert,
@@ -18,21 +18,21 @@ pub(super) enum Kind {
     Delete,
 }
 
-/// What an operation did.
+/// The result of a successful operation.
 pub(super) enum Outcome {
     Inserted,
     Updated(ModifyOutcome),
     Deleted(i64),
 }
 
-/// Results so far.
+/// The results so far.
 pub(super) struct Results {
     errors_only: bool,
     items: VecDeque<DocBuf>,
     counts: Counts,
 }
 
-/// The sums in the reply.
+/// The totals in the reply.
 #[derive(Default)]
 pub(super) struct Counts {
     errors: i64,
@@ -48,10 +48,10 @@ impl Results {
         Results { errors_only, items: VecDeque::new(), counts: Counts::default() }
     }
 
-    /// Notes how an operation ended; true when it failed.
+    /// Records the result of an operation; returns whether it failed.
     ///
     /// # Errors
-    /// What ends the whole command.
+    /// An error that ends the whole command.
     pub(super) fn note(
         &mut self,
         ctx: &CommandContext<'_>,
@@ -123,7 +123,7 @@ impl Results {
 }
 
 impl Counts {
-    /// What the command changed.
+    /// The numbers of changed documents.
     pub(super) fn changes(&self) -> DocumentChanges {
         DocumentChanges {
             inserted: self.inserted + self.upserted,
