@@ -371,7 +371,8 @@ fn no_definition_takes_a_name_that_the_server_hands_out() {
     }
 }
 
-/// A driver whose login in the handshake fails tries once more by a command: that is one failure, not two.
+/// A driver whose login in the handshake fails tries once more by a command: that is one failure,
+/// not two.
 #[test]
 fn failed_logins_in_handshakes_are_not_counted() {
     let server = server();

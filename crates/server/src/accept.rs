@@ -1,4 +1,5 @@
-//! The listener's loop: one task per connection, bounded, and a way to wait until they are gone.
+//! The accept loop of a listener: one task per connection, with a limit, and a wait until all have
+//! ended.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use tokio::sync::watch;
 use crate::tls::Transport;
 use crate::{connection, peer};
 
-/// Pause after a failed accept: out of file descriptors does not get better by trying faster.
+/// The pause after a failed accept: retrying faster does not free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many connection tasks run.
+/// The number of running connection tasks.
 #[derive(Clone)]
 pub(crate) struct Connected {
     count: watch::Sender<usize>,
@@ -27,7 +28,7 @@ impl Default for Connected {
 }
 
 impl Connected {
-    /// Waits until none is left; false when they took too long.
+    /// Waits until none is left; returns false after the timeout.
     pub(crate) async fn drained(&self, patience: Duration) -> bool {
         let mut receiver = self.count.subscribe();
         let none = receiver.wait_for(|count| *count == 0);
@@ -35,7 +36,7 @@ impl Connected {
     }
 }
 
-/// Leaves the registries when its task ends, however it ends.
+/// Removes the connection from the registries when its task ends in any way.
 struct Registered {
     service: Arc<Service>,
     connection: Arc<Connection>,
@@ -59,7 +60,7 @@ impl Drop for Registered {
     }
 }
 
-/// What all listeners of a server have in common.
+/// The shared state of all listeners of a server.
 #[derive(Clone)]
 pub(crate) struct Reception {
     pub(crate) service: Arc<Service>,
@@ -69,16 +70,16 @@ pub(crate) struct Reception {
     pub(crate) guests: Guests,
 }
 
-/// Who is served.
+/// The clients that are served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Guests {
-    /// Everybody who reaches the port.
+    /// All clients.
     All,
-    /// Programs on this machine.
+    /// Clients on this machine.
     Local,
 }
 
-/// Accepts until the server stops.
+/// Accepts connections until the server stops.
 pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
     let service = &reception.service;
     loop {

@@ -1,7 +1,8 @@
-//! One connection: bytes in, messages, commands, bytes out.
+//! One connection: reads bytes, decodes messages, runs commands, writes replies.
 //!
-//! Requests are answered in their order; while one runs, nothing is read. Where possible a request costs one read
-//! and its reply one write: the input buffer takes whole messages, and the reply is built in the output buffer.
+//! Requests are answered in order; nothing is read while one runs. Where possible a request costs
+//! one read and its reply one write: the input buffer holds whole messages, and the reply is built
+//! in the output buffer.
 
 use std::io::{Read, Seek, Write};
 use std::pin::{Pin, pin};
@@ -27,28 +28,28 @@ use tokio_util::codec::Decoder;
 use crate::peer;
 use crate::tls::{self, Stream, Transport};
 
-/// Room for input at the beginning.
+/// The initial capacity of the input buffer.
 const INPUT_BYTES: usize = 8 * 1024;
-/// A buffer that grew beyond this is given back.
+/// Larger buffers are released after use.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// Longest time between two steps of one who has to log in and has not.
+/// The longest time between two steps of a client that must log in and has not.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest message of one who has to log in and has not.
+/// The largest message of a client that must log in and has not.
 const MAX_STRANGERS_BYTES: usize = 64 * 1024;
-/// How long the end of an encrypted connection may take.
+/// The timeout for the end of an encrypted connection.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// What of a large reply was not taken for so long may go into a file.
+/// The time after which the unsent part of a large reply may be written to a file.
 const TAKEN_AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Whether a connection goes on or ends.
+/// Whether a connection continues or ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Now {
     GoOn,
     Close,
 }
 
-/// The client is gone.
+/// The client has disconnected.
 struct Gone;
 
 /// Serves a connection until it ends.
@@ -58,14 +59,15 @@ pub(crate) async fn serve(
     service: &Arc<Service>,
     connection: &Arc<Connection>,
 ) {
-    // Without it small replies wait for the client's acknowledgements; the connection works all the same.
+    // Without it small replies wait for the client's acknowledgements; an error is harmless.
     let _ = stream.set_nodelay(true);
     let Some(stream) = tls::begin(stream, transport, service, connection).await else { return };
     let stream = peer::attach(stream, connection);
     let mut served = Served { stream, service, connection, output: Vec::new(), behind: false };
     let ended = served.run().await;
     if let Stream::Tls(stream) = &mut *served.stream {
-        // The client learns that nothing was cut off; one that does not take that is not waited for.
+        // `close_notify` lets the client detect truncation; an unresponsive client is not waited
+        // for.
         let _ = tokio::time::timeout(FAREWELL, stream.shutdown()).await;
     }
     if let Err(error) = ended {
@@ -91,23 +93,23 @@ struct Served<'s> {
     service: &'s Arc<Service>,
     connection: &'s Arc<Connection>,
     output: Vec<u8>,
-    /// Whether something behind the present request was read with it.
+    /// Whether bytes after the present request were read with it.
     behind: bool,
 }
 
-/// What is known of the request that a client is about to send.
+/// The state of the request that a client is about to send.
 #[derive(Default)]
 struct Awaited<'s> {
-    /// Room for its bytes, if it is large.
+    /// The reserved memory for its bytes, if it is large.
     room: Option<UnderWay<'s>>,
     /// Whether the client has sent a request before.
     spoke: bool,
-    /// When a client that has not logged in must be done with the present step.
+    /// The deadline of a client without a login for its present step.
     deadline: Option<Instant>,
 }
 
 impl<'s> Served<'s> {
-    /// Reads requests and answers them, until the connection ends.
+    /// Reads and answers requests until the connection ends.
     async fn run(&mut self) -> Result<(), WireError> {
         let (service, connection) = (self.service, self.connection);
         let ending = async {
@@ -160,7 +162,7 @@ impl<'s> Served<'s> {
         }
     }
 
-    /// Reads more of a request, and closes the connection of a client that takes too long for it.
+    /// Reads more of a request, and closes the connection if the client is too slow.
     async fn read(
         &mut self,
         input: &mut BytesMut,
@@ -186,7 +188,7 @@ impl<'s> Served<'s> {
                 () = ended(ending) => return Ok(Now::Close),
             };
         }
-        // The read comes first: what a client has sent before the end is still answered.
+        // Biased to the read: requests that were sent before the end are still answered.
         let read = tokio::select! {
             biased;
             read = self.stream.read_buf(input) => read?,
@@ -203,12 +205,12 @@ impl<'s> Served<'s> {
         Ok(if read == 0 { Now::Close } else { Now::GoOn })
     }
 
-    /// Whether nobody has logged in, and somebody has to.
+    /// Whether the client must log in and has not.
     fn serves_stranger(&self) -> bool {
         self.service.access.is_enforced() && !self.connection.access.is_known()
     }
 
-    /// Runs one request, several times when it waits or streams.
+    /// Runs a request, more than once if it waits or streams.
     async fn answer(&mut self, message: &Message) -> Result<Now, WireError> {
         let sequences: Vec<DocumentSequence<'_>> = message
             .sequences
@@ -228,8 +230,8 @@ impl<'s> Served<'s> {
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
             let (service, connection) = (self.service, self.connection);
             let command = || dispatch(service, connection, &incoming, doc);
-            // A write that the client wants no reply to is done even if the client is gone, and so is everything that it sent further
-            // commands after.
+            // A command is not interrupted when the client disconnects if it wants no reply, or if
+            // further commands were sent after it.
             let Dispatched { doc, next } = match to.wanted && !self.behind {
                 true => peer::lending(&mut self.stream, command),
                 false => command(),
@@ -262,13 +264,13 @@ impl<'s> Served<'s> {
             if !outcome.more_to_come {
                 return Ok(now);
             }
-            // The next reply of a stream answers the reply before it.
+            // The next reply of a stream answers the previous one.
             to = ReplyTo { request_id, ..to };
             incoming.repeat = Repeat { last_counter: outcome.counter, ..Repeat::default() };
         }
     }
 
-    /// Waits until there is memory for a reply and a turn for a long command. Gives the turn if it needs one.
+    /// Waits for memory for the reply, and for a turn if the command is long. Returns the turn.
     async fn admit(&self, incoming: &Incoming<'_>) -> Result<Option<FirstTurn>, Gone> {
         if memory::is_short() {
             self.service.relieve_memory();
@@ -280,7 +282,7 @@ impl<'s> Served<'s> {
                 () = self.connection.close.requested() => {}
             }
         }
-        // What a stranger sends is refused at once.
+        // Commands of unauthenticated clients are refused at once.
         if !incoming.starts_long() || self.serves_stranger() {
             return Ok(None);
         }
@@ -293,7 +295,7 @@ impl<'s> Served<'s> {
         }
     }
 
-    /// Sends a reply, once what it shows or acknowledges is durable.
+    /// Sends a reply when the data that it contains or acknowledges is durable.
     async fn reply(
         &mut self,
         to: ReplyTo,
@@ -316,7 +318,8 @@ impl<'s> Served<'s> {
         self.send().await
     }
 
-    /// Waits for what a command waits for, its time, or the end of the server. Gives how long it waited.
+    /// Waits for the command's event, its timeout, or the end of the server. Returns the time that
+    /// it waited.
     async fn wait(&self, wait: &Wait) -> Result<Duration, Gone> {
         let service = self.service;
         let began = service.clock.monotonic_micros();
@@ -333,12 +336,13 @@ impl<'s> Served<'s> {
             () = peer::gone(&self.stream), if !self.behind => return Err(Gone),
             () = tokio::time::sleep(wait.longest()) => {}
         }
-        // A short wait counts as well, so that the command comes to an end among many that write something else.
+        // A short wait counts as a millisecond, so that the command ends even if unrelated writes
+        // wake it often.
         let waited = (service.clock.monotonic_micros() - began).max(1000);
         Ok(Duration::from_micros(waited.unsigned_abs()))
     }
 
-    /// Sends a reply that counts. While many are held, what the client does not take at once goes into a file.
+    /// Sends a large reply. If replies occupy much memory, the unsent part is written to a file.
     async fn send_large(&mut self) -> Result<(), WireError> {
         let buffers = &self.service.buffers;
         let under_way = buffers.reply(self.output.len());
@@ -365,7 +369,7 @@ impl<'s> Served<'s> {
             let _filing = buffers.filing().await;
             tokio::task::block_in_place(|| {
                 let file = self.set_aside(&output[sent..]);
-                // Giving tens of megabytes back to the system takes a while as well.
+                // Returning tens of megabytes to the system takes a while as well.
                 drop(output);
                 file
             })
@@ -387,7 +391,7 @@ impl<'s> Served<'s> {
         }
     }
 
-    /// Puts what a client does not take into a file.
+    /// Writes the unsent part of a reply to a file.
     fn set_aside(&self, bytes: &[u8]) -> mayfly_base::Result<ScratchFile> {
         let failed = |error: std::io::Error| file_failed("write", &error);
         self.service.store.room_for_files(bytes.len() as u64)?;
@@ -396,7 +400,7 @@ impl<'s> Served<'s> {
         Ok(file)
     }
 
-    /// The connection is closed because nobody has logged in on it.
+    /// Logs that the connection of an unauthenticated client is closed.
     fn note_refused(&self, why: &str) {
         let remote = &*self.connection.client;
         tracing::info!(
@@ -407,7 +411,7 @@ impl<'s> Served<'s> {
         );
     }
 
-    /// The connection is closed because it holds memory that others need.
+    /// Logs that a slow connection is closed because others need its memory.
     fn note_slow(&self, why: &str) {
         self.service.buffers.note_closed();
         let remote = &*self.connection.client;
@@ -444,8 +448,9 @@ impl<'s> Served<'s> {
     }
 }
 
-/// Works on a message of so many bytes. Large messages are checked, compressed and decompressed while other tasks have the thread of the
-/// runtime: with 200 clients that send or ask for 45 MB each, a short command would otherwise wait for seconds.
+/// Processes a message of this size. Large messages are checked, compressed and decompressed while
+/// other tasks have the thread of the runtime: with 200 clients that send or request 45 MB each, a
+/// short command would otherwise wait for seconds.
 fn apart<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     match bytes > LONG_BYTES {
         true => tokio::task::block_in_place(work),
@@ -453,7 +458,7 @@ fn apart<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Waits for a moment, for ever without one.
+/// Waits until a deadline; for ever without one.
 async fn reached(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -461,7 +466,7 @@ async fn reached(deadline: Option<Instant>) {
     }
 }
 
-/// Waits until a request with this room takes too long.
+/// Waits until a request with reserved memory is overdue.
 async fn overdue(room: Option<&UnderWay<'_>>) {
     match room {
         Some(room) => room.overdue().await,

@@ -1,6 +1,6 @@
-//! The data folder: whose it is, and opening the engine in it.
+//! The data folder: the check that it belongs to this server, and opening the engine in it.
 //!
-//! Files of two programs in one folder end badly, so that a new store is made only in a folder without files of others.
+//! A new store is only created in a folder without files of other programs.
 
 use std::fs;
 use std::io;
@@ -18,13 +18,13 @@ use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::{permissions, processes};
 
-/// In the data folder: what does not fit into the memory of queries.
+/// The folder of spill files in the data folder.
 pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
 
 /// The file that RocksDB locks while it is open.
 const LOCK_FILE: &str = "LOCK";
 
-/// Files by which the data of other programs is known.
+/// Files that identify the data of other programs.
 const SIGNS: &[(&str, &str)] = &[
     ("WiredTiger", "mongod"),
     ("storage.bson", "mongod"),
@@ -33,16 +33,16 @@ const SIGNS: &[(&str, &str)] = &[
     ("ibdata1", "MySQL"),
 ];
 
-/// What may lie in a folder besides data.
+/// Extensions of files that may be in a new data folder.
 const HARMLESS_EXTENSIONS: &[&str] = &["conf", "log", "yaml", "yml"];
 
 const CHOOSE_ANOTHER: &str = "choose another folder with --dbpath";
 
-/// How the data of an older version comes into this one.
+/// How to migrate the data of an older version.
 const BRING_OVER: &str = "to bring its data over, start the version that wrote it, take a dump (mongodump), start this version \
                           over an empty folder, named with --dbpath, and restore the dump there (mongorestore)";
 
-/// Refuses a folder that belongs to another program; changes nothing.
+/// Refuses a folder of another program; changes nothing.
 pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     let folder = &config.db_path;
     if config.engine == EngineChoice::Memory || folder.join(FORMAT_FILE).exists() {
@@ -63,13 +63,13 @@ pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the engine, in a folder that is made where it is missing.
+/// Opens the engine in a folder, which is created if it is missing.
 pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<dyn Engine>> {
     if config.engine == EngineChoice::Memory {
         return Ok(Arc::new(MemoryEngine::new()));
     }
     let folder = &config.db_path;
-    // Asked before anything is written: RocksDB would begin a new report before it tries the lock.
+    // Checked before anything is written: RocksDB starts a new log file before it tries the lock.
     if let Some(holder) = processes::holding_lock(&folder.join(LOCK_FILE)) {
         return Err(in_use(config, Some(holder)));
     }
@@ -85,7 +85,7 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
         }
     }
     let probe = folder.join(".write-test");
-    // A full disk is the engine's business, which keeps room for being opened.
+    // The engine handles a full disk: it has a reserve for being opened.
     match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
         Err(error) if !is_full(&error) => return Err(unusable(config, error)),
         Ok(()) | Err(_) => {}
@@ -108,13 +108,13 @@ fn failure(config: &Config, kind: FailureKind, advice: impl Into<String>) -> Fai
     Failure::new(kind, format!("cannot open data folder {}", config.db_path.display()), advice)
 }
 
-/// What the file system says against a folder.
+/// The failure for an error of the file system.
 fn unusable(config: &Config, error: io::Error) -> anyhow::Error {
     let advice = advice(error.kind());
     anyhow!(error).context(failure(config, FailureKind::Folder, advice))
 }
 
-/// What to do about a folder that cannot be used.
+/// What the operator can do about a folder that cannot be used.
 pub(crate) fn advice(kind: io::ErrorKind) -> String {
     match kind {
         io::ErrorKind::PermissionDenied => {
@@ -151,10 +151,10 @@ fn in_use(config: &Config, holder: Option<String>) -> anyhow::Error {
     anyhow!("{holder} has it open").context(failure(config, FailureKind::Folder, advice))
 }
 
-/// What to do about damage.
+/// What the operator can do about damage.
 const RESTORE: &str = "check the disk and restore the folder from a backup";
 
-/// An error of the store over the engine.
+/// The failure for an error of the store.
 pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyhow::Error {
     use mayfly_base::ErrorCode;
     let (kind, advice) = match error.code() {
@@ -169,7 +169,7 @@ pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyho
     anyhow!("{}", error.message()).context(failure(config, kind, advice))
 }
 
-/// What lies in a folder that no server of ours has used yet; nothing when a new store may be made there.
+/// The foreign files in a folder without a store; `None` if a new store may be created there.
 fn stranger(folder: &Path, config: &Config) -> io::Result<Option<String>> {
     let mut unknown = None;
     for entry in fs::read_dir(folder)? {
@@ -185,7 +185,7 @@ fn stranger(folder: &Path, config: &Config) -> io::Result<Option<String>> {
     Ok(unknown.map(|name| format!("it holds files that are not mayflydb's ('{name}')")))
 }
 
-/// Hidden files, logs and configuration, the root of a disk, and what this server makes itself.
+/// Hidden files, logs and configuration, `lost+found`, and files of this server.
 fn is_harmless(folder: &Path, name: &str, config: &Config) -> bool {
     let path = folder.join(name);
     let same = |other: &Path| matches!((fs::canonicalize(&path), fs::canonicalize(other)), (Ok(a), Ok(b)) if a == b);

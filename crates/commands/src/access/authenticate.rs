@@ -364,7 +364,7 @@ pub(crate) enum StatusDetail {
 /// Appends `authInfo` of `connectionStatus`.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn append_status(
     ctx: &CommandContext<'_>,
     detail: StatusDetail,

@@ -131,7 +131,8 @@ fn fill(
     Ok(())
 }
 
-/// Codes after which a client resumes a change stream. Specification "Change Streams", "Resumable Error".
+/// Codes after which a client resumes a change stream. Specification "Change Streams", "Resumable
+/// Error".
 const RESUMABLE: &[ErrorCode] = &[
     ErrorCode::HostUnreachable,
     ErrorCode::HostNotFound,

@@ -70,7 +70,7 @@ pub(super) fn restore_all(
 /// Deletes measurements; returns their number.
 ///
 /// # Errors
-/// Those of [`mayfly_query::delete_measurements`].
+/// Errors of [`mayfly_query::delete_measurements`].
 pub(super) fn delete(
     ctx: &CommandContext<'_>,
     (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),

@@ -39,7 +39,7 @@ pub(super) fn refuse(fields: &Fields<'_>, names: &[&str]) -> Result<()> {
 /// The `hint` argument.
 ///
 /// # Errors
-/// Those of [`Hint::parse`].
+/// Errors of [`Hint::parse`].
 pub(super) fn hint(fields: &Fields<'_>) -> Result<Option<Hint>> {
     match fields.get("hint") {
         None => Ok(None),

@@ -306,7 +306,8 @@ pub(super) fn validation(
     Ok(())
 }
 
-/// Manual: "Specify JSON Schema Validation", "Restrictions": not in `admin`, `local`, `config`, and not for `system.*`.
+/// Manual: "Specify JSON Schema Validation", "Restrictions": not in `admin`, `local`, `config`, and
+/// not for `system.*`.
 fn check_validated(ns: &Namespace) -> Result<()> {
     if ns.collection().starts_with("system.") {
         return Err(invalid(format!("Document validators not allowed on system collection {ns}")));

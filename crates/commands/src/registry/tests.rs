@@ -98,7 +98,8 @@ fn whatever_changes_users_or_roles_is_an_event() {
     }
 }
 
-/// Manual: "Transactions", "Operations", and "Informational Commands"; "Transactions and Operations".
+/// Manual: "Transactions", "Operations", and "Informational Commands"; "Transactions and
+/// Operations".
 #[test]
 fn what_transactions_take_is_what_the_manual_lists() {
     let statements = [
@@ -124,7 +125,8 @@ fn what_transactions_take_is_what_the_manual_lists() {
     assert_eq!(named(|row| row.in_transaction == InTransaction::Beside), beside);
 }
 
-/// Manual: "Read Preference", "Read Concern" (the table of levels), "setDefaultRWConcern", "defaultMaxTimeMS".
+/// Manual: "Read Preference", "Read Concern" (the table of levels), "setDefaultRWConcern",
+/// "defaultMaxTimeMS".
 #[test]
 fn reads_are_what_the_manual_lists() {
     let by_preference = [

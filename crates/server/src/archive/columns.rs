@@ -1,6 +1,7 @@
-//! Documents as a Parquet file.
+//! Encodes documents as a Parquet file.
 //!
-//! Each field at the top level is an optional column; `_bson` holds the whole document, so that nothing is lost:
+//! Each field at the top level is an optional column; `_bson` holds the whole document, so that
+//! nothing is lost:
 //!
 //! ```text
 //! bool, int, long, double    the same
@@ -22,9 +23,9 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
-/// Further fields are in `_bson` only.
+/// The largest number of columns; further fields are only in `_bson`.
 const MAX_COLUMNS: usize = 500;
-/// The column of whole documents.
+/// The column with whole documents.
 const WHOLE: &str = "_bson";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +42,11 @@ enum Kind {
 
 struct Column {
     name: String,
-    /// Nothing as long as all values are null.
+    /// `None` if all values are null.
     kind: Option<Kind>,
 }
 
-/// The file.
+/// Encodes the file.
 pub(super) fn encode(documents: &[RawDoc<'_>]) -> Result<Vec<u8>> {
     let columns = columns(documents);
     let mut fields = Vec::with_capacity(columns.len() + 1);
@@ -122,7 +123,7 @@ fn common(one: Kind, other: Kind) -> Kind {
     match (one, other) {
         (one, other) if one == other => one,
         (Kind::Int, Kind::Long) | (Kind::Long, Kind::Int) => Kind::Long,
-        // A long does not always fit into a double.
+        // Not every long fits into a double.
         (Kind::Int, Kind::Double) | (Kind::Double, Kind::Int) => Kind::Double,
         _ => Kind::Json,
     }
@@ -148,7 +149,7 @@ fn field(column: &Column) -> Result<Type> {
         .build()
 }
 
-/// Which rows have a value, and the values.
+/// The definition levels of all rows (1 for a value), and the values.
 fn values<T>(
     column: &Column,
     documents: &[RawDoc<'_>],

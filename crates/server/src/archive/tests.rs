@@ -1,4 +1,4 @@
-//! Archives: what may be written where, what is in the files, and an object store that answers.
+//! Archives: allowed destinations, contents of files, and answers of an object store.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -147,7 +147,7 @@ fn columns_have_the_types_of_their_values() {
     assert_eq!(field(1, "_bson"), whole);
 }
 
-/// An S3 that takes one object: its path and bytes.
+/// An S3 server that accepts one object and returns its request line and bytes.
 fn object_store(answer: &'static str) -> (u16, std::thread::JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

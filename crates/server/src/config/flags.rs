@@ -1,4 +1,4 @@
-//! The command line, with mongod's names.
+//! The command line, with mongod's names of flags.
 
 use std::path::PathBuf;
 
@@ -165,10 +165,10 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Reads the command line. `--help` and `--version` answer and end the process.
+    /// Parses the command line. `--help` and `--version` print their text and end the process.
     ///
     /// # Errors
-    /// Unknown flags, and flags without what they need.
+    /// Unknown flags, and flags with missing values.
     pub fn read() -> anyhow::Result<Flags> {
         match Flags::try_parse() {
             Ok(flags) => Ok(flags),
@@ -181,7 +181,7 @@ impl Flags {
         }
     }
 
-    /// The flags that were given: name and value.
+    /// The flags that were given, as names and values.
     pub(super) fn given(&self) -> Vec<(&'static str, String)> {
         let texts = [
             ("port", &self.port),
@@ -252,7 +252,7 @@ impl Flags {
     }
 }
 
-/// What is wrong with the command line, in the words of the other messages.
+/// The error of the command line as a message in the style of the others.
 fn mistake(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),

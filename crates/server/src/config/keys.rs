@@ -10,10 +10,10 @@ use crate::logging::FACILITIES;
 pub(super) enum Kind {
     Bool,
     Text,
-    /// A text that is never shown.
+    /// A text that is never printed.
     Secret,
     Word(&'static [&'static str]),
-    /// One of these words, or nothing.
+    /// One of these words, or empty.
     Choice(&'static [&'static str]),
     Integer {
         least: i64,
@@ -21,20 +21,21 @@ pub(super) enum Kind {
     },
     /// A number from 0 to 1.
     Share,
-    /// A number within bounds, or 0, which leaves the choice to the server.
+    /// A number within bounds, or 0 to let the server choose.
     Size {
         least: f64,
         most: f64,
     },
 }
 
-/// One key.
+/// A key of the configuration.
 pub(super) struct Key {
-    /// Path in the file.
+    /// The path in the file.
     pub(super) path: &'static str,
-    /// Long flag of the command line; the environment's name is `MAYFLYDB_` and this in capitals.
+    /// The long flag of the command line; the environment variable is `MAYFLYDB_` and the flag in
+    /// capitals.
     pub(super) flag: &'static str,
-    /// Type and bounds.
+    /// The type and bounds.
     pub(super) kind: Kind,
 }
 
@@ -42,10 +43,10 @@ const fn key(path: &'static str, flag: &'static str, kind: Kind) -> Key {
     Key { path, flag, kind }
 }
 
-/// Whether connections may, or have to, be encrypted.
+/// The values of `net.tls.mode`.
 const TLS_MODES: &[&str] = &["disabled", "allowTLS", "preferTLS", "requireTLS"];
 
-/// All keys but `setParameter`, whose names are the server's parameters.
+/// All keys except `setParameter`, whose names are those of the server's parameters.
 pub(super) const KEYS: &[Key] = &[
     key("net.port", "port", Kind::Integer { least: 0, most: 65_535 }),
     key("net.bindIp", "bind_ip", Kind::Text),
@@ -110,15 +111,16 @@ pub(super) const KEYS: &[Key] = &[
     key("systemLog.quiet", "quiet", Kind::Bool),
 ];
 
-/// Keys of other servers' files that mean one of ours.
+/// Keys of mongod's configuration that stand for one of these.
 pub(super) const ALIASES: &[(&str, &str)] =
     &[("storage.wiredTiger.engineConfig.cacheSizeGB", "storage.cacheSizeGB")];
 
-/// Value of `storage.engine` in other servers' files, which means the default engine.
+/// The value of `storage.engine` in mongod's configuration that stands for the default engine.
 pub(super) const OTHER_ENGINE: &str = "wiredTiger";
 
-/// Keys of other servers' files that change nothing here, and why. A path stands for the keys below it, too. A key that decides who may
-/// read what, or what is encrypted, must not be in this list, unless the server is at least as strict without it.
+/// Keys of mongod's configuration that have no effect, with the reason. A path includes the keys
+/// below it. A key that restricts access or requires encryption must not be in this list, unless
+/// the server is at least as strict without it.
 pub(super) const IGNORED: &[(&str, &str)] = &[
     ("cloud.monitoring", "the server reports to no service"),
     ("net.compression.compressors", "clients may use snappy, zstd and zlib"),
@@ -147,7 +149,7 @@ pub(super) const IGNORED: &[(&str, &str)] = &[
     ("systemLog.traceAllExceptions", "errors have no traces"),
 ];
 
-/// In other servers' files these keys switch authorization on.
+/// Keys that enable authorization in mongod's configuration.
 pub(super) const IMPLY_AUTHORIZATION: [&str; 2] = [KEY_FILE, CLUSTER_AUTH_MODE];
 const KEY_FILE: &str = "security.keyFile";
 const CLUSTER_AUTH_MODE: &str = "security.clusterAuthMode";
@@ -156,12 +158,12 @@ const CLUSTER_AUTH_MODE: &str = "security.clusterAuthMode";
 pub(super) const PARAMETERS: &str = "setParameter";
 
 impl Key {
-    /// The name in the environment.
+    /// The name of the environment variable.
     pub(super) fn environment(&self) -> String {
         format!("MAYFLYDB_{}", self.flag.to_uppercase())
     }
 
-    /// Checks a value's text.
+    /// Checks the text of a value.
     pub(super) fn check(&self, text: &str) -> anyhow::Result<()> {
         match self.kind {
             Kind::Text | Kind::Secret => Ok(()),
@@ -191,13 +193,13 @@ impl Key {
     }
 }
 
-/// The key with this path.
+/// Finds a key by its path.
 pub(super) fn find(path: &str) -> Option<&'static Key> {
     let path = ALIASES.iter().find(|alias| alias.0 == path).map_or(path, |alias| alias.1);
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// Why a key of other servers' files changes nothing here; nothing for all other keys.
+/// The reason why a key of mongod's configuration has no effect; `None` for all other keys.
 pub(super) fn ignored(path: &str) -> Option<&'static str> {
     let below = |known: &str| {
         path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -206,7 +208,7 @@ pub(super) fn ignored(path: &str) -> Option<&'static str> {
     found.filter(|_| find(path).is_none()).map(|(_, why)| *why)
 }
 
-/// ` (did you mean 'x'?)` for the nearest name, nothing when none is near.
+/// ` (did you mean 'x'?)` for a similar name, or an empty string.
 pub(super) fn suggestion<'n>(told: &str, names: impl Iterator<Item = &'n str>) -> String {
     let distance = |name: &str| strsim::levenshtein(&told.to_lowercase(), &name.to_lowercase());
     let nearest = names.map(|name| (distance(name), name)).min();

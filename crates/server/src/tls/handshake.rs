@@ -1,4 +1,4 @@
-//! The beginning of a connection: a handshake where it is encrypted.
+//! The beginning of a connection: a TLS handshake if it is encrypted.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::net::TcpStream;
 
 use super::{Stream, Transport, note_client};
 
-/// Longest handshake.
+/// The timeout of a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Begins a connection, encrypted or not; nothing where it ends before its first request.
+/// Begins a connection, encrypted or not; returns `None` if it ends before its first request.
 pub(crate) async fn begin(
     stream: TcpStream,
     transport: &Transport,

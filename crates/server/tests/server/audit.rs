@@ -1,4 +1,5 @@
-//! The audit log of a server process: its events, its file, and what happens when it cannot be written.
+//! The audit log of a server process: its events, its file, and what happens when it cannot be
+//! written.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -67,7 +68,8 @@ impl Audited {
     }
 }
 
-/// The events of a file; a line that is being written is left out, and so is a file that is being renamed.
+/// The events of a file; a line that is being written is left out, and so is a file that is being
+/// renamed.
 fn events(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -219,7 +221,8 @@ fn logins_and_what_is_refused_are_events() {
         (Some(337), &json!("u"))
     );
 
-    // What a client may do is no event, what it may not do is one, and what it sends that is secret stays out.
+    // What a client may do is no event, what it may not do is one, and what it sends that is secret
+    // stays out.
     ok(&mut client, doc! { "find": "c", "$db": "shop" });
     assert!(log.news().is_empty());
     run(&mut client, doc! { "find": "d", "filter": { "a": 1 }, "$db": "other" });
@@ -455,7 +458,8 @@ fn the_file_is_rotated_with_the_log_or_alone() {
     assert_eq!(rotated, [done("rotateLog", json!({ "logRotationStatus": status }))]);
     message(&mut client, "two");
     assert_eq!(log.news().len(), 1);
-    // Names have seconds, so that the first signals may find theirs taken. Each is an event, and the next waits for that.
+    // Names have seconds, so that the first signals may find theirs taken. Each is an event, and
+    // the next waits for that.
     let rotations = |log: &Audited| -> Vec<i64> {
         let all = files(log).into_iter().chain([log.path()]).flat_map(|path| events(&path));
         let all = all.filter(|event| event["atype"] == "rotateLog");

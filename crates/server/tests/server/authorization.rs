@@ -253,8 +253,9 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     assert_eq!(shown, "Command find requires authentication");
 }
 
-/// What a view reads is the business of its definer. What stages name is the client's, wherever they stand, and a client that may not
-/// read a collection learns nothing about it from errors either. Manual: "Views", "Access Control"; "$lookup", "Behavior".
+/// What a view reads is the business of its definer. What stages name is the client's, wherever
+/// they stand, and a client that may not read a collection learns nothing about it from errors
+/// either. Manual: "Views", "Access Control"; "$lookup", "Behavior".
 #[test]
 fn stages_of_a_pipeline_need_the_rights_of_what_they_name() {
     let (_folder, server) = start(&[]);
@@ -478,7 +479,8 @@ fn everybody_sees_and_ends_its_own_operations() {
     assert_eq!(reply.get_i32("code").ok(), Some(11601), "{reply}");
 }
 
-/// Manual: "Built-In Roles", `restore`; "Privilege Actions", `applyOps`, `forceUUID`. Whoever replays a log needs what each entry does.
+/// Manual: "Built-In Roles", `restore`; "Privilege Actions", `applyOps`, `forceUUID`. Whoever
+/// replays a log needs what each entry does.
 #[test]
 fn entries_of_a_log_need_the_rights_of_what_they_do() {
     let (_folder, server) = start(&[]);
@@ -532,8 +534,8 @@ fn entries_of_a_log_need_the_rights_of_what_they_do() {
     assert_eq!(count.get_i32("n").ok(), Some(1), "{count}");
 }
 
-/// The monitoring users of agents and exporters: `clusterMonitor` on `admin`, and `read` on `local`. Manual: "Built-In Roles",
-/// `userAdminAnyDatabase`, differs from what `rolesInfo` shows.
+/// The monitoring users of agents and exporters: `clusterMonitor` on `admin`, and `read` on
+/// `local`. Manual: "Built-In Roles", `userAdminAnyDatabase`, differs from what `rolesInfo` shows.
 #[test]
 fn roles_on_local_and_config_may_be_granted() {
     let (_folder, server) = start(&[]);

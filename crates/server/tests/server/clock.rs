@@ -1,5 +1,5 @@
-//! A data folder that was written in what is now the future, under the real binary: its own clock cannot be moved, but that of
-//! the one who wrote before can.
+//! A data folder that was written in what is now the future, under the real binary: its own clock
+//! cannot be moved, but that of the one who wrote before can.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A server that is killed while it acknowledges writes, again and again: nothing acknowledged with `w: "majority"` may be
-//! missing afterwards, and indexes must agree with records.
+//! A server that is killed while it acknowledges writes, again and again: nothing acknowledged with
+//! `w: "majority"` may be missing afterwards, and indexes must agree with records.
 
 use mayfly_storage::ReadView;
 use std::collections::BTreeMap;
@@ -163,8 +163,8 @@ fn t_50_a_ttl_index_survives_a_crash() {
     store.close().unwrap();
 }
 
-/// Waiting hellos are answered when the only member of a set steps down, and again when its time is over: nothing but the clock
-/// elects it.
+/// Waiting hellos are answered when the only member of a set steps down, and again when its time is
+/// over: nothing but the clock elects it.
 #[test]
 fn a_waiting_hello_sees_a_step_down_and_the_election_behind_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +276,8 @@ fn a_change_stream_goes_on_behind_kill_9() {
     assert_eq!(seen, stored);
 }
 
-/// The log shows every document as it was inserted, though it was replaced, deleted or dropped before a kill.
+/// The log shows every document as it was inserted, though it was replaced, deleted or dropped
+/// before a kill.
 #[test]
 fn the_log_has_its_documents_behind_kill_9() {
     let folder = tempfile::tempdir().unwrap();

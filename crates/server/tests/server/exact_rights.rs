@@ -1,5 +1,6 @@
-//! Which rights a command needs, no more and no less, written down from the manual: "Privilege Actions", the commands' and the stages'
-//! own pages, section "Access Control" or "Required Privileges". A user that has them all may run it, a user that lacks any may not.
+//! Which rights a command needs, no more and no less, written down from the manual: "Privilege
+//! Actions", the commands' and the stages' own pages, section "Access Control" or "Required
+//! Privileges". A user that has them all may run it, a user that lacks any may not.
 
 use mayfly_value::bson::{Document, doc};
 

@@ -1,6 +1,7 @@
-//! Expiry as a client of the real binary sees it: archives and `kill -9`, a broken archive, and what the traffic beside it feels.
-//! A process cannot be given a clock, so each of these waits for the first pass, a second after the start. The pace of deletion, which
-//! is about time, is tested with a clock that is moved (`pace.rs`).
+//! Expiry as a client of the real binary sees it: archives and `kill -9`, a broken archive, and
+//! what the traffic beside it feels. A process cannot be given a clock, so each of these waits for
+//! the first pass, a second after the start. The pace of deletion, which is about time, is tested
+//! with a clock that is moved (`pace.rs`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -90,7 +91,8 @@ fn kill(mut server: Server) {
 const ROUNDS: i64 = 4;
 const EACH: i64 = 4000;
 
-/// T-71: whenever the server dies, every document is in the collection or in the archive, and never in both.
+/// T-71: whenever the server dies, every document is in the collection or in the archive, and never
+/// in both.
 #[test]
 fn t_71_no_document_is_lost_while_it_is_archived_into_a_collection() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! The real binary, started in every way that cannot work: each ends with the exit code of its kind and with one sentence that
-//! says what was tried, what went wrong and what to do. Nothing is left half done.
+//! The real binary, started in every way that cannot work: each ends with the exit code of its kind
+//! and with one sentence that says what was tried, what went wrong and what to do. Nothing is left
+//! half done.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Figures that only a server with a folder has: the disk, the write-ahead log, sizes before anything was flushed.
+//! Figures that only a server with a folder has: the disk, the write-ahead log, sizes before
+//! anything was flushed.
 
 use crate::common::{Connection, Server};
 use mayfly_service::observe::{Figure, Unit, figures};

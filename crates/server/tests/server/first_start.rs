@@ -1,4 +1,5 @@
-//! The first start of a container: a user from the environment, scripts from a folder, and the strangers of a server with users.
+//! The first start of a container: a user from the environment, scripts from a folder, and the
+//! strangers of a server with users.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -104,7 +105,8 @@ fn strangers_send_little_and_do_not_stay() {
     let mut stranger = server.connect().stream;
     stranger.write_all(&message(&large)[..16]).unwrap();
     assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0);
-    // Half of the eight connections are for strangers. Of more the oldest gives its place to the newest, and who has logged in stays.
+    // Half of the eight connections are for strangers. Of more the oldest gives its place to the
+    // newest, and who has logged in stays.
     let mut strangers: Vec<_> = (0..5).map(|_| server.connect()).collect();
     let hello = doc! { "hello": 1, "$db": "admin" };
     for newest in &mut strangers[1..] {
@@ -112,7 +114,8 @@ fn strangers_send_little_and_do_not_stay() {
     }
     assert_eq!(strangers[0].stream.read(&mut [0]).unwrap_or(0), 0);
     ok(&mut known, hello.clone());
-    // One of them begins a request and does not finish it: it has ten seconds. The others wait between requests, as drivers' monitors do.
+    // One of them begins a request and does not finish it: it has ten seconds. The others wait
+    // between requests, as drivers' monitors do.
     let mut slow = strangers.pop().unwrap().stream;
     slow.write_all(&message(&hello)[..20]).unwrap();
     assert_eq!(slow.read(&mut [0]).unwrap_or(0), 0);

@@ -1,5 +1,5 @@
-//! The operation log gives its space back when it is resized. That a full disk is left again is tested on real file systems, by the step
-//! `disk` of the torture program.
+//! The operation log gives its space back when it is resized. That a full disk is left again is
+//! tested on real file systems, by the step `disk` of the torture program.
 
 use mayfly_base::testing::wait_until;
 use mayfly_value::RawValue;

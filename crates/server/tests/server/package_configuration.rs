@@ -1,4 +1,5 @@
-//! Configuration files of MongoDB's packages start the real binary, in the foreground and in the background, and its keys are used.
+//! Configuration files of MongoDB's packages start the real binary, in the foreground and in the
+//! background, and its keys are used.
 
 use std::fs;
 use std::path::Path;

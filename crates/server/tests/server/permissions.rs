@@ -1,4 +1,5 @@
-//! Permissions of the files that the real binary writes: other users of the machine read none of them.
+//! Permissions of the files that the real binary writes: other users of the machine read none of
+//! them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

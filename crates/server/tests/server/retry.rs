@@ -1,5 +1,6 @@
-//! A connection that is cut at every byte of a write's request and reply, and a server that is killed in between: whoever
-//! sends the write again under its transaction number gets one effect, and the first answer.
+//! A connection that is cut at every byte of a write's request and reply, and a server that is
+//! killed in between: whoever sends the write again under its transaction number gets one effect,
+//! and the first answer.
 
 use std::io::{Read, Write};
 

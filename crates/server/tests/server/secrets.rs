@@ -1,4 +1,5 @@
-//! Passwords and keys: nowhere but where they must be. Values of documents: not in the log of a server that is asked to leave them out.
+//! Passwords and keys: nowhere but where they must be. Values of documents: not in the log of a
+//! server that is asked to leave them out.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Sessions of different users: one id names another session for each of them. Manual: "Server Sessions", `killSessions`,
-//! `killAllSessions`, `killAllSessionsByPattern`, `$listLocalSessions`, `endSessions`.
+//! Sessions of different users: one id names another session for each of them. Manual: "Server
+//! Sessions", `killSessions`, `killAllSessions`, `killAllSessionsByPattern`, `$listLocalSessions`,
+//! `endSessions`.
 
 use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};

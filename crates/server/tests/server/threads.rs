@@ -96,7 +96,8 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
     server.stop().await.unwrap();
 }
 
-/// More conversions than the runtime has threads wait for a transaction, and take no thread from others.
+/// More conversions than the runtime has threads wait for a transaction, and take no thread from
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conversions_to_capped_collections_leave_threads_to_others() {
     const CONVERSIONS: usize = 4;
@@ -229,8 +230,8 @@ fn a_busy_server_ends_by_a_signal() {
     });
 }
 
-/// So many clients wait for a lock, and so many compute. (An unoptimised server on a busy machine would not begin to compute for more of
-/// them in a minute.)
+/// So many clients wait for a lock, and so many compute. (An unoptimised server on a busy machine
+/// would not begin to compute for more of them in a minute.)
 const WAITING: usize = 600;
 const COMPUTING: usize = 40;
 /// An answer takes a tenth of a second at most where the machine has nothing else to do.

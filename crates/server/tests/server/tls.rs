@@ -1,4 +1,5 @@
-//! Encrypted connections to the real binary: who is served, who logs in by a certificate, and what happens to the files.
+//! Encrypted connections to the real binary: who is served, who logs in by a certificate, and what
+//! happens to the files.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

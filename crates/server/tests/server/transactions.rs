@@ -1,4 +1,5 @@
-//! Transactions of several statements beside others' writes: who waits for one must not keep it from ending.
+//! Transactions of several statements beside others' writes: who waits for one must not keep it
+//! from ending.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ async fn counted(client: &mut TaskConnection) -> i32 {
     batch[0].as_document().unwrap().get_i32("n").unwrap()
 }
 
-/// Writers of the record that a transaction holds, each on a connection of its own; gives them when all wait.
+/// Writers of the record that a transaction holds, each on a connection of its own; gives them when
+/// all wait.
 async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
     let mut writers = Vec::new();
     for at in 0..WRITERS {
@@ -63,7 +65,8 @@ async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
         writers.push(tokio::spawn(async move {
             let command = with(increment(), session.unwrap_or_default());
             let reply = client.run(command).await;
-            // The older number of two that share a session comes too late when the other one was first.
+            // The older number of two that share a session comes too late when the other one was
+            // first.
             assert!(int(&reply, "n") == 1 || int(&reply, "code") == 225, "{reply}");
         }));
     }
@@ -124,7 +127,8 @@ async fn a_server_that_stops_leaves_open_transactions_behind() {
     server.stop().await.unwrap();
 }
 
-/// Manual, "Transactions", "In Progress Transactions and Write Conflicts": a change of a definition waits for transactions.
+/// Manual, "Transactions", "In Progress Transactions and Write Conflicts": a change of a definition
+/// waits for transactions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_a_definition_waits_as_long_as_it_may() {
     let clock = Arc::new(SystemClock::new());

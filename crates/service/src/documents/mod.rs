@@ -21,7 +21,7 @@ pub(crate) fn read(store: &Store, ns: &Namespace, id: &str) -> Result<Option<Doc
 /// Writes the document with this id. The collection is created if it is missing.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn put(
     store: &Store,
     op: &OpCtx,

@@ -148,7 +148,7 @@ impl Profiler {
     /// Creates the collection of a database.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn create(&self, store: &Store, db: &str) -> Result<()> {
         store.get_or_create(&ReadView::now(), &Namespace::new(db, COLLECTION)?).map(|_| ())
     }
@@ -156,7 +156,7 @@ impl Profiler {
     /// Writes the document of an operation.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn keep(&self, store: &Store, op: &OpCtx, db: &str, about: RawDoc<'_>) -> Result<()> {
         let namespace = Namespace::new(db, COLLECTION)?;
         // An operation on a database that does not exist must not create it.

@@ -32,7 +32,7 @@ impl Service {
     /// Reads and writes these documents at startup.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn begin_own_documents(&self) -> Result<()> {
         if let Some(set) = self.replica_set.get() {
             if let Some(stored) = self.own_document(REPLSET, RawValue::String(&set.name))? {
@@ -56,7 +56,7 @@ impl Service {
     /// Stores the current configuration of the set.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn keep_set_config(&self) -> Result<()> {
         let Some(set) = self.replica_set.get() else { return Ok(()) };
         let stored = set.config().stored(set, &self.host);

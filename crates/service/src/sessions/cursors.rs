@@ -122,8 +122,8 @@ impl Cursors {
     /// operation.
     ///
     /// # Errors
-    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace, 50736 to 50741 for another session or
-    /// transaction.
+    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace, 50736 to 50741
+    /// for another session or transaction.
     pub fn take(
         &self,
         id: i64,

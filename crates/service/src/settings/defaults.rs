@@ -47,7 +47,7 @@ impl Defaults {
     /// Reads the stored defaults.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn load(store: &Store, now_ms: i64) -> Result<Defaults> {
         let mut concerns = DefaultConcerns { loaded_ms: now_ms, ..DefaultConcerns::default() };
         if let Some(stored) = read(store, CONCERNS)? {

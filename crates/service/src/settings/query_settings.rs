@@ -149,7 +149,7 @@ impl QuerySettings {
     /// Reads the stored settings.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn load(store: &Store) -> Result<QuerySettings> {
         let settings = QuerySettings::default();
         let stored = read(store, STORED)?;

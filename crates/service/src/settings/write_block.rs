@@ -23,7 +23,7 @@ pub const REASONS: &[&str] =
 /// Blocks writes if they were blocked when the server stopped.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn load(store: &Store) -> Result<()> {
     let Some(stored) = read(store, PLACE)? else { return Ok(()) };
     let stored = stored.as_doc();

@@ -177,7 +177,7 @@ impl Access {
     /// dropped, replaced or damaged is logged out.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn user(&self, store: &Store, connection: &Connection) -> Result<Option<Arc<LoggedIn>>> {
         let Some(known) = connection.access.user() else { return Ok(None) };
         if known.stamp == stored::stamp(store) {
@@ -201,7 +201,7 @@ impl Access {
     /// Logs a user in on a connection. Returns false when its restrictions exclude the connection.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn log_in(&self, store: &Store, connection: &Connection, user: &User) -> Result<bool> {
         self.admit(store, connection, user, None)
     }
@@ -210,7 +210,7 @@ impl Access {
     /// roles exclude the connection.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn log_in_certified(
         &self,
         store: &Store,
@@ -280,7 +280,7 @@ impl Access {
     /// All user-defined roles, in their current state.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn roles(&self, store: &Store) -> Result<Arc<Roles>> {
         let stamp = stored::stamp(store);
         let known = self.roles.lock().clone();

@@ -133,7 +133,7 @@ impl Access {
     /// Whether any user or role exists, damaged ones included.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn has_users_or_roles(&self, store: &Store) -> Result<bool> {
         has_users_or_roles(store)
     }
@@ -141,7 +141,7 @@ impl Access {
     /// Finds a user. One whose document is damaged does not count.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn find_user(&self, store: &Store, name: &UserName) -> Result<Option<User>> {
         let Some(document) = read(store, &USERS, &name.id())? else { return Ok(None) };
         Ok(user_of(document.as_doc()).filter(|user| user.name == *name))
@@ -150,7 +150,7 @@ impl Access {
     /// Whether a user of this name exists, damaged ones included.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn has_user(&self, store: &Store, name: &UserName) -> Result<bool> {
         Ok(read(store, &USERS, &name.id())?.is_some())
     }
@@ -158,7 +158,7 @@ impl Access {
     /// The names of the users of a database, or of all databases, including damaged users.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn user_names(&self, store: &Store, db: Option<&str>) -> Result<Vec<UserName>> {
         let mut names = Vec::new();
         scan(store, &USERS, &mut |document| {
@@ -176,7 +176,7 @@ impl Access {
     /// Visits the users of a database, or of all databases; damaged ones are skipped.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn each_user(
         &self,
         store: &Store,
@@ -197,7 +197,7 @@ impl Access {
     /// Writes a user, replacing one of the same name.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn put_user(&self, store: &Store, op: &OpCtx, user: &User) -> Result<()> {
         note_schema(store, op)?;
         put(store, op, &USERS, &user.name.id(), user.to_document().as_doc())
@@ -206,7 +206,7 @@ impl Access {
     /// Removes a user, even a damaged one. Returns false when there is none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn remove_user(&self, store: &Store, op: &OpCtx, name: &UserName) -> Result<bool> {
         remove(store, op, &USERS, &name.id())
     }
@@ -214,7 +214,7 @@ impl Access {
     /// Writes a role, replacing one of the same name.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn put_role(&self, store: &Store, op: &OpCtx, role: &Role) -> Result<()> {
         note_schema(store, op)?;
         put(store, op, &ROLES, &role.name.id(), role.to_document().as_doc())
@@ -223,7 +223,7 @@ impl Access {
     /// Removes a role, even a damaged one. Returns false when there is none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn remove_role(&self, store: &Store, op: &OpCtx, name: &RoleName) -> Result<bool> {
         remove(store, op, &ROLES, &name.id())
     }

@@ -90,7 +90,7 @@ impl AuditConfig {
     /// Stores the configuration as a new change.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn store(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
         self.generation = mayfly_value::new_object_id(op.now_ms());
         self.time = store.new_timestamp();
