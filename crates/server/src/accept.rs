@@ -67,12 +67,12 @@ pub(crate) struct Reception {
     pub(crate) transport: Arc<Transport>,
     pub(crate) connected: Connected,
     pub(crate) quiet: bool,
-    pub(crate) guests: Guests,
+    pub(crate) clients: ServedClients,
 }
 
 /// The clients that are served.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guests {
+pub(crate) enum ServedClients {
     /// All clients.
     All,
     /// Clients on this machine.
@@ -89,11 +89,11 @@ pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
         };
         match accepted {
             Ok((_, peer)) if !reception.serves(peer.ip()) => {
-                tracing::info!(remote = %peer, "refused until the first start is over");
+                tracing::info!(remote = %peer, "connection refused until the first start has finished");
             }
             Ok((stream, peer)) => open(stream, peer.to_string(), &reception),
             Err(error) => {
-                tracing::warn!(error = %error, "accepting a connection failed");
+                tracing::warn!(error = %error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -102,7 +102,7 @@ pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
 
 impl Reception {
     fn serves(&self, client: IpAddr) -> bool {
-        self.guests == Guests::All || client.to_canonical().is_loopback()
+        self.clients == ServedClients::All || client.to_canonical().is_loopback()
     }
 }
 
@@ -111,7 +111,7 @@ fn open(stream: TcpStream, client: String, reception: &Reception) {
     peer::keep_alive(&stream);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let Some(connection) = service.connections.open(client, local, service.clock.now_ms()) else {
-        tracing::warn!(id = 22942, "connection refused because there are too many");
+        tracing::warn!(id = 22942, "connection refused: the limit net.maxIncomingConnections or maxConnectionsPerAddress is reached");
         return;
     };
     if !quiet {

@@ -84,7 +84,7 @@ fn unwritable() -> Failure {
     Failure::new(
         FailureKind::General,
         "cannot write the audit log",
-        "choose another with --auditPath, in a folder that exists and has room",
+        "choose another with --auditPath, in a folder that exists and has free space",
     )
 }
 
@@ -170,7 +170,7 @@ impl AuditSink for Console {
 impl AuditSink for SystemLog {
     fn write(&self, event: RawDoc<'_>) -> io::Result<()> {
         if let Err(error) = self.send(&json(event)) {
-            tracing::error!(%error, "the system's log did not take an audit event, which is lost");
+            tracing::error!(%error, "the system's log did not accept an audit event, which is lost");
         }
         Ok(())
     }

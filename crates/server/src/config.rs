@@ -217,7 +217,7 @@ mod tests {
         const GB: u64 = 1 << 30;
         let shown = |words: &[&str], machine_bytes, limit_bytes| {
             let flags = Flags::parse_from([&["mayflydb"], words].concat());
-            let mut layers = Layers::told(&flags, &[]).unwrap();
+            let mut layers = Layers::from_sources(&flags, &[]).unwrap();
             layers.choose_cache(&Memory { machine_bytes, limit_bytes });
             let described = layers.describe();
             let line =
@@ -235,7 +235,7 @@ mod tests {
         let (line, bytes, _) = shown(&[], 16 * GB, Some(GB / 2));
         assert_eq!(line, "0.12  # default: a quarter of the 0.50 GB of the process's limit");
         assert_eq!(bytes, (0.12 * f64::from(1 << 30)) as usize);
-        assert_eq!(shown(&[], 0, None).0, "0.25  # default: the system does not tell its memory");
+        assert_eq!(shown(&[], 0, None).0, "0.25  # default: the memory of the system is unknown");
         assert_eq!(shown(&["--cacheSizeGB", "2"], 16 * GB, None).0, "2  # flag --cacheSizeGB");
         let by_flag = "4  # flag --cacheSizeGB: a quarter of the 16.00 GB of the machine";
         assert_eq!(shown(&["--cacheSizeGB", "0"], 16 * GB, None).0, by_flag);

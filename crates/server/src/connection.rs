@@ -36,7 +36,7 @@ const KEPT_BYTES: usize = 256 * 1024;
 /// The longest time between two steps of a client that must log in and has not.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest message of a client that must log in and has not.
-const MAX_STRANGERS_BYTES: usize = 64 * 1024;
+const MAX_UNAUTHENTICATED_BYTES: usize = 64 * 1024;
 /// The timeout for the end of an encrypted connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The time after which the unsent part of a large reply may be written to a file.
@@ -44,13 +44,13 @@ const TAKEN_AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Whether a connection continues or ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Now {
-    GoOn,
+enum Flow {
+    Continue,
     Close,
 }
 
 /// The client has disconnected.
-struct Gone;
+struct Disconnected;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     let _ = stream.set_nodelay(true);
     let Some(stream) = tls::begin(stream, transport, service, connection).await else { return };
     let stream = peer::attach(stream, connection);
-    let mut served = Served { stream, service, connection, output: Vec::new(), behind: false };
+    let mut served = Served { stream, service, connection, output: Vec::new(), is_pipelined: false };
     let ended = served.run().await;
     if let Stream::Tls(stream) = &mut *served.stream {
         // `close_notify` lets the client detect truncation; an unresponsive client is not waited
@@ -73,7 +73,7 @@ pub(crate) async fn serve(
     if let Err(error) = ended {
         match error {
             WireError::Io(error) => {
-                tracing::debug!(ctx = &**connection.desc(), error = %error, "connection broke");
+                tracing::debug!(ctx = &**connection.desc(), error = %error, "connection was lost");
             }
             WireError::Fatal(why) => tracing::warn!(
                 ctx = &**connection.desc(),
@@ -94,12 +94,12 @@ struct Served<'s> {
     connection: &'s Arc<Connection>,
     output: Vec<u8>,
     /// Whether bytes after the present request were read with it.
-    behind: bool,
+    is_pipelined: bool,
 }
 
 /// The state of the request that a client is about to send.
 #[derive(Default)]
-struct Awaited<'s> {
+struct NextRequest<'s> {
     /// The reserved memory for its bytes, if it is large.
     room: Option<UnderWay<'s>>,
     /// Whether the client has sent a request before.
@@ -120,7 +120,7 @@ impl<'s> Served<'s> {
         };
         let mut ending = pin!(ending);
         let mut input = BytesMut::with_capacity(INPUT_BYTES);
-        let mut awaited = Awaited::default();
+        let mut next = NextRequest::default();
         loop {
             match apart(input.len(), || Codec.decode(&mut input)) {
                 Ok(Some(message)) => {
@@ -130,9 +130,9 @@ impl<'s> Served<'s> {
                     if connection.close.is_requested() {
                         return Ok(());
                     }
-                    (awaited.spoke, awaited.deadline) = (true, None);
-                    self.behind = !input.is_empty() || self.stream.holds_bytes();
-                    if self.answer(&message).await? == Now::Close {
+                    (next.spoke, next.deadline) = (true, None);
+                    self.is_pipelined = !input.is_empty() || self.stream.holds_bytes();
+                    if self.answer(&message).await? == Flow::Close {
                         return Ok(());
                     }
                     let wire_bytes = message.wire_bytes;
@@ -142,10 +142,10 @@ impl<'s> Served<'s> {
                         rest.extend_from_slice(&input);
                         input = rest;
                     }
-                    awaited.room = None;
+                    next.room = None;
                 }
                 Ok(None) => {
-                    if self.read(&mut input, &mut awaited, &mut ending).await? == Now::Close {
+                    if self.read(&mut input, &mut next, &mut ending).await? == Flow::Close {
                         return Ok(());
                     }
                 }
@@ -166,52 +166,52 @@ impl<'s> Served<'s> {
     async fn read(
         &mut self,
         input: &mut BytesMut,
-        awaited: &mut Awaited<'s>,
+        next: &mut NextRequest<'s>,
         ending: &mut Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Now, WireError> {
-        let is_stranger = self.serves_stranger();
+    ) -> Result<Flow, WireError> {
+        let is_unauthenticated = self.serves_unauthenticated();
         let announced = Codec::announced(input);
-        if is_stranger && announced > Some(MAX_STRANGERS_BYTES) {
-            self.note_refused("its request is too large for one who has not logged in");
-            return Ok(Now::Close);
+        if is_unauthenticated && announced > Some(MAX_UNAUTHENTICATED_BYTES) {
+            self.note_refused("its request is too large for a client that has not logged in");
+            return Ok(Flow::Close);
         }
-        let hurries = is_stranger
-            && (!awaited.spoke || !input.is_empty() || self.connection.access.is_logging_in());
-        let deadline = awaited.deadline;
-        awaited.deadline = hurries.then(|| deadline.unwrap_or_else(|| Instant::now() + PATIENCE));
-        if awaited.room.is_none()
+        let hurries = is_unauthenticated
+            && (!next.spoke || !input.is_empty() || self.connection.access.is_logging_in());
+        let deadline = next.deadline;
+        next.deadline = hurries.then(|| deadline.unwrap_or_else(|| Instant::now() + PATIENCE));
+        if next.room.is_none()
             && let Some(announced) = announced
             && announced > LARGE_BYTES
         {
-            awaited.room = tokio::select! {
+            next.room = tokio::select! {
                 room = self.service.buffers.request(announced) => Some(room),
-                () = ended(ending) => return Ok(Now::Close),
+                () = ended(ending) => return Ok(Flow::Close),
             };
         }
         // Biased to the read: requests that were sent before the end are still answered.
         let read = tokio::select! {
             biased;
             read = self.stream.read_buf(input) => read?,
-            () = ended(ending) => return Ok(Now::Close),
-            () = reached(awaited.deadline) => {
-                self.note_refused("it takes long to log in");
-                return Ok(Now::Close);
+            () = ended(ending) => return Ok(Flow::Close),
+            () = reached(next.deadline) => {
+                self.note_refused("its login takes too long");
+                return Ok(Flow::Close);
             }
-            () = overdue(awaited.room.as_ref()) => {
-                self.note_slow("its large request takes long to arrive, and others wait for the memory");
-                return Ok(Now::Close);
+            () = overdue(next.room.as_ref()) => {
+                self.note_slow("its large request arrives too slowly, and others wait for memory");
+                return Ok(Flow::Close);
             }
         };
-        Ok(if read == 0 { Now::Close } else { Now::GoOn })
+        Ok(if read == 0 { Flow::Close } else { Flow::Continue })
     }
 
     /// Whether the client must log in and has not.
-    fn serves_stranger(&self) -> bool {
+    fn serves_unauthenticated(&self) -> bool {
         self.service.access.is_enforced() && !self.connection.access.is_known()
     }
 
     /// Runs a request, more than once if it waits or streams.
-    async fn answer(&mut self, message: &Message) -> Result<Now, WireError> {
+    async fn answer(&mut self, message: &Message) -> Result<Flow, WireError> {
         let sequences: Vec<DocumentSequence<'_>> = message
             .sequences
             .iter()
@@ -222,7 +222,7 @@ impl<'s> Served<'s> {
         incoming.sequences = &sequences;
         incoming.legacy_db = message.legacy_db.as_deref();
         incoming.exhaust_allowed = message.flags.contains(Flags::EXHAUST_ALLOWED);
-        let Ok(first_turn) = self.admit(&incoming).await else { return Ok(Now::Close) };
+        let Ok(first_turn) = self.admit(&incoming).await else { return Ok(Flow::Close) };
         incoming.first_turn = first_turn.as_ref();
         loop {
             let request_id = next_request_id();
@@ -232,7 +232,7 @@ impl<'s> Served<'s> {
             let command = || dispatch(service, connection, &incoming, doc);
             // A command is not interrupted when the client disconnects if it wants no reply, or if
             // further commands were sent after it.
-            let Dispatched { doc, next } = match to.wanted && !self.behind {
+            let Dispatched { doc, next } = match to.wanted && !self.is_pipelined {
                 true => peer::lending(&mut self.stream, command),
                 false => command(),
             };
@@ -241,14 +241,14 @@ impl<'s> Served<'s> {
                 Next::Wait(wait) => {
                     incoming.first_turn.inspect(|turn| turn.give_back());
                     self.take_back(doc.finish_buffer());
-                    let Ok(waited) = self.wait(&wait).await else { return Ok(Now::Close) };
+                    let Ok(waited) = self.wait(&wait).await else { return Ok(Flow::Close) };
                     incoming.repeat.waited = true;
                     incoming.repeat.waited_for += waited;
                     continue;
                 }
-                Next::HangUp => return Ok(Now::Close),
+                Next::HangUp => return Ok(Flow::Close),
             };
-            let now = if outcome.close { Now::Close } else { Now::GoOn };
+            let now = if outcome.close { Flow::Close } else { Flow::Continue };
             if !outcome.pause.is_zero() {
                 tokio::select! {
                     () = tokio::time::sleep(outcome.pause) => {}
@@ -271,7 +271,7 @@ impl<'s> Served<'s> {
     }
 
     /// Waits for memory for the reply, and for a turn if the command is long. Returns the turn.
-    async fn admit(&self, incoming: &Incoming<'_>) -> Result<Option<FirstTurn>, Gone> {
+    async fn admit(&self, incoming: &Incoming<'_>) -> Result<Option<FirstTurn>, Disconnected> {
         if memory::is_short() {
             self.service.relieve_memory();
         }
@@ -283,7 +283,7 @@ impl<'s> Served<'s> {
             }
         }
         // Commands of unauthenticated clients are refused at once.
-        if !incoming.starts_long() || self.serves_stranger() {
+        if !incoming.starts_long() || self.serves_unauthenticated() {
             return Ok(None);
         }
         tokio::select! {
@@ -291,7 +291,7 @@ impl<'s> Served<'s> {
             turn = mayfly_work::first_turn() => Ok(Some(turn)),
             () = self.service.shutdown.requested() => Ok(None),
             () = self.connection.close.requested() => Ok(None),
-            () = peer::gone(&self.stream), if !self.behind => Err(Gone),
+            () = peer::gone(&self.stream), if !self.is_pipelined => Err(Disconnected),
         }
     }
 
@@ -320,7 +320,7 @@ impl<'s> Served<'s> {
 
     /// Waits for the command's event, its timeout, or the end of the server. Returns the time that
     /// it waited.
-    async fn wait(&self, wait: &Wait) -> Result<Duration, Gone> {
+    async fn wait(&self, wait: &Wait) -> Result<Duration, Disconnected> {
         let service = self.service;
         let began = service.clock.monotonic_micros();
         let happens = async {
@@ -333,7 +333,7 @@ impl<'s> Served<'s> {
             () = happens => {}
             () = service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
-            () = peer::gone(&self.stream), if !self.behind => return Err(Gone),
+            () = peer::gone(&self.stream), if !self.is_pipelined => return Err(Disconnected),
             () = tokio::time::sleep(wait.longest()) => {}
         }
         // A short wait counts as a millisecond, so that the command ends even if unrelated writes
@@ -407,7 +407,7 @@ impl<'s> Served<'s> {
             ctx = &**self.connection.desc(),
             remote,
             why,
-            "closing a stranger's connection"
+            "closing a connection without a login"
         );
     }
 

@@ -32,7 +32,7 @@ const READY: &str = "ready";
 /// The program cannot be started.
 pub fn start() -> anyhow::Result<ExitCode> {
     let failed = || {
-        let advice = "leave processManagement.fork out, and let a supervisor start the server";
+        let advice = "remove processManagement.fork, and start the server with a supervisor";
         Failure::new(FailureKind::General, "cannot start the server in the background", advice)
     };
     let program = std::env::current_exe().with_context(failed)?;
@@ -110,7 +110,7 @@ impl PidFile {
             file.set_permissions(fs::Permissions::from_mode(0o644))
         };
         write().with_context(|| {
-            let tried = format!("cannot write the file of the process number {}", path.display());
+            let tried = format!("cannot write the process id file {}", path.display());
             let advice = "choose another with --pidfilepath, in a folder that exists";
             Failure::new(FailureKind::General, tried, advice)
         })?;

@@ -25,7 +25,7 @@ pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
 const LOCK_FILE: &str = "LOCK";
 
 /// Files that identify the data of other programs.
-const SIGNS: &[(&str, &str)] = &[
+const FOREIGN_FILES: &[(&str, &str)] = &[
     ("WiredTiger", "mongod"),
     ("storage.bson", "mongod"),
     ("mongod.lock", "mongod"),
@@ -39,7 +39,7 @@ const HARMLESS_EXTENSIONS: &[&str] = &["conf", "log", "yaml", "yml"];
 const CHOOSE_ANOTHER: &str = "choose another folder with --dbpath";
 
 /// How to migrate the data of an older version.
-const BRING_OVER: &str = "to bring its data over, start the version that wrote it, take a dump (mongodump), start this version \
+const MIGRATE: &str = "to bring its data over, start the version that wrote it, take a dump (mongodump), start this version \
                           over an empty folder, named with --dbpath, and restore the dump there (mongorestore)";
 
 /// Refuses a folder of another program; changes nothing.
@@ -51,12 +51,12 @@ pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     if folder.join(UNFINISHED_FORMAT_FILE).exists() {
         return Ok(());
     }
-    match stranger(folder, config) {
+    match foreign_files(folder, config) {
         Ok(None) => Ok(()),
         Ok(Some(text)) => Err(anyhow!(text)).context(failure(
             config,
             FailureKind::Incompatible,
-            format!("{CHOOSE_ANOTHER}, or empty this one if nobody needs its files"),
+            format!("{CHOOSE_ANOTHER}, or empty this one if its files are not needed"),
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(unusable(config, error)),
@@ -80,7 +80,7 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
             tracing::info!(
                 folder = %folder.display(),
                 entries = restricted,
-                "other users of the machine had permissions in the data folder, and have none now"
+                "removed the permissions of other users from files in the data folder"
             );
         }
     }
@@ -121,10 +121,10 @@ pub(crate) fn advice(kind: io::ErrorKind) -> String {
             format!("give the user of this process the right to write to it, or {CHOOSE_ANOTHER}")
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("make room on its disk, or {CHOOSE_ANOTHER}")
+            format!("free space on its disk, or {CHOOSE_ANOTHER}")
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            format!("a file stands on this path, {CHOOSE_ANOTHER}")
+            format!("a file has this path, {CHOOSE_ANOTHER}")
         }
         _ => CHOOSE_ANOTHER.to_owned(),
     }
@@ -137,7 +137,7 @@ fn open_failed(config: &Config, error: OpenError) -> anyhow::Error {
             FailureKind::Incompatible,
             format!("start the version that wrote it, or {CHOOSE_ANOTHER}"),
         ),
-        OpenError::OlderFormat(_) => (FailureKind::Incompatible, BRING_OVER.to_owned()),
+        OpenError::OlderFormat(_) => (FailureKind::Incompatible, MIGRATE.to_owned()),
         OpenError::Foreign(_) => (FailureKind::Incompatible, CHOOSE_ANOTHER.to_owned()),
         OpenError::Damaged(_) => (FailureKind::Damage, RESTORE.to_owned()),
         OpenError::Unavailable { kind, .. } => (FailureKind::Folder, advice(*kind)),
@@ -170,12 +170,12 @@ pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyho
 }
 
 /// The foreign files in a folder without a store; `None` if a new store may be created there.
-fn stranger(folder: &Path, config: &Config) -> io::Result<Option<String>> {
+fn foreign_files(folder: &Path, config: &Config) -> io::Result<Option<String>> {
     let mut unknown = None;
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
-        if let Some((_, program)) = SIGNS.iter().find(|(sign, _)| *sign == name) {
+        if let Some((_, program)) = FOREIGN_FILES.iter().find(|(sign, _)| *sign == name) {
             return Ok(Some(format!("it holds the data of {program} (the file {name})")));
         }
         if !is_harmless(folder, &name, config) {
@@ -207,7 +207,7 @@ mod tests {
     fn what_is_not_ours_is_named() {
         let config = Config::defaults().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let found = |config: &Config| stranger(folder.path(), config).unwrap();
+        let found = |config: &Config| foreign_files(folder.path(), config).unwrap();
         for harmless in
             ["lost+found", ".keep", "mayflydb.yaml", "a.log", "a.log.2027-01-01", "_tmp"]
         {

@@ -31,7 +31,7 @@ impl Descriptors {
             Ok(()) => limit.maximum,
             // Some systems allow less than the hard limit.
             Err(error) => {
-                tracing::warn!(%error, "the limit of open files cannot be raised");
+                tracing::warn!(%error, "the limit of open files of the process cannot be raised");
                 limit.current
             }
         };

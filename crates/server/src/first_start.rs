@@ -69,8 +69,8 @@ impl FirstStart {
             Ok(FirstStart { user, database, folder })
         };
         parts().with_context(|| {
-            let advice = "set both variables, or the same two with _FILE behind them, or none";
-            Failure::new(FailureKind::Options, "cannot make the first user", advice)
+            let advice = "set both variables, or both with the suffix _FILE, or none";
+            Failure::new(FailureKind::Options, "cannot create the first user", advice)
         })
     }
 
@@ -87,7 +87,7 @@ impl FirstStart {
         let note = note(config);
         if note.as_ref().is_some_and(|note| note.exists()) {
             return Err(anyhow!(
-                "an earlier start was to make the first user and run scripts, and did not end"
+                "an earlier first start, which creates the first user and runs scripts, did not finish"
             ))
             .context(failure("empty the data folder, and start again"));
         }
@@ -106,12 +106,12 @@ impl FirstStart {
     /// The file cannot be written, or the user not created.
     pub(crate) fn begin(&self, service: &Arc<Service>, config: &Config) -> anyhow::Result<()> {
         if let Some(note) = note(config) {
-            fs::write(&note, b"").with_context(|| failure("give the data folder room"))?;
+            fs::write(&note, b"").with_context(|| failure("free disk space for the data folder"))?;
         }
         if let Some((user, password)) = &self.user {
             make_user(service, user, password.expose_secret())
-                .with_context(|| failure("choose another name"))?;
-            tracing::info!(user, "made the first user");
+                .with_context(|| failure("choose another name for the first user"))?;
+            tracing::info!(user, "created the first user");
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl FirstStart {
         command.env_remove(crate::daemon::MARK);
         let program = command.get_program().to_string_lossy().into_owned();
         let status = command.stdin(Stdio::null()).status().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => anyhow!("{program} is not installed beside the server"),
+            io::ErrorKind::NotFound => anyhow!("{program} is not installed"),
             _ => anyhow!(error),
         })?;
         match status.success() {
@@ -234,7 +234,7 @@ fn make_user(service: &Arc<Service>, user: &str, password: &str) -> anyhow::Resu
     match (answered.next, reply.as_doc().get("errmsg")) {
         (Next::Reply(outcome), _) if !outcome.failed => Ok(()),
         (_, Some(RawValue::String(why))) => bail!("{why}"),
-        _ => bail!("the server does not say why"),
+        _ => bail!("the server gave no reason"),
     }
 }
 

@@ -198,13 +198,13 @@ fn ask(address: SocketAddr) -> anyhow::Result<()> {
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
     if !(BEFORE_DOCUMENT..=MAX_REPLY_BYTES).contains(&length) {
-        bail!("it does not speak this protocol");
+        bail!("it does not speak the MongoDB protocol");
     }
     let mut rest = vec![0; length - 4];
     stream.read_exact(&mut rest)?;
     match RawDoc::new(&rest[BEFORE_DOCUMENT - 4..]).and_then(|reply| reply.get("ok")) {
         Some(RawValue::Double(1.0)) => Ok(()),
-        _ => bail!("it answers, but not with ok"),
+        _ => bail!("it answers with an error"),
     }
 }
 

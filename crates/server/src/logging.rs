@@ -54,7 +54,7 @@ fn no_log(path: &Path) -> Failure {
     Failure::new(
         FailureKind::General,
         format!("cannot write the log file {}", path.display()),
-        "choose another with --logpath, in a folder that exists and has room",
+        "choose another with --logpath, in a folder that exists and has free space",
     )
 }
 

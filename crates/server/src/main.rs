@@ -90,12 +90,12 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     let ended = runtime.block_on(async {
         let running = start(options).await?;
         running.service.settings.on_log_level(set_level);
-        say_ready(&running, &config, began);
+        log_ready(&running, &config, began);
         if let Some(background) = background {
             background.ready()?;
         }
         let grace = wait_for_end(&running).await?;
-        tracing::info!("stopping: no new connections, running commands may finish");
+        tracing::info!("stopping: new connections are refused, running commands may finish");
         running.stop_within(grace).await?;
         tracing::info!("stopped");
         Ok(ExitCode::SUCCESS)
@@ -122,7 +122,7 @@ fn begin_log(
     Ok(set_level)
 }
 
-fn say_ready(running: &Running, config: &Config, began: Instant) {
+fn log_ready(running: &Running, config: &Config, began: Instant) {
     let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
     let address = running.address();
     let reachable = match address.ip().is_unspecified() {

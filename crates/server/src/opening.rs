@@ -34,7 +34,7 @@ pub(crate) async fn open_service(
     let opening = config.clone();
     let engine =
         tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
-    let engine = engine.await.context("opening the data folder broke off")??;
+    let engine = engine.await.context("opening the data folder was interrupted")??;
     let engine_name = engine.name();
     let ops = OpRegistry::new(clock.clone());
     let store_options = StoreOptions {
@@ -102,7 +102,7 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
         let folder = config.archive.folder.clone().unwrap_or_default();
         Failure::new(
             FailureKind::Folder,
-            format!("cannot make the folder of archives {}", folder.display()),
+            format!("cannot create the folder for archives {}", folder.display()),
             "choose a folder that this process may write to with --archiveFolder",
         )
     })?;

@@ -71,7 +71,7 @@ pub(crate) fn end_abandoned(service: &Service) {
         if let Some(connection) = connection
             && connection.is_gone.get().is_some_and(|is_gone| is_gone())
         {
-            tracing::debug!(ctx = &**connection.desc(), opId = op.id(), "its client is gone");
+            tracing::debug!(ctx = &**connection.desc(), opId = op.id(), "an operation was killed because its client has disconnected");
             op.kill(ErrorCode::ClientDisconnect);
         }
     }
@@ -134,6 +134,6 @@ pub(crate) fn keep_alive(stream: &TcpStream) {
     let interval = interval.map_or(KEEP_ALIVE_INTERVAL, |it| it.min(KEEP_ALIVE_INTERVAL));
     let wanted = TcpKeepalive::new().with_time(idle).with_interval(interval);
     if let Err(error) = socket.set_tcp_keepalive(&wanted) {
-        tracing::debug!(error = %error, "a socket without keepalive");
+        tracing::debug!(error = %error, "keepalive cannot be enabled for a connection");
     }
 }

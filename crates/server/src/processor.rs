@@ -15,7 +15,7 @@ const NEEDED: &[&str] = match cfg!(target_arch = "x86_64") {
 };
 
 /// Contains the flags of the first processor.
-const LOOKED_AT: u64 = 8 * 1024;
+const MAX_READ: u64 = 8 * 1024;
 
 /// Checks the processor.
 ///
@@ -24,7 +24,7 @@ const LOOKED_AT: u64 = 8 * 1024;
 pub fn check() -> anyhow::Result<()> {
     let mut text = Vec::new();
     let read = std::fs::File::open("/proc/cpuinfo")
-        .and_then(|file| file.take(LOOKED_AT).read_to_end(&mut text));
+        .and_then(|file| file.take(MAX_READ).read_to_end(&mut text));
     match read {
         Ok(_) => check_flags(&String::from_utf8_lossy(&text)),
         Err(_) => Ok(()),
@@ -43,7 +43,7 @@ fn check_flags(cpuinfo: &str) -> anyhow::Result<()> {
     Err(anyhow!("it lacks {missing:?}").context(Failure::new(
         FailureKind::General,
         "cannot run on this processor",
-        "compile the binary without them",
+        "use another machine, or compile the binary without these features",
     )))
 }
 

@@ -18,7 +18,7 @@ use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use crate::accept::{Connected, Guests, Reception, accept};
+use crate::accept::{Connected, ServedClients, Reception, accept};
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
@@ -101,7 +101,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     if let Err(error) = service.begin_own_documents() {
         // Tools show less without these documents. For example a full disk must not prevent the
         // start.
-        tracing::warn!(%error, "what the server says of itself in 'local' and 'config' cannot be kept");
+        tracing::warn!(%error, "the server's own documents in 'local' and 'config' cannot be written");
     }
     service.watch_transactions().context("cannot start a background thread")?;
     watch_threads(&service).context("cannot start a background thread")?;
@@ -116,7 +116,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         transport,
         connected: connected.clone(),
         quiet: config.quiet,
-        guests: Guests::All,
+        clients: ServedClients::All,
     };
     if let Err(why) = prepare(&config, &reception, &listeners).await {
         service.shutdown.request();
@@ -125,7 +125,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     if config.authorization {
         service.access.enforce();
-        service.connections.limit_strangers();
+        service.connections.limit_unauthenticated();
     }
     warn_if_open(&config, &addresses);
     for listener in listeners {
@@ -201,7 +201,7 @@ impl Running {
         if !self.drained(grace).await {
             let ops = self.service.ops.list();
             let left: Vec<String> = ops.iter().take(5).map(|op| op.info().ns).collect();
-            tracing::warn!(commands = ops.len(), on = ?left, "some commands did not end in time");
+            tracing::warn!(commands = ops.len(), on = ?left, "some commands did not end before the shutdown timeout");
         }
         let all = &self.service.sessions.transactions;
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
@@ -209,7 +209,7 @@ impl Running {
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         drop(self.announcement.take());
         if self.service.audit.has_failed() {
-            let advice = "make room for the audit log, or choose another with --auditPath";
+            let advice = "free disk space for the audit log, or choose another with --auditPath";
             let failure = Failure::new(FailureKind::General, "stopped", advice);
             return Err(anyhow!("an audit event could not be written").context(failure));
         }
@@ -221,7 +221,7 @@ impl Running {
         .context(Failure::new(
             FailureKind::Damage,
             "cannot close the data folder",
-            "the next start goes on from the log, see the messages before this one",
+            "the next start recovers from the write-ahead log; see the messages before this one",
         ))
     }
 }
@@ -238,7 +238,7 @@ async fn prepare(
     }
     first.begin(service, config)?;
     let local = Reception {
-        guests: Guests::Local,
+        clients: ServedClients::Local,
         transport: Arc::new(Transport::plain()),
         ..reception.clone()
     };
@@ -249,7 +249,7 @@ async fn prepare(
     let port = listeners.first().and_then(|listener| listener.local_addr().ok());
     let scripts = first.clone();
     let run = move || scripts.run_scripts(port.map_or(0, |address| address.port()));
-    tokio::task::spawn_blocking(run).await.context("running scripts broke off")??;
+    tokio::task::spawn_blocking(run).await.context("running scripts was interrupted")??;
     tasks.shutdown().await;
     first.end(config)
 }
@@ -277,11 +277,11 @@ fn check_open(config: &Config, address: SocketAddr) -> anyhow::Result<()> {
     if config.authorization || config.allow_open || !is_all {
         return Ok(());
     }
-    let text = "everybody who reaches this machine could read and change all data";
+    let text = "every client that reaches this machine could read and change all data";
     Err(anyhow!(text)).context(Failure::new(
         FailureKind::Options,
         "cannot listen on all addresses without authorization",
-        "add --auth, name addresses with --bind_ip, or add --allowOpen if only those reach it who may",
+        "add --auth, name addresses with --bind_ip, or add --allowOpen if the network restricts access",
     ))
 }
 
@@ -304,7 +304,7 @@ fn announce(config: &Config, addresses: &[SocketAddr]) -> Option<Announcement> {
     }
     let written = Announcement::write(config, addresses);
     let warn =
-        |error| tracing::warn!(%error, "--healthcheck needs --port: its file cannot be written");
+        |error| tracing::warn!(%error, "the file for --healthcheck cannot be written to the data folder; use --healthcheck with --port");
     written.map_err(warn).ok()
 }
 
@@ -361,7 +361,7 @@ async fn listen(config: &Config) -> anyhow::Result<Vec<TcpListener>> {
         }
     }
     if listeners.is_empty() {
-        let advice = "name one with --bind_ip, 127.0.0.1 for this machine alone";
+        let advice = "name one with --bind_ip, for example 127.0.0.1 for this machine only";
         return Err(anyhow!("no address is named").context(Failure::new(
             FailureKind::Options,
             "cannot listen",

@@ -94,41 +94,41 @@ pub(super) fn custom_data(fields: &Fields<'_>) -> Result<Option<DocBuf>> {
 }
 
 /// The selection of users or roles.
-pub(super) enum Wanted<'a> {
+pub(super) enum Selection<'a> {
     /// All of the command's database.
-    OfDatabase,
+    Database,
     /// All of all databases.
-    Everywhere,
+    AllDatabases,
     /// By name and database.
     Named(Vec<(&'a str, &'a str)>),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Selection<'a> {
     /// Reads the command's value; `kind` is `user` or `role`.
-    pub(super) fn parse(request: &Request<'a>, kind: &str) -> Result<Wanted<'a>> {
+    pub(super) fn parse(request: &Request<'a>, kind: &str) -> Result<Selection<'a>> {
         match request.target() {
             number
                 if number.is_number()
                     && crate::request::fields::whole_number(number) == Some(1) =>
             {
-                Ok(Wanted::OfDatabase)
+                Ok(Selection::Database)
             }
             RawValue::Document(all) if kind == "user" && all.get("forAllDBs").is_some() => {
                 match all.get("forAllDBs") {
-                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => Ok(Wanted::Everywhere),
+                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => Ok(Selection::AllDatabases),
                     _ => Err(Error::bad_value("forAllDBs must be true and the only field")),
                 }
             }
             RawValue::Array(several) => {
                 let named = several.iter().map(|one| named(one.value(), request.db, kind));
-                Ok(Wanted::Named(named.collect::<Result<_>>()?))
+                Ok(Selection::Named(named.collect::<Result<_>>()?))
             }
-            one => Ok(Wanted::Named(vec![named(one, request.db, kind)?])),
+            one => Ok(Selection::Named(vec![named(one, request.db, kind)?])),
         }
     }
 }
 
-impl Wanted<'_> {
+impl Selection<'_> {
     /// Checks that the client may see them: itself or its own roles always, others with the action
     /// on their database.
     ///
@@ -142,9 +142,9 @@ impl Wanted<'_> {
         is_own: impl Fn(&str, &str) -> bool,
     ) -> Result<()> {
         match self {
-            Wanted::OfDatabase => ctx.permit(request, Target::Database(request.db), view),
-            Wanted::Everywhere => ctx.permit(request, Target::AllNormal, view),
-            Wanted::Named(names) => {
+            Selection::Database => ctx.permit(request, Target::Database(request.db), view),
+            Selection::AllDatabases => ctx.permit(request, Target::AllNormal, view),
+            Selection::Named(names) => {
                 names.iter().try_for_each(|(name, db)| match is_own(name, db) {
                     true => Ok(()),
                     false => ctx.permit(request, Target::Database(db), view),

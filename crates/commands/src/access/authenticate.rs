@@ -26,12 +26,12 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Hides, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const START: Command = Command::new("saslStart", "Begins to log a user in", run_start)
+pub(super) const START: Command = Command::new("saslStart", "Begins a login", run_start)
     .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
     .hides(Hides::Secrets);
 pub(super) const CONTINUE: Command =
-    Command::new("saslContinue", "Goes on logging a user in", run_continue)
+    Command::new("saslContinue", "Continues a login", run_continue)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
         .hides(Hides::Secrets);
@@ -153,13 +153,13 @@ fn start(
         Some(options) => Fields::new(options, "options").bool("skipEmptyExchange")?,
         None => None,
     };
-    let nobody = UserName::new("", db);
+    let no_user = UserName::new("", db);
     let Some(mechanism) = Mechanism::by_name(mechanism) else {
-        return Err(refuse_mechanism(ctx, (&nobody, mechanism)));
+        return Err(refuse_mechanism(ctx, (&no_user, mechanism)));
     };
     count(ctx, mechanism.name(), origin).received.add(1);
     let first = ClientFirst::parse(mechanism, &payload.bytes)
-        .map_err(|why| refuse(ctx, (&nobody, mechanism.name()), why))?;
+        .map_err(|why| refuse(ctx, (&no_user, mechanism.name()), why))?;
     let name = UserName::new(first.user.as_str(), db);
     let access = &ctx.service.access;
     let user = access.find_user(&ctx.service.store, &name)?;
@@ -194,10 +194,10 @@ fn run_continue(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    slow_down(ctx, go_on(ctx, request, reply))
+    slow_down(ctx, continue_login(ctx, request, reply))
 }
 
-fn go_on(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn continue_login(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
     let protocol = |text: &str| Err(Error::new(ErrorCode::ProtocolError, text));
     // Every error ends the login.

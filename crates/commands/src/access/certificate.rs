@@ -17,7 +17,7 @@ use crate::request::row::{Expected, Hides, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const AUTHENTICATE: Command =
-    Command::new("authenticate", "Logs a user in by its certificate", run_authenticate)
+    Command::new("authenticate", "Logs a user in with the certificate of its connection", run_authenticate)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
         .hides(Hides::Secrets);
@@ -51,14 +51,14 @@ pub(super) fn log_in(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     abandon(ctx);
-    let nobody = UserName::new("", db);
+    let no_user = UserName::new("", db);
     match fields.get("mechanism") {
         Some(RawValue::String(X509)) => {}
         Some(RawValue::String(other)) if Mechanism::by_name(other).is_some() => {
-            return Err(refuse(ctx, (&nobody, other), "the mechanism needs saslStart"));
+            return Err(refuse(ctx, (&no_user, other), "the mechanism needs saslStart"));
         }
-        Some(RawValue::String(other)) => return Err(refuse_mechanism(ctx, (&nobody, other))),
-        _ => return Err(refuse(ctx, (&nobody, ""), "no mechanism")),
+        Some(RawValue::String(other)) => return Err(refuse_mechanism(ctx, (&no_user, other))),
+        _ => return Err(refuse(ctx, (&no_user, ""), "no mechanism")),
     }
     count(ctx, X509, origin).received.add(1);
     if db != EXTERNAL {
@@ -66,8 +66,8 @@ pub(super) fn log_in(
         return Err(Error::new(ErrorCode::ProtocolError, text));
     }
     let Some(certificate) = ctx.connection.access.certificate.get() else {
-        let why = "the client has shown no certificate that was verified";
-        return Err(refuse(ctx, (&nobody, X509), why));
+        let why = "the client presented no certificate that was verified";
+        return Err(refuse(ctx, (&no_user, X509), why));
     };
     let name = UserName::new(certificate.subject.as_str(), EXTERNAL);
     let attempt = (&name, X509);

@@ -16,7 +16,7 @@ use crate::rules::rights::is_set;
 
 pub(super) const ROW: Command = Command::new(
     "_mergeAuthzCollections",
-    "Takes users and roles over that a tool has restored",
+    "Merges users and roles that a tool has restored",
     run,
 )
 .needs(Needs::Demands(needs))
@@ -68,8 +68,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
 }
 
 /// Whether a user or role of database `of` is to be merged; `None` selects all databases.
-fn is_meant(of: &str, wanted: Option<&str>) -> bool {
-    wanted.is_none_or(|wanted| wanted == of)
+fn is_selected(of: &str, selected: Option<&str>) -> bool {
+    selected.is_none_or(|selected| selected == of)
 }
 
 fn merge_users(
@@ -83,7 +83,7 @@ fn merge_users(
     each_document(store, from, &mut |document| {
         ctx.op.check()?;
         let user = User::parse(document)?;
-        if is_meant(&user.name.db, db) {
+        if is_selected(&user.name.db, db) {
             if drops || !access.has_user(store, &user.name)? {
                 access.put_user(store, ctx.op, &user)?;
             }
@@ -114,7 +114,7 @@ fn merge_roles(
     each_document(store, from, &mut |document| {
         ctx.op.check()?;
         let role = Role::parse(document)?;
-        if is_meant(&role.name.db, db) {
+        if is_selected(&role.name.db, db) {
             if drops || present.insert(role.name.clone()) {
                 access.put_role(store, ctx.op, &role)?;
             }
@@ -124,7 +124,7 @@ fn merge_roles(
     })?;
     if drops {
         for name in known.names() {
-            if is_meant(&name.db, db) && !merged.contains(name) {
+            if is_selected(&name.db, db) && !merged.contains(name) {
                 access.remove_role(store, ctx.op, name)?;
             }
         }

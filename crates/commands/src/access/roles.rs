@@ -37,25 +37,25 @@ pub(super) const DROP_ALL: Command =
         .names(Names::Word)
         .expected(Expected::Long);
 pub(super) const GRANT_PRIVILEGES: Command =
-    Command::new("grantPrivilegesToRole", "Gives privileges to a role", run_grant_privileges)
+    Command::new("grantPrivilegesToRole", "Grants privileges to a role", run_grant_privileges)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE_PRIVILEGES: Command =
-    Command::new("revokePrivilegesFromRole", "Takes privileges from a role", run_revoke_privileges)
+    Command::new("revokePrivilegesFromRole", "Revokes privileges from a role", run_revoke_privileges)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const GRANT_ROLES: Command =
-    Command::new("grantRolesToRole", "Makes a role inherit from others", run_grant_roles)
+    Command::new("grantRolesToRole", "Grants roles to a role", run_grant_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE_ROLES: Command =
-    Command::new("revokeRolesFromRole", "Ends what a role inherits from others", run_revoke_roles)
+    Command::new("revokeRolesFromRole", "Revokes roles from a role", run_revoke_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)

@@ -40,7 +40,7 @@ pub(super) const DROP_ALL: Command =
         .names(Names::Word)
         .expected(Expected::Long);
 pub(super) const FORGET: Command =
-    Command::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)
+    Command::new("invalidateUserCache", "Clears the cache of users and roles", run_forget)
         .needs(Needs::InHandler)
         .names(Names::Word);
 

@@ -31,7 +31,7 @@ use crate::rules::rights::is_set;
 use document::DocumentChange;
 use entry::{Entry, EntryKind};
 
-pub(super) const ROW: Command = Command::new("applyOps", "Applies entries of a log", run)
+pub(super) const ROW: Command = Command::new("applyOps", "Applies entries of an operation log", run)
     .needs(Needs::Demands(demand))
     .audited(Audited::Documents)
     .flags(RowFlags::LENIENT)

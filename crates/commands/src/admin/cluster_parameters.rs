@@ -12,7 +12,7 @@ use crate::request::row::{Audited, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const GET: Command =
-    Command::new("getClusterParameter", "Shows cluster parameters", run_get)
+    Command::new("getClusterParameter", "Returns cluster parameters", run_get)
         .needs(Needs::Cluster(&[Action::GetClusterParameter]))
         .audited(Audited::Value("requestedClusterServerParameters"))
         .since("6.0")

@@ -11,7 +11,7 @@ use crate::request::row::{RowFlags, Writes};
 use crate::request::{Fields, Needs, Request, WriteConcern};
 
 pub(super) const GET: Command =
-    Command::new("getDefaultRWConcern", "Shows the default read and write concern", run_get)
+    Command::new("getDefaultRWConcern", "Returns the default read and write concern", run_get)
         .needs(Needs::Cluster(&[Action::GetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY);

@@ -24,13 +24,13 @@ pub(super) const CONFIGURE: Command = Command::new(
 .needs(Needs::Cluster(&[Action::SetParameter]))
 .flags(RowFlags::TEST_ONLY.union(RowFlags::NEVER_FAILS));
 pub(super) const WAIT: Command =
-    Command::new("waitForFailPoint", "Waits until a fail point has fired so often", run_wait)
+    Command::new("waitForFailPoint", "Waits until a fail point has fired a number of times", run_wait)
         .needs(Needs::Cluster(&[Action::SetParameter]))
         .since("4.4")
         .flags(RowFlags::TEST_ONLY);
 
 /// The interval at which a waiting command checks the fail point.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Checks that the command exists and runs on `admin`.
 fn check_allowed(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
@@ -80,7 +80,7 @@ fn run_wait(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
     current::wait(|| {
         while ctx.service.fail_points.entered(point) < times {
             ctx.op.check()?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(())
     })

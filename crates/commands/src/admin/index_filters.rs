@@ -32,14 +32,14 @@ pub(super) const CLEAR: Command =
         .flags(RowFlags::LENIENT);
 
 /// The query that selects a shape in a command.
-pub(super) struct Named<'a> {
+pub(super) struct NamedQuery<'a> {
     query: RawDoc<'a>,
     sort: Option<RawDoc<'a>>,
     projection: Option<RawDoc<'a>>,
     parsed: CanonicalQuery,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedQuery<'a> {
     /// Reads `query`, `sort`, `projection` and `collation`; `None` if all are missing.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl<'a> Named<'a> {
         ctx: &CommandContext<'_>,
         fields: &Fields<'a>,
         collection: &Collection,
-    ) -> Result<Option<Named<'a>>> {
+    ) -> Result<Option<NamedQuery<'a>>> {
         let document = |name: &str| match fields.get(name) {
             None => Ok(None),
             Some(RawValue::Document(document)) => Ok(Some(document)),
@@ -74,7 +74,7 @@ impl<'a> Named<'a> {
             ..FindOptions::default()
         };
         let parsed = CanonicalQuery::parse(query, options)?;
-        Ok(Some(Named { query, sort, projection, parsed }))
+        Ok(Some(NamedQuery { query, sort, projection, parsed }))
     }
 
     pub(super) fn shape(&self) -> PlanShape {
@@ -91,7 +91,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         return Err(Error::bad_value("required field query missing"));
     }
     let allowed = Arc::new(allowed(&fields)?);
-    let Some(named) = Named::parse(ctx, &fields, &collection)? else { return Ok(()) };
+    let Some(named) = NamedQuery::parse(ctx, &fields, &collection)? else { return Ok(()) };
     let owned =
         |document: Option<RawDoc<'_>>| document.map_or_else(DocBuf::empty, RawDoc::to_owned);
     let collation = named.parsed.collation.as_ref();
@@ -146,7 +146,7 @@ fn run_list(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuil
 fn run_clear(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "planCacheClearFilters");
     let Some(collection) = find_collection(ctx, request)? else { return Ok(()) };
-    match Named::parse(ctx, &fields, &collection)? {
+    match NamedQuery::parse(ctx, &fields, &collection)? {
         Some(named) => IndexFilters::remove(&collection, named.shape()),
         None => IndexFilters::clear(&collection),
     }

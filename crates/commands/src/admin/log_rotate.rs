@@ -10,7 +10,7 @@ use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("logRotate", "Begins a new log file", run)
+pub(crate) const ROW: Command = Command::new("logRotate", "Rotates the log", run)
     .needs(Needs::Cluster(&[Action::LogRotate]))
     .flags(RowFlags::ADMIN_ONLY);
 

@@ -9,7 +9,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{RowFlags, Writes};
 use crate::request::{Needs, Request};
 
-pub(super) const ROW: Command = Command::new("appendOplogNote", "Writes a note into the log", run)
+pub(super) const ROW: Command = Command::new("appendOplogNote", "Writes a note to the operation log", run)
     .needs(Needs::Cluster(&[Action::AppendOplogNote]))
     .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
     .writes(Writes::Settings);

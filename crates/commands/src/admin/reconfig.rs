@@ -144,7 +144,7 @@ fn parse_member(
     let (name, port) = host.rsplit_once(':').unwrap_or((host, "27017"));
     let wrong_port = port.parse::<u16>().ok().is_none_or(|port| port == 0);
     if name.is_empty() || wrong_port || host.contains([',', '/', ' ', '@']) {
-        return Err(invalid(format!("'{host}' is no address of a member: host:port")));
+        return Err(invalid(format!("'{host}' is not an address of a member (host:port)")));
     }
     for (name, wanted) in [("arbiterOnly", false), ("hidden", false), ("buildIndexes", true)] {
         if fields.bool(name)?.is_some_and(|is| is != wanted) {

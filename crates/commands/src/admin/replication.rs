@@ -12,16 +12,16 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(crate) const GET_STATUS: Command =
-    Command::new("replSetGetStatus", "Shows the state of the replica set", run_status)
+    Command::new("replSetGetStatus", "Returns the state of the replica set", run_status)
         .needs(Needs::Cluster(&[Action::ReplSetGetStatus]))
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const GET_CONFIG: Command =
-    Command::new("replSetGetConfig", "Shows the replica set's configuration", run_config)
+    Command::new("replSetGetConfig", "Returns the replica set's configuration", run_config)
         .needs(Needs::Cluster(&[Action::ReplSetGetConfig]))
         .since("3.0")
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const INITIATE: Command =
-    Command::new("replSetInitiate", "Begins a replica set", run_initiate)
+    Command::new("replSetInitiate", "Initiates a replica set", run_initiate)
         .needs(Needs::Cluster(&[Action::ReplSetConfigure]))
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const STEP_DOWN: Command =
@@ -30,7 +30,7 @@ pub(crate) const STEP_DOWN: Command =
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const FREEZE: Command = Command::new(
     "replSetFreeze",
-    "Keeps a secondary from becoming the primary, or, with 0, lets it",
+    "Prevents a secondary from becoming the primary, or allows it again with 0",
     run_freeze,
 )
 .needs(Needs::Cluster(&[Action::ReplSetStateChange]))

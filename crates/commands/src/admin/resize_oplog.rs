@@ -14,7 +14,7 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("replSetResizeOplog", "Changes how much of the operation log is kept", run)
+    Command::new("replSetResizeOplog", "Changes the size and retention of the operation log", run)
         .needs(Needs::Cluster(&[Action::ReplSetResizeOplog]))
         .since("3.6")
         .flags(RowFlags::ADMIN_ONLY);

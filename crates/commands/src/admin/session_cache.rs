@@ -12,11 +12,11 @@ use crate::request::row::Expected;
 use crate::request::{Needs, Request};
 
 pub(super) const REFRESH: Command =
-    Command::new("refreshLogicalSessionCacheNow", "Refreshes the sessions at once", run_refresh)
+    Command::new("refreshLogicalSessionCacheNow", "Refreshes sessions at once", run_refresh)
         .needs(Needs::Nothing)
         .since("3.6");
 pub(super) const REAP: Command =
-    Command::new("reapLogicalSessionCacheNow", "Removes sessions that timed out", run_reap)
+    Command::new("reapLogicalSessionCacheNow", "Removes sessions that have timed out", run_reap)
         .needs(Needs::Nothing)
         .since("3.6")
         .expected(Expected::Long);

@@ -17,7 +17,7 @@ use crate::request::generic::{session_id, session_owner};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("killAllSessionsByPattern", "Ends the sessions that patterns describe", run)
+    Command::new("killAllSessionsByPattern", "Ends the sessions that match a pattern", run)
         .needs(Needs::Cluster(&[Action::KillAnySession]))
         .since("3.6");
 

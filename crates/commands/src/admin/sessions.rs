@@ -13,7 +13,7 @@ use crate::request::row::{Reads, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const START: Command =
-    Command::new("startSession", "Begins a logical session", run_start)
+    Command::new("startSession", "Starts a logical session", run_start)
         .needs(Needs::Nothing)
         .since("3.6");
 pub(crate) const REFRESH: Command =
@@ -26,13 +26,13 @@ pub(crate) const END: Command = Command::new("endSessions", "Ends logical sessio
     .since("3.6")
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE));
 pub(crate) const KILL: Command =
-    Command::new("killSessions", "Ends logical sessions and what runs in them", run_kill)
+    Command::new("killSessions", "Ends logical sessions and their operations", run_kill)
         .needs(Needs::Nothing)
         .since("3.6")
         .reads(Reads::empty());
 pub(crate) const KILL_ALL: Command = Command::new(
     "killAllSessions",
-    "Ends all logical sessions and what runs in them",
+    "Ends all logical sessions and their operations",
     run_kill_all,
 )
 .needs(Needs::Cluster(&[Action::KillAnySession]))

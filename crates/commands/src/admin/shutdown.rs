@@ -18,7 +18,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     // A single node has nothing to force and no member to wait for; only the types are checked.
     fields.bool("force")?;
     fields.long("timeoutSecs")?;
-    tracing::info!(client = &*ctx.connection.client, "shutdown was asked for");
+    tracing::info!(client = &*ctx.connection.client, "a client requested a shutdown");
     ctx.service.audit_stop(Actor::Client(ctx.connection));
     ctx.effects.close_connection();
     ctx.service.shutdown.request();

@@ -11,7 +11,7 @@ use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new(
     "ttlResume",
-    "Lets expiry go on by the clock as it is, after it was suspended",
+    "Resumes expiry with the current clock after it was suspended",
     run,
 )
 .needs(Needs::Cluster(&[Action::SetParameter]))

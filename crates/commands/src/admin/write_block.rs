@@ -11,7 +11,7 @@ use crate::request::row::{Expected, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("setUserWriteBlockMode", "Blocks the writes of users, or allows them", run)
+    Command::new("setUserWriteBlockMode", "Blocks writes of users, or allows them", run)
         .needs(Needs::Cluster(&[Action::SetUserWriteBlockMode]))
         .since("6.0")
         .flags(RowFlags::ADMIN_ONLY)

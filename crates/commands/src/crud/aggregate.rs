@@ -68,7 +68,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     refuse(&fields, &["needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
-    let asked = Asked {
+    let arguments = Arguments {
         request,
         pipeline,
         hint: hint(&fields)?,
@@ -86,15 +86,15 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let begins_elsewhere = StageRow::first_of(pipeline).is_some_and(StageRow::is_source);
     let started = match (named, found) {
         (Some(ns), Some(Ok(Source::View(view)))) if !begins_elsewhere => {
-            start_over_view(ctx, asked, (ns, &view), settings)?
+            start_over_view(ctx, arguments, (ns, &view), settings)?
         }
         (named, found) => {
-            let parsed = asked.parse(ctx, named.as_ref())?;
+            let parsed = arguments.parse(ctx, named.as_ref())?;
             if let Some(all) = parsed.follows_changes() {
                 let settings = with_hints(ctx, request, settings)?;
                 return follow_changes(ctx, request, (parsed, all), batch, settings, reply);
             }
-            start(ctx, asked, (named, found), parsed, settings)?
+            start(ctx, arguments, (named, found), parsed, settings)?
         }
     };
     let Started { ns, run, writes } = started;
@@ -111,7 +111,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 }
 
 /// The arguments of an aggregation.
-struct Asked<'a> {
+struct Arguments<'a> {
     request: &'a Request<'a>,
     /// The pipeline as it was sent.
     pipeline: RawDoc<'a>,
@@ -128,7 +128,7 @@ struct Started {
     writes: bool,
 }
 
-impl Asked<'_> {
+impl Arguments<'_> {
     /// Parses the pipeline, over the collection of this name or without one, and checks the
     /// client's rights.
     ///
@@ -183,7 +183,7 @@ fn with_hints(
 /// 13 Unauthorized; errors of the stages and of planning.
 fn start_over_view(
     ctx: &CommandContext<'_>,
-    Asked { request, pipeline, hint, collation, variables }: Asked<'_>,
+    Arguments { request, pipeline, hint, collation, variables }: Arguments<'_>,
     (ns, view): (Namespace, &ResolvedView),
     settings: RunSettings,
 ) -> Result<Started> {
@@ -204,12 +204,12 @@ fn start_over_view(
 /// planning.
 fn start(
     ctx: &CommandContext<'_>,
-    asked: Asked<'_>,
+    arguments: Arguments<'_>,
     (named, found): (Option<Namespace>, Option<Result<Source>>),
     parsed: Pipeline,
     settings: RunSettings,
 ) -> Result<Started> {
-    let (request, pipeline) = (asked.request, asked.pipeline);
+    let (request, pipeline) = (arguments.request, arguments.pipeline);
     let reads = !parsed.is_source() && parsed.describes_collection().is_none();
     let settings = if reads { with_hints(ctx, request, settings)? } else { settings };
     let writes = parsed.writes_to().is_some();
@@ -232,7 +232,7 @@ fn start(
             if parsed.is_source() {
                 return Err(only_without_collection(pipeline));
             }
-            let run = start_named(ctx, (&ns, found?), (asked, parsed), settings)?;
+            let run = start_named(ctx, (&ns, found?), (arguments, parsed), settings)?;
             (ns, run)
         }
         _ if request.target().is_number() => {
@@ -261,12 +261,12 @@ fn start(
 fn start_named(
     ctx: &CommandContext<'_>,
     (ns, found): (&Namespace, Source),
-    (asked, parsed): (Asked<'_>, Pipeline),
+    (arguments, parsed): (Arguments<'_>, Pipeline),
     settings: RunSettings,
 ) -> Result<PipelineRun> {
     let described = match (found, parsed.describes_collection()) {
         (Source::Collection(collection), None) => {
-            return parsed.start(ctx.store.view, Some(collection), asked.hint, settings);
+            return parsed.start(ctx.store.view, Some(collection), arguments.hint, settings);
         }
         (Source::Collection(collection), Some(_)) => Described::Documents(collection),
         (Source::Nothing, Some(Description::Figures)) => {
@@ -274,14 +274,14 @@ fn start_named(
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         }
         (Source::Nothing, _) => {
-            return parsed.start(ctx.store.view, None, asked.hint, settings);
+            return parsed.start(ctx.store.view, None, arguments.hint, settings);
         }
         (Source::View(view), Some(_)) if reads_log(&view) => Described::Log,
         (Source::View(view), Some(_)) if has_natural_order(&view) => {
             ctx.store.collection(ns).map_or(Described::Nothing, Described::Documents)
         }
         (Source::View(_), Some(description)) => {
-            described_view(ctx, ns, description, stage_name(asked.pipeline))?
+            described_view(ctx, ns, description, stage_name(arguments.pipeline))?
         }
         (Source::View(_), None) => {
             return Err(Error::internal("a pipeline over a view was not parsed with its stages"));

@@ -20,7 +20,7 @@ use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFla
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 use operation::{Action, Change, Operation};
-use results::{Kind, Outcome, Results};
+use results::{OperationKind, Outcome, Results};
 
 pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several collections", run)
     .needs(Needs::Demands(demands::bulk_write))
@@ -139,10 +139,10 @@ fn change_all(
     let mut has_failed = false;
     let mut note = |index: usize, outcome: Result<ModifyOutcome>| {
         let (kind, count, outcome) = match &changes[index - first] {
-            Change::Update(_) => (Kind::Update, OpKind::Update, outcome.map(Outcome::Updated)),
+            Change::Update(_) => (OperationKind::Update, OpKind::Update, outcome.map(Outcome::Updated)),
             Change::Delete(_) => {
                 let deleted = outcome.map(|outcome| Outcome::Deleted(outcome.matched));
-                (Kind::Delete, OpKind::Delete, deleted)
+                (OperationKind::Delete, OpKind::Delete, deleted)
             }
         };
         ctx.count(count, 1);
@@ -181,7 +181,7 @@ fn insert(
         let refused =
             if options.ordered || ctx.store.in_transaction() { 1 } else { documents.len() };
         for index in first..first + refused {
-            results.note(ctx, index, Kind::Insert, Err(error.clone()))?;
+            results.note(ctx, index, OperationKind::Insert, Err(error.clone()))?;
         }
         return Ok(true);
     }
@@ -191,9 +191,9 @@ fn insert(
     let failed = errors.peek().is_some();
     for at in 0..documents.len() {
         match errors.next_if(|(index, _)| *index == at) {
-            None => drop(results.note(ctx, first + at, Kind::Insert, Ok(Outcome::Inserted))?),
+            None => drop(results.note(ctx, first + at, OperationKind::Insert, Ok(Outcome::Inserted))?),
             Some((_, error)) => {
-                results.note(ctx, first + at, Kind::Insert, Err(error))?;
+                results.note(ctx, first + at, OperationKind::Insert, Err(error))?;
                 if options.ordered || ctx.store.in_transaction() {
                     break;
                 }

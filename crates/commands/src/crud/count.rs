@@ -107,8 +107,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 
 /// The number of documents after a skip and a limit; a limit of 0 is none.
 fn within(all: i64, skip: i64, limit: u64) -> i64 {
-    let behind = (all - skip).max(0);
-    if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
+    let remaining = (all - skip).max(0);
+    if limit == 0 { remaining } else { remaining.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
 }
 
 /// The count as stages after those of a view.

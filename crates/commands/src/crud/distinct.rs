@@ -22,7 +22,7 @@ use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
-    Command::new("distinct", "Lists the different values of a field", run)
+    Command::new("distinct", "Returns the distinct values of a field", run)
         .needs(Needs::Collection(&[Action::Find]))
         .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
         .reads(

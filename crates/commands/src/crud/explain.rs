@@ -24,7 +24,7 @@ use crate::request::row::{Expected, Hides, Names, Reads, RowFlags};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
-pub(crate) const ROW: Command = Command::new("explain", "Tells how another command would run", run)
+pub(crate) const ROW: Command = Command::new("explain", "Returns the plan of another command", run)
     .needs(Needs::Demands(demands::explain))
     .since("3.0")
     .flags(RowFlags::STABLE)

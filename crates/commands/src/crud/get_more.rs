@@ -15,7 +15,7 @@ use crate::request::row::{Expected, InTransaction, Names, Reads, RowFlags};
 use crate::request::{Needs, OpKind, Request};
 use crate::rules::rights::demands;
 
-pub(crate) const ROW: Command = Command::new("getMore", "Gives the next batch of a cursor", run)
+pub(crate) const ROW: Command = Command::new("getMore", "Returns the next batch of a cursor", run)
     .needs(Needs::Demands(demands::get_more))
     .since("3.2")
     .flags(RowFlags::OWN_MAX_TIME.union(RowFlags::STABLE))
@@ -62,7 +62,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             ),
             _ => error,
         })?;
-    let mut taken = Taken { cursors, id: Some(id) };
+    let mut taken = CursorInUse { cursors, id: Some(id) };
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     if ctx.service.fail_points.any_on() && ctx.waited.is_zero() {
         crate::rules::faults::get_more(ctx).map_err(|error| label_resumable(error, &cursor))?;
@@ -162,12 +162,12 @@ fn label_resumable(error: Error, cursor: &Cursor) -> Error {
 }
 
 /// A cursor in use; if its batch fails in any way, it is closed.
-struct Taken<'c> {
+struct CursorInUse<'c> {
     cursors: &'c Cursors,
     id: Option<i64>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for CursorInUse<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.cursors.forget(id);

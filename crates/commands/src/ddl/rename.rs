@@ -12,7 +12,7 @@ use crate::request::{Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command =
-    Command::new("renameCollection", "Gives a collection another name", run)
+    Command::new("renameCollection", "Renames a collection", run)
         .needs(Needs::Demands(demands::rename))
         .flags(RowFlags::ADMIN_ONLY)
         .writes(Writes::Settings)

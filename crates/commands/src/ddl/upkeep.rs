@@ -12,11 +12,11 @@ use crate::request::row::{Expected, Writes};
 use crate::request::{Needs, Request};
 
 pub(super) const COMPACT: Command =
-    Command::new("compact", "Gives back the space of a collection", compact)
+    Command::new("compact", "Frees unused disk space of a collection", compact)
         .needs(Needs::Collection(&[Action::Compact]))
         .expected(Expected::Long);
 pub(super) const RE_INDEX: Command =
-    Command::new("reIndex", "Builds the indexes of a collection anew", re_index)
+    Command::new("reIndex", "Rebuilds the indexes of a collection", re_index)
         .needs(Needs::Collection(&[Action::ReIndex]))
         .writes(Writes::Settings)
         .expected(Expected::Long);

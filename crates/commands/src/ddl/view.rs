@@ -57,14 +57,14 @@ pub(super) fn change(
 }
 
 /// A checked definition of a view.
-struct Defined {
+struct CheckedView {
     /// `viewOn`, `pipeline` and `collation`.
     options: DocBuf,
     /// The collections that it reads.
     reads: Vec<Namespace>,
 }
 
-impl Defined {
+impl CheckedView {
     /// The collections that a view of this database reads: this view or another existing one.
     fn reads_of(&self, db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
         let own = self.options.as_doc();
@@ -81,7 +81,7 @@ fn definition(
     on: &str,
     pipeline: RawDoc<'_>,
     collation: Option<Arc<Collation>>,
-) -> Result<Defined> {
+) -> Result<CheckedView> {
     if on.is_empty() {
         return Err(Error::bad_value("'viewOn' cannot be empty"));
     }
@@ -109,5 +109,5 @@ fn definition(
     if let Some(collation) = collation {
         options.append("collation", collation.document());
     }
-    Ok(Defined { options: options.finish(), reads })
+    Ok(CheckedView { options: options.finish(), reads })
 }

@@ -12,11 +12,11 @@ use crate::request::{Needs, Request};
 pub(crate) const VERSION: &str = "8.0.4";
 const VERSION_PARTS: [i32; 4] = [8, 0, 4, 0];
 
-pub(crate) const ROW: Command = Command::new("buildInfo", "Tells version and build", run)
+pub(crate) const ROW: Command = Command::new("buildInfo", "Returns version and build", run)
     .needs(Needs::Nothing)
     .aliases(&["buildinfo"])
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT))
-    .in_transaction(InTransaction::Beside);
+    .in_transaction(InTransaction::Informational);
 
 fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("version", VERSION);

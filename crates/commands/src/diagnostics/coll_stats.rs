@@ -16,7 +16,7 @@ use crate::request::fields::whole_number;
 use crate::request::row::{Expected, Reads};
 use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("collStats", "Shows the sizes of a collection", run)
+pub(crate) const ROW: Command = Command::new("collStats", "Returns the sizes of a collection", run)
     .needs(Needs::Collection(&[Action::CollStats]))
     .aliases(&["collstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
@@ -32,8 +32,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         return append_log(ctx, scale, doc);
     }
     match (store.collection(ctx.store.view, &ns), store.time_series_named(ctx.store.view, &ns)) {
-        (Some(collection), _) => append(ctx, &collection, Shown::Documents, scale, doc),
-        (None, Some((buckets, _))) => append(ctx, &buckets, Shown::Measurements, scale, doc),
+        (Some(collection), _) => append(ctx, &collection, CountedAs::Documents, scale, doc),
+        (None, Some((buckets, _))) => append(ctx, &buckets, CountedAs::Measurements, scale, doc),
         (None, None) => {
             append_nothing(scale, doc);
             Ok(())
@@ -48,14 +48,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
 pub(crate) fn coll_stats_document(
     ctx: &CommandContext<'_>,
     collection: &Collection,
-    shown: Shown,
+    shown: CountedAs,
     options: RawDoc<'_>,
 ) -> Result<DocBuf> {
     // Clients use the name of a time series, not that of its buckets.
     let ns = collection.namespace();
     let name = TimeSeries::name_of(&ns).map(|name| format!("{}.{name}", ns.db()));
     let name = name.as_deref().unwrap_or(ns.as_str());
-    let asked = if shown == Shown::Measurements { name } else { ns.as_str() };
+    let asked = if shown == CountedAs::Measurements { name } else { ns.as_str() };
     let used = ctx.service.top.latencies(name);
     let mut doc = begin(ctx, asked, &used, options)?;
     if let Some(RawValue::Document(options)) = options.get("storageStats") {
@@ -169,7 +169,7 @@ fn append_latencies(used: &Latencies, with_histograms: bool, doc: &mut DocBuilde
 
 /// How clients see the documents of a collection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum CountedAs {
     /// As documents.
     Documents,
     /// As measurements: the buckets are counted in their own section.
@@ -180,7 +180,7 @@ pub(crate) enum Shown {
 fn append(
     ctx: &CommandContext<'_>,
     collection: &Collection,
-    shown: Shown,
+    shown: CountedAs,
     scale: i64,
     doc: &mut DocBuilder,
 ) -> Result<()> {
@@ -188,7 +188,7 @@ fn append(
     let (count, size) = (sizes.documents, sizes.data_bytes);
     doc.append("size", small(size / scale));
     match shown {
-        Shown::Measurements => {
+        CountedAs::Measurements => {
             doc.start_document("timeseries");
             doc.append("bucketsNs", collection.namespace().as_str());
             doc.append("bucketCount", small(count));
@@ -197,7 +197,7 @@ fn append(
             }
             doc.end();
         }
-        Shown::Documents => {
+        CountedAs::Documents => {
             doc.append("count", small(count));
             if count > 0 {
                 doc.append("avgObjSize", small(size / count));

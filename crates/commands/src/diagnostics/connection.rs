@@ -11,27 +11,27 @@ use crate::request::row::{InTransaction, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const CONNECTION_STATUS: Command =
-    Command::new("connectionStatus", "Tells who is logged in on this connection", run_status)
+    Command::new("connectionStatus", "Returns the user of this connection", run_status)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH)
-        .in_transaction(InTransaction::Beside);
+        .in_transaction(InTransaction::Informational);
 pub(crate) const WHATS_MY_URI: Command =
-    Command::new("whatsmyuri", "Tells the client's own address", run_uri)
+    Command::new("whatsmyuri", "Returns the client's address", run_uri)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 pub(crate) const IS_SELF: Command = Command::new(
     "_isSelf",
-    "Identifies the process: members of a replica set find out which of their addresses is their own",
+    "Returns an identifier of the process, by which a member of a replica set recognizes its address",
     run_self,
 )
 .needs(Needs::Nothing)
 .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 pub(crate) const IS_DB_GRID: Command =
-    Command::new("isdbgrid", "Tells that this is a router", run_router)
+    Command::new("isdbgrid", "Reports that the server answers like a router", run_router)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 pub(crate) const CMD_LINE_OPTS: Command =
-    Command::new("getCmdLineOpts", "Tells how the server was started", run_options)
+    Command::new("getCmdLineOpts", "Returns the options with which the server was started", run_options)
         .needs(Needs::Cluster(&[Action::GetCmdLineOpts]))
         .flags(RowFlags::ADMIN_ONLY);
 

@@ -12,7 +12,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Reads};
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("dbStats", "Shows the sizes of a database", run)
+pub(crate) const ROW: Command = Command::new("dbStats", "Returns the sizes of a database", run)
     .needs(Needs::Database(&[Action::DbStats]))
     .aliases(&["dbstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))

@@ -11,7 +11,7 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("getDiagnosticData", "Shows the server's counters for monitoring", run)
+    Command::new("getDiagnosticData", "Returns the server's metrics in one document", run)
         .needs(Needs::Cluster(&[Action::ServerStatus, Action::ReplSetGetStatus]))
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY);

@@ -26,7 +26,7 @@ const MAX_CLIENT_BYTES: usize = 512;
 
 // A handshake can contain a login, which has secrets.
 pub(crate) const HELLO: Command =
-    Command::new("hello", "Tells what the server is and can do", run_hello)
+    Command::new("hello", "Returns the server's role and capabilities", run_hello)
         .needs(Needs::Nothing)
         .audited(Audited::ClientMetadata)
         .since("4.4.2")
@@ -36,7 +36,7 @@ pub(crate) const HELLO: Command =
                 .union(RowFlags::STABLE)
                 .union(RowFlags::HANDSHAKE),
         )
-        .in_transaction(InTransaction::Beside)
+        .in_transaction(InTransaction::Informational)
         .hides(Hides::Secrets);
 pub(crate) const IS_MASTER: Command =
     Command::new("isMaster", "The old name of hello", run_is_master)
@@ -44,7 +44,7 @@ pub(crate) const IS_MASTER: Command =
         .audited(Audited::ClientMetadata)
         .aliases(&["ismaster"])
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::HANDSHAKE))
-        .in_transaction(InTransaction::Beside)
+        .in_transaction(InTransaction::Informational)
         .hides(Hides::Secrets);
 
 /// Versions of the wire protocol.

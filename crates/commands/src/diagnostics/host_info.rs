@@ -11,7 +11,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("hostInfo", "Tells about the machine", run)
+pub(crate) const ROW: Command = Command::new("hostInfo", "Returns information about the machine", run)
     .needs(Needs::Cluster(&[Action::HostInfo]))
     .flags(RowFlags::LENIENT);
 

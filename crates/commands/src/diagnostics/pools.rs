@@ -9,7 +9,7 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(crate) const CONN_POOL_STATS: Command =
-    Command::new("connPoolStats", "Shows connections to other servers", run_pools)
+    Command::new("connPoolStats", "Returns the connections to other servers", run_pools)
         .needs(Needs::Cluster(&[Action::ConnPoolStats]));
 pub(crate) const LOCK_INFO: Command =
     Command::new("lockInfo", "Lists locks that are held", run_locks)

@@ -15,16 +15,16 @@ use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("serverStatus", "Shows the server's counters", run)
+pub(crate) const ROW: Command = Command::new("serverStatus", "Returns the server's metrics", run)
     .needs(Needs::Cluster(&[Action::ServerStatus]))
     .flags(RowFlags::LENIENT);
 
 /// Appends a section's fields other than figures, and the figures that precede them; the remaining
 /// figures follow.
-type Beside = fn(&Service, &mut Section, &mut DocBuilder);
+type ExtraFields = fn(&Service, &mut Section, &mut DocBuilder);
 
 /// The sections in order.
-const SECTIONS: &[(&str, Beside)] = &[
+const SECTIONS: &[(&str, ExtraFields)] = &[
     ("asserts", figures_only),
     ("batchedDeletes", figures_only),
     ("catalogStats", figures_only),
@@ -71,10 +71,10 @@ pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut 
     if !switched_off(request, "repl") {
         replica_set(ctx, doc);
     }
-    for (name, beside) in SECTIONS.iter().filter(|(name, _)| !switched_off(request, name)) {
+    for (name, extra_fields) in SECTIONS.iter().filter(|(name, _)| !switched_off(request, name)) {
         let mut figures = Section::read(&reading, name);
         doc.start_document(name);
-        beside(service, &mut figures, doc);
+        extra_fields(service, &mut figures, doc);
         figures.append_rest(doc);
         doc.end();
     }

@@ -10,7 +10,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("top", "Shows how much collections are used", run)
+pub(crate) const ROW: Command = Command::new("top", "Returns the use of each collection", run)
     .needs(Needs::Cluster(&[Action::Top]))
     .flags(RowFlags::ADMIN_ONLY);
 

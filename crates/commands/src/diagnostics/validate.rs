@@ -95,7 +95,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         let errors = ClientData(format!("{errors:?}"));
         tracing::error!(namespace = %ns, %errors, "a collection is not valid");
     }
-    let shown = Shown { ns: &ns, buckets: collection.time_series().is_some() };
+    let shown = ValidatedCollection { ns: &ns, buckets: collection.time_series().is_some() };
     append_findings(&shown, &found, errors.is_empty(), doc);
     append_texts("warnings", &warnings, doc);
     append_texts("errors", &errors, doc);
@@ -160,13 +160,13 @@ fn judge(ns: &Namespace, options: &Options, found: &Validated) -> (Vec<String>, 
 }
 
 /// The validated collection.
-struct Shown<'a> {
+struct ValidatedCollection<'a> {
     ns: &'a Namespace,
     /// Whether these are buckets, whose index on `_id` is not visible to clients.
     buckets: bool,
 }
 
-fn append_findings(shown: &Shown<'_>, found: &Validated, valid: bool, doc: &mut DocBuilder) {
+fn append_findings(shown: &ValidatedCollection<'_>, found: &Validated, valid: bool, doc: &mut DocBuilder) {
     doc.append("ns", shown.ns.as_str());
     doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
     doc.append("nNonCompliantDocuments", small(found.not_conformant + found.unsound_buckets));

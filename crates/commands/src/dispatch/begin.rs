@@ -101,7 +101,7 @@ pub(super) fn occupy_thread(call: &Call<'_>, guard: &OpGuard) -> Running {
 }
 
 /// The state of a running command that the steps after the handler need.
-pub(super) struct Held<'a> {
+pub(super) struct CommandState<'a> {
     pub(super) op: &'a Arc<OpCtx>,
     /// The session of a retryable write.
     pub(super) retry: Option<Retry>,
@@ -123,9 +123,9 @@ pub(super) fn take_sessions<'a>(
     call: &Call<'a>,
     op: &'a Arc<OpCtx>,
     request: &Request<'_>,
-) -> Result<Held<'a>> {
+) -> Result<CommandState<'a>> {
     let Call { service, connection, .. } = *call;
-    Ok(Held {
+    Ok(CommandState {
         op,
         retry: check_out(service, op, request)?,
         transaction: match request.generic.transaction {
@@ -147,7 +147,7 @@ pub(super) fn take_sessions<'a>(
 pub(super) fn enter_writers<'a>(
     call: &Call<'a>,
     request: &Request<'_>,
-    held: &Held<'_>,
+    state: &CommandState<'_>,
 ) -> Result<Option<Writing<'a>>> {
     if !request.row.writes.is_certain() {
         return Ok(None);
@@ -155,9 +155,9 @@ pub(super) fn enter_writers<'a>(
     let lock = &call.service.store.fsync_lock;
     let entered = match lock.try_enter() {
         Some(writing) => return Ok(Some(writing)),
-        None => current::wait(|| lock.enter(held.op)).map(Some),
+        None => current::wait(|| lock.enter(state.op)).map(Some),
     };
-    if let (Err(_), Some(session)) = (&entered, &held.transaction) {
+    if let (Err(_), Some(session)) = (&entered, &state.transaction) {
         session.borrow_mut().abort_open();
     }
     entered
@@ -173,12 +173,12 @@ pub(super) fn enter_writers<'a>(
 pub(super) fn make_view(
     call: &Call<'_>,
     request: &Request<'_>,
-    held: &Held<'_>,
+    state: &CommandState<'_>,
     faults: &mut Faults,
 ) -> Result<ReadView> {
     let generic = &request.generic;
-    let mut view = match statement_session(held, request) {
-        Some(session) => session.borrow_mut().enter(held.op)?,
+    let mut view = match statement_session(state, request) {
+        Some(session) => session.borrow_mut().enter(state.op)?,
         None if generic.read_concern.level == ReadLevel::Snapshot
             && generic.transaction.is_none() =>
         {
@@ -195,10 +195,10 @@ pub(super) fn make_view(
 /// The session of the transaction to which the command belongs as a statement.
 #[inline(always)]
 pub(super) fn statement_session<'h>(
-    held: &'h Held<'_>,
+    state: &'h CommandState<'_>,
     request: &Request<'_>,
 ) -> Option<&'h RefCell<CheckedOut>> {
-    let session = held.transaction.as_ref();
+    let session = state.transaction.as_ref();
     session.filter(|_| request.row.in_transaction != InTransaction::Ends)
 }
 
@@ -207,28 +207,28 @@ pub(super) fn statement_session<'h>(
 pub(super) fn context<'a>(
     call: &Call<'a>,
     request: &Request<'_>,
-    (held, view): (&'a Held<'a>, &'a ReadView),
+    (state, view): (&'a CommandState<'a>, &'a ReadView),
     authority: Authority,
 ) -> CommandContext<'a> {
     let Call { service, connection, incoming, .. } = *call;
     CommandContext {
         service,
         commands: registry::table(),
-        op: held.op,
-        store: StoreSession::new(&service.store, held.op, view),
+        op: state.op,
+        store: StoreSession::new(&service.store, state.op, view),
         connection,
         authority,
-        only_durable: held.only_durable,
+        only_durable: state.only_durable,
         exhaust: Exhaust {
             allowed: incoming.exhaust_allowed,
             last_counter: incoming.repeat.last_counter,
             waited: incoming.repeat.waited,
         },
-        retry: held.retry.as_ref(),
-        transaction: held.transaction.as_ref(),
+        retry: state.retry.as_ref(),
+        transaction: state.transaction.as_ref(),
         session: request.generic.lsid,
         waited: incoming.repeat.waited_for,
-        effects: &held.effects,
+        effects: &state.effects,
     }
 }
 

@@ -223,19 +223,19 @@ fn run_command(call: &Call<'_>, doc: &mut DocBuilder, after: &mut After) -> Resu
         return Ok(());
     }
     let _running = begin::occupy_thread(call, &guard);
-    let held = begin::take_sessions(call, guard.op(), &request)?;
-    let writing = begin::enter_writers(call, &request, &held)?;
-    let view = begin::make_view(call, &request, &held, &mut faults)?;
+    let state = begin::take_sessions(call, guard.op(), &request)?;
+    let writing = begin::enter_writers(call, &request, &state)?;
+    let view = begin::make_view(call, &request, &state, &mut faults)?;
     let written = execute::Written::before(doc);
-    let result = execute::execute(call, (run, &request), (&held, &view), authority, doc);
-    let result = execute::leave(call, &request, (&held, view), result, written.grown(doc));
+    let result = execute::execute(call, (run, &request), (&state, &view), authority, doc);
+    let result = execute::leave(call, &request, (&state, view), result, written.grown(doc));
     drop(writing);
-    let result = execute::settle(call, &held, result);
-    execute::observe(call, (&held, &request), (&result, &written), (doc, after));
-    after.hang_up = held.effects.hangs_up()
+    let result = execute::settle(call, &state, result);
+    execute::observe(call, (&state, &request), (&result, &written), (doc, after));
+    after.hang_up = state.effects.hangs_up()
         || faults.hangs_up()
         // If the audit log cannot be written, no reply is sent.
         || call.is_audited && call.service.audit.has_failed();
-    after.outcome = execute::outcome(call, &held, &request);
+    after.outcome = execute::outcome(call, &state, &request);
     result
 }

@@ -103,7 +103,7 @@ impl Observed<'_> {
         let op = OpCtx::detached(self.service.clock.clone());
         let kept = profiler.keep(&self.service.store, &op, self.request.db, describe().as_doc());
         if let Err(error) = kept {
-            tracing::debug!(%error, "an operation could not be recorded");
+            tracing::debug!(%error, "an operation could not be written to system.profile");
         }
     }
 

@@ -122,7 +122,7 @@ fn what_transactions_take_is_what_the_manual_lists() {
     let ends = ["abortTransaction", "commitTransaction"];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Ends), ends);
     let beside = ["buildInfo", "connectionStatus", "hello", "isMaster", "ping"];
-    assert_eq!(named(|row| row.in_transaction == InTransaction::Beside), beside);
+    assert_eq!(named(|row| row.in_transaction == InTransaction::Informational), beside);
 }
 
 /// Manual: "Read Preference", "Read Concern" (the table of levels), "setDefaultRWConcern",

@@ -82,7 +82,7 @@ pub enum TransactionPart {
     /// It begins the transaction.
     Begins,
     /// It is a later statement, a commit or an abort.
-    GoesOn,
+    Continues,
 }
 
 /// Whether this is a generic argument.
@@ -197,7 +197,7 @@ fn transaction_part(
         }
         (_, Some(false)) => refused("Specifying startTransaction=false is not allowed."),
         (_, Some(true)) => Ok(TransactionPart::Begins),
-        (_, None) => Ok(TransactionPart::GoesOn),
+        (_, None) => Ok(TransactionPart::Continues),
     }
 }
 

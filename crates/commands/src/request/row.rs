@@ -130,7 +130,7 @@ pub enum InTransaction {
     Ends,
     /// It is informational: it may be sent between statements and does not belong to the
     /// transaction. Manual: "Transactions", "Informational Commands".
-    Beside,
+    Informational,
 }
 
 /// The expected duration of a command, as far as its row determines it.

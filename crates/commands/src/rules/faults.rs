@@ -19,7 +19,7 @@ use crate::request::{Request, RowFlags};
 use crate::rules::repeat::is_worth_repeating;
 
 /// The interval at which a blocked command checks whether it must end.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The effects of fail points on dispatch, besides the error.
 #[derive(Default)]
@@ -53,13 +53,13 @@ impl Faults {
             let asks = flag(data, "closeConnection") || flag(data, "blockConnection");
             asks || code(data, "errorCode").is_some()
         };
-        let meant = |data: RawDoc<'_>| acts(data) && is_meant(data, connection, request);
+        let meant = |data: RawDoc<'_>| acts(data) && matches_data(data, connection, request);
         let Some(data) = service.fail_points.pass(FailPoint::Command, meant) else {
             return Ok(());
         };
         let data = data.as_doc();
         let name = request.row.name;
-        tracing::info!(command = name, "the fail point 'failCommand' fires");
+        tracing::info!(command = name, "the fail point 'failCommand' fired");
         if flag(data, "blockConnection") {
             block(op, data)?;
         }
@@ -128,7 +128,7 @@ pub(crate) fn after(
     reply: &mut DocBuilder,
 ) {
     let concern = |data: RawDoc<'_>| data.get("writeConcernError").is_some();
-    let meant = |data: RawDoc<'_>| concern(data) && is_meant(data, connection, request);
+    let meant = |data: RawDoc<'_>| concern(data) && matches_data(data, connection, request);
     let Some(data) = service.fail_points.pass(FailPoint::Command, meant) else { return };
     let data = data.as_doc();
     let Some(error) = data.get("writeConcernError") else { return };
@@ -188,7 +188,7 @@ pub(crate) fn get_more(ctx: &CommandContext<'_>) -> Result<()> {
 }
 
 /// Whether all conditions in the point's data match this command.
-fn is_meant(data: RawDoc<'_>, connection: &Connection, request: &Request<'_>) -> bool {
+fn matches_data(data: RawDoc<'_>, connection: &Connection, request: &Request<'_>) -> bool {
     let row = request.row;
     if row.flags.contains(RowFlags::NEVER_FAILS) {
         return false;
@@ -245,7 +245,7 @@ fn block(op: &OpCtx, data: RawDoc<'_>) -> Result<()> {
         let mut left = Duration::from_millis(ms.max(0).unsigned_abs());
         while !left.is_zero() {
             op.check()?;
-            let step = left.min(LOOK);
+            let step = left.min(CHECK_INTERVAL);
             std::thread::sleep(step);
             left -= step;
         }

@@ -23,8 +23,8 @@ const USERS: &[&str] = &["system.users", "tempusers"];
 /// A command without its secrets.
 pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {
     let holds = match row.hides {
-        Hides::Secrets => Holds::Secrets,
-        Hides::Nothing | Hides::Users if names_users(row, body) => Holds::Users,
+        Hides::Secrets => SecretKind::Secrets,
+        Hides::Nothing | Hides::Users if names_users(row, body) => SecretKind::Users,
         Hides::Nothing | Hides::Users => return Cow::Borrowed(body.as_bytes()),
     };
     let mut out = DocBuilder::new();
@@ -34,7 +34,7 @@ pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {
 
 /// What must be hidden in a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Holds {
+enum SecretKind {
     /// Passwords and messages of logins.
     Secrets,
     /// Documents of users.
@@ -50,21 +50,21 @@ fn names_users(row: &Row, body: RawDoc<'_>) -> bool {
     }
 }
 
-fn copy(body: RawDoc<'_>, holds: Holds, out: &mut DocBuilder) {
+fn copy(body: RawDoc<'_>, holds: SecretKind, out: &mut DocBuilder) {
     for field in body {
         let hides = match holds {
-            Holds::Secrets => SECRET.contains(&field.name()),
-            Holds::Users => field.name() == CREDENTIALS || field.name().starts_with("credentials."),
+            SecretKind::Secrets => SECRET.contains(&field.name()),
+            SecretKind::Users => field.name() == CREDENTIALS || field.name().starts_with("credentials."),
         };
         match field.value() {
             _ if hides => {
                 out.append(field.name(), HIDDEN);
             }
-            RawValue::Document(inner) if holds == Holds::Users || field.name() == SPECULATIVE => {
+            RawValue::Document(inner) if holds == SecretKind::Users || field.name() == SPECULATIVE => {
                 copy(inner, holds, out.start_document(field.name()));
                 out.end();
             }
-            RawValue::Array(inner) if holds == Holds::Users => {
+            RawValue::Array(inner) if holds == SecretKind::Users => {
                 copy(inner, holds, out.start_array(field.name()));
                 out.end();
             }

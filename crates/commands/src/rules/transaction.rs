@@ -47,11 +47,11 @@ pub(crate) fn validate(
     let name = row.name;
     match row.in_transaction {
         InTransaction::Statement | InTransaction::Ends => {}
-        InTransaction::Beside if part == TransactionPart::GoesOn => {
+        InTransaction::Informational if part == TransactionPart::Continues => {
             (generic.transaction, generic.txn_number) = (None, None);
             return Ok(());
         }
-        InTransaction::Beside | InTransaction::Refused => {
+        InTransaction::Informational | InTransaction::Refused => {
             return refused(format!("Cannot run '{name}' in a multi-document transaction."));
         }
         InTransaction::RefusedWith(advice) => {
@@ -69,7 +69,7 @@ pub(crate) fn validate(
         return invalid("writeConcern is not allowed within a multi-statement transaction");
     }
     let concern = body.get("readConcern").and_then(RawValue::as_document);
-    if concern.is_some_and(|concern| !concern.is_empty()) && part == TransactionPart::GoesOn {
+    if concern.is_some_and(|concern| !concern.is_empty()) && part == TransactionPart::Continues {
         return invalid("Only the first command in a transaction may specify a readConcern");
     }
     match generic.read_concern.level {

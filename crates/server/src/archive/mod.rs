@@ -157,7 +157,7 @@ fn check_makeable(given: &str, folder: &Path) -> Result<()> {
         return Ok(());
     };
     if !there.is_dir() {
-        return refused(&format!("'{}' is no folder", there.display()));
+        return refused(&format!("'{}' is not a folder", there.display()));
     }
     match rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK) {
         Err(error @ (Errno::ACCESS | Errno::ROFS)) => {

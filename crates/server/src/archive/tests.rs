@@ -55,8 +55,8 @@ fn a_folder_that_can_never_be_made_is_refused() {
     fs::write(folder.path().join("file"), "").unwrap();
     let (long, deep) = ("x".repeat(256), ["x"; 2000].join("/"));
     for (path, why) in [
-        ("file", "is no folder"),
-        ("file/below/it", "is no folder"),
+        ("file", "is not a folder"),
+        ("file/below/it", "is not a folder"),
         ("a\0b", "NUL"),
         (&long, "the name of a folder is too long"),
         (&deep, "it is too long"),

@@ -9,7 +9,7 @@ use mayfly_service::parameters;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document};
 
-use super::keys::{self, IMPLY_AUTHORIZATION, KEYS, Key, Kind, OTHER_ENGINE, PARAMETERS};
+use super::keys::{self, IMPLY_AUTHORIZATION, KEYS, Key, KeyKind, OTHER_ENGINE, PARAMETERS};
 use super::{Flags, file};
 use crate::failure::{Failure, FailureKind};
 
@@ -79,7 +79,7 @@ fn cache_after(memory: &Memory) -> (f64, String) {
     let quarter = (all * 25.0).floor() / 100.0;
     let whose = if memory.limit_bytes.is_some() { "process's limit" } else { "machine" };
     match quarter {
-        _ if all == 0.0 => (UNKNOWN_CACHE, "the system does not tell its memory".to_owned()),
+        _ if all == 0.0 => (UNKNOWN_CACHE, "the memory of the system is unknown".to_owned()),
         quarter if quarter < LEAST_CACHE => {
             (LEAST_CACHE, format!("the least, of the {all:.2} GB of the {whose}"))
         }
@@ -91,7 +91,7 @@ fn cache_after(memory: &Memory) -> (f64, String) {
 pub fn shown_words(words: impl Iterator<Item = String>) -> Vec<String> {
     let is_secret = |word: &str| {
         let name = word.trim_start_matches('-');
-        KEYS.iter().any(|key| matches!(key.kind, Kind::Secret) && key.flag == name)
+        KEYS.iter().any(|key| matches!(key.kind, KeyKind::Secret) && key.flag == name)
     };
     let mut shown: Vec<String> = Vec::new();
     for word in words {
@@ -172,13 +172,13 @@ impl Layers {
     /// # Errors
     /// Unknown keys and invalid values, with their origins; a file that cannot be read.
     pub fn collect(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
-        let mut layers = Layers::told(flags, environment)?;
+        let mut layers = Layers::from_sources(flags, environment)?;
         layers.choose_cache(&Memory::of_system());
         Ok(layers)
     }
 
     /// The values of the four layers, before the server's own choices.
-    pub(super) fn told(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
+    pub(super) fn from_sources(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
         let mut layers = Layers::default();
         layers.add_file("built-in configuration", DEFAULTS, |_| Origin::Default)?;
         let from_environment = |name: &str| {
@@ -361,7 +361,7 @@ impl Layers {
         let line = |(path, (text, origin)): (&String, &(String, Origin))| {
             let text = match text.as_str() {
                 "" => "\"\"",
-                _ if keys::find(path).is_some_and(|key| matches!(key.kind, Kind::Secret)) => HIDDEN,
+                _ if keys::find(path).is_some_and(|key| matches!(key.kind, KeyKind::Secret)) => HIDDEN,
                 text => text,
             };
             format!("{path}: {text}  # {origin}\n")
@@ -390,13 +390,13 @@ impl Layers {
                 continue;
             }
             let value = match keys::find(path).map(|key| key.kind) {
-                Some(Kind::Bool) => Bson::Boolean(text == "true"),
-                Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
-                Some(Kind::Size { .. } | Kind::Share) => {
+                Some(KeyKind::Bool) => Bson::Boolean(text == "true"),
+                Some(KeyKind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
+                Some(KeyKind::Size { .. } | KeyKind::Share) => {
                     text.parse().map_or(Bson::Null, Bson::Double)
                 }
-                Some(Kind::Secret) => Bson::String(HIDDEN.to_owned()),
-                Some(Kind::Text | Kind::Word(_) | Kind::Choice(_)) | None => {
+                Some(KeyKind::Secret) => Bson::String(HIDDEN.to_owned()),
+                Some(KeyKind::Text | KeyKind::Word(_) | KeyKind::Choice(_)) | None => {
                     Bson::String(text.clone())
                 }
             };

@@ -77,7 +77,7 @@ fn parse(layers: &Layers) -> anyhow::Result<LogSettings> {
     };
     if layers.bool("processManagement.fork")? && destination == LogDestination::StandardOutput {
         bail!(
-            "processManagement.fork is true, but the log goes to the standard output, which ends with the start: \
+            "processManagement.fork is true, but the log goes to the standard output, which is closed after the start: \
              set systemLog.path"
         );
     }

@@ -31,14 +31,14 @@ pub(crate) async fn begin(
             return Some(stream);
         }
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "its handshake takes long".to_owned(),
+        Err(_) => "its TLS handshake takes too long".to_owned(),
     };
     tracing::info!(
         id = 22988,
         ctx = &**connection.desc(),
         remote = &*connection.client,
         why,
-        "closing a connection that did not begin"
+        "closing a connection whose TLS handshake failed"
     );
     None
 }

@@ -39,7 +39,7 @@ const HANDSHAKE: u8 = 22;
 /// The time before its expiry at which a warning about a certificate begins.
 const WARN_BEFORE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 /// The interval between two checks of the certificate's expiry.
-const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The connections that are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Transport {
         };
         if options.fips_mode {
             return Err(anyhow::anyhow!("this server has no certified cryptographic module"))
-                .context(failed("leave net.tls.FIPSMode out"));
+                .context(failed("remove net.tls.FIPSMode"));
         }
         let loaded = match options.mode {
             TlsMode::Disabled => None,
@@ -226,7 +226,7 @@ impl Transport {
             i64::MIN..=0 => tracing::warn!(
                 component = "NETWORK",
                 subject = certificate.subject,
-                "the server's certificate has expired: clients refuse it"
+                "the server's certificate has expired and clients refuse it; renew it and run rotateCertificates"
             ),
             1..WARN_BEFORE_MS => tracing::warn!(
                 component = "NETWORK",
@@ -275,7 +275,7 @@ fn note_client(stream: &Stream, service: &Service, connection: &Connection) {
         Err(error) => tracing::warn!(
             ctx = &**connection.desc(),
             error = %format_args!("{error:#}"),
-            "a client's certificate cannot be used to log in"
+            "the subject of a client's certificate is invalid; it cannot log in with it"
         ),
     }
 }
@@ -285,7 +285,7 @@ pub(crate) async fn watch_end(transport: Arc<Transport>, service: Arc<Service>) 
     loop {
         transport.warn_of_end(service.clock.now_ms());
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
             () = service.shutdown.requested() => return,
         }
     }

@@ -138,9 +138,9 @@ fn roles(der: &[u8]) -> anyhow::Result<Vec<RoleName>> {
         if role.tag() != Tag::Sequence {
             bail!("holds something that is no sequence");
         }
-        let (behind, name) = Any::from_der(role.data).map_err(unreadable)?;
-        let (behind, database) = Any::from_der(behind).map_err(unreadable)?;
-        if !behind.is_empty() {
+        let (rest_of_role, name) = Any::from_der(role.data).map_err(unreadable)?;
+        let (rest_of_role, database) = Any::from_der(rest_of_role).map_err(unreadable)?;
+        if !rest_of_role.is_empty() {
             bail!("holds a role with more than a name and a database");
         }
         roles.push(RoleName::new(text(&name)?, text(&database)?));

@@ -29,7 +29,7 @@ pub struct Connection {
     /// The login state.
     pub access: ConnectionAccess,
     /// The connection's key in `Open::unauthenticated` while it is there.
-    stranger: AtomicU64,
+    unauthenticated_number: AtomicU64,
     desc: Arc<str>,
     info: Mutex<ClientInfo>,
 }
@@ -58,7 +58,7 @@ impl Connection {
             close: Shutdown::default(),
             is_gone: OnceLock::new(),
             access: ConnectionAccess::default(),
-            stranger: AtomicU64::new(0),
+            unauthenticated_number: AtomicU64::new(0),
             desc: format!("conn{id}").into(),
             info: Mutex::new(ClientInfo::default()),
         }
@@ -96,7 +96,7 @@ pub struct Connections {
     /// `maxConnectionsPerAddress`; 0 for as many as there may be.
     pub max_per_address: AtomicI64,
     /// The largest number of connections without a login; 0 for no limit of their own.
-    most_strangers: AtomicUsize,
+    max_unauthenticated: AtomicUsize,
     next_id: AtomicI64,
     open: Mutex<Open>,
 }
@@ -108,9 +108,9 @@ struct Open {
     by_address: HashMap<String, i64>,
     /// Connections without a login, by an ascending number; only filled while their number is
     /// limited.
-    strangers: BTreeMap<u64, Arc<Connection>>,
+    unauthenticated: BTreeMap<u64, Arc<Connection>>,
     /// The number of the newest connection without a login.
-    last_stranger: u64,
+    last_number: u64,
 }
 
 /// The address of a client without its port.
@@ -123,7 +123,7 @@ impl Connections {
         Connections {
             max,
             max_per_address: AtomicI64::new(0),
-            most_strangers: AtomicUsize::new(0),
+            max_unauthenticated: AtomicUsize::new(0),
             next_id: AtomicI64::new(1),
             open: Mutex::default(),
         }
@@ -145,26 +145,26 @@ impl Connections {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, client, local, now_ms));
         open.by_id.insert(id, connection.clone());
-        self.add_stranger(&mut open, &connection);
+        self.add_unauthenticated(&mut open, &connection);
         Some(connection)
     }
 
     /// Reserves half of the connections for clients that log in: when more are unauthenticated, the
     /// one that has been so for the longest time is closed.
-    pub fn limit_strangers(&self) {
-        self.most_strangers.store((self.max / 2).max(1), Ordering::Relaxed);
+    pub fn limit_unauthenticated(&self) {
+        self.max_unauthenticated.store((self.max / 2).max(1), Ordering::Relaxed);
     }
 
-    fn add_stranger(&self, open: &mut Open, connection: &Arc<Connection>) {
-        let most = self.most_strangers.load(Ordering::Relaxed);
+    fn add_unauthenticated(&self, open: &mut Open, connection: &Arc<Connection>) {
+        let most = self.max_unauthenticated.load(Ordering::Relaxed);
         if most == 0 {
             return;
         }
-        open.last_stranger += 1;
-        connection.stranger.store(open.last_stranger, Ordering::Relaxed);
-        open.strangers.insert(open.last_stranger, connection.clone());
-        while open.strangers.len() > most
-            && let Some((_, oldest)) = open.strangers.pop_first()
+        open.last_number += 1;
+        connection.unauthenticated_number.store(open.last_number, Ordering::Relaxed);
+        open.unauthenticated.insert(open.last_number, connection.clone());
+        while open.unauthenticated.len() > most
+            && let Some((_, oldest)) = open.unauthenticated.pop_first()
         {
             oldest.close.request();
         }
@@ -172,23 +172,23 @@ impl Connections {
 
     /// Records a login on a connection.
     pub fn logged_in(&self, connection: &Connection) {
-        let number = connection.stranger.load(Ordering::Relaxed);
-        self.open.lock().strangers.remove(&number);
+        let number = connection.unauthenticated_number.load(Ordering::Relaxed);
+        self.open.lock().unauthenticated.remove(&number);
     }
 
     /// Records a logout on a connection.
     pub fn logged_out(&self, connection: &Arc<Connection>) {
         let mut open = self.open.lock();
-        let number = connection.stranger.load(Ordering::Relaxed);
-        open.strangers.remove(&number);
-        self.add_stranger(&mut open, connection);
+        let number = connection.unauthenticated_number.load(Ordering::Relaxed);
+        open.unauthenticated.remove(&number);
+        self.add_unauthenticated(&mut open, connection);
     }
 
     /// Removes a closed connection.
     pub fn closed(&self, id: i64) {
         let mut open = self.open.lock();
         let Some(gone) = open.by_id.remove(&id) else { return };
-        open.strangers.remove(&gone.stranger.load(Ordering::Relaxed));
+        open.unauthenticated.remove(&gone.unauthenticated_number.load(Ordering::Relaxed));
         if let Entry::Occupied(mut left) = open.by_address.entry(address(&gone.client).to_owned()) {
             *left.get_mut() -= 1;
             if *left.get() == 0 {
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn strangers_give_their_places_to_newer_ones() {
         let all = Connections::new(6);
-        all.limit_strangers();
+        all.limit_unauthenticated();
         let open = || all.open("10.0.0.1:5".to_owned(), String::new(), 0).unwrap();
         let (known, first, second) = (open(), open(), open());
         all.logged_in(&known);
@@ -242,9 +242,9 @@ mod tests {
         all.logged_out(&known);
         assert!(second.close.is_requested() && !known.close.is_requested());
         all.logged_out(&known);
-        assert_eq!(all.open.lock().strangers.len(), 3);
+        assert_eq!(all.open.lock().unauthenticated.len(), 3);
         all.list().iter().for_each(|one| all.closed(one.id));
-        assert!(all.open.lock().strangers.is_empty());
+        assert!(all.open.lock().unauthenticated.is_empty());
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Unit {
 
 /// The representation of a figure in `serverStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Representation {
     /// As an int64.
     Long,
     /// As an int32, at most the largest one.
@@ -87,7 +87,7 @@ pub struct Figure {
     /// The unit in which it is read.
     pub unit: Unit,
     /// Its representation in `serverStatus`.
-    pub shown: Shown,
+    pub shown: Representation,
     /// Its description; for [`FigureKind::Expected`], why it is not a metric.
     pub help: &'static str,
     read: Read,
@@ -143,7 +143,7 @@ const fn draft(
     kind: FigureKind,
     help: &'static str,
 ) -> Draft {
-    let (unit, shown, read) = (Unit::Count, Shown::Long, Read::One(|_| 0));
+    let (unit, shown, read) = (Unit::Count, Representation::Long, Read::One(|_| 0));
     Draft(Figure { place, name, kind, unit, shown, help, read })
 }
 
@@ -167,13 +167,13 @@ impl Draft {
         Draft(Figure { unit, ..self.0 })
     }
 
-    pub(super) const fn shown(self, shown: Shown) -> Draft {
+    pub(super) const fn shown(self, shown: Representation) -> Draft {
         Draft(Figure { shown, ..self.0 })
     }
 
     /// Represented as an int32.
     pub(super) const fn int(self) -> Draft {
-        self.shown(Shown::Int)
+        self.shown(Representation::Int)
     }
 
     /// Read in bytes.

@@ -22,7 +22,7 @@ mod reading;
 mod rows;
 mod section;
 
-pub use figure::{Figure, FigureKind, Points, Shown, Unit};
+pub use figure::{Figure, FigureKind, Points, Representation, Unit};
 pub use reading::Reading;
 pub use rows::figures;
 pub use section::Section;

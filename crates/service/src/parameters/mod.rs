@@ -27,7 +27,7 @@ pub enum SetAt {
 
 /// A parameter's type and bounds.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ParameterKind {
     /// A boolean.
     Bool,
     /// A 32-bit integer with a lower bound.
@@ -81,7 +81,7 @@ pub struct Parameter {
     /// When it may be set.
     pub set_at: SetAt,
     /// Its type and bounds.
-    pub kind: Kind,
+    pub kind: ParameterKind,
     /// Reads the value.
     pub get: fn(&Service) -> Value,
     /// Stores a checked value.
@@ -99,13 +99,13 @@ impl Parameter {
         match (self.get)(service) {
             Value::Bool(value) => doc.append(name, value),
             Value::Number(value) => match self.kind {
-                Kind::Int { .. } => doc.append(name, i32::try_from(value).unwrap_or(i32::MAX)),
-                Kind::Bool
-                | Kind::Long { .. }
-                | Kind::Double { .. }
-                | Kind::Word(_)
-                | Kind::Document
-                | Kind::LogVerbosity => doc.append(name, value),
+                ParameterKind::Int { .. } => doc.append(name, i32::try_from(value).unwrap_or(i32::MAX)),
+                ParameterKind::Bool
+                | ParameterKind::Long { .. }
+                | ParameterKind::Double { .. }
+                | ParameterKind::Word(_)
+                | ParameterKind::Document
+                | ParameterKind::LogVerbosity => doc.append(name, value),
             },
             Value::Double(value) => doc.append(name, value),
             Value::Word(value) => doc.append(name, value),
@@ -152,13 +152,13 @@ impl Parameter {
             return Err(Error::new(ErrorCode::IllegalOperation, text));
         }
         let value = match (self.kind, text.parse::<i64>()) {
-            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. }, Ok(number)) => {
+            (ParameterKind::Bool | ParameterKind::Int { .. } | ParameterKind::Long { .. }, Ok(number)) => {
                 RawValue::Int64(number)
             }
-            (Kind::Bool, Err(_)) if text == "true" || text == "false" => {
+            (ParameterKind::Bool, Err(_)) if text == "true" || text == "false" => {
                 RawValue::Bool(text == "true")
             }
-            (Kind::Double { .. }, _) if text.parse::<f64>().is_ok() => {
+            (ParameterKind::Double { .. }, _) if text.parse::<f64>().is_ok() => {
                 RawValue::Double(text.parse().unwrap_or_default())
             }
             _ => RawValue::String(text),
@@ -174,24 +174,24 @@ impl Parameter {
             RawValue::Bool(flag) => Some(i64::from(flag)),
             _ => None,
         };
-        if let (Kind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
+        if let (ParameterKind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
             LogVerbosity::default().changed_by(wanted)?;
             return Ok(Value::Document(wanted.to_owned()));
         }
         match (self.kind, number) {
-            (Kind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
-            (Kind::Int { least, exclusive }, Some(number)) => {
+            (ParameterKind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
+            (ParameterKind::Int { least, exclusive }, Some(number)) => {
                 self.check_bounds(number, least, exclusive)?;
                 if number > i64::from(i32::MAX) {
                     return Err(self.invalid(&format!("{number} is not a 32-bit integer")));
                 }
                 Ok(Value::Number(number))
             }
-            (Kind::Long { least, exclusive }, Some(number)) => {
+            (ParameterKind::Long { least, exclusive }, Some(number)) => {
                 self.check_bounds(number, least, exclusive)?;
                 Ok(Value::Number(number))
             }
-            (Kind::Double { least, exclusive, most }, Some(number)) => {
+            (ParameterKind::Double { least, exclusive, most }, Some(number)) => {
                 let number = match value {
                     RawValue::Double(number) => number,
                     _ => number as f64,
@@ -209,19 +209,19 @@ impl Parameter {
                 }
                 Ok(Value::Double(number))
             }
-            (Kind::Word(words), None) => {
-                let told = value.as_str().unwrap_or_default();
-                match words.iter().find(|word| **word == told) {
+            (ParameterKind::Word(words), None) => {
+                let given = value.as_str().unwrap_or_default();
+                match words.iter().find(|word| **word == given) {
                     Some(word) => Ok(Value::Word(word)),
                     None => {
                         let words = words.join(", ");
-                        Err(self.invalid(&format!("'{told}' is not one of {words}")))
+                        Err(self.invalid(&format!("'{given}' is not one of {words}")))
                     }
                 }
             }
-            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. } | Kind::Double { .. }, None)
-            | (Kind::Word(_), Some(_))
-            | (Kind::Document | Kind::LogVerbosity, _) => Err(Error::type_mismatch(format!(
+            (ParameterKind::Bool | ParameterKind::Int { .. } | ParameterKind::Long { .. } | ParameterKind::Double { .. }, None)
+            | (ParameterKind::Word(_), Some(_))
+            | (ParameterKind::Document | ParameterKind::LogVerbosity, _) => Err(Error::type_mismatch(format!(
                 "Invalid type for parameter {}: {}",
                 self.name,
                 value.type_name()

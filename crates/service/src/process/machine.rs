@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     /// The memory that these files describe.
-    fn told(files: &[(&str, &str)]) -> Memory {
+    fn memory_of(files: &[(&str, &str)]) -> Memory {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let file = root.path().join(name);
@@ -96,7 +96,7 @@ mod tests {
         const MACHINE: (&str, &str) = ("proc/meminfo", "MemTotal: 8388608 kB\nMemFree: 5 kB\n");
         let machine_bytes = 8 << 30;
         let limit = |files: &[(&str, &str)]| {
-            let memory = told(&[&[MACHINE], files].concat());
+            let memory = memory_of(&[&[MACHINE], files].concat());
             assert_eq!(memory.machine_bytes, machine_bytes);
             assert_eq!(memory.usable_bytes(), memory.limit_bytes.unwrap_or(machine_bytes));
             memory.limit_bytes
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_system_may_tell_nothing() {
-        assert_eq!(told(&[]), Memory { machine_bytes: 0, limit_bytes: None });
+        assert_eq!(memory_of(&[]), Memory { machine_bytes: 0, limit_bytes: None });
         let odd = [("proc/meminfo", "MemTotal: much\n"), ("proc/self/cgroup", "x\n1:memory\n::\n")];
-        assert_eq!(told(&odd).usable_bytes(), 0);
+        assert_eq!(memory_of(&odd).usable_bytes(), 0);
     }
 }

@@ -68,7 +68,7 @@ impl Default for Profiler {
 
 /// Where an operation is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RecordTargets {
     /// In the log.
     pub log: bool,
     /// In `system.profile`.
@@ -132,17 +132,17 @@ impl Profiler {
     }
 
     /// Decides where an operation is recorded. `describe` creates its document for a filter.
-    pub fn wanted(&self, db: &str, micros: i64, describe: &mut dyn FnMut() -> DocBuf) -> Wanted {
+    pub fn wanted(&self, db: &str, micros: i64, describe: &mut dyn FnMut() -> DocBuf) -> RecordTargets {
         let Profiled { level, filter } = self.database(db);
         if let Some((_, filter)) = filter {
             // An operation on which the filter fails is recorded, because its absence would go
             // unnoticed.
             let passes = filter.matches(describe().as_doc()).unwrap_or(true);
-            return Wanted { log: passes, profile: level == 2 || (level == 1 && passes) };
+            return RecordTargets { log: passes, profile: level == 2 || (level == 1 && passes) };
         }
         let slow = micros.max(1) > self.slow_ms().saturating_mul(1000);
         let sampled = slow && rand::random::<f64>() < self.sample_rate();
-        Wanted { log: sampled, profile: level == 2 || (level == 1 && sampled) }
+        RecordTargets { log: sampled, profile: level == 2 || (level == 1 && sampled) }
     }
 
     /// Creates the collection of a database.

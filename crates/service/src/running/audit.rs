@@ -81,7 +81,7 @@ impl Service {
         if let Err(error) = sink.write(event.as_doc())
             && !self.audit.failed.swap(true, Ordering::Relaxed)
         {
-            tracing::error!(%error, atype, "an audit event cannot be written; the server stops");
+            tracing::error!(%error, atype, "the audit event cannot be written; the server stops, see auditLog.path");
             self.shutdown.request();
         }
     }

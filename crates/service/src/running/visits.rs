@@ -20,7 +20,7 @@ impl Service {
         }
         let kept = self.profiler.keep(&self.store, report.op, db, describe().as_doc());
         if let Err(error) = kept {
-            tracing::debug!(%error, "a visit could not be recorded");
+            tracing::debug!(%error, "a visit of the TTL monitor could not be written to system.profile");
         }
     }
 }

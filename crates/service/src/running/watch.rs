@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::server::Service;
 
 /// The interval between two checks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Service {
     /// Starts a thread that ends expired transactions and cursors, once a second, until the server
@@ -23,7 +23,7 @@ impl Service {
                 service.sessions.transactions.abort_expired(now_micros);
                 service.cursors.close_idle(now_micros);
                 drop(service);
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(CHECK_INTERVAL);
             }
         };
         std::thread::Builder::new().name("transactions".into()).spawn(look).map(drop)

@@ -121,15 +121,15 @@ impl Service {
             options;
         let started_wall_ms = clock.now_ms();
         let defaults = Defaults::load(&store, started_wall_ms).unwrap_or_else(|error| {
-            tracing::error!(%error, "the default concerns could not be read");
+            tracing::error!(%error, "the default read and write concern in config.settings cannot be read and are not used");
             Defaults::default()
         });
         let query_settings = QuerySettings::load(&store).unwrap_or_else(|error| {
-            tracing::error!(%error, "the query settings could not be read");
+            tracing::error!(%error, "the query settings in config.clusterParameters cannot be read and are not used");
             QuerySettings::default()
         });
         if let Err(error) = write_block::load(&store) {
-            tracing::error!(%error, "whether user writes are blocked could not be read");
+            tracing::error!(%error, "config.user_writes_critical_sections cannot be read; user writes are allowed");
         }
         Arc::new(Service {
             store,
@@ -227,7 +227,7 @@ impl Service {
             tracing::warn!(
                 ns = namespace.as_str(),
                 bytes,
-                "closed an idle cursor because little memory is left; see memoryLimitMB"
+                "closed an idle cursor because memory is short; raise memoryLimitMB or lower cursorTimeoutMillis"
             );
         }
     }

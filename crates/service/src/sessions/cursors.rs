@@ -19,14 +19,14 @@ use parking_lot::Mutex;
 use crate::clients::SessionId;
 
 /// The interval between two checks for idle cursors, in microseconds.
-const LOOK_EVERY_MICROS: i64 = 4_000_000;
+const CHECK_INTERVAL_MICROS: i64 = 4_000_000;
 /// The default timeout of idle cursors, in milliseconds.
 const IDLE_MS: i64 = 10 * 60 * 1000;
 
 /// All open cursors.
 pub struct Cursors {
     open: Mutex<HashMap<i64, Entry>>,
-    last_look_micros: AtomicI64,
+    last_check_micros: AtomicI64,
     timed_out: AtomicI64,
     /// `cursorTimeoutMillis`.
     pub timeout_ms: AtomicI64,
@@ -79,7 +79,7 @@ impl Default for Cursors {
     fn default() -> Cursors {
         Cursors {
             open: Mutex::default(),
-            last_look_micros: AtomicI64::new(0),
+            last_check_micros: AtomicI64::new(0),
             timed_out: AtomicI64::new(0),
             timeout_ms: AtomicI64::new(IDLE_MS),
         }
@@ -248,11 +248,11 @@ impl Cursors {
     /// Closes cursors whose timeout is over. Checks at most every few seconds, however often it is
     /// called.
     pub fn close_idle(&self, now_micros: i64) {
-        let last = self.last_look_micros.load(Ordering::Relaxed);
-        if (now_micros - last).abs() < LOOK_EVERY_MICROS {
+        let last = self.last_check_micros.load(Ordering::Relaxed);
+        if (now_micros - last).abs() < CHECK_INTERVAL_MICROS {
             return;
         }
-        self.last_look_micros.store(now_micros, Ordering::Relaxed);
+        self.last_check_micros.store(now_micros, Ordering::Relaxed);
         let timeout_micros = self.timeout_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let mut open = self.open.lock();
         open.retain(|_, entry| !entry.owner.is_over());

@@ -32,7 +32,7 @@ use self::transactions::Transaction;
 use crate::clients::SessionId;
 
 /// The interval at which a command that waits for a session checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The largest number of sessions.
 const MAX_SESSIONS: usize = 1_000_000;
@@ -148,7 +148,7 @@ impl Sessions {
             Some(guard) => guard,
             None => current::wait(|| {
                 loop {
-                    match state.try_lock_arc_for(LOOK) {
+                    match state.try_lock_arc_for(CHECK_INTERVAL) {
                         Some(guard) => return Ok(guard),
                         None => op.check()?,
                     }

@@ -57,7 +57,7 @@ impl Defaults {
             concerns.write = part("defaultWriteConcern").map(RawDoc::to_owned);
             if concerns.write.as_ref().is_some_and(|write| !can_be_met(write.as_doc())) {
                 tracing::warn!(
-                    "the default write concern in config.{} does not apply: this server cannot meet it",
+                    "the default write concern in config.{} is not used, because this server cannot satisfy it",
                     CONCERNS.0
                 );
                 concerns.write = None;

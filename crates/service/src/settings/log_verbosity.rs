@@ -147,7 +147,7 @@ fn level(element: RawElement<'_>) -> Result<i32> {
         Some(number) if number.trunc() >= -1.0 && number <= f64::from(i32::MAX) => {
             Ok(number as i32)
         }
-        _ => Err(invalid(&format!("'{}' is no level of 32 bits", element.name()))),
+        _ => Err(invalid(&format!("'{}' is not a 32-bit integer", element.name()))),
     }
 }
 

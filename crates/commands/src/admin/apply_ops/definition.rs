@@ -43,7 +43,7 @@ pub(super) fn apply(
     match run(ctx, &inner, &mut DocBuilder::new()) {
         Err(error) if acceptable.contains(&error.code()) => {
             let error = ClientData(error);
-            tracing::debug!(command = name, %error, "an op of a replayed log found its work done");
+            tracing::debug!(command = name, %error, "an op of a replayed log had no effect: its result already exists");
             Ok(())
         }
         other => other,

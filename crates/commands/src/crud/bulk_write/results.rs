@@ -12,7 +12,7 @@ use crate::crud::write::{clamped, ends_command};
 
 /// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Insert,
     Update,
     Delete,
@@ -56,7 +56,7 @@ impl Results {
         &mut self,
         ctx: &CommandContext<'_>,
         index: usize,
-        kind: Kind,
+        kind: OperationKind,
         outcome: Result<Outcome>,
     ) -> Result<bool> {
         match outcome {
@@ -102,11 +102,11 @@ impl Results {
         }
     }
 
-    fn failed(&mut self, index: usize, kind: Kind, error: &Error) {
+    fn failed(&mut self, index: usize, kind: OperationKind, error: &Error) {
         self.counts.errors += 1;
         let mut item = DocBuilder::new();
         item.append("ok", 0.0).append("idx", index as i32).append("n", 0);
-        if kind == Kind::Update {
+        if kind == OperationKind::Update {
             item.append("nModified", 0);
         }
         item.append("code", error.code().0);

@@ -120,7 +120,7 @@ pub(super) fn read_roles(store: &Store) -> Result<Roles> {
             Err(error) => {
                 let name = Role::name_of(document);
                 let shown = name.as_ref().map(RoleName::to_string).unwrap_or_default();
-                tracing::warn!(role = shown, %error, "a role cannot be read and allows nothing");
+                tracing::warn!(role = shown, %error, "the document of a role in admin.system.roles is invalid; the role grants nothing until it is corrected");
                 name.into_iter().for_each(|name| roles.insert_damaged(name));
             }
         }
@@ -245,7 +245,7 @@ fn user_of(document: RawDoc<'_>) -> Option<User> {
         Ok(user) => Some(user),
         Err(error) => {
             let id = document.get("_id").and_then(RawValue::as_str).unwrap_or_default();
-            tracing::warn!(user = id, %error, "a user cannot be read and cannot log in");
+            tracing::warn!(user = id, %error, "the document of a user in admin.system.users is invalid; the user cannot log in until it is corrected");
             None
         }
     }

@@ -5,7 +5,7 @@ use mayfly_work::queued_operations;
 
 use crate::counters::metrics::{LOGIN_MECHANISMS, LoginCounts, OpCounters, TLS_VERSIONS};
 use crate::counters::top::Usage;
-use crate::observe::Shown;
+use crate::observe::Representation;
 use crate::observe::figure::{Figure, Points, Unit, counter, expected, gauge};
 use crate::observe::reading::Reading;
 
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "asserts.{kind}",
         "mayflydb_errors_total",
-        "Failed commands, by whose fault it was: user, or msg for an error of the server.",
+        "Failed commands, by cause: user for an error of the client, msg for an error of the server.",
     )
     .int()
     .each(|r, out| {
@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "globalLock.currentQueue.total",
         "mayflydb_operations_queued",
-        "Long operations that wait for a processor.",
+        "Long operations that wait for a scheduler slot.",
     )
     .int()
     .read(|_| queued_operations() as i64),
@@ -112,7 +112,7 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "opLatencies.{kind}.ops",
         "mayflydb_operations_timed_total",
-        "Operations whose time was taken, by kind.",
+        "Operations in mayflydb_operation_duration_seconds_total, by kind.",
     )
     .each(|r, out| latencies(r, out, |used| used.count)),
     expected(
@@ -151,13 +151,13 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "transactions.retriedCommandsCount",
         "mayflydb_commands_retried_total",
-        "Commands that were sent again and had been executed.",
+        "Retried commands that had already been executed.",
     )
     .read(|r| r.service.sessions.transactions.retried_commands.get()),
     counter(
         "transactions.retriedStatementsCount",
         "mayflydb_statements_retried_total",
-        "Statements that were sent again and had been executed.",
+        "Retried statements that had already been executed.",
     )
     .read(|r| r.service.metrics.retried_statements.get()),
     expected(
@@ -168,13 +168,13 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "transactions.currentActive",
         "mayflydb_transactions_active",
-        "Open transactions of which a statement runs.",
+        "Open transactions with a running statement.",
     )
     .read(|r| r.transactions().active),
     gauge(
         "transactions.currentInactive",
         "mayflydb_transactions_inactive",
-        "Open transactions of which no statement runs.",
+        "Open transactions without a running statement.",
     )
     .read(|r| r.transactions().inactive),
     expected("transactions.currentOpen", "The sum of currentActive and currentInactive.")
@@ -213,14 +213,14 @@ pub(super) const ROWS: &[Figure] = &[
         .zero(),
     expected("uptime", "Repeats uptimeMillis, in whole seconds.")
         .unit(Unit::Millis)
-        .shown(Shown::WholeSeconds)
+        .shown(Representation::WholeSeconds)
         .read(|r| r.service.uptime_ms()),
     gauge("uptimeMillis", "mayflydb_uptime_seconds", "Time since the start of the server.")
         .unit(Unit::Millis)
         .read(|r| r.service.uptime_ms()),
     expected("uptimeEstimate", "Repeats uptimeMillis, in whole seconds.")
         .unit(Unit::Millis)
-        .shown(Shown::Thousandth)
+        .shown(Representation::Thousandth)
         .read(|r| r.service.uptime_ms()),
 ];
 
