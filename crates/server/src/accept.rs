@@ -111,7 +111,10 @@ fn open(stream: TcpStream, client: String, reception: &Reception) {
     peer::keep_alive(&stream);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let Some(connection) = service.connections.open(client, local, service.clock.now_ms()) else {
-        tracing::warn!(id = 22942, "connection refused: the limit net.maxIncomingConnections or maxConnectionsPerAddress is reached");
+        tracing::warn!(
+            id = 22942,
+            "connection refused: the limit net.maxIncomingConnections or maxConnectionsPerAddress is reached"
+        );
         return;
     };
     if !quiet {

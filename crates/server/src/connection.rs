@@ -63,7 +63,8 @@ pub(crate) async fn serve(
     let _ = stream.set_nodelay(true);
     let Some(stream) = tls::begin(stream, transport, service, connection).await else { return };
     let stream = peer::attach(stream, connection);
-    let mut served = Served { stream, service, connection, output: Vec::new(), is_pipelined: false };
+    let mut served =
+        Served { stream, service, connection, output: Vec::new(), is_pipelined: false };
     let ended = served.run().await;
     if let Stream::Tls(stream) = &mut *served.stream {
         // `close_notify` lets the client detect truncation; an unresponsive client is not waited

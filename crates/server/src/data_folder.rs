@@ -176,13 +176,13 @@ fn foreign_files(folder: &Path, config: &Config) -> io::Result<Option<String>> {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
         if let Some((_, program)) = FOREIGN_FILES.iter().find(|(sign, _)| *sign == name) {
-            return Ok(Some(format!("it holds the data of {program} (the file {name})")));
+            return Ok(Some(format!("it contains the data of {program} (the file {name})")));
         }
         if !is_harmless(folder, &name, config) {
             unknown.get_or_insert_with(|| name.into_owned());
         }
     }
-    Ok(unknown.map(|name| format!("it holds files that are not mayflydb's ('{name}')")))
+    Ok(unknown.map(|name| format!("it contains files of another program ('{name}')")))
 }
 
 /// Hidden files, logs and configuration, `lost+found`, and files of this server.

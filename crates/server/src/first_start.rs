@@ -106,7 +106,8 @@ impl FirstStart {
     /// The file cannot be written, or the user not created.
     pub(crate) fn begin(&self, service: &Arc<Service>, config: &Config) -> anyhow::Result<()> {
         if let Some(note) = note(config) {
-            fs::write(&note, b"").with_context(|| failure("free disk space for the data folder"))?;
+            fs::write(&note, b"")
+                .with_context(|| failure("free disk space for the data folder"))?;
         }
         if let Some((user, password)) = &self.user {
             make_user(service, user, password.expose_secret())

@@ -181,6 +181,9 @@ fn reread_certificates(service: &Service) {
     let Some(transport) = service.transport.get() else { return };
     match transport.rotate() {
         Ok(()) => tracing::info!("certificates were read again"),
-        Err(error) => tracing::error!("the certificates stay as they were: {}", error.message()),
+        Err(error) => tracing::error!(
+            "certificates could not be read again; the previous ones stay in use: {}",
+            error.message()
+        ),
     }
 }

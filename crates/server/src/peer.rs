@@ -71,7 +71,11 @@ pub(crate) fn end_abandoned(service: &Service) {
         if let Some(connection) = connection
             && connection.is_gone.get().is_some_and(|is_gone| is_gone())
         {
-            tracing::debug!(ctx = &**connection.desc(), opId = op.id(), "an operation was killed because its client has disconnected");
+            tracing::debug!(
+                ctx = &**connection.desc(),
+                opId = op.id(),
+                "an operation was killed because its client has disconnected"
+            );
             op.kill(ErrorCode::ClientDisconnect);
         }
     }

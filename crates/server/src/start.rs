@@ -18,7 +18,7 @@ use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use crate::accept::{Connected, ServedClients, Reception, accept};
+use crate::accept::{Connected, Reception, ServedClients, accept};
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
@@ -303,8 +303,7 @@ fn announce(config: &Config, addresses: &[SocketAddr]) -> Option<Announcement> {
         return None;
     }
     let written = Announcement::write(config, addresses);
-    let warn =
-        |error| tracing::warn!(%error, "the file for --healthcheck cannot be written to the data folder; use --healthcheck with --port");
+    let warn = |error| tracing::warn!(%error, "the file for --healthcheck cannot be written to the data folder; use --healthcheck with --port");
     written.map_err(warn).ok()
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use mayfly_service::parameters::{ParameterKind, Parameter, SetAt, TABLE};
+use mayfly_service::parameters::{Parameter, ParameterKind, SetAt, TABLE};
 
 const BEGIN: &str = "<!-- parameters -->\n";
 const END: &str = "<!-- end of parameters -->\n";

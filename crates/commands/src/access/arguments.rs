@@ -115,7 +115,9 @@ impl<'a> Selection<'a> {
             }
             RawValue::Document(all) if kind == "user" && all.get("forAllDBs").is_some() => {
                 match all.get("forAllDBs") {
-                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => Ok(Selection::AllDatabases),
+                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => {
+                        Ok(Selection::AllDatabases)
+                    }
                     _ => Err(Error::bad_value("forAllDBs must be true and the only field")),
                 }
             }

@@ -197,7 +197,11 @@ fn run_continue(
     slow_down(ctx, continue_login(ctx, request, reply))
 }
 
-fn continue_login(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn continue_login(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
     let protocol = |text: &str| Err(Error::new(ErrorCode::ProtocolError, text));
     // Every error ends the login.

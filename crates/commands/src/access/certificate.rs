@@ -16,11 +16,14 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Hides, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const AUTHENTICATE: Command =
-    Command::new("authenticate", "Logs a user in with the certificate of its connection", run_authenticate)
-        .needs(Needs::Nothing)
-        .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
-        .hides(Hides::Secrets);
+pub(super) const AUTHENTICATE: Command = Command::new(
+    "authenticate",
+    "Logs a user in with the certificate of its connection",
+    run_authenticate,
+)
+.needs(Needs::Nothing)
+.flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
+.hides(Hides::Secrets);
 pub(super) const ROTATE: Command =
     Command::new("rotateCertificates", "Reads certificates and keys again", run_rotate)
         .needs(Needs::Cluster(&[Action::RotateCertificates]))

@@ -14,16 +14,13 @@ use crate::request::row::{Audited, Expected, RowFlags, Writes};
 use crate::request::{Demands, Needs, Request};
 use crate::rules::rights::is_set;
 
-pub(super) const ROW: Command = Command::new(
-    "_mergeAuthzCollections",
-    "Merges users and roles that a tool has restored",
-    run,
-)
-.needs(Needs::Demands(needs))
-.audited(Audited::Database)
-.flags(RowFlags::ADMIN_ONLY)
-.writes(Writes::Documents)
-.expected(Expected::Long);
+pub(super) const ROW: Command =
+    Command::new("_mergeAuthzCollections", "Merges users and roles that a tool has restored", run)
+        .needs(Needs::Demands(needs))
+        .audited(Audited::Database)
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Documents)
+        .expected(Expected::Long);
 
 const USERS: &str = "tempUsersCollection";
 const ROLES: &str = "tempRolesCollection";

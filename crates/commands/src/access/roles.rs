@@ -42,12 +42,15 @@ pub(super) const GRANT_PRIVILEGES: Command =
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
-pub(super) const REVOKE_PRIVILEGES: Command =
-    Command::new("revokePrivilegesFromRole", "Revokes privileges from a role", run_revoke_privileges)
-        .needs(Needs::InHandler)
-        .audited(Audited::Role)
-        .writes(Writes::Documents)
-        .names(Names::Word);
+pub(super) const REVOKE_PRIVILEGES: Command = Command::new(
+    "revokePrivilegesFromRole",
+    "Revokes privileges from a role",
+    run_revoke_privileges,
+)
+.needs(Needs::InHandler)
+.audited(Audited::Role)
+.writes(Writes::Documents)
+.names(Names::Word);
 pub(super) const GRANT_ROLES: Command =
     Command::new("grantRolesToRole", "Grants roles to a role", run_grant_roles)
         .needs(Needs::InHandler)

@@ -41,7 +41,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let built_in_too = flag("showBuiltinRoles")?;
     let roles = ctx.service.access.roles(&ctx.service.store)?;
     let names = match selection {
-        Selection::Database | Selection::AllDatabases => of_database(&roles, request.db, built_in_too),
+        Selection::Database | Selection::AllDatabases => {
+            of_database(&roles, request.db, built_in_too)
+        }
         Selection::Named(named) => {
             let names = named.into_iter().map(|(role, db)| RoleName::new(role, db));
             names.filter(|name| roles.exists(name)).collect()

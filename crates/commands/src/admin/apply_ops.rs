@@ -31,14 +31,15 @@ use crate::rules::rights::is_set;
 use document::DocumentChange;
 use entry::{Entry, EntryKind};
 
-pub(super) const ROW: Command = Command::new("applyOps", "Applies entries of an operation log", run)
-    .needs(Needs::Demands(demand))
-    .audited(Audited::Documents)
-    .flags(RowFlags::LENIENT)
-    .writes(Writes::Documents)
-    .names(Names::Entries)
-    .hides(Hides::Users)
-    .expected(Expected::Long);
+pub(super) const ROW: Command =
+    Command::new("applyOps", "Applies entries of an operation log", run)
+        .needs(Needs::Demands(demand))
+        .audited(Audited::Documents)
+        .flags(RowFlags::LENIENT)
+        .writes(Writes::Documents)
+        .names(Names::Entries)
+        .hides(Hides::Users)
+        .expected(Expected::Long);
 
 /// The deepest nesting of `applyOps` commands.
 const MAX_NESTED: usize = 10;

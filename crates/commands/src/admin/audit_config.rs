@@ -10,15 +10,17 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Audited, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const GET: Command = Command::new("getAuditConfig", "Returns the configuration of the audit log", run_get)
-    .needs(Needs::Cluster(&[Action::AuditConfigure]))
-    .since("5.0")
-    .flags(RowFlags::ADMIN_ONLY);
-pub(super) const SET: Command = Command::new("setAuditConfig", "Changes the configuration of the audit log", run_set)
-    .needs(Needs::Cluster(&[Action::AuditConfigure]))
-    .since("5.0")
-    .flags(RowFlags::ADMIN_ONLY)
-    .writes(Writes::Settings);
+pub(super) const GET: Command =
+    Command::new("getAuditConfig", "Returns the configuration of the audit log", run_get)
+        .needs(Needs::Cluster(&[Action::AuditConfigure]))
+        .since("5.0")
+        .flags(RowFlags::ADMIN_ONLY);
+pub(super) const SET: Command =
+    Command::new("setAuditConfig", "Changes the configuration of the audit log", run_set)
+        .needs(Needs::Cluster(&[Action::AuditConfigure]))
+        .since("5.0")
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings);
 pub(super) const MESSAGE: Command =
     Command::new("logApplicationMessage", "Writes a message to the audit log", run_message)
         .needs(Needs::Cluster(&[Action::ApplicationMessage]))

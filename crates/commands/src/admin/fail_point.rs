@@ -23,11 +23,14 @@ pub(super) const CONFIGURE: Command = Command::new(
 )
 .needs(Needs::Cluster(&[Action::SetParameter]))
 .flags(RowFlags::TEST_ONLY.union(RowFlags::NEVER_FAILS));
-pub(super) const WAIT: Command =
-    Command::new("waitForFailPoint", "Waits until a fail point has fired a number of times", run_wait)
-        .needs(Needs::Cluster(&[Action::SetParameter]))
-        .since("4.4")
-        .flags(RowFlags::TEST_ONLY);
+pub(super) const WAIT: Command = Command::new(
+    "waitForFailPoint",
+    "Waits until a fail point has fired a number of times",
+    run_wait,
+)
+.needs(Needs::Cluster(&[Action::SetParameter]))
+.since("4.4")
+.flags(RowFlags::TEST_ONLY);
 
 /// The interval at which a waiting command checks the fail point.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

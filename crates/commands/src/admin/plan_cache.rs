@@ -13,9 +13,10 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const CLEAR: Command = Command::new("planCacheClear", "Removes plans from the plan cache", run_clear)
-    .needs(Needs::Collection(&[Action::PlanCacheWrite]))
-    .flags(RowFlags::LENIENT);
+pub(super) const CLEAR: Command =
+    Command::new("planCacheClear", "Removes plans from the plan cache", run_clear)
+        .needs(Needs::Collection(&[Action::PlanCacheWrite]))
+        .flags(RowFlags::LENIENT);
 
 /// The command's collection, if it exists.
 ///

@@ -42,8 +42,8 @@ const CATCH_UP_SECS: i64 = 10;
 /// The reference's text. The suffix [`ABOUT_ROUTER`] is added for commands that show the state of
 /// the set.
 const NOT_IN_SET: &str = "not running with --replSet";
-const ABOUT_ROUTER: &str = ": this is one server, which answers drivers like a router; with --replSet NAME it is a replica set of one \
-                            member; sh.status() shows what it says of itself as a router";
+const ABOUT_ROUTER: &str = ": this server answers drivers like a router; start it with --replSet NAME to make it a replica set of one \
+                            member; sh.status() shows its state as a router";
 
 pub(super) fn set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
     let missing = || Error::new(ErrorCode::NoReplicationEnabled, NOT_IN_SET);

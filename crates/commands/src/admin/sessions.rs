@@ -30,14 +30,11 @@ pub(crate) const KILL: Command =
         .needs(Needs::Nothing)
         .since("3.6")
         .reads(Reads::empty());
-pub(crate) const KILL_ALL: Command = Command::new(
-    "killAllSessions",
-    "Ends all logical sessions and their operations",
-    run_kill_all,
-)
-.needs(Needs::Cluster(&[Action::KillAnySession]))
-.since("3.6")
-.reads(Reads::empty());
+pub(crate) const KILL_ALL: Command =
+    Command::new("killAllSessions", "Ends all logical sessions and their operations", run_kill_all)
+        .needs(Needs::Cluster(&[Action::KillAnySession]))
+        .since("3.6")
+        .reads(Reads::empty());
 
 fn run_start(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;

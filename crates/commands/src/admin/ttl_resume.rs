@@ -9,14 +9,11 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{RowFlags, Writes};
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new(
-    "ttlResume",
-    "Resumes expiry with the current clock after it was suspended",
-    run,
-)
-.needs(Needs::Cluster(&[Action::SetParameter]))
-.flags(RowFlags::ADMIN_ONLY)
-.writes(Writes::Settings);
+pub(crate) const ROW: Command =
+    Command::new("ttlResume", "Resumes expiry with the current clock after it was suspended", run)
+        .needs(Needs::Cluster(&[Action::SetParameter]))
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;

@@ -139,7 +139,9 @@ fn change_all(
     let mut has_failed = false;
     let mut note = |index: usize, outcome: Result<ModifyOutcome>| {
         let (kind, count, outcome) = match &changes[index - first] {
-            Change::Update(_) => (OperationKind::Update, OpKind::Update, outcome.map(Outcome::Updated)),
+            Change::Update(_) => {
+                (OperationKind::Update, OpKind::Update, outcome.map(Outcome::Updated))
+            }
             Change::Delete(_) => {
                 let deleted = outcome.map(|outcome| Outcome::Deleted(outcome.matched));
                 (OperationKind::Delete, OpKind::Delete, deleted)
@@ -191,7 +193,9 @@ fn insert(
     let failed = errors.peek().is_some();
     for at in 0..documents.len() {
         match errors.next_if(|(index, _)| *index == at) {
-            None => drop(results.note(ctx, first + at, OperationKind::Insert, Ok(Outcome::Inserted))?),
+            None => {
+                drop(results.note(ctx, first + at, OperationKind::Insert, Ok(Outcome::Inserted))?)
+            }
             Some((_, error)) => {
                 results.note(ctx, first + at, OperationKind::Insert, Err(error))?;
                 if options.ordered || ctx.store.in_transaction() {

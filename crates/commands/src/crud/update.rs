@@ -266,7 +266,7 @@ impl<'a> UpdateStatement<'a> {
         match self.constants.and_then(|constants| constants.get("new")) {
             Some(RawValue::Document(new)) => Ok(Some(new.to_owned())),
             _ => Err(Error::failed_to_parse(
-                "'upsertSupplied' inserts the document that the constant 'new' holds, and there is none",
+                "'upsertSupplied' needs a document in the constant 'new'",
             )),
         }
     }

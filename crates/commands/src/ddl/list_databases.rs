@@ -76,7 +76,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 /// All databases by name, with their sizes unless `name_only` is set.
 fn databases(service: &Service, name_only: bool) -> Result<BTreeMap<String, DatabaseEntry>> {
     let store = &service.store;
-    let always = ["admin", "config", "local"].map(|name| (name.to_owned(), DatabaseEntry::default()));
+    let always =
+        ["admin", "config", "local"].map(|name| (name.to_owned(), DatabaseEntry::default()));
     let mut databases = BTreeMap::from(always);
     for collection in store.collections(None) {
         let found = databases.entry(collection.namespace().db().to_owned()).or_default();

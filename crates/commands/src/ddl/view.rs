@@ -86,7 +86,8 @@ fn definition(
         return Err(Error::bad_value("'viewOn' cannot be empty"));
     }
     if ns.collection() == mayfly_storage::SYSTEM_VIEWS {
-        let text = "View name cannot be 'system.views', the collection that holds views";
+        let text =
+            "View name cannot be 'system.views', which is the collection of view definitions";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
     let source = Namespace::new(ns.db(), on)?;

@@ -30,10 +30,13 @@ pub(crate) const IS_DB_GRID: Command =
     Command::new("isdbgrid", "Reports that the server answers like a router", run_router)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
-pub(crate) const CMD_LINE_OPTS: Command =
-    Command::new("getCmdLineOpts", "Returns the options with which the server was started", run_options)
-        .needs(Needs::Cluster(&[Action::GetCmdLineOpts]))
-        .flags(RowFlags::ADMIN_ONLY);
+pub(crate) const CMD_LINE_OPTS: Command = Command::new(
+    "getCmdLineOpts",
+    "Returns the options with which the server was started",
+    run_options,
+)
+.needs(Needs::Cluster(&[Action::GetCmdLineOpts]))
+.flags(RowFlags::ADMIN_ONLY);
 
 fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["showPrivileges"])?;

@@ -10,8 +10,9 @@ use crate::context::{Command, CommandContext};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
-pub(crate) const ROW: Command = Command::new("profile", "Reads or changes the profiling settings of a database", run)
-    .needs(Needs::Demands(demands::profile));
+pub(crate) const ROW: Command =
+    Command::new("profile", "Reads or changes the profiling settings of a database", run)
+        .needs(Needs::Demands(demands::profile));
 
 const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
                     log lines.";

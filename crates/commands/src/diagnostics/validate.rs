@@ -166,7 +166,12 @@ struct ValidatedCollection<'a> {
     buckets: bool,
 }
 
-fn append_findings(shown: &ValidatedCollection<'_>, found: &Validated, valid: bool, doc: &mut DocBuilder) {
+fn append_findings(
+    shown: &ValidatedCollection<'_>,
+    found: &Validated,
+    valid: bool,
+    doc: &mut DocBuilder,
+) {
     doc.append("ns", shown.ns.as_str());
     doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
     doc.append("nNonCompliantDocuments", small(found.not_conformant + found.unsound_buckets));

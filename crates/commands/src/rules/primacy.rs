@@ -58,7 +58,7 @@ fn reads_anywhere(body: RawDoc<'_>) -> bool {
 
 /// The length of the fields that [`append_gossip`] appends, as a document.
 const GOSSIP_BYTES: usize = 130;
-/// The offset of the cluster time in it. The other constant is that of the operation time.
+/// The offsets of the cluster time and of the operation time in it.
 const CLUSTER_TIME_AT: usize = 35;
 const OPERATION_TIME_AT: usize = 121;
 

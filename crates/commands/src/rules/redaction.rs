@@ -54,13 +54,17 @@ fn copy(body: RawDoc<'_>, holds: SecretKind, out: &mut DocBuilder) {
     for field in body {
         let hides = match holds {
             SecretKind::Secrets => SECRET.contains(&field.name()),
-            SecretKind::Users => field.name() == CREDENTIALS || field.name().starts_with("credentials."),
+            SecretKind::Users => {
+                field.name() == CREDENTIALS || field.name().starts_with("credentials.")
+            }
         };
         match field.value() {
             _ if hides => {
                 out.append(field.name(), HIDDEN);
             }
-            RawValue::Document(inner) if holds == SecretKind::Users || field.name() == SPECULATIVE => {
+            RawValue::Document(inner)
+                if holds == SecretKind::Users || field.name() == SPECULATIVE =>
+            {
                 copy(inner, holds, out.start_document(field.name()));
                 out.end();
             }

@@ -122,9 +122,13 @@ fn kind_of(value: RawValue<'_>) -> Option<ColumnKind> {
 fn common(one: ColumnKind, other: ColumnKind) -> ColumnKind {
     match (one, other) {
         (one, other) if one == other => one,
-        (ColumnKind::Int, ColumnKind::Long) | (ColumnKind::Long, ColumnKind::Int) => ColumnKind::Long,
+        (ColumnKind::Int, ColumnKind::Long) | (ColumnKind::Long, ColumnKind::Int) => {
+            ColumnKind::Long
+        }
         // Not every long fits into a double.
-        (ColumnKind::Int, ColumnKind::Double) | (ColumnKind::Double, ColumnKind::Int) => ColumnKind::Double,
+        (ColumnKind::Int, ColumnKind::Double) | (ColumnKind::Double, ColumnKind::Int) => {
+            ColumnKind::Double
+        }
         _ => ColumnKind::Json,
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn settings(layers: &Layers) -> anyhow::Result<Option<AuditSettings>>
         error.context(Failure::new(
             FailureKind::Options,
             "cannot use the configuration",
-            "correct the keys of auditLog (mayflydb --print-config shows where they come from)",
+            "correct the keys of auditLog (mayflydb --print-config shows their origin)",
         ))
     })
 }

@@ -296,9 +296,6 @@ mod tests {
         assert_eq!(mistake(&["start"]), "unexpected word 'start'");
         assert_eq!(mistake(&["--port"]), "flag '--port <PORT>' needs a value");
         assert_eq!(mistake(&["--quiet=1"]), "flag '--quiet' takes no value");
-        assert_eq!(
-            mistake(&["--port", "1", "--port", "2"]),
-            "flag '--port <PORT>' is given twice"
-        );
+        assert_eq!(mistake(&["--port", "1", "--port", "2"]), "flag '--port <PORT>' is given twice");
     }
 }

@@ -85,7 +85,11 @@ pub(super) const KEYS: &[Key] = &[
     key("security.allowOpen", "allowOpen", KeyKind::Bool),
     key("init.folder", "initFolder", KeyKind::Text),
     key("security.redactClientLogData", "redactClientLogData", KeyKind::Bool),
-    key("auditLog.destination", "auditDestination", KeyKind::Choice(&["file", "syslog", "console"])),
+    key(
+        "auditLog.destination",
+        "auditDestination",
+        KeyKind::Choice(&["file", "syslog", "console"]),
+    ),
     key("auditLog.format", "auditFormat", KeyKind::Word(&["JSON", "BSON"])),
     key("auditLog.path", "auditPath", KeyKind::Text),
     key("auditLog.filter", "auditFilter", KeyKind::Text),

@@ -178,7 +178,10 @@ impl Layers {
     }
 
     /// The values of the four layers, before the server's own choices.
-    pub(super) fn from_sources(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
+    pub(super) fn from_sources(
+        flags: &Flags,
+        environment: &[(String, String)],
+    ) -> anyhow::Result<Layers> {
         let mut layers = Layers::default();
         layers.add_file("built-in configuration", DEFAULTS, |_| Origin::Default)?;
         let from_environment = |name: &str| {
@@ -361,7 +364,9 @@ impl Layers {
         let line = |(path, (text, origin)): (&String, &(String, Origin))| {
             let text = match text.as_str() {
                 "" => "\"\"",
-                _ if keys::find(path).is_some_and(|key| matches!(key.kind, KeyKind::Secret)) => HIDDEN,
+                _ if keys::find(path).is_some_and(|key| matches!(key.kind, KeyKind::Secret)) => {
+                    HIDDEN
+                }
                 text => text,
             };
             format!("{path}: {text}  # {origin}\n")

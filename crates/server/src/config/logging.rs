@@ -49,7 +49,7 @@ pub(super) fn settings(layers: &Layers) -> anyhow::Result<LogSettings> {
         error.context(Failure::new(
             FailureKind::Options,
             "cannot use the configuration",
-            "correct the keys of systemLog (mayflydb --print-config shows where they come from)",
+            "correct the keys of systemLog (mayflydb --print-config shows their origin)",
         ))
     })
 }

@@ -32,7 +32,7 @@ pub(super) fn settings(layers: &Layers) -> anyhow::Result<Profiling> {
             anyhow!("operationProfiling.filter: {why}").context(Failure::new(
                 FailureKind::Options,
                 "cannot use the configuration",
-                "correct the query (mayflydb --print-config shows where it comes from)",
+                "correct the query (mayflydb --print-config shows its origin)",
             ))
         })?),
     };

@@ -26,7 +26,7 @@ fn all<T: PemObject>(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<Ve
     let found: Result<Vec<T>, _> = T::pem_slice_iter(bytes).collect();
     let found = found.map_err(|error| anyhow!("{} is not valid PEM: {error}", path.display()))?;
     match found.is_empty() {
-        true => bail!("{} holds no {what}", path.display()),
+        true => bail!("{} contains no {what}", path.display()),
         false => Ok(found),
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn certificate_and_key(
         (true, Some(password)) => decrypt(&text, password.expose_secret())
             .with_context(|| format!("the private key in {}", path.display()))?,
         (false, _) => PrivateKeyDer::from_pem_slice(&bytes)
-            .map_err(|_| anyhow!("{} holds no private key", path.display()))?,
+            .map_err(|_| anyhow!("{} contains no private key", path.display()))?,
     };
     Ok((chain, key))
 }

@@ -106,7 +106,7 @@ impl TlsOptions {
         let mut certificate = match chain.first() {
             Some(certificate) => subject::describe(certificate)
                 .with_context(|| format!("{}: the certificate", path.display()))?,
-            None => bail!("{} holds no certificate", path.display()),
+            None => bail!("{} contains no certificate", path.display()),
         };
         let verifier = match &self.ca_file {
             None if self.crl_file.is_some() => bail!("net.tls.CRLFile needs net.tls.CAFile"),

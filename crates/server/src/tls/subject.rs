@@ -81,7 +81,7 @@ fn attribute(attribute: &AttributeTypeAndValue<'_>) -> anyhow::Result<String> {
     let value = text(attribute.attr_value()).with_context(|| format!("the subject's {short}"))?;
     if value.contains('\0') {
         // Libraries that treat it as the end of a text would read another name.
-        bail!("the subject's {short} holds a null byte");
+        bail!("the subject's {short} contains a null byte");
     }
     Ok(format!("{short}={}", escaped(&value)))
 }
@@ -101,7 +101,7 @@ fn text(value: &Any<'_>) -> anyhow::Result<String> {
             });
             String::from_utf16(&words.collect::<Result<Vec<_>, _>>()?)?
         }
-        _ => bail!("is no text"),
+        _ => bail!("is not a text"),
     })
 }
 
@@ -128,7 +128,7 @@ fn escaped(value: &str) -> String {
 fn roles(der: &[u8]) -> anyhow::Result<Vec<RoleName>> {
     let (rest, set) = Any::from_der(der).map_err(unreadable)?;
     if set.tag() != Tag::Set || !rest.is_empty() {
-        bail!("is no set");
+        bail!("is not a set");
     }
     let mut roles = Vec::new();
     let mut left = set.data;
@@ -136,12 +136,12 @@ fn roles(der: &[u8]) -> anyhow::Result<Vec<RoleName>> {
         let (rest, role) = Any::from_der(left).map_err(unreadable)?;
         left = rest;
         if role.tag() != Tag::Sequence {
-            bail!("holds something that is no sequence");
+            bail!("contains an element that is not a sequence");
         }
         let (rest_of_role, name) = Any::from_der(role.data).map_err(unreadable)?;
         let (rest_of_role, database) = Any::from_der(rest_of_role).map_err(unreadable)?;
         if !rest_of_role.is_empty() {
-            bail!("holds a role with more than a name and a database");
+            bail!("contains a role with more than a name and a database");
         }
         roles.push(RoleName::new(text(&name)?, text(&database)?));
     }

@@ -75,7 +75,7 @@ fn insert_due(client: &mut Connection, ids: std::ops::Range<i64>) {
     }
 }
 
-/// What `$ttlStats` says of the policy.
+/// The `$ttlStats` of the policy.
 fn ttl_stats(client: &mut Connection) -> DocBuf {
     let command = doc! {
         "aggregate": "c", "pipeline": [{ "$ttlStats": {} }], "cursor": {}, "$db": "crash",
@@ -206,7 +206,7 @@ fn an_archive_that_cannot_be_written_keeps_everything() {
     assert_eq!(refused.as_doc().get("code"), Some(RawValue::Int32(72)));
     fs::remove_file(&in_the_way).unwrap();
     make_policy(&mut client, ttl);
-    // What gets in the way later is an error of the policy.
+    // A later obstacle is an error of the policy.
     fs::write(&in_the_way, "in the way").unwrap();
     insert_due(&mut client, 0..100);
     wait_until("a visit fails", || {
@@ -277,11 +277,11 @@ fn t_58_updates_beside_a_long_pass_are_quick() {
     assert_eq!(left.len() as i64, 100 + refreshed, "what was refreshed in time stayed");
 }
 
-/// What all files of a folder take.
+/// The size of all files of a folder.
 fn bytes_in(folder: &Path) -> u64 {
     let size = |entry: std::io::Result<fs::DirEntry>| match entry.and_then(|e| e.metadata()) {
         Ok(file) => file.len(),
-        // It went while we looked.
+        // It was removed concurrently.
         Err(_) => 0,
     };
     fs::read_dir(folder).unwrap().map(size).sum()

@@ -43,7 +43,7 @@ fn a_proof_is_good_for_one_conversation_of_one_user_on_one_connection() {
     let last = proof(bare, &first, "pw");
     // Another connection knows nothing of the conversation.
     is_refused(&sasl_continue(&mut server.connect(), &last, "admin"), 17);
-    // A login that was begun anew is another one, for the same user and for another.
+    // A login that begins again is another login, for the same user and for another one.
     sasl_start(&mut client, bare);
     is_refused(&sasl_continue(&mut client, &last, "admin"), 18);
     let first = text(&sasl_start(&mut client, bare));
@@ -53,7 +53,7 @@ fn a_proof_is_good_for_one_conversation_of_one_user_on_one_connection() {
     let first = text(&sasl_start(&mut client, bare));
     let swapped = proof("n=other,r=abcdefghijklmnop", &first, "pw");
     is_refused(&sasl_continue(&mut client, &swapped, "admin"), 18);
-    // A client that was told to hash less often.
+    // A client that received a lower iteration count.
     let first = text(&sasl_start(&mut client, bare));
     let cheap = first.replace("i=15000", "i=4096");
     assert_ne!(cheap, first);

@@ -99,7 +99,9 @@ impl Parameter {
         match (self.get)(service) {
             Value::Bool(value) => doc.append(name, value),
             Value::Number(value) => match self.kind {
-                ParameterKind::Int { .. } => doc.append(name, i32::try_from(value).unwrap_or(i32::MAX)),
+                ParameterKind::Int { .. } => {
+                    doc.append(name, i32::try_from(value).unwrap_or(i32::MAX))
+                }
                 ParameterKind::Bool
                 | ParameterKind::Long { .. }
                 | ParameterKind::Double { .. }
@@ -152,9 +154,10 @@ impl Parameter {
             return Err(Error::new(ErrorCode::IllegalOperation, text));
         }
         let value = match (self.kind, text.parse::<i64>()) {
-            (ParameterKind::Bool | ParameterKind::Int { .. } | ParameterKind::Long { .. }, Ok(number)) => {
-                RawValue::Int64(number)
-            }
+            (
+                ParameterKind::Bool | ParameterKind::Int { .. } | ParameterKind::Long { .. },
+                Ok(number),
+            ) => RawValue::Int64(number),
             (ParameterKind::Bool, Err(_)) if text == "true" || text == "false" => {
                 RawValue::Bool(text == "true")
             }
@@ -219,13 +222,21 @@ impl Parameter {
                     }
                 }
             }
-            (ParameterKind::Bool | ParameterKind::Int { .. } | ParameterKind::Long { .. } | ParameterKind::Double { .. }, None)
+            (
+                ParameterKind::Bool
+                | ParameterKind::Int { .. }
+                | ParameterKind::Long { .. }
+                | ParameterKind::Double { .. },
+                None,
+            )
             | (ParameterKind::Word(_), Some(_))
-            | (ParameterKind::Document | ParameterKind::LogVerbosity, _) => Err(Error::type_mismatch(format!(
-                "Invalid type for parameter {}: {}",
-                self.name,
-                value.type_name()
-            ))),
+            | (ParameterKind::Document | ParameterKind::LogVerbosity, _) => {
+                Err(Error::type_mismatch(format!(
+                    "Invalid type for parameter {}: {}",
+                    self.name,
+                    value.type_name()
+                )))
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 
-use super::{ParameterKind, Parameter, SetAt, Value};
+use super::{Parameter, ParameterKind, SetAt, Value};
 use crate::server::Service;
 
 pub(super) const NOT_NEGATIVE: ParameterKind = ParameterKind::Int { least: 0, exclusive: false };
@@ -12,15 +12,19 @@ pub(super) const FROM_ONE: ParameterKind = ParameterKind::Int { least: 1, exclus
 pub(super) const POSITIVE: ParameterKind = ParameterKind::Int { least: 0, exclusive: true };
 pub(super) const SOME_BYTES: ParameterKind = ParameterKind::Long { least: 0, exclusive: true };
 pub(super) const ANY_BYTES: ParameterKind = ParameterKind::Long { least: 0, exclusive: false };
-pub(super) const RATIO: ParameterKind = ParameterKind::Double { least: 0.0, exclusive: false, most: f64::MAX };
-pub(super) const GROWTH: ParameterKind = ParameterKind::Double { least: 1.0, exclusive: true, most: f64::MAX };
-pub(super) const SHARE: ParameterKind = ParameterKind::Double { least: 0.0, exclusive: false, most: 1.0 };
+pub(super) const RATIO: ParameterKind =
+    ParameterKind::Double { least: 0.0, exclusive: false, most: f64::MAX };
+pub(super) const GROWTH: ParameterKind =
+    ParameterKind::Double { least: 1.0, exclusive: true, most: f64::MAX };
+pub(super) const SHARE: ParameterKind =
+    ParameterKind::Double { least: 0.0, exclusive: false, most: 1.0 };
 /// A document that is stored may have this size.
 pub(super) const DOCUMENT_BYTES: ParameterKind =
     ParameterKind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
 
 /// With less memory each document would be spilled to a file of its own.
-pub(super) const OPERATION_BYTES: ParameterKind = ParameterKind::Long { least: 64 << 10, exclusive: false };
+pub(super) const OPERATION_BYTES: ParameterKind =
+    ParameterKind::Long { least: 64 << 10, exclusive: false };
 
 /// A row whose value is a number in an atomic.
 macro_rules! number {

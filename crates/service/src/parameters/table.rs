@@ -12,7 +12,7 @@ use super::row::{
     ANY_BYTES, DOCUMENT_BYTES, FROM_MINUS_ONE, FROM_ONE, GROWTH, NOT_NEGATIVE, OPERATION_BYTES,
     POSITIVE, RATIO, SHARE, SOME_BYTES, flag, fraction, number, read_only,
 };
-use super::{ParameterKind, Parameter, SetAt, Value};
+use super::{Parameter, ParameterKind, SetAt, Value};
 use crate::server::Service;
 use crate::sessions::OpenTransactions;
 use crate::settings::MemoryParameters;
@@ -52,7 +52,9 @@ pub const TABLE: &[Parameter] = &[
         "Whether the audit log also records commands that were allowed. Default: false.",
         |s| s.audit.authorization_success
     ),
-    read_only("authSchemaVersion", "The format of users and roles.", NOT_NEGATIVE, |_| Value::Number(5)),
+    read_only("authSchemaVersion", "The format of users and roles.", NOT_NEGATIVE, |_| {
+        Value::Number(5)
+    }),
     number!(
         "batchedDeletesTargetBatchDocs",
         "Most expired documents that the TTL monitor deletes in one batch; 0 for no limit. Default: 10.",

@@ -132,7 +132,12 @@ impl Profiler {
     }
 
     /// Decides where an operation is recorded. `describe` creates its document for a filter.
-    pub fn wanted(&self, db: &str, micros: i64, describe: &mut dyn FnMut() -> DocBuf) -> RecordTargets {
+    pub fn wanted(
+        &self,
+        db: &str,
+        micros: i64,
+        describe: &mut dyn FnMut() -> DocBuf,
+    ) -> RecordTargets {
         let Profiled { level, filter } = self.database(db);
         if let Some((_, filter)) = filter {
             // An operation on which the filter fails is recorded, because its absence would go

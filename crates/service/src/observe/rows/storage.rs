@@ -147,9 +147,13 @@ pub(super) const ROWS: &[Figure] = &[
     )
     .bytes()
     .read(|r| long(r.engine().memory_bytes)),
-    gauge("storageEngine.diskBytes", "mayflydb_storage_disk_bytes", "Bytes of table files on the disk.")
-        .bytes()
-        .read(|r| long(r.engine().disk_bytes)),
+    gauge(
+        "storageEngine.diskBytes",
+        "mayflydb_storage_disk_bytes",
+        "Bytes of table files on the disk.",
+    )
+    .bytes()
+    .read(|r| long(r.engine().disk_bytes)),
     counter(
         "storageEngine.writtenBytes",
         "mayflydb_storage_written_bytes_total",

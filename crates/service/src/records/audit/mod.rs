@@ -118,7 +118,7 @@ impl Audit {
         config
     }
 
-    /// The identifier of a connection; 0 stands for the server itself.
+    /// The identifier of a connection; 0 selects the server itself.
     pub(crate) fn uuid(&self, connection_id: i64) -> [u8; 16] {
         let (mut uuid, id) = (self.identity, connection_id.to_be_bytes());
         // Bytes 6 and 8 hold the version and variant of the UUID.

@@ -67,5 +67,8 @@ fn what_is_wanted_depends_on_level_and_time() {
     profiler.set_sample_rate(0.0);
     assert_eq!(profiler.wanted("db", 200_000, &mut describe), nothing);
     profiler.set_database("db", Profiled { level: 2, filter: None });
-    assert_eq!(profiler.wanted("db", 5, &mut describe), RecordTargets { log: false, profile: true });
+    assert_eq!(
+        profiler.wanted("db", 5, &mut describe),
+        RecordTargets { log: false, profile: true }
+    );
 }
