@@ -182,7 +182,7 @@ fn foreign_files(folder: &Path, config: &Config) -> io::Result<Option<String>> {
             unknown.get_or_insert_with(|| name.into_owned());
         }
     }
-    Ok(unknown.map(|name| format!("it contains files of another program ('{name}')")))
+    Ok(unknown.map(|name| format!("it contains files that are not mayflydb's ('{name}')")))
 }
 
 /// Hidden files, logs and configuration, `lost+found`, and files of this server.
