@@ -40,7 +40,7 @@ impl Turn {
 pub(crate) trait Caller: Send {
     /// Builds the next request.
     fn ask(&mut self, request: &mut Request);
-    /// Looks at the answer, which says that all went well.
+    /// Checks that the answer is a success.
     fn answer(&mut self, reply: RawDoc<'_>) -> Result<Turn>;
 }
 

@@ -62,7 +62,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// The socket, for whoever goes on without waiting.
+    /// The socket, for callers that do not wait.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }

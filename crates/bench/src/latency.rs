@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use crate::caller::Done;
 use crate::timeline::Timeline;
 
-/// Shortest and longest latency that the histogram tells apart, in nanoseconds.
+/// The range of latencies that the histogram distinguishes, in nanoseconds.
 const LOWEST: u64 = 1_000;
 const HIGHEST: u64 = 600_000_000_000;
 

@@ -36,7 +36,8 @@ impl Process {
         Some(self.figure("status", "VmHWM:")? * 1024.0)
     }
 
-    /// Lets the most memory begin anew with what it holds now. Where the system does not allow it, the peak is that of all time.
+    /// Resets the peak of the memory to its present value. If the system does not allow it, the
+    /// peak is that since the start.
     pub(crate) fn forget_peak(self) {
         let _ = fs::write(format!("/proc/{}/clear_refs", self.0), "5");
     }

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 /// More buckets than this are not kept; what comes later is counted in the last one.
 const MAX_BUCKETS: usize = 12_000;
-/// Shortest and longest latency that a bucket tells apart, in microseconds.
+/// The range of latencies that a bucket distinguishes, in microseconds.
 const LOWEST: u64 = 1;
 const HIGHEST: u64 = 600_000_000;
 
@@ -48,7 +48,7 @@ impl Timeline {
         Timeline { began, width, buckets: Vec::new() }
     }
 
-    /// The width of the buckets for a load that takes so long: a tenth of a second, more for hours.
+    /// The width of the buckets for a load of this duration: a tenth of a second, more for hours.
     pub(crate) fn width_for(time: Duration) -> Duration {
         Duration::from_millis(100).max(time / (MAX_BUCKETS as u32 / 2))
     }

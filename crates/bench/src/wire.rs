@@ -63,7 +63,7 @@ impl Request {
     }
 }
 
-/// What was read and not looked at yet.
+/// Bytes that were read and not decoded yet.
 pub(crate) struct Incoming {
     buffer: Vec<u8>,
     begin: usize,

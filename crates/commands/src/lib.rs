@@ -1,12 +1,14 @@
-//! The command table, dispatch, one file per command.
+//! The command table, dispatch, and one file per command.
 //!
-//! The story of a command: the connection loop hands an [`Incoming`] to [`dispatch()`]. It finds the command in the
-//! [`registry`], parses the generic arguments into a [`Request`], registers the operation, runs the handler, which
-//! appends its reply to the output buffer, and closes the reply with `ok` or with the error. What has to be
-//! awaited (an fsync, data, a topology change) is not awaited here: [`Next`] names it to the loop.
+//! The connection's loop passes an [`Incoming`] to [`dispatch()`]. It finds the command in the
+//! [`registry`], parses the generic arguments into a [`Request`], registers the operation, runs the
+//! handler, which appends its reply to the output buffer, and closes the reply with `ok` or with
+//! the error. Dispatch does not wait for an fsync, for data, or for a topology change: it returns
+//! [`Next`], on which the loop acts.
 //!
-//! To add a command: one file with a handler and a row, one line in its group's `ROWS`. Commands of the reference that have
-//! no row of their own are in [`missing`](crate::registry) and answer "not implemented". No opcodes here.
+//! To add a command: one file with a handler and a row, and one line in its group's `ROWS`.
+//! Commands of the reference without an implementation are in [`missing`](crate::registry) and
+//! answer "not implemented". This crate does not know opcodes.
 
 mod access;
 mod admin;

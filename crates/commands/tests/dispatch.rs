@@ -1,4 +1,4 @@
-//! Commands through the dispatcher, over the memory engine and a clock that stands still.
+//! Commands through dispatch, with the memory engine and a fixed clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Server {
             command.insert("$db", "admin");
         }
         let mut reply = self.full(&command, false, Repeat::default()).0;
-        // Every reply has them, behind everything else.
+        // The last fields of every reply.
         assert_eq!(reply.keys().last().map(String::as_str), Some("operationTime"), "{reply}");
         reply.remove("operationTime");
         assert!(reply.remove("$clusterTime").is_some(), "{reply}");
@@ -118,7 +118,7 @@ fn unknown_missing_and_misplaced_commands() {
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40571);
 }
 
-/// A clock that goes on by a second whenever it is looked at.
+/// A clock that advances by a second at every read.
 struct Hurrying(ManualClock);
 
 impl Clock for Hurrying {
@@ -328,7 +328,7 @@ fn what_others_have_written_is_acknowledged_as_durable_only_after_a_sync() {
         outcome.wait_durable
     };
     let spec = doc! { "key": { "a": 1 }, "name": "a_1" };
-    // Each of them the second time changes nothing, and says so as if it had.
+    // The second run of each command has no effect, and the same reply.
     for command in [
         doc! { "create": "c" },
         doc! { "createIndexes": "c", "indexes": [spec] },
@@ -371,7 +371,8 @@ fn no_definition_takes_a_name_that_the_server_hands_out() {
     }
 }
 
-/// A driver whose login in the handshake fails tries once more by a command: that is one failure, not two.
+/// A driver whose login in the handshake fails tries once more by a command: that is one failure,
+/// not two.
 #[test]
 fn failed_logins_in_handshakes_are_not_counted() {
     let server = server();

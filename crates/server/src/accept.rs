@@ -1,4 +1,5 @@
-//! The listener's loop: one task per connection, bounded, and a way to wait until they are gone.
+//! The accept loop of a listener: one task per connection, with a limit, and a wait until all have
+//! ended.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use tokio::sync::watch;
 use crate::tls::Transport;
 use crate::{connection, peer};
 
-/// Pause after a failed accept: out of file descriptors does not get better by trying faster.
+/// The pause after a failed accept: retrying faster does not free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many connection tasks run.
+/// The number of running connection tasks.
 #[derive(Clone)]
 pub(crate) struct Connected {
     count: watch::Sender<usize>,
@@ -27,7 +28,7 @@ impl Default for Connected {
 }
 
 impl Connected {
-    /// Waits until none is left; false when they took too long.
+    /// Waits until none is left; returns false after the timeout.
     pub(crate) async fn drained(&self, patience: Duration) -> bool {
         let mut receiver = self.count.subscribe();
         let none = receiver.wait_for(|count| *count == 0);
@@ -35,7 +36,7 @@ impl Connected {
     }
 }
 
-/// Leaves the registries when its task ends, however it ends.
+/// Removes the connection from the registries when its task ends in any way.
 struct Registered {
     service: Arc<Service>,
     connection: Arc<Connection>,
@@ -59,26 +60,26 @@ impl Drop for Registered {
     }
 }
 
-/// What all listeners of a server have in common.
+/// The shared state of all listeners of a server.
 #[derive(Clone)]
 pub(crate) struct Reception {
     pub(crate) service: Arc<Service>,
     pub(crate) transport: Arc<Transport>,
     pub(crate) connected: Connected,
     pub(crate) quiet: bool,
-    pub(crate) guests: Guests,
+    pub(crate) clients: ServedClients,
 }
 
-/// Who is served.
+/// The clients that are served.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guests {
-    /// Everybody who reaches the port.
+pub(crate) enum ServedClients {
+    /// All clients.
     All,
-    /// Programs on this machine.
+    /// Clients on this machine.
     Local,
 }
 
-/// Accepts until the server stops.
+/// Accepts connections until the server stops.
 pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
     let service = &reception.service;
     loop {
@@ -88,11 +89,11 @@ pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
         };
         match accepted {
             Ok((_, peer)) if !reception.serves(peer.ip()) => {
-                tracing::info!(remote = %peer, "refused until the first start is over");
+                tracing::info!(remote = %peer, "connection refused until the first start has finished");
             }
             Ok((stream, peer)) => open(stream, peer.to_string(), &reception),
             Err(error) => {
-                tracing::warn!(error = %error, "accepting a connection failed");
+                tracing::warn!(error = %error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -101,7 +102,7 @@ pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
 
 impl Reception {
     fn serves(&self, client: IpAddr) -> bool {
-        self.guests == Guests::All || client.to_canonical().is_loopback()
+        self.clients == ServedClients::All || client.to_canonical().is_loopback()
     }
 }
 
@@ -110,7 +111,10 @@ fn open(stream: TcpStream, client: String, reception: &Reception) {
     peer::keep_alive(&stream);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let Some(connection) = service.connections.open(client, local, service.clock.now_ms()) else {
-        tracing::warn!(id = 22942, "connection refused because there are too many");
+        tracing::warn!(
+            id = 22942,
+            "connection refused: the limit net.maxIncomingConnections or maxConnectionsPerAddress is reached"
+        );
         return;
     };
     if !quiet {

@@ -1,23 +1,24 @@
-//! The allocator of Rust's values: mimalloc, counted ([`mayfly_work::memory`]), which takes a few instructions each time.
+//! The global allocator: mimalloc with a count of the allocated bytes ([`mayfly_work::memory`]),
+//! which costs a few instructions per call.
 
 use std::alloc::{GlobalAlloc, Layout};
 
 use mayfly_work::memory;
 use mimalloc::MiMalloc;
 
-/// Passes everything on to mimalloc, and counts it.
+/// Counts each call and forwards it to mimalloc.
 pub struct Counting;
 
 #[allow(
     unsafe_code,
     reason = "passes everything on; counting neither allocates nor looks at what was allocated"
 )]
-// SAFETY: what mimalloc promises holds for what is passed on to it and given back unchanged.
+// SAFETY: mimalloc's guarantees hold, because its results are returned unchanged.
 unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         memory::allocated(layout.size());
-        // SAFETY: the caller's promises are mimalloc's conditions.
+        // SAFETY: the caller's guarantees are mimalloc's preconditions.
         unsafe { MiMalloc.alloc(layout) }
     }
 

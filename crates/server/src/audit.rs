@@ -1,8 +1,10 @@
-//! Where the audit log goes: a file of JSON lines or BSON documents, the standard output, or the system's log.
+//! The destinations of the audit log: a file of JSON lines or BSON documents, the standard output,
+//! or the system's log.
 //!
-//! A file is opened for appending and written without a buffer, one call for each event, so that whoever got a reply finds its event
-//! in the file even when the process is killed. Nothing is synced: a power cut may take the last events. An event that the system's log
-//! does not take is lost, and the log says so.
+//! A file is opened for appending and written without a buffer, one write per event, so that the
+//! event of an answered command is in the file even if the process is killed. Nothing is synced: a
+//! power failure may lose the last events. An event that the system's log does not accept is lost,
+//! and this is logged.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,7 +24,7 @@ use crate::logging::RotateMethod;
 use crate::logging::rotate::{LogOutput, Out, Rotated};
 use crate::logging::system_log::{self, DEFAULT_FACILITY, SystemLog};
 
-/// Where events go.
+/// The destination of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditDestination {
     /// This file.
@@ -33,30 +35,31 @@ pub enum AuditDestination {
     Syslog,
 }
 
-/// How events look in a file.
+/// The format of events in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditFormat {
-    /// A line of JSON each.
+    /// One line of JSON per event.
     Json,
-    /// BSON documents, one after the other.
+    /// Concatenated BSON documents.
     Bson,
 }
 
-/// What the configuration says about the audit log.
+/// The configuration of the audit log.
 #[derive(Clone, Debug)]
 pub struct AuditSettings {
-    /// Where events go.
+    /// The destination of events.
     pub destination: AuditDestination,
-    /// Which events; nothing for all.
+    /// Which events are recorded; `None` for all.
     pub filter: Option<DocBuf>,
-    /// Commands may change the filter.
+    /// Whether commands may change the filter.
     pub runtime: bool,
 }
 
-/// Begins to audit.
+/// Starts the audit log.
 ///
 /// # Errors
-/// A [`Failure`]: the file or the system's log cannot be written, or what is stored of the filter cannot be read.
+/// A [`Failure`]: the file or the system's log cannot be written, or the stored filter cannot be
+/// read.
 pub(crate) fn begin(
     service: &Arc<Service>,
     settings: &AuditSettings,
@@ -81,7 +84,7 @@ fn unwritable() -> Failure {
     Failure::new(
         FailureKind::General,
         "cannot write the audit log",
-        "choose another with --auditPath, in a folder that exists and has room",
+        "choose another with --auditPath, in a folder that exists and has free space",
     )
 }
 
@@ -108,7 +111,8 @@ fn open(
     })
 }
 
-/// Nobody else on the machine may read it. A line that a crash cut off is ended, so that the next event has one of its own.
+/// Opens the file with access for its owner only. An incomplete line from a crash is terminated, so
+/// that the next event gets its own line.
 fn open_file(path: &Path, format: AuditFormat) -> io::Result<File> {
     let mut file =
         OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
@@ -166,7 +170,7 @@ impl AuditSink for Console {
 impl AuditSink for SystemLog {
     fn write(&self, event: RawDoc<'_>) -> io::Result<()> {
         if let Err(error) = self.send(&json(event)) {
-            tracing::error!(%error, "the system's log did not take an audit event, which is lost");
+            tracing::error!(%error, "the system's log did not accept an audit event, which is lost");
         }
         Ok(())
     }

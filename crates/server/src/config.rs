@@ -1,7 +1,8 @@
-//! Configuration: one table of keys, four layers, and the values that come out.
+//! Configuration: a table of keys, four layers, and the resulting values.
 //!
-//! Defaults < file < environment < command line. The defaults are the project's own `config/mayflydb.yaml`, built
-//! in, so that the documentation of a key and its default cannot differ.
+//! Defaults < file < environment < command line. The defaults are the project's own
+//! `config/mayflydb.yaml`, which is built in, so that the documentation of a key and its default
+//! cannot differ.
 
 mod audit;
 mod file;
@@ -25,15 +26,15 @@ use crate::audit::AuditSettings;
 use crate::first_start::FirstStart;
 use crate::tls::{TlsMode, TlsOptions};
 
-/// Most connections that may be served at once.
+/// The largest value of `net.maxIncomingConnections`.
 const MAX_CONNECTIONS: usize = 20_000;
 
-/// Which byte store holds the data.
+/// The storage engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineChoice {
     /// The embedded engine.
     Rocksdb,
-    /// Nothing survives the end of the process.
+    /// Data in memory, which is lost when the process ends.
     Memory,
 }
 
@@ -42,59 +43,59 @@ pub enum EngineChoice {
 pub struct Config {
     /// TCP port, 0 for a free one.
     pub port: u16,
-    /// No layer says which port.
+    /// Whether no layer sets the port.
     pub port_is_default: bool,
     /// Addresses or names to listen on.
     pub bind: Vec<String>,
-    /// Connections served at once.
+    /// The largest number of connections.
     pub max_connections: usize,
-    /// Whether and how connections are encrypted.
+    /// The options of TLS.
     pub tls: TlsOptions,
     /// Folder of the data.
     pub db_path: PathBuf,
-    /// Which byte store holds the data.
+    /// The storage engine.
     pub engine: EngineChoice,
-    /// Memory for cached blocks and unflushed writes together.
+    /// Memory for cached blocks and unflushed writes together, in bytes.
     pub cache_bytes: usize,
-    /// Space on the disk that is held for deletions and for starting.
+    /// Disk space that is reserved for deletions and for the start, in bytes.
     pub reserve_bytes: u64,
-    /// Size that the oplog is trimmed to.
+    /// The size to which the oplog is trimmed, in bytes.
     pub oplog_bytes: u64,
-    /// Its entries that are younger are kept whatever its size is, in milliseconds.
+    /// The minimum retention of oplog entries in milliseconds, whatever the size.
     pub oplog_retention_ms: i64,
-    /// Name of the replica set, not effective yet.
+    /// The name of the replica set.
     pub repl_set: Option<String>,
-    /// The address that it tells clients of a replica set; unset: the one they came in on.
+    /// The address for clients of a replica set; `None` for the one that a connection came in on.
     pub advertise: Option<String>,
     /// Whether scripts run: `$where`, `$function`.
     pub javascript_enabled: bool,
     /// Whether commands need a user with a right to them.
     pub authorization: bool,
-    /// Whether it may listen on all addresses without that.
+    /// Whether the server may listen on all addresses without authorization.
     pub allow_open: bool,
     /// What to do when the data folder is new.
     pub first_start: FirstStart,
-    /// Where events of the audit log go; nothing for no audit log.
+    /// The audit log; `None` if it is off.
     pub audit: Option<AuditSettings>,
-    /// Leave client data out of the log.
+    /// Whether client data is left out of the log.
     pub redact_client_data: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
-    /// Where the log goes.
+    /// The destination and rotation of the log.
     pub log: LogSettings,
-    /// What the profiler records of databases that say nothing themselves.
+    /// The profiling settings of databases that no command has set.
     pub profiling: Profiling,
-    /// The process goes on in the background once the server is ready.
+    /// Whether the process continues in the background when the server is ready.
     pub fork: bool,
-    /// File for the number of the process.
+    /// The file for the process id.
     pub pid_file: Option<PathBuf>,
-    /// Leave the permissions of new files to the system's mask.
+    /// Whether the permissions of new files are left to the system's mask.
     pub honor_system_umask: bool,
-    /// Keys of other servers' files that change nothing, one line each.
+    /// Ignored keys of mongod's configuration, one line each.
     pub ignored: Vec<String>,
-    /// How much the log tells, 0 to 5.
+    /// The verbosity of the log, 0 to 5.
     pub verbosity: i64,
-    /// Leave out what comes with every connection.
+    /// Whether messages about each connection are left out.
     pub quiet: bool,
     /// Server parameters by name.
     pub parameters: Vec<(String, String)>,
@@ -104,12 +105,12 @@ impl Config {
     /// The defaults.
     ///
     /// # Errors
-    /// None: the built-in file is tested.
+    /// Not expected: the built-in file is tested.
     pub fn defaults() -> anyhow::Result<Config> {
         Config::from_layers(&Layers::defaults()?)
     }
 
-    /// The values that the layers come to.
+    /// Converts the values of the layers.
     ///
     /// # Errors
     /// A value of the wrong type or out of range, with its origin.
@@ -216,7 +217,7 @@ mod tests {
         const GB: u64 = 1 << 30;
         let shown = |words: &[&str], machine_bytes, limit_bytes| {
             let flags = Flags::parse_from([&["mayflydb"], words].concat());
-            let mut layers = Layers::told(&flags, &[]).unwrap();
+            let mut layers = Layers::from_sources(&flags, &[]).unwrap();
             layers.choose_cache(&Memory { machine_bytes, limit_bytes });
             let described = layers.describe();
             let line =
@@ -234,7 +235,7 @@ mod tests {
         let (line, bytes, _) = shown(&[], 16 * GB, Some(GB / 2));
         assert_eq!(line, "0.12  # default: a quarter of the 0.50 GB of the process's limit");
         assert_eq!(bytes, (0.12 * f64::from(1 << 30)) as usize);
-        assert_eq!(shown(&[], 0, None).0, "0.25  # default: the system does not tell its memory");
+        assert_eq!(shown(&[], 0, None).0, "0.25  # default: the memory of the system is unknown");
         assert_eq!(shown(&["--cacheSizeGB", "2"], 16 * GB, None).0, "2  # flag --cacheSizeGB");
         let by_flag = "4  # flag --cacheSizeGB: a quarter of the 16.00 GB of the machine";
         assert_eq!(shown(&["--cacheSizeGB", "0"], 16 * GB, None).0, by_flag);
@@ -258,7 +259,7 @@ mod tests {
         assert!(is_on(&["--auth"], &[]));
         assert!(is_on(&[], &[("MAYFLYDB_AUTH", "enabled")]));
         assert!(!is_on(&[], &[("MAYFLYDB_AUTH", "disabled")]));
-        // What is neither is refused, not taken for off.
+        // Any other value is refused and does not count as disabled.
         assert!(collect(&[], &[("MAYFLYDB_AUTH", "true")]).is_err());
     }
 
@@ -391,7 +392,7 @@ mod tests {
         ] {
             assert_eq!(parse(text), Some(format!("{expected}, {value}")));
         }
-        // A key that is not there is named first.
+        // An unknown key is reported first.
         assert!(parse(program).unwrap().contains("unknown key 'security.ldap'"));
         assert!(parse("a: [").is_some());
         assert!(parse(&"[".repeat(10_000)).is_some());

@@ -1,7 +1,8 @@
-//! One connection: bytes in, messages, commands, bytes out.
+//! One connection: reads bytes, decodes messages, runs commands, writes replies.
 //!
-//! Requests are answered in their order; while one runs, nothing is read. Where possible a request costs one read
-//! and its reply one write: the input buffer takes whole messages, and the reply is built in the output buffer.
+//! Requests are answered in order; nothing is read while one runs. Where possible a request costs
+//! one read and its reply one write: the input buffer holds whole messages, and the reply is built
+//! in the output buffer.
 
 use std::io::{Read, Seek, Write};
 use std::pin::{Pin, pin};
@@ -27,29 +28,29 @@ use tokio_util::codec::Decoder;
 use crate::peer;
 use crate::tls::{self, Stream, Transport};
 
-/// Room for input at the beginning.
+/// The initial capacity of the input buffer.
 const INPUT_BYTES: usize = 8 * 1024;
-/// A buffer that grew beyond this is given back.
+/// Larger buffers are released after use.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// Longest time between two steps of one who has to log in and has not.
+/// The longest time between two steps of a client that must log in and has not.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest message of one who has to log in and has not.
-const MAX_STRANGERS_BYTES: usize = 64 * 1024;
-/// How long the end of an encrypted connection may take.
+/// The largest message of a client that must log in and has not.
+const MAX_UNAUTHENTICATED_BYTES: usize = 64 * 1024;
+/// The timeout for the end of an encrypted connection.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// What of a large reply was not taken for so long may go into a file.
+/// The time after which the unsent part of a large reply may be written to a file.
 const TAKEN_AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Whether a connection goes on or ends.
+/// Whether a connection continues or ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Now {
-    GoOn,
+enum Flow {
+    Continue,
     Close,
 }
 
-/// The client is gone.
-struct Gone;
+/// The client has disconnected.
+struct Disconnected;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
@@ -58,20 +59,22 @@ pub(crate) async fn serve(
     service: &Arc<Service>,
     connection: &Arc<Connection>,
 ) {
-    // Without it small replies wait for the client's acknowledgements; the connection works all the same.
+    // Without it small replies wait for the client's acknowledgements; an error is harmless.
     let _ = stream.set_nodelay(true);
     let Some(stream) = tls::begin(stream, transport, service, connection).await else { return };
     let stream = peer::attach(stream, connection);
-    let mut served = Served { stream, service, connection, output: Vec::new(), behind: false };
+    let mut served =
+        Served { stream, service, connection, output: Vec::new(), is_pipelined: false };
     let ended = served.run().await;
     if let Stream::Tls(stream) = &mut *served.stream {
-        // The client learns that nothing was cut off; one that does not take that is not waited for.
+        // `close_notify` lets the client detect truncation; an unresponsive client is not waited
+        // for.
         let _ = tokio::time::timeout(FAREWELL, stream.shutdown()).await;
     }
     if let Err(error) = ended {
         match error {
             WireError::Io(error) => {
-                tracing::debug!(ctx = &**connection.desc(), error = %error, "connection broke");
+                tracing::debug!(ctx = &**connection.desc(), error = %error, "connection was lost");
             }
             WireError::Fatal(why) => tracing::warn!(
                 ctx = &**connection.desc(),
@@ -91,23 +94,23 @@ struct Served<'s> {
     service: &'s Arc<Service>,
     connection: &'s Arc<Connection>,
     output: Vec<u8>,
-    /// Whether something behind the present request was read with it.
-    behind: bool,
+    /// Whether bytes after the present request were read with it.
+    is_pipelined: bool,
 }
 
-/// What is known of the request that a client is about to send.
+/// The state of the request that a client is about to send.
 #[derive(Default)]
-struct Awaited<'s> {
-    /// Room for its bytes, if it is large.
+struct NextRequest<'s> {
+    /// The reserved memory for its bytes, if it is large.
     room: Option<UnderWay<'s>>,
     /// Whether the client has sent a request before.
     spoke: bool,
-    /// When a client that has not logged in must be done with the present step.
+    /// The deadline of a client without a login for its present step.
     deadline: Option<Instant>,
 }
 
 impl<'s> Served<'s> {
-    /// Reads requests and answers them, until the connection ends.
+    /// Reads and answers requests until the connection ends.
     async fn run(&mut self) -> Result<(), WireError> {
         let (service, connection) = (self.service, self.connection);
         let ending = async {
@@ -118,7 +121,7 @@ impl<'s> Served<'s> {
         };
         let mut ending = pin!(ending);
         let mut input = BytesMut::with_capacity(INPUT_BYTES);
-        let mut awaited = Awaited::default();
+        let mut next = NextRequest::default();
         loop {
             match apart(input.len(), || Codec.decode(&mut input)) {
                 Ok(Some(message)) => {
@@ -128,9 +131,9 @@ impl<'s> Served<'s> {
                     if connection.close.is_requested() {
                         return Ok(());
                     }
-                    (awaited.spoke, awaited.deadline) = (true, None);
-                    self.behind = !input.is_empty() || self.stream.holds_bytes();
-                    if self.answer(&message).await? == Now::Close {
+                    (next.spoke, next.deadline) = (true, None);
+                    self.is_pipelined = !input.is_empty() || self.stream.holds_bytes();
+                    if self.answer(&message).await? == Flow::Close {
                         return Ok(());
                     }
                     let wire_bytes = message.wire_bytes;
@@ -140,10 +143,10 @@ impl<'s> Served<'s> {
                         rest.extend_from_slice(&input);
                         input = rest;
                     }
-                    awaited.room = None;
+                    next.room = None;
                 }
                 Ok(None) => {
-                    if self.read(&mut input, &mut awaited, &mut ending).await? == Now::Close {
+                    if self.read(&mut input, &mut next, &mut ending).await? == Flow::Close {
                         return Ok(());
                     }
                 }
@@ -160,56 +163,56 @@ impl<'s> Served<'s> {
         }
     }
 
-    /// Reads more of a request, and closes the connection of a client that takes too long for it.
+    /// Reads more of a request, and closes the connection if the client is too slow.
     async fn read(
         &mut self,
         input: &mut BytesMut,
-        awaited: &mut Awaited<'s>,
+        next: &mut NextRequest<'s>,
         ending: &mut Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Now, WireError> {
-        let is_stranger = self.serves_stranger();
+    ) -> Result<Flow, WireError> {
+        let is_unauthenticated = self.serves_unauthenticated();
         let announced = Codec::announced(input);
-        if is_stranger && announced > Some(MAX_STRANGERS_BYTES) {
-            self.note_refused("its request is too large for one who has not logged in");
-            return Ok(Now::Close);
+        if is_unauthenticated && announced > Some(MAX_UNAUTHENTICATED_BYTES) {
+            self.note_refused("its request is too large for a client that has not logged in");
+            return Ok(Flow::Close);
         }
-        let hurries = is_stranger
-            && (!awaited.spoke || !input.is_empty() || self.connection.access.is_logging_in());
-        let deadline = awaited.deadline;
-        awaited.deadline = hurries.then(|| deadline.unwrap_or_else(|| Instant::now() + PATIENCE));
-        if awaited.room.is_none()
+        let hurries = is_unauthenticated
+            && (!next.spoke || !input.is_empty() || self.connection.access.is_logging_in());
+        let deadline = next.deadline;
+        next.deadline = hurries.then(|| deadline.unwrap_or_else(|| Instant::now() + PATIENCE));
+        if next.room.is_none()
             && let Some(announced) = announced
             && announced > LARGE_BYTES
         {
-            awaited.room = tokio::select! {
+            next.room = tokio::select! {
                 room = self.service.buffers.request(announced) => Some(room),
-                () = ended(ending) => return Ok(Now::Close),
+                () = ended(ending) => return Ok(Flow::Close),
             };
         }
-        // The read comes first: what a client has sent before the end is still answered.
+        // Biased to the read: requests that were sent before the end are still answered.
         let read = tokio::select! {
             biased;
             read = self.stream.read_buf(input) => read?,
-            () = ended(ending) => return Ok(Now::Close),
-            () = reached(awaited.deadline) => {
-                self.note_refused("it takes long to log in");
-                return Ok(Now::Close);
+            () = ended(ending) => return Ok(Flow::Close),
+            () = reached(next.deadline) => {
+                self.note_refused("its login takes too long");
+                return Ok(Flow::Close);
             }
-            () = overdue(awaited.room.as_ref()) => {
-                self.note_slow("its large request takes long to arrive, and others wait for the memory");
-                return Ok(Now::Close);
+            () = overdue(next.room.as_ref()) => {
+                self.note_slow("its large request arrives too slowly, and others wait for memory");
+                return Ok(Flow::Close);
             }
         };
-        Ok(if read == 0 { Now::Close } else { Now::GoOn })
+        Ok(if read == 0 { Flow::Close } else { Flow::Continue })
     }
 
-    /// Whether nobody has logged in, and somebody has to.
-    fn serves_stranger(&self) -> bool {
+    /// Whether the client must log in and has not.
+    fn serves_unauthenticated(&self) -> bool {
         self.service.access.is_enforced() && !self.connection.access.is_known()
     }
 
-    /// Runs one request, several times when it waits or streams.
-    async fn answer(&mut self, message: &Message) -> Result<Now, WireError> {
+    /// Runs a request, more than once if it waits or streams.
+    async fn answer(&mut self, message: &Message) -> Result<Flow, WireError> {
         let sequences: Vec<DocumentSequence<'_>> = message
             .sequences
             .iter()
@@ -220,7 +223,7 @@ impl<'s> Served<'s> {
         incoming.sequences = &sequences;
         incoming.legacy_db = message.legacy_db.as_deref();
         incoming.exhaust_allowed = message.flags.contains(Flags::EXHAUST_ALLOWED);
-        let Ok(first_turn) = self.admit(&incoming).await else { return Ok(Now::Close) };
+        let Ok(first_turn) = self.admit(&incoming).await else { return Ok(Flow::Close) };
         incoming.first_turn = first_turn.as_ref();
         loop {
             let request_id = next_request_id();
@@ -228,9 +231,9 @@ impl<'s> Served<'s> {
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
             let (service, connection) = (self.service, self.connection);
             let command = || dispatch(service, connection, &incoming, doc);
-            // A write that the client wants no reply to is done even if the client is gone, and so is everything that it sent further
-            // commands after.
-            let Dispatched { doc, next } = match to.wanted && !self.behind {
+            // A command is not interrupted when the client disconnects if it wants no reply, or if
+            // further commands were sent after it.
+            let Dispatched { doc, next } = match to.wanted && !self.is_pipelined {
                 true => peer::lending(&mut self.stream, command),
                 false => command(),
             };
@@ -239,14 +242,14 @@ impl<'s> Served<'s> {
                 Next::Wait(wait) => {
                     incoming.first_turn.inspect(|turn| turn.give_back());
                     self.take_back(doc.finish_buffer());
-                    let Ok(waited) = self.wait(&wait).await else { return Ok(Now::Close) };
+                    let Ok(waited) = self.wait(&wait).await else { return Ok(Flow::Close) };
                     incoming.repeat.waited = true;
                     incoming.repeat.waited_for += waited;
                     continue;
                 }
-                Next::HangUp => return Ok(Now::Close),
+                Next::HangUp => return Ok(Flow::Close),
             };
-            let now = if outcome.close { Now::Close } else { Now::GoOn };
+            let now = if outcome.close { Flow::Close } else { Flow::Continue };
             if !outcome.pause.is_zero() {
                 tokio::select! {
                     () = tokio::time::sleep(outcome.pause) => {}
@@ -262,14 +265,14 @@ impl<'s> Served<'s> {
             if !outcome.more_to_come {
                 return Ok(now);
             }
-            // The next reply of a stream answers the reply before it.
+            // The next reply of a stream answers the previous one.
             to = ReplyTo { request_id, ..to };
             incoming.repeat = Repeat { last_counter: outcome.counter, ..Repeat::default() };
         }
     }
 
-    /// Waits until there is memory for a reply and a turn for a long command. Gives the turn if it needs one.
-    async fn admit(&self, incoming: &Incoming<'_>) -> Result<Option<FirstTurn>, Gone> {
+    /// Waits for memory for the reply, and for a turn if the command is long. Returns the turn.
+    async fn admit(&self, incoming: &Incoming<'_>) -> Result<Option<FirstTurn>, Disconnected> {
         if memory::is_short() {
             self.service.relieve_memory();
         }
@@ -280,8 +283,8 @@ impl<'s> Served<'s> {
                 () = self.connection.close.requested() => {}
             }
         }
-        // What a stranger sends is refused at once.
-        if !incoming.starts_long() || self.serves_stranger() {
+        // Commands of unauthenticated clients are refused at once.
+        if !incoming.starts_long() || self.serves_unauthenticated() {
             return Ok(None);
         }
         tokio::select! {
@@ -289,11 +292,11 @@ impl<'s> Served<'s> {
             turn = mayfly_work::first_turn() => Ok(Some(turn)),
             () = self.service.shutdown.requested() => Ok(None),
             () = self.connection.close.requested() => Ok(None),
-            () = peer::gone(&self.stream), if !self.behind => Err(Gone),
+            () = peer::gone(&self.stream), if !self.is_pipelined => Err(Disconnected),
         }
     }
 
-    /// Sends a reply, once what it shows or acknowledges is durable.
+    /// Sends a reply when the data that it contains or acknowledges is durable.
     async fn reply(
         &mut self,
         to: ReplyTo,
@@ -316,8 +319,9 @@ impl<'s> Served<'s> {
         self.send().await
     }
 
-    /// Waits for what a command waits for, its time, or the end of the server. Gives how long it waited.
-    async fn wait(&self, wait: &Wait) -> Result<Duration, Gone> {
+    /// Waits for the command's event, its timeout, or the end of the server. Returns the time that
+    /// it waited.
+    async fn wait(&self, wait: &Wait) -> Result<Duration, Disconnected> {
         let service = self.service;
         let began = service.clock.monotonic_micros();
         let happens = async {
@@ -330,15 +334,16 @@ impl<'s> Served<'s> {
             () = happens => {}
             () = service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
-            () = peer::gone(&self.stream), if !self.behind => return Err(Gone),
+            () = peer::gone(&self.stream), if !self.is_pipelined => return Err(Disconnected),
             () = tokio::time::sleep(wait.longest()) => {}
         }
-        // A short wait counts as well, so that the command comes to an end among many that write something else.
+        // A short wait counts as a millisecond, so that the command ends even if unrelated writes
+        // wake it often.
         let waited = (service.clock.monotonic_micros() - began).max(1000);
         Ok(Duration::from_micros(waited.unsigned_abs()))
     }
 
-    /// Sends a reply that counts. While many are held, what the client does not take at once goes into a file.
+    /// Sends a large reply. If replies occupy much memory, the unsent part is written to a file.
     async fn send_large(&mut self) -> Result<(), WireError> {
         let buffers = &self.service.buffers;
         let under_way = buffers.reply(self.output.len());
@@ -365,7 +370,7 @@ impl<'s> Served<'s> {
             let _filing = buffers.filing().await;
             tokio::task::block_in_place(|| {
                 let file = self.set_aside(&output[sent..]);
-                // Giving tens of megabytes back to the system takes a while as well.
+                // Returning tens of megabytes to the system takes a while as well.
                 drop(output);
                 file
             })
@@ -387,7 +392,7 @@ impl<'s> Served<'s> {
         }
     }
 
-    /// Puts what a client does not take into a file.
+    /// Writes the unsent part of a reply to a file.
     fn set_aside(&self, bytes: &[u8]) -> mayfly_base::Result<ScratchFile> {
         let failed = |error: std::io::Error| file_failed("write", &error);
         self.service.store.room_for_files(bytes.len() as u64)?;
@@ -396,18 +401,18 @@ impl<'s> Served<'s> {
         Ok(file)
     }
 
-    /// The connection is closed because nobody has logged in on it.
+    /// Logs that the connection of an unauthenticated client is closed.
     fn note_refused(&self, why: &str) {
         let remote = &*self.connection.client;
         tracing::info!(
             ctx = &**self.connection.desc(),
             remote,
             why,
-            "closing a stranger's connection"
+            "closing a connection without a login"
         );
     }
 
-    /// The connection is closed because it holds memory that others need.
+    /// Logs that a slow connection is closed because others need its memory.
     fn note_slow(&self, why: &str) {
         self.service.buffers.note_closed();
         let remote = &*self.connection.client;
@@ -444,8 +449,9 @@ impl<'s> Served<'s> {
     }
 }
 
-/// Works on a message of so many bytes. Large messages are checked, compressed and decompressed while other tasks have the thread of the
-/// runtime: with 200 clients that send or ask for 45 MB each, a short command would otherwise wait for seconds.
+/// Processes a message of this size. Large messages are checked, compressed and decompressed while
+/// other tasks have the thread of the runtime: with 200 clients that send or request 45 MB each, a
+/// short command would otherwise wait for seconds.
 fn apart<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     match bytes > LONG_BYTES {
         true => tokio::task::block_in_place(work),
@@ -453,7 +459,7 @@ fn apart<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Waits for a moment, for ever without one.
+/// Waits until a deadline; for ever without one.
 async fn reached(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -461,7 +467,7 @@ async fn reached(deadline: Option<Instant>) {
     }
 }
 
-/// Waits until a request with this room takes too long.
+/// Waits until a request with reserved memory is overdue.
 async fn overdue(room: Option<&UnderWay<'_>>) {
     match room {
         Some(room) => room.overdue().await,

@@ -1,11 +1,15 @@
-//! `processManagement.fork`: the server in the background, and the file with the number of its process.
+//! `processManagement.fork`: runs the server in the background, and writes its process id to a
+//! file.
 //!
-//! 1. The first process starts the same program with the same arguments and the mark [`MARK`] in its environment, and waits.
-//! 2. The second process becomes the leader of a session without a terminal ([`Background::enter`]). When it is ready, it says so on its
-//!    standard output, and from then on all its standard streams lead nowhere ([`Background::ready`]).
-//! 3. The first process ends: with 0 after that word, otherwise with the exit code of the second one, whose sentence it repeats.
+//! 1. The first process starts the same program with the same arguments and the variable [`MARK`]
+//!    in its environment, and waits.
+//! 2. The second process becomes the leader of a session without a terminal
+//!    ([`Background::enter`]). When it serves clients, it writes a line to its standard output and
+//!    then redirects all standard streams to `/dev/null` ([`Background::ready`]).
+//! 3. The first process exits with 0 after that line, otherwise with the exit code of the second
+//!    process, whose error message it repeats.
 //!
-//! A fork of a process without a new program would be unsafe as soon as there is a second thread.
+//! Forking without executing a new program is unsafe as soon as there is a second thread.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,18 +21,18 @@ use anyhow::Context;
 
 use crate::failure::{Failure, FailureKind};
 
-/// In the environment of the process in the background.
+/// The environment variable of the process in the background.
 pub(crate) const MARK: &str = "MAYFLYDB_FORKED";
-/// What that process says when it serves clients.
+/// The line that this process writes when it serves clients.
 const READY: &str = "ready";
 
-/// Starts this program in the background and waits until it serves clients; gives what this process ends with.
+/// Starts this program in the background and waits until it serves clients; returns the exit code.
 ///
 /// # Errors
 /// The program cannot be started.
 pub fn start() -> anyhow::Result<ExitCode> {
     let failed = || {
-        let advice = "leave processManagement.fork out, and let a supervisor start the server";
+        let advice = "remove processManagement.fork, and start the server with a supervisor";
         Failure::new(FailureKind::General, "cannot start the server in the background", advice)
     };
     let program = std::env::current_exe().with_context(failed)?;
@@ -42,7 +46,7 @@ pub fn start() -> anyhow::Result<ExitCode> {
         .with_context(failed)?;
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {
-        // An error is as good as the end of the output: the other process is asked for its exit code.
+        // An error counts as the end of the output: the exit code of the process is read.
         let _ = BufReader::new(out).read_line(&mut line);
     }
     if line.trim_end() == READY {
@@ -77,12 +81,12 @@ impl Background {
         Ok(Background)
     }
 
-    /// The server serves clients: the first process may end.
+    /// Reports that the server serves clients, so that the first process exits.
     ///
     /// # Errors
     /// `/dev/null` cannot be opened.
     pub fn ready(self) -> anyhow::Result<()> {
-        // The first process may be gone; the server runs on.
+        // The first process may have exited; the server continues.
         let _ = writeln!(std::io::stdout(), "{READY}");
         let nowhere = File::options().read(true).write(true).open("/dev/null");
         let nowhere = nowhere.context("cannot open /dev/null")?;
@@ -91,11 +95,11 @@ impl Background {
     }
 }
 
-/// The file with the number of this process, removed when dropped.
+/// The file with the id of this process, removed when dropped.
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it. Supervisors of other users may read it.
+    /// Writes the file, with read access for supervisors of other users.
     ///
     /// # Errors
     /// A [`Failure`]: the file cannot be written.
@@ -106,7 +110,7 @@ impl PidFile {
             file.set_permissions(fs::Permissions::from_mode(0o644))
         };
         write().with_context(|| {
-            let tried = format!("cannot write the file of the process number {}", path.display());
+            let tried = format!("cannot write the process id file {}", path.display());
             let advice = "choose another with --pidfilepath, in a folder that exists";
             Failure::new(FailureKind::General, tried, advice)
         })?;
@@ -116,7 +120,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // What stays names a process that is gone, which supervisors check.
+        // A remaining file has the id of a process that has ended, which supervisors check.
         let _ = fs::remove_file(&self.0);
     }
 }

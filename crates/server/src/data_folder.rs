@@ -1,6 +1,6 @@
-//! The data folder: whose it is, and opening the engine in it.
+//! The data folder: the check that it belongs to this server, and opening the engine in it.
 //!
-//! Files of two programs in one folder end badly, so that a new store is made only in a folder without files of others.
+//! A new store is only created in a folder without files of other programs.
 
 use std::fs;
 use std::io;
@@ -18,14 +18,14 @@ use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::{permissions, processes};
 
-/// In the data folder: what does not fit into the memory of queries.
+/// The folder of spill files in the data folder.
 pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
 
 /// The file that RocksDB locks while it is open.
 const LOCK_FILE: &str = "LOCK";
 
-/// Files by which the data of other programs is known.
-const SIGNS: &[(&str, &str)] = &[
+/// Files that identify the data of other programs.
+const FOREIGN_FILES: &[(&str, &str)] = &[
     ("WiredTiger", "mongod"),
     ("storage.bson", "mongod"),
     ("mongod.lock", "mongod"),
@@ -33,16 +33,16 @@ const SIGNS: &[(&str, &str)] = &[
     ("ibdata1", "MySQL"),
 ];
 
-/// What may lie in a folder besides data.
+/// Extensions of files that may be in a new data folder.
 const HARMLESS_EXTENSIONS: &[&str] = &["conf", "log", "yaml", "yml"];
 
 const CHOOSE_ANOTHER: &str = "choose another folder with --dbpath";
 
-/// How the data of an older version comes into this one.
-const BRING_OVER: &str = "to bring its data over, start the version that wrote it, take a dump (mongodump), start this version \
+/// How to migrate the data of an older version.
+const MIGRATE: &str = "to bring its data over, start the version that wrote it, take a dump (mongodump), start this version \
                           over an empty folder, named with --dbpath, and restore the dump there (mongorestore)";
 
-/// Refuses a folder that belongs to another program; changes nothing.
+/// Refuses a folder of another program; changes nothing.
 pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     let folder = &config.db_path;
     if config.engine == EngineChoice::Memory || folder.join(FORMAT_FILE).exists() {
@@ -51,25 +51,25 @@ pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     if folder.join(UNFINISHED_FORMAT_FILE).exists() {
         return Ok(());
     }
-    match stranger(folder, config) {
+    match foreign_files(folder, config) {
         Ok(None) => Ok(()),
         Ok(Some(text)) => Err(anyhow!(text)).context(failure(
             config,
             FailureKind::Incompatible,
-            format!("{CHOOSE_ANOTHER}, or empty this one if nobody needs its files"),
+            format!("{CHOOSE_ANOTHER}, or empty this one if its files are not needed"),
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(unusable(config, error)),
     }
 }
 
-/// Opens the engine, in a folder that is made where it is missing.
+/// Opens the engine in a folder, which is created if it is missing.
 pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<dyn Engine>> {
     if config.engine == EngineChoice::Memory {
         return Ok(Arc::new(MemoryEngine::new()));
     }
     let folder = &config.db_path;
-    // Asked before anything is written: RocksDB would begin a new report before it tries the lock.
+    // Checked before anything is written: RocksDB starts a new log file before it tries the lock.
     if let Some(holder) = processes::holding_lock(&folder.join(LOCK_FILE)) {
         return Err(in_use(config, Some(holder)));
     }
@@ -80,12 +80,12 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
             tracing::info!(
                 folder = %folder.display(),
                 entries = restricted,
-                "other users of the machine had permissions in the data folder, and have none now"
+                "removed the permissions of other users from files in the data folder"
             );
         }
     }
     let probe = folder.join(".write-test");
-    // A full disk is the engine's business, which keeps room for being opened.
+    // The engine handles a full disk: it has a reserve for being opened.
     match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
         Err(error) if !is_full(&error) => return Err(unusable(config, error)),
         Ok(()) | Err(_) => {}
@@ -108,23 +108,23 @@ fn failure(config: &Config, kind: FailureKind, advice: impl Into<String>) -> Fai
     Failure::new(kind, format!("cannot open data folder {}", config.db_path.display()), advice)
 }
 
-/// What the file system says against a folder.
+/// The failure for an error of the file system.
 fn unusable(config: &Config, error: io::Error) -> anyhow::Error {
     let advice = advice(error.kind());
     anyhow!(error).context(failure(config, FailureKind::Folder, advice))
 }
 
-/// What to do about a folder that cannot be used.
+/// What the operator can do about a folder that cannot be used.
 pub(crate) fn advice(kind: io::ErrorKind) -> String {
     match kind {
         io::ErrorKind::PermissionDenied => {
             format!("give the user of this process the right to write to it, or {CHOOSE_ANOTHER}")
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("make room on its disk, or {CHOOSE_ANOTHER}")
+            format!("free space on its disk, or {CHOOSE_ANOTHER}")
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            format!("a file stands on this path, {CHOOSE_ANOTHER}")
+            format!("a file has this path, {CHOOSE_ANOTHER}")
         }
         _ => CHOOSE_ANOTHER.to_owned(),
     }
@@ -137,7 +137,7 @@ fn open_failed(config: &Config, error: OpenError) -> anyhow::Error {
             FailureKind::Incompatible,
             format!("start the version that wrote it, or {CHOOSE_ANOTHER}"),
         ),
-        OpenError::OlderFormat(_) => (FailureKind::Incompatible, BRING_OVER.to_owned()),
+        OpenError::OlderFormat(_) => (FailureKind::Incompatible, MIGRATE.to_owned()),
         OpenError::Foreign(_) => (FailureKind::Incompatible, CHOOSE_ANOTHER.to_owned()),
         OpenError::Damaged(_) => (FailureKind::Damage, RESTORE.to_owned()),
         OpenError::Unavailable { kind, .. } => (FailureKind::Folder, advice(*kind)),
@@ -151,10 +151,10 @@ fn in_use(config: &Config, holder: Option<String>) -> anyhow::Error {
     anyhow!("{holder} has it open").context(failure(config, FailureKind::Folder, advice))
 }
 
-/// What to do about damage.
+/// What the operator can do about damage.
 const RESTORE: &str = "check the disk and restore the folder from a backup";
 
-/// An error of the store over the engine.
+/// The failure for an error of the store.
 pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyhow::Error {
     use mayfly_base::ErrorCode;
     let (kind, advice) = match error.code() {
@@ -169,23 +169,23 @@ pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyho
     anyhow!("{}", error.message()).context(failure(config, kind, advice))
 }
 
-/// What lies in a folder that no server of ours has used yet; nothing when a new store may be made there.
-fn stranger(folder: &Path, config: &Config) -> io::Result<Option<String>> {
+/// The foreign files in a folder without a store; `None` if a new store may be created there.
+fn foreign_files(folder: &Path, config: &Config) -> io::Result<Option<String>> {
     let mut unknown = None;
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
-        if let Some((_, program)) = SIGNS.iter().find(|(sign, _)| *sign == name) {
-            return Ok(Some(format!("it holds the data of {program} (the file {name})")));
+        if let Some((_, program)) = FOREIGN_FILES.iter().find(|(sign, _)| *sign == name) {
+            return Ok(Some(format!("it contains the data of {program} (the file {name})")));
         }
         if !is_harmless(folder, &name, config) {
             unknown.get_or_insert_with(|| name.into_owned());
         }
     }
-    Ok(unknown.map(|name| format!("it holds files that are not mayflydb's ('{name}')")))
+    Ok(unknown.map(|name| format!("it contains files that are not mayflydb's ('{name}')")))
 }
 
-/// Hidden files, logs and configuration, the root of a disk, and what this server makes itself.
+/// Hidden files, logs and configuration, `lost+found`, and files of this server.
 fn is_harmless(folder: &Path, name: &str, config: &Config) -> bool {
     let path = folder.join(name);
     let same = |other: &Path| matches!((fs::canonicalize(&path), fs::canonicalize(other)), (Ok(a), Ok(b)) if a == b);
@@ -207,7 +207,7 @@ mod tests {
     fn what_is_not_ours_is_named() {
         let config = Config::defaults().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let found = |config: &Config| stranger(folder.path(), config).unwrap();
+        let found = |config: &Config| foreign_files(folder.path(), config).unwrap();
         for harmless in
             ["lost+found", ".keep", "mayflydb.yaml", "a.log", "a.log.2027-01-01", "_tmp"]
         {

@@ -1,23 +1,24 @@
-//! File descriptors: raising the limit of the process, and dividing it, so that connections never take those that the engine needs
-//! to write its files.
+//! File descriptors: raises the limit of the process, and divides it so that connections cannot use
+//! those that the engine needs for its files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Table files that the engine holds open, where there is room for so many.
+/// The largest number of table files that the engine keeps open.
 const MOST_TABLES: u64 = 512;
-/// For logs, files of running flushes and compactions, temporary files, listeners and the runtime.
+/// Descriptors for logs, files of running flushes and compactions, temporary files, listeners and
+/// the runtime.
 const MOST_OTHERS: u64 = 256;
-/// The least of these that a server works with.
+/// The smallest number of these.
 const LEAST_OTHERS: u64 = 64;
 
-/// How the descriptors of the process are divided.
+/// The division of the process's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
-    /// Most of all.
+    /// The limit of the process.
     limit: u64,
-    /// Most table files that the engine holds open.
+    /// The largest number of open table files.
     pub(crate) tables: i32,
-    /// Most connections.
+    /// The largest number of connections.
     pub(crate) connections: usize,
 }
 
@@ -28,9 +29,9 @@ impl Descriptors {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         let current = match setrlimit(Resource::Nofile, raised) {
             Ok(()) => limit.maximum,
-            // Some systems allow less than they say.
+            // Some systems allow less than the hard limit.
             Err(error) => {
-                tracing::warn!(%error, "the limit of open files cannot be raised");
+                tracing::warn!(%error, "the limit of open files of the process cannot be raised");
                 limit.current
             }
         };
@@ -49,7 +50,7 @@ impl Descriptors {
         }
     }
 
-    /// As many connections as were asked for, or as there are descriptors for.
+    /// The number of connections: as configured, or as descriptors allow.
     pub(crate) fn connections_of(self, wanted: usize) -> usize {
         let Descriptors { limit, connections, .. } = self;
         if wanted > connections {

@@ -1,41 +1,42 @@
-//! Why the process ends: one sentence for the operator, and the exit code of its kind.
+//! The end of the process after an error: one sentence for the operator, and an exit code.
 //!
-//! An error is an [`anyhow::Error`] whose outermost context is a [`Failure`]: what was tried, of which kind its failure is,
-//! and what the operator can do. What went wrong stands in the chain below. `docs/exit-codes.md` lists the codes.
+//! An error is an [`anyhow::Error`] whose outermost context is a [`Failure`]: the action that
+//! failed, the kind of failure, and what the operator can do. The causes are in the chain below.
+//! `docs/exit-codes.md` lists the codes.
 
 use std::fmt;
 
-/// Kinds of failures. Their numbers are exit codes, those of the reference where it has one.
+/// Kinds of failures. Their numbers are exit codes, the same as the reference's where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FailureKind {
-    /// None of the others; also what `--healthcheck` ends with.
+    /// Any other failure; also that of `--healthcheck`.
     General = 1,
-    /// The command line, the environment or the configuration file is wrong.
+    /// The command line, the environment or the configuration file is invalid.
     Options = 2,
     /// The data is damaged, or was not closed.
     Damage = 14,
-    /// It cannot listen.
+    /// An address cannot be listened on.
     Listen = 48,
     /// The data folder belongs to another program or to another version.
     Incompatible = 62,
-    /// A folder cannot be used: missing rights, no room, in use by another process.
+    /// A folder cannot be used: missing rights, a full disk, or in use by another process.
     Folder = 100,
 }
 
 impl FailureKind {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub fn exit_code(self) -> u8 {
         self as u8
     }
 
-    /// The kind of an error; an error without a [`Failure`] is of the general kind.
+    /// The kind of an error; [`FailureKind::General`] without a [`Failure`].
     pub fn of(error: &anyhow::Error) -> FailureKind {
         error.downcast_ref::<Failure>().map_or(FailureKind::General, |failure| failure.kind)
     }
 }
 
-/// What was tried in vain; the outermost context of an error.
+/// The action that failed; the outermost context of an error.
 #[derive(Clone, Debug)]
 pub struct Failure {
     kind: FailureKind,
@@ -44,7 +45,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// `tried` and `advice` are parts of a sentence: `cannot open the log file x`, `choose another with --logpath`.
+    /// `tried` and `advice` are parts of a sentence: `cannot open the log file x`, `choose another
+    /// with --logpath`.
     pub fn new(kind: FailureKind, tried: impl Into<String>, advice: impl Into<String>) -> Failure {
         Failure { kind, tried: tried.into(), advice: advice.into() }
     }
@@ -56,7 +58,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// One line: what was tried, what went wrong, and what to do.
+/// One line: the action, the cause, and what the operator can do.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut text = format!("{error:#}");
     if let Some(failure) = error.downcast_ref::<Failure>() {

@@ -1,13 +1,15 @@
-//! What a server does once, when its data folder is new: it makes the first user, and runs scripts.
+//! The first start with a new data folder: creates the first user, and runs scripts.
 //!
-//! Containers say so by the variables of the reference's image: `MONGO_INITDB_ROOT_USERNAME` and `MONGO_INITDB_ROOT_PASSWORD` (each
-//! also with `_FILE` behind it, which names a file that holds the value), and `MONGO_INITDB_DATABASE`, the database that scripts begin
-//! in. Scripts are the files `*.sh` and `*.js` of a folder (`init.folder`), in the order of their names.
+//! Containers configure it by the variables of the reference's image: `MONGO_INITDB_ROOT_USERNAME`
+//! and `MONGO_INITDB_ROOT_PASSWORD` (each also with the suffix `_FILE`, for a file that contains
+//! the value), and `MONGO_INITDB_DATABASE`, the initial database of scripts. Scripts are the files
+//! `*.sh` and `*.js` of a folder (`init.folder`), in the order of their names.
 //!
-//! 1. A note in the data folder says that this was begun. A server that finds the note of an earlier start does not start.
-//! 2. The first user is made, with the role `root` on `admin`.
-//! 3. While scripts run, only this machine is served, and everybody may do everything.
-//! 4. The note is removed. From here on `--auth` holds, which the first user implies.
+//! 1. A marker file in the data folder records that the first start has begun. A server that finds
+//!    the marker of an earlier start does not start.
+//! 2. The first user is created, with the role `root` on `admin`.
+//! 3. While scripts run, the server only serves clients on this machine, without authorization.
+//! 4. The marker is removed. From then on `--auth` is in effect, which the first user implies.
 
 use std::fs;
 use std::io;
@@ -27,29 +29,30 @@ use crate::Config;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 
-/// In the data folder while the first start is under way.
+/// The marker file in the data folder during the first start.
 pub(crate) const NOTE: &str = "first-start";
 
 const USER: &str = "MONGO_INITDB_ROOT_USERNAME";
 const PASSWORD: &str = "MONGO_INITDB_ROOT_PASSWORD";
 const DATABASE: &str = "MONGO_INITDB_DATABASE";
 
-/// What to do when the data folder is new.
+/// The actions of the first start.
 #[derive(Clone, Debug, Default)]
 pub struct FirstStart {
     /// The first user and its password.
     user: Option<(String, SecretString)>,
-    /// The database that scripts begin in.
+    /// The initial database of scripts.
     database: String,
     /// The folder of scripts.
     folder: Option<PathBuf>,
 }
 
 impl FirstStart {
-    /// Reads the variables; `folder` is where the scripts are.
+    /// Reads the variables; `folder` contains the scripts.
     ///
     /// # Errors
-    /// A user without a password, a password without a user, a variable that is given twice, a file that cannot be read.
+    /// A user without a password, a password without a user, a variable that is given twice, a file
+    /// that cannot be read.
     pub fn read(
         environment: &[(String, String)],
         folder: Option<PathBuf>,
@@ -66,25 +69,25 @@ impl FirstStart {
             Ok(FirstStart { user, database, folder })
         };
         parts().with_context(|| {
-            let advice = "set both variables, or the same two with _FILE behind them, or none";
-            Failure::new(FailureKind::Options, "cannot make the first user", advice)
+            let advice = "set both variables, or both with the suffix _FILE, or none";
+            Failure::new(FailureKind::Options, "cannot create the first user", advice)
         })
     }
 
-    /// Whether there is a first user, who has to log in.
+    /// Whether there is a first user, and clients have to log in.
     pub fn has_user(&self) -> bool {
         self.user.is_some()
     }
 
-    /// Whether the data is new, and something has to be done with it.
+    /// Whether the data is new, and there is something to do.
     ///
     /// # Errors
-    /// An earlier first start did not come to its end.
+    /// An earlier first start was not completed.
     pub(crate) fn is_due(&self, service: &Service, config: &Config) -> anyhow::Result<bool> {
         let note = note(config);
         if note.as_ref().is_some_and(|note| note.exists()) {
             return Err(anyhow!(
-                "an earlier start was to make the first user and run scripts, and did not end"
+                "an earlier first start, which creates the first user and runs scripts, did not finish"
             ))
             .context(failure("empty the data folder, and start again"));
         }
@@ -97,26 +100,27 @@ impl FirstStart {
             && !service.access.has_users_or_roles(&service.store)?)
     }
 
-    /// Notes that the first start has begun, and makes the first user.
+    /// Writes the marker file and creates the first user.
     ///
     /// # Errors
-    /// The note cannot be written, the user not made.
+    /// The file cannot be written, or the user not created.
     pub(crate) fn begin(&self, service: &Arc<Service>, config: &Config) -> anyhow::Result<()> {
         if let Some(note) = note(config) {
-            fs::write(&note, b"").with_context(|| failure("give the data folder room"))?;
+            fs::write(&note, b"")
+                .with_context(|| failure("free disk space for the data folder"))?;
         }
         if let Some((user, password)) = &self.user {
             make_user(service, user, password.expose_secret())
-                .with_context(|| failure("choose another name"))?;
-            tracing::info!(user, "made the first user");
+                .with_context(|| failure("choose another name for the first user"))?;
+            tracing::info!(user, "created the first user");
         }
         Ok(())
     }
 
-    /// Runs the scripts, against the server at this port of this machine.
+    /// Runs the scripts against the server at this port of this machine.
     ///
     /// # Errors
-    /// A script that cannot be run, or that fails.
+    /// A script cannot be run, or fails.
     pub(crate) fn run_scripts(&self, port: u16) -> anyhow::Result<()> {
         for script in self.scripts()? {
             tracing::info!(script = %script.display(), "running a script of the first start");
@@ -129,10 +133,10 @@ impl FirstStart {
         Ok(())
     }
 
-    /// Notes that the first start is over.
+    /// Removes the marker file.
     ///
     /// # Errors
-    /// The note cannot be removed.
+    /// The file cannot be removed.
     pub(crate) fn end(&self, config: &Config) -> anyhow::Result<()> {
         match note(config).map(fs::remove_file) {
             None | Some(Ok(())) => Ok(()),
@@ -142,7 +146,7 @@ impl FirstStart {
         }
     }
 
-    /// The scripts, in the order in which they run.
+    /// The scripts in the order of their execution.
     fn scripts(&self) -> anyhow::Result<Vec<PathBuf>> {
         let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let entries = match fs::read_dir(folder) {
@@ -166,7 +170,7 @@ impl FirstStart {
         let shell = ["mongosh", "--quiet", "--host", "127.0.0.1", "--port", &port];
         let mut command;
         if script.extension().is_some_and(|end| end == "sh") {
-            // As the reference's image does: in a shell that has the client's words in `mongo`.
+            // The same as the reference's image: a shell with the client's command in `mongo`.
             command = Command::new("bash");
             command.arg("-ec").arg("mongo=(\"${@:2}\"); . \"$1\"").arg("bash").arg(script);
             command.args(shell);
@@ -174,11 +178,11 @@ impl FirstStart {
             command = Command::new(shell[0]);
             command.args(&shell[1..]).arg(&self.database).arg(script);
         }
-        // A server that the script starts is not the one in the background.
+        // A server that the script starts is not the process in the background.
         command.env_remove(crate::daemon::MARK);
         let program = command.get_program().to_string_lossy().into_owned();
         let status = command.stdin(Stdio::null()).status().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => anyhow!("{program} is not installed beside the server"),
+            io::ErrorKind::NotFound => anyhow!("{program} is not installed"),
             _ => anyhow!(error),
         })?;
         match status.success() {
@@ -192,12 +196,13 @@ fn failure(advice: &str) -> Failure {
     Failure::new(FailureKind::General, "cannot finish the first start", advice)
 }
 
-/// The path of the note; nothing where the data is in memory only.
+/// The path of the marker file; `None` if data is in memory only.
 fn note(config: &Config) -> Option<PathBuf> {
     (config.engine != EngineChoice::Memory).then(|| config.db_path.join(NOTE))
 }
 
-/// A variable's value, from itself or from the file that it names with `_FILE` behind it. Empty is as good as unset.
+/// The value of a variable, or of the file in the variable with the suffix `_FILE`. An empty value
+/// counts as unset.
 fn variable(environment: &[(String, String)], name: &str) -> anyhow::Result<Option<String>> {
     let value = |name: &str| {
         let found = environment.iter().find(|(other, _)| other == name);
@@ -214,7 +219,7 @@ fn variable(environment: &[(String, String)], name: &str) -> anyhow::Result<Opti
     }
 }
 
-/// Makes the user by the command that clients make users by.
+/// Creates the user with the command `createUser`.
 fn make_user(service: &Arc<Service>, user: &str, password: &str) -> anyhow::Result<()> {
     let mut command = DocBuilder::new();
     command.append("createUser", user).append("pwd", password);
@@ -230,7 +235,7 @@ fn make_user(service: &Arc<Service>, user: &str, password: &str) -> anyhow::Resu
     match (answered.next, reply.as_doc().get("errmsg")) {
         (Next::Reply(outcome), _) if !outcome.failed => Ok(()),
         (_, Some(RawValue::String(why))) => bail!("{why}"),
-        _ => bail!("the server does not say why"),
+        _ => bail!("the server gave no reason"),
     }
 }
 

@@ -1,9 +1,10 @@
-//! `--healthcheck`: asks a running server for a `ping`, for containers and supervisors. Of a server that requires TLS it wants a handshake
-//! only: such a server may want a certificate as well, and this process has none.
+//! `--healthcheck`: sends a `ping` to a running server, for containers and supervisors. With a
+//! server that requires TLS it only does a handshake, because such a server may require a client
+//! certificate, which this process does not have.
 //!
-//! A running server writes its address and whether it requires TLS into its data folder ([`Announcement`]), so that the check needs none
-//! of the flags that the server was started with, but the data folder where that is not the default. A port that is configured for the
-//! check has precedence.
+//! A running server writes its address and whether it requires TLS into its data folder
+//! ([`Announcement`]), so that the check needs no flag of the server except a data folder that is
+//! not the default. A port that is configured for the check takes precedence.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,32 +25,32 @@ use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::{Config, TlsMode};
 
-/// Longest wait for each step.
+/// The timeout of each step.
 const TIMEOUT: Duration = Duration::from_secs(3);
 const OP_MSG: i32 = 2013;
-/// Header, flags and the kind byte of the one section.
+/// The header, the flags and the kind byte of the only section.
 const BEFORE_DOCUMENT: usize = 16 + 4 + 1;
-/// Longest reply that is read; a `ping` is answered in far less.
+/// The largest reply that is read; the reply of `ping` is much smaller.
 const MAX_REPLY_BYTES: usize = 64 * 1024;
 
-/// In the data folder of a running server.
+/// The file in the data folder of a running server.
 const ANNOUNCEMENT: &str = "running.json";
 
-/// Where a running server can be reached.
+/// The address of a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reachable {
     address: SocketAddr,
     requires_tls: bool,
 }
 
-/// The file in a running server's data folder that says where it can be reached; removed when dropped.
+/// The file with the address of a running server in its data folder; removed when dropped.
 pub(crate) struct Announcement(PathBuf);
 
 impl Announcement {
-    /// Writes the file. Of several addresses it has one that this machine reaches.
+    /// Writes the file, with an address that this machine can reach.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn write(config: &Config, addresses: &[SocketAddr]) -> io::Result<Announcement> {
         let near = |address: &&SocketAddr| address.ip().is_loopback();
         let any = |address: &&SocketAddr| address.ip().is_unspecified();
@@ -68,14 +69,14 @@ impl Announcement {
             "process": std::process::id(),
         });
         let path = config.db_path.join(ANNOUNCEMENT);
-        // A check that comes meanwhile reads all of the file or nothing.
+        // Renamed, so that a concurrent check reads the whole file or nothing.
         let unfinished = path.with_extension("tmp");
         fs::write(&unfinished, format!("{text}\n"))?;
         fs::rename(&unfinished, &path)?;
         Ok(Announcement(path))
     }
 
-    /// Reads the file; nothing where there is none that can be read.
+    /// Reads the file; `None` if it is missing or invalid.
     fn read(folder: &Path) -> Option<Reachable> {
         let text = fs::read_to_string(folder.join(ANNOUNCEMENT)).ok()?;
         let found: serde_json::Value = serde_json::from_str(&text).ok()?;
@@ -91,7 +92,7 @@ impl Drop for Announcement {
     }
 }
 
-/// Where the server is that the configuration of this process means.
+/// The server that the configuration of this process describes.
 fn configured(config: &Config) -> Reachable {
     let announced = match config.engine {
         EngineChoice::Memory => None,
@@ -107,10 +108,10 @@ fn configured(config: &Config) -> Reachable {
     })
 }
 
-/// Whether the server answers.
+/// Checks that the server answers.
 ///
 /// # Errors
-/// What went wrong, for the standard error output.
+/// The cause, for the standard error output.
 pub fn check(config: &Config) -> anyhow::Result<()> {
     let Reachable { address, requires_tls } = configured(config);
     let asked = match requires_tls {
@@ -131,7 +132,8 @@ fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Begins an encrypted connection. The server's certificate is for its clients, and its names are not this machine's.
+/// Begins a TLS connection. The server's certificate is not verified, because its names are those
+/// for clients.
 fn shake_hands(address: SocketAddr) -> anyhow::Result<()> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
@@ -148,7 +150,7 @@ fn shake_hands(address: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes any certificate: nothing is sent that others should not see, and the answer says only that somebody is there.
+/// Accepts any certificate: no secret is sent, and the answer only shows that a server is running.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -196,13 +198,13 @@ fn ask(address: SocketAddr) -> anyhow::Result<()> {
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
     if !(BEFORE_DOCUMENT..=MAX_REPLY_BYTES).contains(&length) {
-        bail!("it does not speak this protocol");
+        bail!("it does not speak the MongoDB protocol");
     }
     let mut rest = vec![0; length - 4];
     stream.read_exact(&mut rest)?;
     match RawDoc::new(&rest[BEFORE_DOCUMENT - 4..]).and_then(|reply| reply.get("ok")) {
         Some(RawValue::Double(1.0)) => Ok(()),
-        _ => bail!("it answers, but not with ok"),
+        _ => bail!("it answers with an error"),
     }
 }
 

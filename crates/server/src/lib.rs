@@ -1,7 +1,8 @@
-//! The server around the commands: configuration, logging, listeners, connections, engine choice, shutdown.
+//! The server around the commands: configuration, logging, listeners, connections, choice of the
+//! engine, shutdown.
 //!
-//! [`start()`] runs a server inside this process; the binary is a thin shell around it, and so are in-process tests
-//! with the memory engine and a clock of their own. No operators and no commands here.
+//! [`start()`] runs a server inside this process. The binary only calls it, as do in-process tests
+//! with the memory engine and a manual clock. This crate contains no operators and no commands.
 
 mod accept;
 pub mod allocator;

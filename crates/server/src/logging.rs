@@ -1,7 +1,8 @@
-//! The log: text on a terminal, JSON lines otherwise, and the ring behind `getLog` in either case.
+//! The log: text on a terminal, JSON lines otherwise, and a copy in the ring for `getLog`.
 //!
-//! A JSON line has the reference's shape: `{"t": {"$date"}, "s", "c", "id", "ctx", "msg", "attr"}`. Events may
-//! name `id` (the reference's number), `component` and `ctx`; their other fields become `attr`.
+//! A JSON line has the reference's shape: `{"t": {"$date"}, "s", "c", "id", "ctx", "msg", "attr"}`.
+//! Events may set `id` (the reference's number), `component` and `ctx`; their other fields are in
+//! `attr`.
 
 pub(crate) mod rotate;
 pub(crate) mod system_log;
@@ -31,16 +32,16 @@ use crate::failure::{Failure, FailureKind};
 pub use rotate::RotateMethod;
 pub use system_log::FACILITIES;
 
-/// How lines look.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogFormat {
-    /// For people.
+    /// Text for a terminal.
     Text,
-    /// For machines.
+    /// JSON lines.
     Json,
 }
 
-/// Where the log goes.
+/// The subscriber layer that writes the log.
 pub struct LogLayer {
     out: rotate::Out,
     format: LogFormat,
@@ -53,23 +54,23 @@ fn no_log(path: &Path) -> Failure {
     Failure::new(
         FailureKind::General,
         format!("cannot write the log file {}", path.display()),
-        "choose another with --logpath, in a folder that exists and has room",
+        "choose another with --logpath, in a folder that exists and has free space",
     )
 }
 
-/// How much the log tells.
+/// The verbosity of the log.
 struct Levels {
-    /// The highest level of any component: most events are above it, and need no second look.
+    /// The highest level of any component, which excludes most events without the lock.
     highest: AtomicI64,
     verbosity: Mutex<LogVerbosity>,
 }
 
 impl LogLayer {
-    /// A log as the configuration describes it, and its first line, so that a log that cannot be written is found before the server
-    /// runs.
+    /// Opens the configured log and writes its first line, so that a log that cannot be written is
+    /// detected before the server runs.
     ///
     /// # Errors
-    /// A [`Failure`]: the file cannot be written, the system's log not reached.
+    /// A [`Failure`]: the file cannot be written, or the system's log cannot be reached.
     pub fn open(
         settings: &LogSettings,
         ring: &Arc<LogRing>,
@@ -97,7 +98,7 @@ impl LogLayer {
                 Ok(layer)
             }
             LogDestination::File(path) => {
-                // What is no file (a terminal, `/dev/null`) has no name to give up.
+                // Only regular files are renamed, not a terminal or `/dev/null`.
                 if !settings.append && std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
                     rotate::rename(path, &**clock).with_context(|| no_log(path))?;
                 }
@@ -126,7 +127,7 @@ impl LogLayer {
         LogLayer { out: Arc::new(Mutex::new(out)), format, ring, clock, levels }
     }
 
-    /// Changes how much the log tells; for `logLevel` and `logComponentVerbosity`.
+    /// A function that changes the verbosity, for `logLevel` and `logComponentVerbosity`.
     pub fn level_setter(&self) -> impl Fn(&LogVerbosity) + Send + Sync + 'static + use<> {
         let levels = self.levels.clone();
         move |verbosity| {
@@ -135,7 +136,7 @@ impl LogLayer {
         }
     }
 
-    /// Begins a new log file; for `logRotate`.
+    /// A function that rotates the log file, for `logRotate`.
     fn rotator(
         &self,
         rotated: Rotated,
@@ -189,7 +190,7 @@ impl LogLayer {
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
-        // The level changes while the server runs, so that no answer may be remembered.
+        // The level can change at runtime, so the result must not be cached.
         Interest::sometimes()
     }
 
@@ -205,7 +206,7 @@ impl<S: Subscriber> Layer<S> for LogLayer {
         let component = component(event.metadata().target());
         let json = line.json(component);
         let text = self.shown(&line, &json);
-        // A log that cannot be written must not stop the server, and there is nowhere else to say so.
+        // An error of the log must not stop the server, and cannot be reported anywhere else.
         let _ = self.out.lock().write_all(text.as_bytes());
         if line.fields.attr.get("startupWarning") == Some(&Value::Bool(true)) {
             self.ring.push_startup_warning(json.clone());

@@ -1,4 +1,5 @@
-//! The binary mayflydb: reads the configuration, starts a server, waits for the wish to stop.
+//! The binary mayflydb: reads the configuration, starts a server, and waits for the request to
+//! stop.
 
 mod allocators;
 
@@ -21,11 +22,13 @@ use mayfly_service::{Actor, LogRing, LogRotation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// How long a thread that did long work waits for more. The allocator gives back what a thread has freed when the thread ends,
-/// so that this is about how long the memory of a large sort or group outlives it.
+/// The idle time after which a blocking thread ends. The allocator returns a thread's freed memory
+/// when the thread ends, so this is about how long the memory of a large sort or group stays
+/// allocated.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
-/// Most threads that wait beside the workers. Writers wait for the transactions of others; with all of them taken, the statements of those
-/// would wait, too.
+/// The largest number of blocking threads in addition to the workers. Writers block while they wait
+/// for other transactions; if they used all threads, the statements of these transactions would
+/// wait, too.
 const MOST_THREADS: usize = 4096;
 
 fn main() -> ExitCode {
@@ -87,26 +90,26 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     let ended = runtime.block_on(async {
         let running = start(options).await?;
         running.service.settings.on_log_level(set_level);
-        say_ready(&running, &config, began);
+        log_ready(&running, &config, began);
         if let Some(background) = background {
             background.ready()?;
         }
         let grace = wait_for_end(&running).await?;
-        tracing::info!("stopping: no new connections, running commands may finish");
+        tracing::info!("stopping: new connections are refused, running commands may finish");
         running.stop_within(grace).await?;
         tracing::info!("stopped");
         Ok(ExitCode::SUCCESS)
     });
-    // A command that did not end in time must not keep the process.
+    // A command that did not end in time must not keep the process alive.
     runtime.shutdown_background();
-    // The log has the reason, too, where it is not the standard error output.
+    // The reason is also logged, unless the log is on the same terminal.
     if let (Err(error), true) = (&ended, config.log.destination != LogDestination::StandardOutput) {
         tracing::error!("{}", failure::sentence(error));
     }
     ended
 }
 
-/// Installs the log; gives what changes its level.
+/// Installs the log; returns the function that changes its verbosity.
 fn begin_log(
     config: &Config,
     ring: &Arc<LogRing>,
@@ -119,7 +122,7 @@ fn begin_log(
     Ok(set_level)
 }
 
-fn say_ready(running: &Running, config: &Config, began: Instant) {
+fn log_ready(running: &Running, config: &Config, began: Instant) {
     let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
     let address = running.address();
     let reachable = match address.ip().is_unspecified() {
@@ -128,7 +131,7 @@ fn say_ready(running: &Running, config: &Config, began: Instant) {
     };
     let data = match config.engine {
         EngineChoice::Rocksdb => {
-            // The folder is there by now; where it cannot be resolved, the configured name has to do.
+            // The folder exists by now; if it cannot be resolved, the configured name is printed.
             let folder = std::fs::canonicalize(&config.db_path);
             format!("data in {}", folder.unwrap_or_else(|_| config.db_path.clone()).display())
         }
@@ -143,8 +146,9 @@ fn say_ready(running: &Running, config: &Config, began: Instant) {
     );
 }
 
-/// Waits for SIGTERM, SIGINT or the shutdown command; gives how long running commands may take then. Meanwhile SIGUSR1 rotates the
-/// log files, and SIGHUP opens them again and reads certificates again.
+/// Waits for SIGTERM, SIGINT or the command `shutdown`; returns how long running commands may
+/// continue. Meanwhile SIGUSR1 rotates the log files, and SIGHUP reopens them and reads
+/// certificates again.
 async fn wait_for_end(running: &Running) -> anyhow::Result<Duration> {
     let hear = |kind| signal(kind).context("cannot listen to signals");
     let (mut terminate, mut interrupt) =
@@ -177,6 +181,9 @@ fn reread_certificates(service: &Service) {
     let Some(transport) = service.transport.get() else { return };
     match transport.rotate() {
         Ok(()) => tracing::info!("certificates were read again"),
-        Err(error) => tracing::error!("the certificates stay as they were: {}", error.message()),
+        Err(error) => tracing::error!(
+            "certificates could not be read again; the previous ones stay in use: {}",
+            error.message()
+        ),
     }
 }

@@ -1,4 +1,5 @@
-//! The first half of a start: the data folder is opened, the store over it, the service over that, and the service is configured.
+//! The first half of a start: opens the data folder and the store, and creates and configures the
+//! service.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +19,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::start::StartOptions;
 use crate::{Config, audit, data_folder};
 
-/// Opens the data folder, the store over it, and the service over that.
+/// Opens the data folder and the store, and creates the service.
 ///
 /// # Errors
-/// What is wrong with the folder or with an archive.
+/// Errors of the folder or of an archive.
 pub(crate) async fn open_service(
     options: StartOptions,
     host: String,
@@ -33,7 +34,7 @@ pub(crate) async fn open_service(
     let opening = config.clone();
     let engine =
         tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
-    let engine = engine.await.context("opening the data folder broke off")??;
+    let engine = engine.await.context("opening the data folder was interrupted")??;
     let engine_name = engine.name();
     let ops = OpRegistry::new(clock.clone());
     let store_options = StoreOptions {
@@ -62,21 +63,21 @@ pub(crate) async fn open_service(
     }))
 }
 
-/// Limits memory and temporary files, sets the parameters of the configuration, and begins the audit log.
+/// Limits memory and temporary files, sets the configured parameters, and starts the audit log.
 ///
 /// # Errors
-/// What is wrong with a parameter or with the audit log.
+/// Errors of a parameter or of the audit log.
 pub(crate) fn configure(service: &Arc<Service>, config: &Config) -> anyhow::Result<()> {
     let index_build_bytes = mayfly_service::index_build_bytes();
     service.store.index_build_bytes.store(index_build_bytes, Ordering::Relaxed);
-    // Of the engine's memory a quarter is for records, which are allocated as everything else is.
+    // A quarter of the engine's memory is for records, which Rust's allocator counts.
     mayfly_service::limit_memory(match config.engine {
         EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
         EngineChoice::Memory => 0,
     });
     if config.engine != EngineChoice::Memory {
         let folder = config.db_path.join(SPILL_FOLDER);
-        // What a crash left of the last run.
+        // Left by a crash of the previous run.
         let _ = std::fs::remove_dir_all(&folder);
         let _ = service.spill_folder.set(folder);
         let _ = service.data_folder.set(config.db_path.clone());
@@ -92,7 +93,7 @@ pub(crate) fn configure(service: &Arc<Service>, config: &Config) -> anyhow::Resu
     }
 }
 
-/// The place of archived documents, when the configuration names one.
+/// The destination of archives, if the configuration sets one.
 fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
     if config.archive.folder.is_none() && config.archive.urls.is_empty() {
         return Ok(None);
@@ -101,7 +102,7 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
         let folder = config.archive.folder.clone().unwrap_or_default();
         Failure::new(
             FailureKind::Folder,
-            format!("cannot make the folder of archives {}", folder.display()),
+            format!("cannot create the folder for archives {}", folder.display()),
             "choose a folder that this process may write to with --archiveFolder",
         )
     })?;

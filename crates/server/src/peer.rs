@@ -1,13 +1,14 @@
-//! The client at the other end of a connection: whether it is still there while one of its commands runs.
+//! The client of a connection: whether it is still connected while one of its commands runs.
 //!
-//! A connection's task runs commands itself and reads nothing meanwhile, so that it would not notice that the client is gone. The
-//! task lends the socket while a command runs ([`lending`]); the watch over operations looks at the sockets of those that have run
-//! for a while ([`end_abandoned`]), and kills what nobody waits for. While the task itself waits for something to happen, it
-//! watches its socket, too ([`gone`]).
+//! A connection's task runs commands itself and reads nothing meanwhile, so it would not notice
+//! that the client has disconnected. The task unlocks the socket while a command runs
+//! ([`lending`]); the watcher thread checks the sockets of operations that have run for a while
+//! ([`end_abandoned`]) and kills those whose clients have disconnected. While the task itself waits
+//! for an event, it also watches its socket ([`gone`]).
 //!
-//! The end of the client's bytes counts as its going, as in the reference: a client that sends no more has no more questions.
-//! Bytes that are there are further commands, and say nothing. Of an encrypted connection a few bytes may be its last words
-//! (`close_notify`): there the system is asked whether the client will send more.
+//! The end of the client's stream counts as a disconnect, as in the reference. Unread bytes are
+//! further commands and give no information. On an encrypted connection a few bytes may be the
+//! final `close_notify`; the system then reports whether the client will send more.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -23,26 +24,26 @@ use tokio::net::TcpStream;
 
 use crate::tls::Stream;
 
-/// Longest time without traffic until the system asks whether the client's machine is still there.
+/// The longest idle time after which the system sends keepalive probes.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(300);
-/// Longest time between two such questions.
+/// The longest time between two keepalive probes.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The socket, locked by its task but while a command runs.
+/// The socket, locked by its task except while a command runs.
 pub(crate) type Lendable = ArcMutexGuard<RawMutex, Stream>;
 
-/// No request is shorter in an encrypted record: headers of the record and of the message, a document and a tag.
+/// No encrypted request is shorter: headers of the record and of the message, a document and a tag.
 const LEAST_ENCRYPTED: usize = 48;
-/// How often a client is looked at that may have said its last words.
+/// The interval at which a client that may have sent `close_notify` is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Takes the socket of a connection, which can say from now on whether its client is gone.
+/// Makes the connection able to check its socket for a disconnect.
 pub(crate) fn attach(stream: Stream, connection: &Connection) -> Lendable {
     let shared = Arc::new(Mutex::new(stream));
     let weak = Arc::downgrade(&shared);
     let is_gone = move || {
         let Some(shared) = weak.upgrade() else { return true };
-        // Locked, it is in the hands of its task, which will notice by itself.
+        // While it is locked, its task uses it and will notice a disconnect itself.
         shared.try_lock().is_some_and(|stream| is_gone(&stream))
     };
     // A connection is served once.
@@ -50,13 +51,13 @@ pub(crate) fn attach(stream: Stream, connection: &Connection) -> Lendable {
     shared.lock_arc()
 }
 
-/// Runs a command that ends when its client is gone.
+/// Runs a command, which is killed if its client disconnects.
 #[inline]
 pub(crate) fn lending<T>(stream: &mut Lendable, command: impl FnOnce() -> T) -> T {
     ArcMutexGuard::unlocked(stream, command)
 }
 
-/// Ends the operations that have run for long and whose clients are gone.
+/// Kills long-running operations whose clients have disconnected.
 pub(crate) fn end_abandoned(service: &Service) {
     let long = i64::try_from(LONG.as_micros()).unwrap_or(i64::MAX);
     for op in service.ops.list() {
@@ -70,13 +71,17 @@ pub(crate) fn end_abandoned(service: &Service) {
         if let Some(connection) = connection
             && connection.is_gone.get().is_some_and(|is_gone| is_gone())
         {
-            tracing::debug!(ctx = &**connection.desc(), opId = op.id(), "its client is gone");
+            tracing::debug!(
+                ctx = &**connection.desc(),
+                opId = op.id(),
+                "an operation was killed because its client has disconnected"
+            );
             op.kill(ErrorCode::ClientDisconnect);
         }
     }
 }
 
-/// Whether nothing more will come from the client and everything that came was read.
+/// Whether the client's stream has ended and all of it was read.
 fn is_gone(stream: &Stream) -> bool {
     use std::io::ErrorKind::{Interrupted, WouldBlock};
     let mut bytes = [MaybeUninit::uninit(); LEAST_ENCRYPTED];
@@ -87,7 +92,7 @@ fn is_gone(stream: &Stream) -> bool {
     }
 }
 
-/// Waits until the client is gone. When it has sent further commands, nobody can tell.
+/// Waits until the client disconnects. This is undetectable if it has sent further commands.
 pub(crate) async fn gone(stream: &Stream) {
     loop {
         match stream.socket().peek(&mut [0; LEAST_ENCRYPTED]).await {
@@ -101,7 +106,8 @@ pub(crate) async fn gone(stream: &Stream) {
     }
 }
 
-/// Whether so few bytes wait on an encrypted connection that they are no request, and the client sends no more.
+/// Whether an encrypted connection has too few unread bytes for a request, and the client sends no
+/// more.
 fn are_last_words(stream: &Stream, waiting: usize) -> bool {
     match stream {
         Stream::Plain(_) => false,
@@ -123,7 +129,8 @@ fn sends_no_more(_: &TcpStream) -> bool {
     false
 }
 
-/// Makes the system notice when the client's machine is gone, without traffic: as the reference, sooner where the system is set so.
+/// Makes the system detect an unreachable client without traffic: as in the reference, or earlier
+/// if the system is configured so.
 pub(crate) fn keep_alive(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let idle = socket.tcp_keepalive_time().map_or(KEEP_ALIVE_IDLE, |it| it.min(KEEP_ALIVE_IDLE));
@@ -131,6 +138,6 @@ pub(crate) fn keep_alive(stream: &TcpStream) {
     let interval = interval.map_or(KEEP_ALIVE_INTERVAL, |it| it.min(KEEP_ALIVE_INTERVAL));
     let wanted = TcpKeepalive::new().with_time(idle).with_interval(interval);
     if let Err(error) = socket.set_tcp_keepalive(&wanted) {
-        tracing::debug!(error = %error, "a socket without keepalive");
+        tracing::debug!(error = %error, "keepalive cannot be enabled for a connection");
     }
 }

@@ -1,8 +1,10 @@
-//! Permissions of files: what the server writes is for its own user only, 0600 for files and 0700 for folders.
+//! Permissions of files: only the server's user has access to its files, 0600 for files and 0700
+//! for folders.
 //!
-//! The process's file mode creation mask does it for every file, whichever library creates it: tables and logs of RocksDB, the log, the
-//! audit log, scratch files, archives. A data folder that an older version wrote is closed when it is opened. The parameter
-//! `honorSystemUmask` leaves both to the system, as in the reference.
+//! The process's file mode creation mask applies to every file, whichever library creates it:
+//! tables and logs of RocksDB, the log, the audit log, spill files, archives. The data folder of an
+//! older version is restricted when it is opened. The parameter `honorSystemUmask` leaves both to
+//! the system, as in the reference.
 
 use std::fs;
 use std::io;
@@ -13,28 +15,28 @@ use rustix::fs::Mode;
 
 /// The permissions of the group and of all others.
 const OTHERS: u32 = 0o077;
-/// Belongs to the file system.
+/// A folder of the file system itself.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// New files and folders of this process are for its user only.
+/// Restricts new files and folders of this process to its user.
 pub fn restrict_new_files() {
     rustix::process::umask(Mode::from_raw_mode(OTHERS));
 }
 
-/// Takes the permissions of the group and of all others from a folder and everything in it; gives how many entries had some. Entries of
-/// other users stay as they are: a mount point often is one.
+/// Removes the permissions of the group and of others from a folder and its contents; returns the
+/// number of changed entries. Entries of other users are not changed: a mount point often is one.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(crate) fn restrict(folder: &Path) -> io::Result<usize> {
     let user = rustix::process::geteuid().as_raw();
     let mut changed = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // Not followed: what a link points to is not part of the folder.
+        // Links are not followed: their targets are not part of the folder.
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,
-            // The engine or another process may remove files meanwhile.
+            // The engine or another process may remove files concurrently.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };

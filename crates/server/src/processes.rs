@@ -1,5 +1,5 @@
-//! Which process is in the way, as far as `/proc` says: a best effort for error messages. Other systems, other users'
-//! processes and other containers stay unnamed.
+//! Finds the process that blocks a port or a lock, in `/proc`: a best effort for error messages.
+//! Processes of other systems, users and containers are not found.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
-/// Most processes and open files of one that are looked through.
+/// The largest number of processes, and of open files of one, that are searched.
 const MAX_ENTRIES: usize = 100_000;
 
-/// The process that listens where this address would: `mayflydb, process 12`.
+/// The process that listens on this address: `mayflydb, process 12`.
 pub(crate) fn listening_on(address: SocketAddr) -> Option<String> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().find_map(|table| {
         let table = fs::read_to_string(table).ok()?;
@@ -27,11 +27,12 @@ pub(crate) fn holding_lock(file: &Path) -> Option<String> {
     let path = fs::canonicalize(file).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let mut holders = locks.lines().filter_map(|line| lock_holder(line, metadata.ino()));
-    // The number of a file is unique on its own disk only.
+    // An inode is only unique within its file system.
     holders.find(|id| *id == std::process::id() || has_open(*id, &path)).map(shown)
 }
 
-/// Of a line of `/proc/net/tcp`: the inode of the socket if it listens on this port, on this address or on all.
+/// Parses a line of `/proc/net/tcp`: the inode of the socket if it listens on this port, on this
+/// address or on all.
 fn listening_inode(line: &str, address: SocketAddr) -> Option<u64> {
     let mut words = line.split_whitespace().skip(1);
     let (ip, port) = words.next()?.split_once(':')?;
@@ -44,7 +45,7 @@ fn listening_inode(line: &str, address: SocketAddr) -> Option<u64> {
     words.nth(5)?.parse().ok()
 }
 
-/// An address as the kernel shows it: words of 32 bits, each in the machine's order of bytes.
+/// Parses an address in the kernel's format: words of 32 bits in native byte order.
 fn parse_ip(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| {
         let word = u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()?;
@@ -60,11 +61,11 @@ fn parse_ip(hex: &str) -> Option<IpAddr> {
     Some(Ipv6Addr::from(bytes).to_canonical())
 }
 
-/// Of a line of `/proc/locks`: the process that holds a lock on the file with this inode.
+/// Parses a line of `/proc/locks`: the process that holds a lock on the file with this inode.
 fn lock_holder(line: &str, inode: u64) -> Option<u32> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
-        // One that waits has an arrow behind the number.
+        // A waiting process has an arrow after the number.
         [_, "POSIX", _, "WRITE", id, file, ..] => {
             (file.rsplit(':').next()?.parse() == Ok(inode)).then_some(())?;
             id.parse().ok()
@@ -78,7 +79,7 @@ fn process_ids() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Whether a process has a file open; not where that is nobody else's business.
+/// Whether a process has a file open; false if its files may not be read.
 fn has_open(id: u32, wanted: &Path) -> bool {
     let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
     files.take(MAX_ENTRIES).any(|file| fs::read_link(file.path()).is_ok_and(|to| to == wanted))
@@ -122,7 +123,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let found = listening_on(listener.local_addr().unwrap());
         let id = format!("process {}", std::process::id());
-        // Nothing is known where there is no /proc.
+        // Nothing is found without /proc.
         assert!(found.is_none_or(|found| found.ends_with(&id)));
     }
 }

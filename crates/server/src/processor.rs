@@ -1,5 +1,6 @@
-//! Whether the processor has what this binary was compiled for, so that an old one gets a sentence instead of an illegal
-//! instruction. The list is the one in `.cargo/config.toml`.
+//! Checks that the processor has the features for which this binary was compiled, so that an old
+//! one causes an error message instead of an illegal instruction. The list is that of
+//! `.cargo/config.toml`.
 
 use std::io::Read;
 
@@ -7,23 +8,23 @@ use anyhow::anyhow;
 
 use crate::failure::{Failure, FailureKind};
 
-/// As the kernel spells them.
+/// The flags by the kernel's names.
 const NEEDED: &[&str] = match cfg!(target_arch = "x86_64") {
     true => &["sse4_2", "popcnt", "pclmulqdq"],
     false => &[],
 };
 
-/// Enough for the first processor's flags.
-const LOOKED_AT: u64 = 8 * 1024;
+/// Contains the flags of the first processor.
+const MAX_READ: u64 = 8 * 1024;
 
 /// Checks the processor.
 ///
 /// # Errors
-/// Names what is missing. Where the kernel does not say what there is, nothing is.
+/// The missing features. If the kernel does not report features, the check succeeds.
 pub fn check() -> anyhow::Result<()> {
     let mut text = Vec::new();
     let read = std::fs::File::open("/proc/cpuinfo")
-        .and_then(|file| file.take(LOOKED_AT).read_to_end(&mut text));
+        .and_then(|file| file.take(MAX_READ).read_to_end(&mut text));
     match read {
         Ok(_) => check_flags(&String::from_utf8_lossy(&text)),
         Err(_) => Ok(()),
@@ -42,7 +43,7 @@ fn check_flags(cpuinfo: &str) -> anyhow::Result<()> {
     Err(anyhow!("it lacks {missing:?}").context(Failure::new(
         FailureKind::General,
         "cannot run on this processor",
-        "compile the binary without them",
+        "use another machine, or compile the binary without these features",
     )))
 }
 

@@ -1,8 +1,9 @@
-//! Starting and stopping: engine, store, service, listeners; and the way back.
+//! Starting and stopping: engine, store, service, listeners.
 //!
-//! Stopping: no new connections; idle connections and waiting hellos end; running commands may go on for a second after the command
-//! `shutdown`, for `shutdownTimeoutMillisForSignaledShutdown` after a signal, then they are killed; after a second no connection begins
-//! another command; the store closes when all writes have ended.
+//! Stopping: no new connections are accepted; idle connections and waiting hellos end; running
+//! commands may continue for a second after the command `shutdown`, or for
+//! `shutdownTimeoutMillisForSignaledShutdown` after a signal, and are then killed; after a second
+//! no connection begins another command; the store is closed when all writes have ended.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use crate::accept::{Connected, Guests, Reception, accept};
+use crate::accept::{Connected, Reception, ServedClients, accept};
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
@@ -25,31 +26,32 @@ use crate::opening::{configure, open_service};
 use crate::tls::{self, Transport};
 use crate::{Config, TlsMode, peer, processes};
 
-/// How long running commands may go on after the command `shutdown`.
+/// How long running commands may continue after the command `shutdown`.
 pub const DRAIN: Duration = Duration::from_secs(1);
-/// How long killed commands get to notice.
+/// How long the server waits for killed commands.
 const DRAIN_KILLED: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// The interval at which running commands are killed again.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a server is started with.
+/// The options of a start.
 pub struct StartOptions {
     /// The configuration.
     pub config: Config,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The ring that the log is also written to.
+    /// The ring that receives a copy of the log.
     pub log: Arc<LogRing>,
-    /// The words of the command line.
+    /// The arguments.
     pub argv: Vec<String>,
-    /// What they and the file mean, for `getCmdLineOpts`.
+    /// The options from the arguments and the file, for `getCmdLineOpts`.
     pub parsed: DocBuf,
-    /// Background threads of the store (TTL monitor, sweeper) run; tests drive them by hand.
+    /// Whether background threads of the store (TTL monitor, sweeper) run; tests drive them
+    /// manually.
     pub background: bool,
 }
 
 impl StartOptions {
-    /// A server inside a test: memory engine, a free port, no background threads.
+    /// Options for a test: memory engine, a free port, no background threads.
     pub fn for_tests(clock: Arc<dyn Clock>) -> anyhow::Result<StartOptions> {
         let config = Config { port: 0, engine: EngineChoice::Memory, ..Config::defaults()? };
         Ok(StartOptions {
@@ -65,7 +67,7 @@ impl StartOptions {
 
 /// A running server.
 pub struct Running {
-    /// The server as commands see it.
+    /// The server, as commands see it.
     pub service: Arc<Service>,
     addresses: Vec<SocketAddr>,
     listeners: JoinSet<()>,
@@ -76,10 +78,10 @@ pub struct Running {
 /// Starts a server.
 ///
 /// # Errors
-/// A [`Failure`]: the address or the folder, what is wrong with it, and what to do.
+/// A [`Failure`]: the address or the folder, the cause, and what the operator can do.
 pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let config = options.config.clone();
-    // Listening comes first: a port in use is found before a data folder is made or changed.
+    // Listens first: a port in use is detected before a data folder is created or changed.
     let listeners = listen(&config).await?;
     check_addresses()?;
     let transport = Arc::new(Transport::open(config.tls.clone())?);
@@ -87,7 +89,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let service = open_service(options, host(addresses.first())).await?;
     if let Err(why) = configure(&service, &config) {
-        // The reason to stop is in the configuration; a failed close would only hide it.
+        // The error of the configuration is reported; a failed close would hide it.
         let _ = service.store.close();
         return Err(why);
     }
@@ -97,8 +99,9 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let _ = service.replica_set.set(set);
     }
     if let Err(error) = service.begin_own_documents() {
-        // Tools show less then. A full disk, say, must not keep the server from starting.
-        tracing::warn!(%error, "what the server says of itself in 'local' and 'config' cannot be kept");
+        // Tools show less without these documents. For example a full disk must not prevent the
+        // start.
+        tracing::warn!(%error, "the server's own documents in 'local' and 'config' cannot be written");
     }
     service.watch_transactions().context("cannot start a background thread")?;
     watch_threads(&service).context("cannot start a background thread")?;
@@ -113,7 +116,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         transport,
         connected: connected.clone(),
         quiet: config.quiet,
-        guests: Guests::All,
+        clients: ServedClients::All,
     };
     if let Err(why) = prepare(&config, &reception, &listeners).await {
         service.shutdown.request();
@@ -122,7 +125,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     if config.authorization {
         service.access.enforce();
-        service.connections.limit_strangers();
+        service.connections.limit_unauthenticated();
     }
     warn_if_open(&config, &addresses);
     for listener in listeners {
@@ -136,7 +139,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
 }
 
 impl Running {
-    /// The first address it listens on.
+    /// The first listening address.
     pub fn address(&self) -> SocketAddr {
         match self.addresses.first() {
             Some(address) => *address,
@@ -144,18 +147,19 @@ impl Running {
         }
     }
 
-    /// All addresses it listens on.
+    /// All listening addresses.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Waits until somebody asks it to stop.
+    /// Waits until a stop is requested.
     pub async fn stop_requested(&self) {
         self.service.shutdown.requested().await;
     }
 
-    /// Waits until no connection is left; false when that took too long. Commands that have run for longer than `grace` are killed,
-    /// and after that time all of them. No connection begins another command after [`DRAIN`].
+    /// Waits until all connections have ended; returns false after the timeout. Commands that have
+    /// run for longer than `grace` are killed, and after that time all commands. No connection
+    /// begins another command after [`DRAIN`].
     async fn drained(&self, grace: Duration) -> bool {
         let of = |time: Duration| time.as_millis() / KILL_AGAIN.as_millis();
         for round in 0..of(grace + DRAIN_KILLED) {
@@ -167,7 +171,7 @@ impl Running {
             }
             if round >= of(grace.min(DRAIN)) {
                 self.service.connections.list().iter().for_each(|one| one.close.request());
-                // They have no next statement, and running commands may wait for what they hold.
+                // Their next statement is not accepted, and running commands may wait for them.
                 let transactions = &self.service.sessions.transactions;
                 transactions.abort_idle(ErrorCode::InterruptedAtShutdown);
             }
@@ -178,7 +182,7 @@ impl Running {
         false
     }
 
-    /// Stops it, as the command `shutdown` does.
+    /// Stops the server, as the command `shutdown` does.
     ///
     /// # Errors
     /// The store did not close cleanly.
@@ -186,7 +190,7 @@ impl Running {
         self.stop_within(DRAIN).await
     }
 
-    /// Stops it; running commands may take this long.
+    /// Stops the server; running commands may continue for `grace`.
     ///
     /// # Errors
     /// The store did not close cleanly.
@@ -197,7 +201,7 @@ impl Running {
         if !self.drained(grace).await {
             let ops = self.service.ops.list();
             let left: Vec<String> = ops.iter().take(5).map(|op| op.info().ns).collect();
-            tracing::warn!(commands = ops.len(), on = ?left, "some commands did not end in time");
+            tracing::warn!(commands = ops.len(), on = ?left, "some commands did not end before the shutdown timeout");
         }
         let all = &self.service.sessions.transactions;
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
@@ -205,7 +209,7 @@ impl Running {
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         drop(self.announcement.take());
         if self.service.audit.has_failed() {
-            let advice = "make room for the audit log, or choose another with --auditPath";
+            let advice = "free disk space for the audit log, or choose another with --auditPath";
             let failure = Failure::new(FailureKind::General, "stopped", advice);
             return Err(anyhow!("an audit event could not be written").context(failure));
         }
@@ -217,12 +221,12 @@ impl Running {
         .context(Failure::new(
             FailureKind::Damage,
             "cannot close the data folder",
-            "the next start goes on from the log, see the messages before this one",
+            "the next start recovers from the write-ahead log; see the messages before this one",
         ))
     }
 }
 
-/// Does what is to be done when the data is new: a first user, scripts.
+/// Does the first start if it is due: a first user, scripts.
 async fn prepare(
     config: &Config,
     reception: &Reception,
@@ -234,7 +238,7 @@ async fn prepare(
     }
     first.begin(service, config)?;
     let local = Reception {
-        guests: Guests::Local,
+        clients: ServedClients::Local,
         transport: Arc::new(Transport::plain()),
         ..reception.clone()
     };
@@ -245,15 +249,16 @@ async fn prepare(
     let port = listeners.first().and_then(|listener| listener.local_addr().ok());
     let scripts = first.clone();
     let run = move || scripts.run_scripts(port.map_or(0, |address| address.port()));
-    tokio::task::spawn_blocking(run).await.context("running scripts broke off")??;
+    tokio::task::spawn_blocking(run).await.context("running scripts was interrupted")??;
     tasks.shutdown().await;
     first.end(config)
 }
 
-/// The least limit of the address space: RocksDB reserves addresses for its tables, and ends the process where it cannot.
+/// The smallest limit of the address space: RocksDB reserves addresses for its tables, and aborts
+/// the process if it cannot.
 const LEAST_ADDRESSES: u64 = 400 << 20;
 
-/// Refuses to start where the address space is too small.
+/// Refuses to start if the address space is too small.
 fn check_addresses() -> anyhow::Result<()> {
     let Some(bytes) = address_space_bytes().filter(|bytes| *bytes < LEAST_ADDRESSES) else {
         return Ok(());
@@ -266,21 +271,21 @@ fn check_addresses() -> anyhow::Result<()> {
     ))
 }
 
-/// Refuses to open the data to everybody, unless the configuration says so.
+/// Refuses to listen on all addresses without authorization, unless the configuration allows it.
 fn check_open(config: &Config, address: SocketAddr) -> anyhow::Result<()> {
     let is_all = address.ip().to_canonical().is_unspecified();
     if config.authorization || config.allow_open || !is_all {
         return Ok(());
     }
-    let text = "everybody who reaches this machine could read and change all data";
+    let text = "every client that reaches this machine could read and change all data";
     Err(anyhow!(text)).context(Failure::new(
         FailureKind::Options,
         "cannot listen on all addresses without authorization",
-        "add --auth, name addresses with --bind_ip, or add --allowOpen if only those reach it who may",
+        "add --auth, name addresses with --bind_ip, or add --allowOpen if the network restricts access",
     ))
 }
 
-/// Says on every start that whoever reaches the port may do everything.
+/// Logs a warning if clients of other machines have access without authorization.
 fn warn_if_open(config: &Config, addresses: &[SocketAddr]) {
     if config.authorization || addresses.iter().all(|address| address.ip().is_loopback()) {
         return;
@@ -292,23 +297,23 @@ fn warn_if_open(config: &Config, addresses: &[SocketAddr]) {
     );
 }
 
-/// Writes where this server can be reached, for `--healthcheck`.
+/// Writes the address of this server for `--healthcheck`.
 fn announce(config: &Config, addresses: &[SocketAddr]) -> Option<Announcement> {
     if config.engine == EngineChoice::Memory {
         return None;
     }
     let written = Announcement::write(config, addresses);
-    let warn =
-        |error| tracing::warn!(%error, "--healthcheck needs --port: its file cannot be written");
+    let warn = |error| tracing::warn!(%error, "the file for --healthcheck cannot be written to the data folder; use --healthcheck with --port");
     written.map_err(warn).ok()
 }
 
-/// Looks after commands that keep one of the runtime's threads, and after those whose clients are gone.
+/// Starts the watcher thread for commands that block threads of the runtime, and for commands whose
+/// clients have disconnected.
 fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
     let (ops, runtime) = (Arc::downgrade(&service.ops), tokio::runtime::Handle::current());
     let service = Arc::downgrade(service);
     let run = move || {
-        // A new task from outside wakes an idle thread, which looks for messages when it finds nothing to do.
+        // Spawning a task wakes an idle thread, which polls for messages when it has no other task.
         let wake = || drop(runtime.spawn(async {}));
         let look = || service.upgrade().iter().for_each(|service| peer::end_abandoned(service));
         mayfly_work::watch(&ops, &wake, &look);
@@ -316,12 +321,13 @@ fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
     std::thread::Builder::new().name("watch".into()).spawn(run).map(drop)
 }
 
-/// Connections that may wait to be accepted: an application's pools open all at once. The system may allow fewer.
+/// The backlog of a listener: an application's pools open all connections at once. The system may
+/// allow fewer.
 const BACKLOG: u32 = 4096;
 
 fn open_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-    // A restart must not wait for the connections of the process before it.
+    // A restart must not wait for the connections of the previous process.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -344,17 +350,17 @@ async fn listen(config: &Config) -> anyhow::Result<Vec<TcpListener>> {
             address.set_port(port);
             let listener = match open_listener(address) {
                 Ok(listener) => listener,
-                // `localhost` may resolve to IPv6 on a machine that has none.
+                // `localhost` may resolve to IPv6 on a machine without it.
                 Err(_) if address.is_ipv6() && !listeners.is_empty() => continue,
                 Err(error) => return Err(listen_failed(address, error)),
             };
-            // A free port is taken once and then the same on every address.
+            // A free port is chosen once and is the same on every address.
             port = listener.local_addr().map_or(port, |bound| bound.port());
             listeners.push(listener);
         }
     }
     if listeners.is_empty() {
-        let advice = "name one with --bind_ip, 127.0.0.1 for this machine alone";
+        let advice = "name one with --bind_ip, for example 127.0.0.1 for this machine only";
         return Err(anyhow!("no address is named").context(Failure::new(
             FailureKind::Options,
             "cannot listen",
@@ -383,7 +389,7 @@ fn listen_failed(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
     reason.context(Failure::new(FailureKind::Listen, format!("cannot listen on {address}"), advice))
 }
 
-/// `host:port` as other machines would call it.
+/// `host:port` of this server for other machines.
 fn host(address: Option<&SocketAddr>) -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = if name.trim().is_empty() { "localhost" } else { name.trim() };

@@ -1,4 +1,5 @@
-//! What outlives a command: connections, sessions, parameters, fail points, metrics, the log ring, the shutdown signal.
+//! State that outlives a command: connections, sessions, parameters, fail points, metrics, the log
+//! ring, the shutdown signal.
 //!
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 

@@ -57,7 +57,7 @@ pub fn clustered(open: OpenEngine) -> OpenEngine {
 pub struct Fixture {
     open: OpenEngine,
     engine: Option<Arc<dyn Engine>>,
-    /// Moves when told.
+    /// A clock that only moves on demand.
     pub clock: Arc<ManualClock>,
     /// As commands see the server; another one after each restart.
     pub service: Arc<Service>,
@@ -124,7 +124,7 @@ impl Fixture {
             let wait = match next {
                 Next::Reply(outcome) => return (doc.finish(), outcome),
                 Next::Wait(wait) => wait,
-                // What nobody is sent.
+                // A document that is not returned to clients.
                 Next::HangUp => return (doc.finish(), Outcome::default()),
             };
             // What comes meanwhile would come from another thread.

@@ -28,7 +28,7 @@ struct State {
     stops: Option<Stops>,
     /// Transactions that may still pass.
     passes: usize,
-    /// Somebody waits.
+    /// Whether an operation waits.
     waiting: bool,
 }
 
@@ -62,7 +62,7 @@ impl Gate {
         *self.state() = State { stops: Some(stops), passes, waiting: false };
     }
 
-    /// Waits until somebody stands before the gate.
+    /// Waits until an operation waits at the gate.
     pub fn wait_for_arrival(&self) {
         let mut state = self.state();
         while !state.waiting {
@@ -70,7 +70,7 @@ impl Gate {
         }
     }
 
-    /// Lets everybody pass.
+    /// Lets all operations pass.
     pub fn open(&self) {
         *self.state() = State::default();
         self.changed.notify_all();
@@ -93,7 +93,7 @@ impl Gate {
     }
 }
 
-/// An engine behind a gate.
+/// An engine with a gate.
 pub struct GatedEngine {
     inner: Arc<dyn Engine>,
     gate: Arc<Gate>,

@@ -56,7 +56,7 @@ pub struct Outcome {
 pub struct Runner {
     /// Which indexes are created.
     pub indexes: Indexes,
-    /// Whether recorded answers are taken anew instead of compared.
+    /// Whether recorded answers are updated instead of compared.
     pub update: bool,
 }
 

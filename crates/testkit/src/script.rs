@@ -31,7 +31,7 @@ pub struct Script {
     pub path: PathBuf,
     /// Its answers depend on which indexes there are (hints, index listings, plans).
     pub indexes_matter: bool,
-    /// A conflict is an answer of its own: nobody runs a statement of a transaction again.
+    /// A conflict has its own answer: statements of transactions are not retried.
     pub conflicts_matter: bool,
     /// Its answers are in the order in which documents were inserted, or show the numbers of records.
     pub insertion_order_matters: bool,
@@ -59,7 +59,7 @@ pub struct Answer {
     pub recorded: bool,
     /// As it stands in the file.
     pub text: String,
-    /// Index of its first line, and of the one behind its last.
+    /// The index of its first line, and of the line after its last one.
     pub(crate) lines: (usize, usize),
 }
 

@@ -16,7 +16,7 @@ use mayfly_kv::{
 };
 use parking_lot::RwLock;
 
-/// Counts for one engine, whoever opened it.
+/// Counts per engine.
 #[derive(Default)]
 pub struct Steps {
     gone: RwLock<BTreeSet<Vec<u8>>>,

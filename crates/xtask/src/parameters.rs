@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use mayfly_service::parameters::{Kind, Parameter, SetAt, TABLE};
+use mayfly_service::parameters::{Parameter, ParameterKind, SetAt, TABLE};
 
 const BEGIN: &str = "<!-- parameters -->\n";
 const END: &str = "<!-- end of parameters -->\n";
@@ -33,22 +33,22 @@ fn table() -> String {
     out
 }
 
-fn kind(kind: Kind) -> String {
+fn kind(kind: ParameterKind) -> String {
     let whole = |least: i64, exclusive: bool, bits: &str| {
         let least = if exclusive { least + 1 } else { least };
         format!("{bits} from {least}")
     };
     match kind {
-        Kind::Bool => "true or false".to_owned(),
-        Kind::Int { least, exclusive } => whole(least, exclusive, "int"),
-        Kind::Long { least, exclusive } => whole(least, exclusive, "long"),
-        Kind::Double { least, exclusive, most } => {
+        ParameterKind::Bool => "true or false".to_owned(),
+        ParameterKind::Int { least, exclusive } => whole(least, exclusive, "int"),
+        ParameterKind::Long { least, exclusive } => whole(least, exclusive, "long"),
+        ParameterKind::Double { least, exclusive, most } => {
             let from = if exclusive { "more than" } else { "from" };
             let to = if most < f64::MAX { format!(" to {most}") } else { String::new() };
             format!("number {from} {least}{to}")
         }
-        Kind::Word(words) => words.join(" or "),
-        Kind::Document | Kind::LogVerbosity => "document".to_owned(),
+        ParameterKind::Word(words) => words.join(" or "),
+        ParameterKind::Document | ParameterKind::LogVerbosity => "document".to_owned(),
     }
 }
 

@@ -49,7 +49,7 @@ fn insert(bencher: Bencher<'_, '_>, over: Over) {
         .bench_local_refs(|item| bed.insert(item.as_doc()));
 }
 
-/// A field without an index: the record is written anew and the indexes are found to be the same.
+/// A field without an index: the record is rewritten, and the index entries are unchanged.
 #[divan::bench(args = ENGINES, sample_size = 50)]
 fn update(bencher: Bencher<'_, '_>, over: Over) {
     change(bencher, over, "y");

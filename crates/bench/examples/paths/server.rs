@@ -53,7 +53,7 @@ impl Server {
         self.fixture.ok(DB, command);
     }
 
-    /// Makes a user who may read and write, logs it in, and lets nobody else do anything.
+    /// Creates a user with read and write access, logs it in, and enables authorization.
     pub(crate) fn log_in(&self) {
         let fixture = &self.fixture;
         fixture.ok(
@@ -156,7 +156,7 @@ fn background_ticks() -> u64 {
     stats.map(|stat| ticks(&stat)).sum()
 }
 
-/// User and system time: the twelfth and thirteenth word behind the name, which is in parentheses.
+/// User and system time: the twelfth and thirteenth field after the name, which is in parentheses.
 fn ticks(stat: &str) -> u64 {
     let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     words.skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()

@@ -46,7 +46,7 @@ fn pass_millis(client: &mut Client) -> Result<f64> {
     let mut before = first;
     loop {
         let [passes, micros] = counters(client, names)?;
-        // The first one that ends may have begun before. The time is added behind the count.
+        // The first one that ends may have begun earlier. The time is added after the count.
         if passes >= first + 2.0 && micros > micros_before {
             return Ok((micros - micros_before) / (passes - before) / 1000.0);
         }

@@ -1,4 +1,4 @@
-//! What a server costs while nobody asks.
+//! The cost of an idle server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const CALM: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(super) fn idle(target: &Target, _: &Plan) -> Result<Measured> {
-    // One that runs already is looked at as it is.
+    // A server that is already running is measured as it is.
     let fresh = target.another().ok();
     let process = fresh.as_ref().unwrap_or(target).process.context("the server runs elsewhere")?;
     std::thread::sleep(CALM);

@@ -32,7 +32,7 @@ use crate::figures::Measured;
 use crate::server::Target;
 use crate::wire::number_at;
 
-/// The database that the loads use and leave behind.
+/// The database of the loads, which is not dropped.
 pub(crate) const DATABASE: &str = "mayfly_bench";
 
 /// How much of everything.

@@ -1,4 +1,5 @@
-//! What clients that want too much leave to the others: finds by `_id` alone, and beside each attack.
+//! The performance that overloading clients leave to others: finds by `_id` alone, and concurrently
+//! to each attack.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use crate::server::Target;
 const CONNECTIONS: usize = 4;
 /// Clients that attack.
 const ATTACKERS: usize = 60;
-/// So long they are alone.
+/// The time of the finds alone.
 const HEAD_START: Duration = Duration::from_secs(2);
 /// How often those that wait look whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
@@ -118,7 +119,7 @@ fn half(target: &Target, over: &AtomicBool) -> Result<()> {
         [40_000_000_i32, 1, 0, 2013, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     message.resize(HALF, 0);
     stream.set_write_timeout(Some(LOOK))?;
-    // Whoever has to wait is not read.
+    // Requests that wait for memory are not read.
     let _ = stream.write_all(&message);
     wait(over);
     Ok(())

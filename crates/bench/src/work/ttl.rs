@@ -1,4 +1,4 @@
-//! How fast due documents go, what that costs, and what a reader beside it notices.
+//! The speed of deleting due documents, its cost, and its effect on a concurrent reader.
 //!
 //! The documents are inserted while the monitor is off and are all due when it is switched on. The reader
 //! asks at a fixed rate, so that its own cost is known and can be taken away from the server's.

@@ -1,4 +1,4 @@
-//! Arguments that several of these commands have: names, roles, restrictions, and which of them somebody asks for.
+//! Arguments of several commands: names, roles, restrictions, and selections of users or roles.
 
 use mayfly_auth::{Action, Restriction, RoleName, Target, UserName};
 use mayfly_base::{Error, Result};
@@ -9,7 +9,7 @@ use crate::context::CommandContext;
 use crate::request::fields::wrong_type;
 use crate::request::{Fields, Request};
 
-/// The name that is the command's own value. It may be empty: nobody has that name.
+/// The name in the command's own value. It may be empty; no user or role has that name.
 ///
 /// # Errors
 /// 14 TypeMismatch.
@@ -20,23 +20,24 @@ pub(super) fn own_name<'a>(request: &Request<'a>) -> Result<&'a str> {
     }
 }
 
-/// The user that is the command's own value.
+/// The user in the command's own value.
 ///
 /// # Errors
-/// Those of [`own_name`].
+/// The same as for [`own_name`].
 pub(super) fn own_user(request: &Request<'_>) -> Result<UserName> {
     Ok(UserName::new(own_name(request)?, request.db))
 }
 
-/// The role that is the command's own value.
+/// The role in the command's own value.
 ///
 /// # Errors
-/// Those of [`own_name`].
+/// The same as for [`own_name`].
 pub(super) fn own_role(request: &Request<'_>) -> Result<RoleName> {
     Ok(RoleName::new(own_name(request)?, request.db))
 }
 
-/// The roles of an array: names of the command's database, or `{ role, db }`, each once.
+/// The roles of an array: names in the command's database, or `{ role, db }`. Duplicates are
+/// dropped.
 ///
 /// # Errors
 /// 14 TypeMismatch, 2 BadValue.
@@ -61,10 +62,10 @@ pub(super) fn roles(
     Ok(Some(roles))
 }
 
-/// The same where at least one is needed.
+/// The roles of an array that must not be empty.
 ///
 /// # Errors
-/// Those of [`roles`], 2 BadValue for none.
+/// Errors of [`roles`], 2 BadValue for an empty array.
 pub(super) fn some_roles(request: &Request<'_>, fields: &Fields<'_>) -> Result<Vec<RoleName>> {
     fields.required("roles")?;
     match roles(request, fields, "roles")? {
@@ -92,43 +93,46 @@ pub(super) fn custom_data(fields: &Fields<'_>) -> Result<Option<DocBuf>> {
     Ok(fields.document("customData")?.map(|data| data.to_owned()))
 }
 
-/// Which users or roles are asked for.
-pub(super) enum Wanted<'a> {
-    /// Those of the command's database.
-    OfDatabase,
-    /// Those of all databases.
-    Everywhere,
-    /// These: name and database.
+/// The selection of users or roles.
+pub(super) enum Selection<'a> {
+    /// All of the command's database.
+    Database,
+    /// All of all databases.
+    AllDatabases,
+    /// By name and database.
     Named(Vec<(&'a str, &'a str)>),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Selection<'a> {
     /// Reads the command's value; `kind` is `user` or `role`.
-    pub(super) fn parse(request: &Request<'a>, kind: &str) -> Result<Wanted<'a>> {
+    pub(super) fn parse(request: &Request<'a>, kind: &str) -> Result<Selection<'a>> {
         match request.target() {
             number
                 if number.is_number()
                     && crate::request::fields::whole_number(number) == Some(1) =>
             {
-                Ok(Wanted::OfDatabase)
+                Ok(Selection::Database)
             }
             RawValue::Document(all) if kind == "user" && all.get("forAllDBs").is_some() => {
                 match all.get("forAllDBs") {
-                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => Ok(Wanted::Everywhere),
+                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => {
+                        Ok(Selection::AllDatabases)
+                    }
                     _ => Err(Error::bad_value("forAllDBs must be true and the only field")),
                 }
             }
             RawValue::Array(several) => {
                 let named = several.iter().map(|one| named(one.value(), request.db, kind));
-                Ok(Wanted::Named(named.collect::<Result<_>>()?))
+                Ok(Selection::Named(named.collect::<Result<_>>()?))
             }
-            one => Ok(Wanted::Named(vec![named(one, request.db, kind)?])),
+            one => Ok(Selection::Named(vec![named(one, request.db, kind)?])),
         }
     }
 }
 
-impl Wanted<'_> {
-    /// That the client may see them: what is its own, and the others with an action on their database.
+impl Selection<'_> {
+    /// Checks that the client may see them: itself or its own roles always, others with the action
+    /// on their database.
     ///
     /// # Errors
     /// 13 Unauthorized.
@@ -140,9 +144,9 @@ impl Wanted<'_> {
         is_own: impl Fn(&str, &str) -> bool,
     ) -> Result<()> {
         match self {
-            Wanted::OfDatabase => ctx.permit(request, Target::Database(request.db), view),
-            Wanted::Everywhere => ctx.permit(request, Target::AllNormal, view),
-            Wanted::Named(names) => {
+            Selection::Database => ctx.permit(request, Target::Database(request.db), view),
+            Selection::AllDatabases => ctx.permit(request, Target::AllNormal, view),
+            Selection::Named(names) => {
                 names.iter().try_for_each(|(name, db)| match is_own(name, db) {
                     true => Ok(()),
                     false => ctx.permit(request, Target::Database(db), view),
@@ -152,26 +156,26 @@ impl Wanted<'_> {
     }
 }
 
-/// Which of the users or roles that were found are shown.
+/// The `filter` over the users or roles that were found.
 pub(super) struct Filter(Option<Matcher>);
 
 impl Filter {
     /// Reads `filter`.
     ///
     /// # Errors
-    /// 14 TypeMismatch, those of the filter.
+    /// 14 TypeMismatch; errors of the filter.
     pub(super) fn parse(fields: &Fields<'_>) -> Result<Filter> {
         let parse = |filter| Matcher::parse(filter, &ParseContext::default());
         fields.document("filter")?.map(parse).transpose().map(Filter)
     }
 
-    /// Whether a user or role is shown whose reply this is.
+    /// Whether the filter matches the reply's document of a user or role.
     pub(super) fn admits(&self, document: &DocBuf) -> Result<bool> {
         self.0.as_ref().map_or(Ok(true), |filter| filter.matches(document.as_doc()))
     }
 }
 
-/// `"name"` or `{ user: "name", db: "database" }`.
+/// Reads `"name"` or `{ user: "name", db: "database" }`.
 fn named<'a>(value: RawValue<'a>, db: &'a str, kind: &str) -> Result<(&'a str, &'a str)> {
     let fault = |text: String| Err(Error::bad_value(text));
     let doc = match value {

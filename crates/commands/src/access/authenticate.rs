@@ -1,13 +1,15 @@
-//! `saslStart`, `saslContinue`, `logout`, and the first step of a login inside of `hello`.
+//! `saslStart`, `saslContinue`, `logout`, and the first step of a login in `hello`.
 //!
-//! 1. `saslStart`, or `speculativeAuthenticate` of the handshake, brings the client's first message and is answered with salt
-//!    and nonce.
-//! 2. `saslContinue` brings the proof and is answered with the server's.
-//! 3. Clients that did not ask for `skipEmptyExchange` agree by one more `saslContinue`. Only then are they logged in. Its payload
-//!    has no meaning and is not read: most drivers send nothing, Java 3.x and 4.0 repeat the server's signature.
+//! 1. `saslStart`, or `speculativeAuthenticate` of the handshake, contains the client's first
+//!    message. The answer has salt and nonce.
+//! 2. `saslContinue` contains the client's proof. The answer has the server's proof.
+//! 3. Clients that did not request `skipEmptyExchange` acknowledge with another `saslContinue`.
+//!    Only then are they logged in. Its payload is not read: most drivers send nothing, Java 3.x
+//!    and 4.0 repeat the server's signature.
 //!
-//! A wrong user, a wrong password, a mechanism that the user does not have, and an address that is not admitted all look the same:
-//! 18 `Authentication failed.`, at the same step. The log says which. A mechanism that this server does not have is 334.
+//! An unknown user, a wrong password, a mechanism that the user does not have, and an address that
+//! is not admitted all give the same answer: 18 `Authentication failed.`, at the same step. The log
+//! has the reason. A mechanism that this server does not support gives 334.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,12 +26,12 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Hides, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const START: Command = Command::new("saslStart", "Begins to log a user in", run_start)
+pub(super) const START: Command = Command::new("saslStart", "Begins a login", run_start)
     .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
     .hides(Hides::Secrets);
 pub(super) const CONTINUE: Command =
-    Command::new("saslContinue", "Goes on logging a user in", run_continue)
+    Command::new("saslContinue", "Continues a login", run_continue)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
         .hides(Hides::Secrets);
@@ -37,18 +39,18 @@ pub(super) const LOGOUT: Command = Command::new("logout", "Logs the user out", r
     .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 
-/// A connection has one conversation at a time, so that all have the same number.
+/// A connection has one conversation at a time, so all have the same id.
 const CONVERSATION_ID: i32 = 1;
 
-/// What a client is told whatever the reason was.
+/// The answer to the client, whatever the reason.
 fn failed() -> Error {
     Error::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
 }
 
-/// Who tries to log in, and by which mechanism.
+/// The user and the mechanism of a login.
 pub(super) type Attempt<'a> = (&'a UserName, &'a str);
 
-/// 18 AuthenticationFailed, with the reason in the log.
+/// 18 AuthenticationFailed; the reason is logged.
 pub(super) fn refuse(
     ctx: &CommandContext<'_>,
     attempt: Attempt<'_>,
@@ -59,7 +61,8 @@ pub(super) fn refuse(
     failed()
 }
 
-/// 334 MechanismUnavailable: the server does not have the mechanism, which says nothing about users.
+/// 334 MechanismUnavailable: the server does not support the mechanism, which reveals nothing about
+/// users.
 pub(super) fn refuse_mechanism(ctx: &CommandContext<'_>, attempt: Attempt<'_>) -> Error {
     note(ctx, attempt, ErrorCode::MechanismUnavailable);
     log_refusal(ctx, attempt, "unknown mechanism");
@@ -81,8 +84,8 @@ fn log_refusal(ctx: &CommandContext<'_>, attempt: Attempt<'_>, why: impl std::fm
     );
 }
 
-/// Makes the answer to a failed login wait where the client's address fails often. A login in a handshake is not counted: the client
-/// tries once more, by a command.
+/// Delays the answer to a failed login when logins from the client's address fail often. A login in
+/// a handshake is not counted, because the client tries again with a command.
 pub(super) fn slow_down(ctx: &CommandContext<'_>, answer: Result<()>) -> Result<()> {
     if answer.as_ref().is_err_and(|error| error.code() == ErrorCode::AuthenticationFailed) {
         let (client, now) = (&ctx.connection.client, ctx.service.clock.monotonic_micros());
@@ -91,17 +94,17 @@ pub(super) fn slow_down(ctx: &CommandContext<'_>, answer: Result<()>) -> Result<
     answer
 }
 
-/// Writes a login, good or bad, into the audit log.
+/// Records a login in the audit log.
 fn note(ctx: &CommandContext<'_>, attempt: Attempt<'_>, code: ErrorCode) {
     if ctx.service.audit.is_on() {
         ctx.service.audit_login(ctx.connection, attempt, code);
     }
 }
 
-/// A message of the mechanism, and how the client sent it.
+/// A message of the mechanism, and its encoding.
 struct Payload {
     bytes: Vec<u8>,
-    /// As a string in base64, not as bytes.
+    /// Whether it was a string in base64 and not binary data.
     is_text: bool,
 }
 
@@ -150,19 +153,19 @@ fn start(
         Some(options) => Fields::new(options, "options").bool("skipEmptyExchange")?,
         None => None,
     };
-    let nobody = UserName::new("", db);
+    let no_user = UserName::new("", db);
     let Some(mechanism) = Mechanism::by_name(mechanism) else {
-        return Err(refuse_mechanism(ctx, (&nobody, mechanism)));
+        return Err(refuse_mechanism(ctx, (&no_user, mechanism)));
     };
     count(ctx, mechanism.name(), origin).received.add(1);
     let first = ClientFirst::parse(mechanism, &payload.bytes)
-        .map_err(|why| refuse(ctx, (&nobody, mechanism.name()), why))?;
+        .map_err(|why| refuse(ctx, (&no_user, mechanism.name()), why))?;
     let name = UserName::new(first.user.as_str(), db);
     let access = &ctx.service.access;
     let user = access.find_user(&ctx.service.store, &name)?;
     let stored = user.as_ref().and_then(|user| user.credentials.get(mechanism));
-    // The handshake lists the user's mechanisms, and the client shall choose one of those. A command fails at the proof, like one with a
-    // wrong password.
+    // The handshake lists the user's mechanisms, and the client must choose one of them. A command
+    // fails at the proof instead, as with a wrong password.
     if user.is_some() && stored.is_none() && origin == LoginOrigin::Handshake {
         let attempt = (&name, mechanism.name());
         return Err(refuse(ctx, attempt, "the user does not have the mechanism"));
@@ -191,13 +194,17 @@ fn run_continue(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    slow_down(ctx, go_on(ctx, request, reply))
+    slow_down(ctx, continue_login(ctx, request, reply))
 }
 
-fn go_on(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn continue_login(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
     let protocol = |text: &str| Err(Error::new(ErrorCode::ProtocolError, text));
-    // Whatever goes wrong ends the login.
+    // Every error ends the login.
     let Some(login) = ctx.connection.access.take_login() else {
         return protocol("No SASL session state found");
     };
@@ -231,7 +238,8 @@ fn go_on(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder
     Ok(())
 }
 
-/// Logs a user in who has proved its identity. It is read again: it may have been dropped meanwhile.
+/// Logs in a user that has proved its identity. The user is read again because it may have been
+/// dropped meanwhile.
 fn log_in(ctx: &CommandContext<'_>, attempt: Attempt<'_>, origin: LoginOrigin) -> Result<()> {
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let (name, _) = attempt;
@@ -260,7 +268,7 @@ pub(super) fn count<'a>(
     }
 }
 
-/// Tells logs, counters and the registry of connections that somebody logged in.
+/// Records a login in the log, the counters and the registry of connections.
 pub(super) fn note_success(ctx: &CommandContext<'_>, attempt: Attempt<'_>, origin: LoginOrigin) {
     let (name, mechanism) = attempt;
     ctx.service.connections.logged_in(ctx.connection);
@@ -275,7 +283,7 @@ pub(super) fn note_success(ctx: &CommandContext<'_>, attempt: Attempt<'_>, origi
     note(ctx, attempt, ErrorCode::OK);
 }
 
-/// A login that was begun ends with nobody logged in.
+/// Ends an unfinished login.
 pub(super) fn abandon(ctx: &CommandContext<'_>) {
     if let Some(login) = ctx.connection.access.take_login() {
         note(ctx, (&login.name, login.mechanism), ErrorCode::AuthenticationAbandoned);
@@ -293,11 +301,12 @@ fn run_logout(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
     Ok(())
 }
 
-/// What the handshake says about logging in: the mechanisms of a user, and the answer to a login's first message. Whatever is
-/// wrong with that message, the handshake goes on without an answer, and the client begins anew.
+/// Appends the login fields of the handshake: the mechanisms of a user, and the answer to the first
+/// message of a login. If that message fails, the handshake succeeds without an answer, and the
+/// client begins again with a command.
 ///
 /// # Errors
-/// 2 BadValue for a user's name without a database, those of the engine.
+/// 2 BadValue for a user name without a database; errors of the engine.
 pub(crate) fn append_handshake(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,
@@ -325,7 +334,8 @@ pub(crate) fn append_handshake(
     Ok(())
 }
 
-/// Of a user that does not exist all mechanisms are told; the reference tells none, and so that there is no such user.
+/// Lists all mechanisms for a user that does not exist. The reference lists none, which reveals
+/// that the user does not exist.
 fn append_mechanisms(ctx: &CommandContext<'_>, name: &str, reply: &mut DocBuilder) -> Result<()> {
     let Some((db, user)) = name.split_once('.') else {
         let text =
@@ -346,19 +356,19 @@ fn append_mechanisms(ctx: &CommandContext<'_>, name: &str, reply: &mut DocBuilde
     Ok(())
 }
 
-/// How much `connectionStatus` shows.
+/// The details in the answer of `connectionStatus`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StatusDetail {
-    /// The user and the roles.
+    /// User and roles.
     Roles,
-    /// The privileges, too.
+    /// User, roles and privileges.
     Privileges,
 }
 
-/// `authInfo` of `connectionStatus`.
+/// Appends `authInfo` of `connectionStatus`.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn append_status(
     ctx: &CommandContext<'_>,
     detail: StatusDetail,

@@ -1,7 +1,8 @@
 //! Logins by a certificate (`MONGODB-X509`), and `rotateCertificates`.
 //!
-//! The connection was encrypted with a certificate that an authority of the server has signed. Its subject is a user of the database
-//! `$external`, or the certificate lists the user's roles itself. A login is one message, and the handshake may carry it.
+//! The connection uses a client certificate that an authority of the server has signed. Its subject
+//! is a user of the database `$external`, or the certificate lists the user's roles itself. A login
+//! is a single message, which the handshake may contain.
 
 use mayfly_auth::{Action, Mechanism, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -15,11 +16,14 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Hides, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const AUTHENTICATE: Command =
-    Command::new("authenticate", "Logs a user in by its certificate", run_authenticate)
-        .needs(Needs::Nothing)
-        .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
-        .hides(Hides::Secrets);
+pub(super) const AUTHENTICATE: Command = Command::new(
+    "authenticate",
+    "Logs a user in with the certificate of its connection",
+    run_authenticate,
+)
+.needs(Needs::Nothing)
+.flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
+.hides(Hides::Secrets);
 pub(super) const ROTATE: Command =
     Command::new("rotateCertificates", "Reads certificates and keys again", run_rotate)
         .needs(Needs::Cluster(&[Action::RotateCertificates]))
@@ -41,8 +45,8 @@ fn run_authenticate(
 /// Logs the certificate's user in.
 ///
 /// # Errors
-/// 17 ProtocolError for another database than `$external`, 334 MechanismUnavailable for an unknown mechanism, 18 AuthenticationFailed
-/// for everything else.
+/// 17 ProtocolError for another database than `$external`, 334 MechanismUnavailable for an unknown
+/// mechanism, otherwise 18 AuthenticationFailed.
 pub(super) fn log_in(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,
@@ -50,14 +54,14 @@ pub(super) fn log_in(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     abandon(ctx);
-    let nobody = UserName::new("", db);
+    let no_user = UserName::new("", db);
     match fields.get("mechanism") {
         Some(RawValue::String(X509)) => {}
         Some(RawValue::String(other)) if Mechanism::by_name(other).is_some() => {
-            return Err(refuse(ctx, (&nobody, other), "the mechanism needs saslStart"));
+            return Err(refuse(ctx, (&no_user, other), "the mechanism needs saslStart"));
         }
-        Some(RawValue::String(other)) => return Err(refuse_mechanism(ctx, (&nobody, other))),
-        _ => return Err(refuse(ctx, (&nobody, ""), "no mechanism")),
+        Some(RawValue::String(other)) => return Err(refuse_mechanism(ctx, (&no_user, other))),
+        _ => return Err(refuse(ctx, (&no_user, ""), "no mechanism")),
     }
     count(ctx, X509, origin).received.add(1);
     if db != EXTERNAL {
@@ -65,8 +69,8 @@ pub(super) fn log_in(
         return Err(Error::new(ErrorCode::ProtocolError, text));
     }
     let Some(certificate) = ctx.connection.access.certificate.get() else {
-        let why = "the client has shown no certificate that was verified";
-        return Err(refuse(ctx, (&nobody, X509), why));
+        let why = "the client presented no certificate that was verified";
+        return Err(refuse(ctx, (&no_user, X509), why));
     };
     let name = UserName::new(certificate.subject.as_str(), EXTERNAL);
     let attempt = (&name, X509);

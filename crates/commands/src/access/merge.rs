@@ -1,5 +1,6 @@
-//! `_mergeAuthzCollections`, which `mongorestore` ends a restore of users and roles with: it has filled two collections of its own
-//! with them, and the command takes them over. With `drop` they replace those that are there, without it those that are there stay.
+//! `_mergeAuthzCollections`, the last step of a `mongorestore` of users and roles. The tool has
+//! filled two temporary collections, whose documents the command merges into the users and roles.
+//! With `drop` they replace all existing ones; otherwise existing ones are kept.
 
 use std::collections::HashSet;
 
@@ -13,21 +14,19 @@ use crate::request::row::{Audited, Expected, RowFlags, Writes};
 use crate::request::{Demands, Needs, Request};
 use crate::rules::rights::is_set;
 
-pub(super) const ROW: Command = Command::new(
-    "_mergeAuthzCollections",
-    "Takes users and roles over that a tool has restored",
-    run,
-)
-.needs(Needs::Demands(needs))
-.audited(Audited::Database)
-.flags(RowFlags::ADMIN_ONLY)
-.writes(Writes::Documents)
-.expected(Expected::Long);
+pub(super) const ROW: Command =
+    Command::new("_mergeAuthzCollections", "Merges users and roles that a tool has restored", run)
+        .needs(Needs::Demands(needs))
+        .audited(Audited::Database)
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Documents)
+        .expected(Expected::Long);
 
 const USERS: &str = "tempUsersCollection";
 const ROLES: &str = "tempRolesCollection";
 
-/// Everything that creating, changing and, with `drop`, dropping any user and role needs, and reading where they come from.
+/// The rights to create, change and (with `drop`) drop any user and role, and to read the temporary
+/// collections.
 fn needs(demands: &mut Demands<'_>, request: &Request<'_>) {
     let create = [Action::CreateUser, Action::CreateRole, Action::GrantRole, Action::RevokeRole];
     demands.need_all(Target::AllNormal, &create);
@@ -65,9 +64,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     Ok(())
 }
 
-/// Whether somebody of the first database is meant where the second one is asked for, or all.
-fn is_meant(of: &str, wanted: Option<&str>) -> bool {
-    wanted.is_none_or(|wanted| wanted == of)
+/// Whether a user or role of database `of` is to be merged; `None` selects all databases.
+fn is_selected(of: &str, selected: Option<&str>) -> bool {
+    selected.is_none_or(|selected| selected == of)
 }
 
 fn merge_users(
@@ -81,7 +80,7 @@ fn merge_users(
     each_document(store, from, &mut |document| {
         ctx.op.check()?;
         let user = User::parse(document)?;
-        if is_meant(&user.name.db, db) {
+        if is_selected(&user.name.db, db) {
             if drops || !access.has_user(store, &user.name)? {
                 access.put_user(store, ctx.op, &user)?;
             }
@@ -112,7 +111,7 @@ fn merge_roles(
     each_document(store, from, &mut |document| {
         ctx.op.check()?;
         let role = Role::parse(document)?;
-        if is_meant(&role.name.db, db) {
+        if is_selected(&role.name.db, db) {
             if drops || present.insert(role.name.clone()) {
                 access.put_role(store, ctx.op, &role)?;
             }
@@ -122,7 +121,7 @@ fn merge_roles(
     })?;
     if drops {
         for name in known.names() {
-            if is_meant(&name.db, db) && !merged.contains(name) {
+            if is_selected(&name.db, db) && !merged.contains(name) {
                 access.remove_role(store, ctx.op, name)?;
             }
         }

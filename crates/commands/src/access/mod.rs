@@ -1,4 +1,4 @@
-//! Commands about rights: logging in and out, users, roles.
+//! Commands for access control: logins, users, roles.
 
 mod arguments;
 pub(crate) mod authenticate;

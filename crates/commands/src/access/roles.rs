@@ -1,8 +1,8 @@
-//! Commands that define roles: `createRole`, `updateRole`, `dropRole`, `dropAllRolesFromDatabase`, and the four that give
-//! privileges and roles to a role or take them away.
+//! Commands that define roles: `createRole`, `updateRole`, `dropRole`, `dropAllRolesFromDatabase`,
+//! and the four commands that grant privileges and roles to a role or revoke them.
 //!
-//! A role that is dropped is taken from all roles and users that have it, so that a later role of the same name gives them
-//! nothing.
+//! A dropped role is revoked from all users and roles, so that a later role of the same name gives
+//! them nothing.
 
 use mayfly_auth::{Action, ActionSet, Privilege, Role, RoleName, Roles, Target, built_in};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -37,25 +37,28 @@ pub(super) const DROP_ALL: Command =
         .names(Names::Word)
         .expected(Expected::Long);
 pub(super) const GRANT_PRIVILEGES: Command =
-    Command::new("grantPrivilegesToRole", "Gives privileges to a role", run_grant_privileges)
+    Command::new("grantPrivilegesToRole", "Grants privileges to a role", run_grant_privileges)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
-pub(super) const REVOKE_PRIVILEGES: Command =
-    Command::new("revokePrivilegesFromRole", "Takes privileges from a role", run_revoke_privileges)
-        .needs(Needs::InHandler)
-        .audited(Audited::Role)
-        .writes(Writes::Documents)
-        .names(Names::Word);
+pub(super) const REVOKE_PRIVILEGES: Command = Command::new(
+    "revokePrivilegesFromRole",
+    "Revokes privileges from a role",
+    run_revoke_privileges,
+)
+.needs(Needs::InHandler)
+.audited(Audited::Role)
+.writes(Writes::Documents)
+.names(Names::Word);
 pub(super) const GRANT_ROLES: Command =
-    Command::new("grantRolesToRole", "Makes a role inherit from others", run_grant_roles)
+    Command::new("grantRolesToRole", "Grants roles to a role", run_grant_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE_ROLES: Command =
-    Command::new("revokeRolesFromRole", "Ends what a role inherits from others", run_revoke_roles)
+    Command::new("revokeRolesFromRole", "Revokes roles from a role", run_revoke_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
@@ -63,13 +66,13 @@ pub(super) const REVOKE_ROLES: Command =
 
 const KNOWN: &[&str] = &["privileges", "roles", "authenticationRestrictions"];
 
-/// `privileges`, one for each resource.
+/// `privileges`, merged by resource.
 fn privileges(fields: &Fields<'_>) -> Result<Option<Vec<Privilege>>> {
     let Some(array) = fields.array("privileges")? else { return Ok(None) };
     Ok(Some(Privilege::merge(Privilege::parse_all(array)?)))
 }
 
-/// The same where at least one is needed.
+/// `privileges`, which must not be empty.
 fn some_privileges(request: &Request<'_>) -> Result<Vec<Privilege>> {
     let fields = request.fields(&["privileges"])?;
     fields.required("privileges")?;
@@ -83,7 +86,8 @@ fn some_privileges(request: &Request<'_>) -> Result<Vec<Privilege>> {
     }
 }
 
-/// That the role of a database may have these privileges, and that the client may give or take them.
+/// Checks that a role of the database may have these privileges, and that the client may grant or
+/// revoke them.
 fn check_privileges(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -103,7 +107,7 @@ fn check_privileges(
     Ok(())
 }
 
-/// A role that users can define or change.
+/// The role in the command's own value, if users can define or change it.
 fn definable(request: &Request<'_>) -> Result<RoleName> {
     let name = own_role(request)?;
     if request.db == "local" {
@@ -271,8 +275,8 @@ fn run_drop_all(
     Ok(())
 }
 
-/// Takes roles from everybody who has them, then removes them; gives how many there were. If it fails on the way, the roles are
-/// still there, and some who had them have them no longer: the command can be sent again.
+/// Revokes roles from all users and roles, then removes them; returns their number. After an error
+/// the roles still exist, and some users may have lost them: the command can be retried.
 fn remove(ctx: &CommandContext<'_>, gone: &[RoleName]) -> Result<i32> {
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let mut users = Vec::new();

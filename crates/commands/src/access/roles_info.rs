@@ -7,7 +7,7 @@ use mayfly_auth::{
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::arguments::{Filter, Wanted};
+use super::arguments::{Filter, Selection};
 use crate::context::{Command, CommandContext};
 use crate::request::row::Names;
 use crate::request::{Fields, Needs, Request};
@@ -18,8 +18,8 @@ pub(super) const ROW: Command =
 const KNOWN: &[&str] =
     &["showPrivileges", "showBuiltinRoles", "showAuthenticationRestrictions", "filter"];
 
-/// What is told of each role.
-struct Shown {
+/// The details of each role in the answer.
+struct RoleDetails {
     privileges: bool,
     restrictions: bool,
     filter: Filter,
@@ -27,22 +27,24 @@ struct Shown {
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
-    let wanted = Wanted::parse(request, "role")?;
-    wanted.permit(ctx, request, Action::ViewRole, |role, db| {
+    let selection = Selection::parse(request, "role")?;
+    selection.permit(ctx, request, Action::ViewRole, |role, db| {
         ctx.has_role(&RoleName::new(role, db))
     })?;
     let as_fragment = as_fragment(&fields)?;
     let flag = |name: &str| Ok::<_, Error>(fields.bool(name)?.unwrap_or(false));
-    let shown = Shown {
+    let details = RoleDetails {
         privileges: !as_fragment && flag("showPrivileges")?,
         restrictions: flag("showAuthenticationRestrictions")?,
         filter: Filter::parse(&fields)?,
     };
     let built_in_too = flag("showBuiltinRoles")?;
     let roles = ctx.service.access.roles(&ctx.service.store)?;
-    let names = match wanted {
-        Wanted::OfDatabase | Wanted::Everywhere => of_database(&roles, request.db, built_in_too),
-        Wanted::Named(named) => {
+    let names = match selection {
+        Selection::Database | Selection::AllDatabases => {
+            of_database(&roles, request.db, built_in_too)
+        }
+        Selection::Named(named) => {
             let names = named.into_iter().map(|(role, db)| RoleName::new(role, db));
             names.filter(|name| roles.exists(name)).collect()
         }
@@ -58,8 +60,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     reply.start_array("roles");
     for name in names {
-        let document = shown.document(&name, &roles);
-        if shown.filter.admits(&document)? {
+        let document = details.document(&name, &roles);
+        if details.filter.admits(&document)? {
             reply.push(&document);
         }
     }
@@ -67,7 +69,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// Whether the roles are asked for as what a user with all of them would have.
+/// Whether the answer shall be that of a user with all of these roles.
 fn as_fragment(fields: &Fields<'_>) -> Result<bool> {
     match fields.get("showPrivileges") {
         Some(RawValue::String("asUserFragment")) => Ok(true),
@@ -90,7 +92,7 @@ fn of_database(roles: &Roles, db: &str, built_in_too: bool) -> Vec<RoleName> {
     names
 }
 
-impl Shown {
+impl RoleDetails {
     fn document(&self, name: &RoleName, roles: &Roles) -> DocBuf {
         let mut out = DocBuilder::new();
         let built_in = built_in(name);

@@ -11,13 +11,13 @@ use crate::request::row::{Audited, Names, Writes};
 use crate::request::{Needs, Request};
 
 pub(super) const GRANT: Command =
-    Command::new("grantRolesToUser", "Gives roles to a user", run_grant)
+    Command::new("grantRolesToUser", "Grants roles to a user", run_grant)
         .needs(Needs::InHandler)
         .audited(Audited::User)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE: Command =
-    Command::new("revokeRolesFromUser", "Takes roles from a user", run_revoke)
+    Command::new("revokeRolesFromUser", "Revokes roles from a user", run_revoke)
         .needs(Needs::InHandler)
         .audited(Audited::User)
         .writes(Writes::Documents)

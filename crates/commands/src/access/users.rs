@@ -40,11 +40,11 @@ pub(super) const DROP_ALL: Command =
         .names(Names::Word)
         .expected(Expected::Long);
 pub(super) const FORGET: Command =
-    Command::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)
+    Command::new("invalidateUserCache", "Clears the cache of users and roles", run_forget)
         .needs(Needs::InHandler)
         .names(Names::Word);
 
-/// The database of users that somebody else authenticates.
+/// The database of users that are authenticated externally.
 pub(super) const EXTERNAL: &str = "$external";
 
 const KNOWN: &[&str] = &[
@@ -57,10 +57,10 @@ const KNOWN: &[&str] = &[
     "mechanisms",
 ];
 
-/// A password and how to keep it.
+/// A new password and its form.
 struct NewPassword {
     text: Zeroizing<String>,
-    /// It is the MD5 digest already.
+    /// Whether `text` is already the MD5 digest.
     is_digested: bool,
 }
 
@@ -108,7 +108,7 @@ impl NewPassword {
     }
 }
 
-/// `mechanisms`; nothing when it is not given.
+/// `mechanisms`, if given.
 fn mechanisms(fields: &Fields<'_>) -> Result<Option<Vec<Mechanism>>> {
     let Some(array) = fields.array("mechanisms")? else { return Ok(None) };
     let mut mechanisms = Vec::new();
@@ -277,16 +277,17 @@ fn run_forget(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
     Ok(())
 }
 
-/// That roles exist.
+/// Checks that roles exist.
 ///
 /// # Errors
-/// 31 RoleNotFound, those of the engine.
+/// 31 RoleNotFound; errors of the engine.
 pub(super) fn require_roles(ctx: &CommandContext<'_>, roles: &[RoleName]) -> Result<()> {
     let known = ctx.service.access.roles(&ctx.service.store)?;
     roles.iter().try_for_each(|role| known.require(role))
 }
 
-/// 11 UserNotFound. The reference puts the name in quotes where a user is dropped, and not where one is changed.
+/// 11 UserNotFound. The reference quotes the name when it drops a user, but not when it changes
+/// one.
 fn not_found(name: impl std::fmt::Display) -> Error {
     Error::new(ErrorCode::UserNotFound, format!("User {name} not found"))
 }

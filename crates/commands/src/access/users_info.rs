@@ -4,7 +4,7 @@ use mayfly_auth::{Action, Privilege, Restriction, Role, RoleName, Roles, User, U
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder};
 
-use super::arguments::{Filter, Wanted};
+use super::arguments::{Filter, Selection};
 use crate::context::{Command, CommandContext};
 use crate::request::row::Names;
 use crate::request::{Fields, Needs, Request};
@@ -20,8 +20,8 @@ const KNOWN: &[&str] = &[
     "filter",
 ];
 
-/// What is told of each user.
-struct Shown {
+/// The details of each user in the answer.
+struct UserDetails {
     credentials: bool,
     custom_data: bool,
     privileges: bool,
@@ -29,10 +29,10 @@ struct Shown {
     filter: Filter,
 }
 
-impl Shown {
-    fn parse(fields: &Fields<'_>) -> Result<Shown> {
+impl UserDetails {
+    fn parse(fields: &Fields<'_>) -> Result<UserDetails> {
         let flag = |name: &str, default: bool| Ok(fields.bool(name)?.unwrap_or(default));
-        Ok(Shown {
+        Ok(UserDetails {
             credentials: flag("showCredentials", false)?,
             custom_data: flag("showCustomData", true)?,
             privileges: flag("showPrivileges", false)?,
@@ -73,23 +73,23 @@ impl Shown {
 }
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let shown = Shown::parse(&request.fields(KNOWN)?)?;
-    let wanted = Wanted::parse(request, "user")?;
-    wanted
+    let details = UserDetails::parse(&request.fields(KNOWN)?)?;
+    let selection = Selection::parse(request, "user")?;
+    selection
         .permit(ctx, request, Action::ViewUser, |user, db| ctx.is_user(&UserName::new(user, db)))?;
-    if (shown.privileges || shown.restrictions) && !matches!(wanted, Wanted::Named(_)) {
+    if (details.privileges || details.restrictions) && !matches!(selection, Selection::Named(_)) {
         let text = "Privilege or restriction details require exact-match usersInfo queries";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let roles = access.roles(store)?;
     let mut users = Vec::new();
-    match wanted {
-        Wanted::OfDatabase => {
+    match selection {
+        Selection::Database => {
             access.each_user(store, Some(request.db), &mut |user| users.push(user))?;
         }
-        Wanted::Everywhere => access.each_user(store, None, &mut |user| users.push(user))?,
-        Wanted::Named(names) => {
+        Selection::AllDatabases => access.each_user(store, None, &mut |user| users.push(user))?,
+        Selection::Named(names) => {
             for (user, db) in names {
                 users.extend(access.find_user(store, &UserName::new(user, db))?);
             }
@@ -99,8 +99,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     reply.start_array("users");
     for user in users {
         ctx.op.check()?;
-        let document = shown.document(&user, &roles);
-        if shown.filter.admits(&document)? {
+        let document = details.document(&user, &roles);
+        if details.filter.admits(&document)? {
             reply.push(&document);
         }
     }

@@ -1,14 +1,16 @@
-//! `applyOps`: entries of a log, done again. Tools that replay a log send it, and such that create a collection with the UUID
-//! that it had.
+//! `applyOps`: applies entries of an operation log. Tools use it to replay a log, and to create a
+//! collection with a given UUID.
 //!
-//! 1. All entries are checked before one is applied.
-//! 2. Entries that write documents are one write unit, over all of their collections: all of them happen or none. With
-//!    `allowAtomic: false`, or with definitions among them, each stands for itself and the first that fails ends the command.
-//! 3. An insert of an `_id` that is there replaces the document, and a delete of one that is not there does nothing, so that
-//!    a log can be replayed over data that has a part of it already.
-//! 4. Buckets of a time series are taken as this server logs them, or in the reference's format, and checked like restored ones.
+//! 1. All entries are checked before the first one is applied.
+//! 2. Entries that write documents form one write unit over all of their collections, which is
+//!    atomic. With `allowAtomic: false`, or with definitions among them, each entry is applied on
+//!    its own, and the first that fails ends the command.
+//! 3. An insert of an existing `_id` replaces the document, and a delete of a missing one does
+//!    nothing, so that a log can be replayed over data that already contains part of it.
+//! 4. Buckets of a time series are accepted as this server logs them, or in the reference's format,
+//!    and are checked like restored ones.
 //!
-//! Not there: the reference's deltas of buckets.
+//! The reference's deltas of buckets are not supported.
 
 mod definition;
 mod document;
@@ -29,20 +31,22 @@ use crate::rules::rights::is_set;
 use document::DocumentChange;
 use entry::{Entry, EntryKind};
 
-pub(super) const ROW: Command = Command::new("applyOps", "Applies entries of a log", run)
-    .needs(Needs::Demands(demand))
-    .audited(Audited::Documents)
-    .flags(RowFlags::LENIENT)
-    .writes(Writes::Documents)
-    .names(Names::Entries)
-    .hides(Hides::Users)
-    .expected(Expected::Long);
+pub(super) const ROW: Command =
+    Command::new("applyOps", "Applies entries of an operation log", run)
+        .needs(Needs::Demands(demand))
+        .audited(Audited::Documents)
+        .flags(RowFlags::LENIENT)
+        .writes(Writes::Documents)
+        .names(Names::Entries)
+        .hides(Hides::Users)
+        .expected(Expected::Long);
 
-/// Most commands that stand in each other.
+/// The deepest nesting of `applyOps` commands.
 const MAX_NESTED: usize = 10;
 
-/// To apply entries at all, and what each of them needs by itself. An insert may replace a document: who restores a collection could as
-/// well drop it. Manual: "Privilege Actions", `applyOps` and `forceUUID`.
+/// The right to apply entries, and the rights that each entry needs. An insert may replace a
+/// document without the right to update: a client that restores a collection could as well drop it.
+/// Manual: "Privilege Actions", `applyOps` and `forceUUID`.
 fn demand(demands: &mut Demands<'_>, request: &Request<'_>) {
     demands.need(Target::Cluster, Action::ApplyOps);
     let Some(RawValue::Array(entries)) = request.body.get("applyOps") else {
@@ -62,7 +66,7 @@ fn demand_one(demands: &mut Demands<'_>, entry: &Entry<'_>, bypasses: bool) {
     match (entry.kind, entry.uuid) {
         (EntryKind::Note, _) => return demands.need(Target::Cluster, Action::AppendOplogNote),
         (EntryKind::Command, _) => return definition::demand(demands, entry),
-        // It says more than the name that rights are on.
+        // The UUID may select another collection than the name that rights apply to.
         (_, Some(_)) => return demands.need(Target::Everything, Action::AnyAction),
         (EntryKind::Insert, None) => demands.need(target, Action::Insert),
         (EntryKind::Update, None) if entry.upsert => {
@@ -80,7 +84,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     apply(ctx, request, request.body, MAX_NESTED, reply)
 }
 
-/// Applies the entries of a command, or of one that stands in another.
+/// Applies the entries of a command or of a nested one.
 fn apply(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -124,7 +128,7 @@ fn apply(
     }
 }
 
-/// Options that there are no more.
+/// Refuses options that were removed.
 fn check_removed(fields: &Fields<'_>) -> Result<()> {
     for (name, code) in [("preCondition", 6711600), ("alwaysUpsert", 6711601)] {
         match fields.get(name) {
@@ -138,7 +142,7 @@ fn check_removed(fields: &Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What became of the entries so far.
+/// The results of the entries so far.
 #[derive(Default)]
 struct Applied {
     results: Vec<bool>,
@@ -154,7 +158,7 @@ impl Applied {
         reply.end();
     }
 
-    /// The error with what was applied before it.
+    /// The error, with the results before it.
     fn explain(&self, error: Error) -> Error {
         let mut extra = DocBuilder::new();
         self.append(&mut extra);
@@ -218,13 +222,13 @@ fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Appli
     Ok(())
 }
 
-/// Nothing was applied when one of the entries failed.
+/// Records that nothing was applied because an entry failed.
 fn rolled_back(applied: &mut Applied, reached: usize, error: Error) -> Error {
     applied.results = vec![false; reached];
     error
 }
 
-/// Applies each entry for itself; one whose document is missing does not keep back the others.
+/// Applies each entry on its own; a missing document does not end the command.
 fn one_by_one(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -257,7 +261,8 @@ fn alone(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<bool> {
     ctx.store.write(&change.collection, |unit| change.apply(ctx, unit))
 }
 
-/// Refuses collections that clients do not write to. A log has buckets of time series, too.
+/// Refuses collections that clients must not write to. Buckets of time series are allowed, because
+/// a log contains them.
 fn check_target(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<()> {
     let found = ctx.store.collection(&entry.ns);
     match found.is_some_and(|collection| collection.time_series().is_some()) {
@@ -267,7 +272,7 @@ fn check_target(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<()> {
 }
 
 impl Entry<'_> {
-    /// Counts it among the server's operations.
+    /// Counts it as an operation of the server.
     fn count(&self, ctx: &CommandContext<'_>) {
         match self.kind {
             EntryKind::Insert => ctx.count(OpKind::Insert, 1),

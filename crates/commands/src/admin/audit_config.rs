@@ -1,4 +1,5 @@
-//! `getAuditConfig` and `setAuditConfig`: what the audit log records. `logApplicationMessage`: a message for it.
+//! `getAuditConfig` and `setAuditConfig`: the selection of audit events. `logApplicationMessage`: a
+//! message in the audit log.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -9,22 +10,24 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Audited, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const GET: Command = Command::new("getAuditConfig", "Shows what is audited", run_get)
-    .needs(Needs::Cluster(&[Action::AuditConfigure]))
-    .since("5.0")
-    .flags(RowFlags::ADMIN_ONLY);
-pub(super) const SET: Command = Command::new("setAuditConfig", "Changes what is audited", run_set)
-    .needs(Needs::Cluster(&[Action::AuditConfigure]))
-    .since("5.0")
-    .flags(RowFlags::ADMIN_ONLY)
-    .writes(Writes::Settings);
+pub(super) const GET: Command =
+    Command::new("getAuditConfig", "Returns the configuration of the audit log", run_get)
+        .needs(Needs::Cluster(&[Action::AuditConfigure]))
+        .since("5.0")
+        .flags(RowFlags::ADMIN_ONLY);
+pub(super) const SET: Command =
+    Command::new("setAuditConfig", "Changes the configuration of the audit log", run_set)
+        .needs(Needs::Cluster(&[Action::AuditConfigure]))
+        .since("5.0")
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings);
 pub(super) const MESSAGE: Command =
-    Command::new("logApplicationMessage", "Writes a message into the audit log", run_message)
+    Command::new("logApplicationMessage", "Writes a message to the audit log", run_message)
         .needs(Needs::Cluster(&[Action::ApplicationMessage]))
         .audited(Audited::Message)
         .flags(RowFlags::ADMIN_ONLY);
 
-/// That there is an audit log.
+/// Checks that there is an audit log.
 ///
 /// # Errors
 /// 344 AuditingNotEnabled.
@@ -35,7 +38,7 @@ pub(super) fn require_audit(ctx: &CommandContext<'_>) -> Result<()> {
     }
 }
 
-/// That commands may change what is audited.
+/// Checks that commands may change the selection of audit events.
 ///
 /// # Errors
 /// 344 AuditingNotEnabled, 345 RuntimeAuditConfigurationNotEnabled.
@@ -66,10 +69,11 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     Ok(())
 }
 
-/// Stores a configuration from its fields and audits by it.
+/// Stores and applies a configuration from its fields.
 ///
 /// # Errors
-/// 344 AuditingNotEnabled, 345 RuntimeAuditConfigurationNotEnabled, those of the fields, of the filter and of the engine.
+/// 344 AuditingNotEnabled, 345 RuntimeAuditConfigurationNotEnabled; errors of the fields, of the
+/// filter and of the engine.
 pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
     require_runtime(ctx)?;
     fields.required("filter")?;
@@ -81,7 +85,7 @@ pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
     ctx.service.store_audit_config(ctx.op, Actor::Client(ctx.connection), config)
 }
 
-/// Without an audit log nothing happens.
+/// The event is recorded by dispatch; without an audit log the command has no effect.
 fn run_message(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[])?;
     match request.target() {

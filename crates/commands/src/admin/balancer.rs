@@ -1,4 +1,4 @@
-//! `balancerStatus`. A router tells it; there are no shards that a balancer would level out.
+//! `balancerStatus`: answered like a router. The balancer has no shards to balance.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
@@ -9,7 +9,7 @@ use crate::request::{Needs, Request};
 use crate::rules::rights::demands;
 
 pub(super) const STATUS: Command =
-    Command::new("balancerStatus", "Shows what the balancer does", run)
+    Command::new("balancerStatus", "Returns the state of the balancer", run)
         .needs(Needs::Demands(demands::config_settings))
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY);

@@ -1,5 +1,5 @@
-//! `getClusterParameter` and `setClusterParameter`: parameters that all members of a cluster share. Of the reference's this
-//! server has those that change something here.
+//! `getClusterParameter` and `setClusterParameter`: parameters that all members of a cluster share.
+//! This server has those parameters of the reference that affect it.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -12,7 +12,7 @@ use crate::request::row::{Audited, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const GET: Command =
-    Command::new("getClusterParameter", "Shows cluster parameters", run_get)
+    Command::new("getClusterParameter", "Returns cluster parameters", run_get)
         .needs(Needs::Cluster(&[Action::GetClusterParameter]))
         .audited(Audited::Value("requestedClusterServerParameters"))
         .since("6.0")
@@ -25,11 +25,11 @@ pub(super) const SET: Command =
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
         .writes(Writes::Settings);
 
-/// The parameters.
+/// The supported parameters.
 const NAMES: &[&str] = &[AUDIT, MAX_TIME];
-/// What the audit log records.
+/// The selection of audit events.
 const AUDIT: &str = "auditConfig";
-/// Milliseconds that a read may take which sets no limit itself.
+/// The time limit in milliseconds of reads that set none.
 const MAX_TIME: &str = "defaultMaxTimeMS";
 
 fn known(name: &str) -> Result<&'static str> {
@@ -103,7 +103,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     Ok(())
 }
 
-/// The new `readOperations`; null takes the limit away, and what is not named stays.
+/// The new `readOperations`; null removes the limit, a missing field keeps it.
 fn read_operations(values: RawDoc<'_>) -> Result<Option<i64>> {
     let fields = Fields::strict(values, MAX_TIME, &["readOperations"])?;
     match values.get("readOperations") {

@@ -1,4 +1,4 @@
-//! `setFeatureCompatibilityVersion`. There is one version; setting it again changes nothing.
+//! `setFeatureCompatibilityVersion`. Only one version exists; setting it again has no effect.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};

@@ -11,7 +11,7 @@ use crate::request::row::{RowFlags, Writes};
 use crate::request::{Fields, Needs, Request, WriteConcern};
 
 pub(super) const GET: Command =
-    Command::new("getDefaultRWConcern", "Shows the default read and write concern", run_get)
+    Command::new("getDefaultRWConcern", "Returns the default read and write concern", run_get)
         .needs(Needs::Cluster(&[Action::GetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY);
@@ -61,7 +61,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-/// A read concern that can be the default of all operations.
+/// Checks a read concern that is to be the default.
 fn checked_read(given: RawDoc<'_>) -> Result<DocBuf> {
     let fields = Fields::strict(given, "setDefaultRWConcern.defaultReadConcern", &["level"])?;
     match fields.string("level")? {
@@ -77,7 +77,7 @@ fn checked_read(given: RawDoc<'_>) -> Result<DocBuf> {
     }
 }
 
-/// A write concern that can be the default of all operations, with its time to wait.
+/// Checks a write concern that is to be the default, and adds its `wtimeout`.
 fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
     let known = &["w", "j", "wtimeout"];
     let fields = Fields::strict(given, "setDefaultRWConcern.defaultWriteConcern", known)?;

@@ -1,5 +1,5 @@
-//! `configureFailPoint` and `waitForFailPoint`: make the server fail, for tests. Only a server that was started with
-//! `enableTestCommands` knows them.
+//! `configureFailPoint` and `waitForFailPoint`: make the server fail, for tests. They exist only on
+//! a server that was started with `enableTestCommands`.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Fields, Needs, Request};
 
-// Not marked as commands of `admin` alone: where they do not exist, they do so on no database.
+// Not marked as commands of `admin` only: without `enableTestCommands` they do not exist on any
+// database.
 pub(super) const CONFIGURE: Command = Command::new(
     "configureFailPoint",
     "Makes the server fail at one of its fail points",
@@ -22,16 +23,19 @@ pub(super) const CONFIGURE: Command = Command::new(
 )
 .needs(Needs::Cluster(&[Action::SetParameter]))
 .flags(RowFlags::TEST_ONLY.union(RowFlags::NEVER_FAILS));
-pub(super) const WAIT: Command =
-    Command::new("waitForFailPoint", "Waits until a fail point has fired so often", run_wait)
-        .needs(Needs::Cluster(&[Action::SetParameter]))
-        .since("4.4")
-        .flags(RowFlags::TEST_ONLY);
+pub(super) const WAIT: Command = Command::new(
+    "waitForFailPoint",
+    "Waits until a fail point has fired a number of times",
+    run_wait,
+)
+.needs(Needs::Cluster(&[Action::SetParameter]))
+.since("4.4")
+.flags(RowFlags::TEST_ONLY);
 
-/// Who waits looks this often.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which a waiting command checks the fail point.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Refuses the command where it does not exist.
+/// Checks that the command exists and runs on `admin`.
 fn check_allowed(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
     if !ctx.service.fail_points.are_enabled() {
         let text = format!("no such command: '{}'", request.name);
@@ -44,7 +48,7 @@ fn check_allowed(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> 
     Ok(())
 }
 
-/// The point that the command names.
+/// The fail point in the command's own value.
 fn point(request: &Request<'_>, fields: &Fields<'_>) -> Result<FailPoint> {
     match request.target() {
         RawValue::String(name) => FailPoint::named(name),
@@ -79,7 +83,7 @@ fn run_wait(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
     current::wait(|| {
         while ctx.service.fail_points.entered(point) < times {
             ctx.op.check()?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! `fsync` and `fsyncUnlock`: everything on disk; and no writing while somebody makes a backup.
+//! `fsync` and `fsyncUnlock`: sync all data to disk, and block writes during a backup.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -9,13 +9,13 @@ use crate::request::row::{Expected, Reads, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
-    Command::new("fsync", "Syncs to disk, and may lock out writers", run)
+    Command::new("fsync", "Syncs all data to disk, and can block writes", run)
         .needs(Needs::Cluster(&[Action::Fsync]))
         .flags(RowFlags::ADMIN_ONLY)
         .reads(Reads::empty())
         .expected(Expected::Long);
 pub(crate) const UNLOCK: Command =
-    Command::new("fsyncUnlock", "Takes back the lock of fsync", run_unlock)
+    Command::new("fsyncUnlock", "Releases the lock of fsync", run_unlock)
         .needs(Needs::Cluster(&[Action::Unlock]))
         .since("3.2")
         .flags(RowFlags::ADMIN_ONLY)
@@ -46,7 +46,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         doc.append("numFiles", 1);
         return Ok(());
     }
-    tracing::warn!(lockCount = count, "locked against writes; fsyncUnlock takes it back");
+    tracing::warn!(lockCount = count, "fsync blocks writes until fsyncUnlock");
     doc.append("info", "now locked against writes, use db.fsyncUnlock() to unlock");
     doc.append("lockCount", count);
     doc.append("seeAlso", "http://dochub.mongodb.org/core/fsynccommand");

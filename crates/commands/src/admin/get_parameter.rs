@@ -10,7 +10,7 @@ use crate::request::generic::is_generic;
 use crate::request::row::RowFlags;
 use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("getParameter", "Shows server parameters", run)
+pub(crate) const ROW: Command = Command::new("getParameter", "Returns server parameters", run)
     .needs(Needs::Cluster(&[Action::GetParameter]))
     .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 

@@ -1,5 +1,6 @@
-//! Index filters: which indexes plans for queries of one shape may use. They are kept with the collection until it is dropped or
-//! the server ends. Manual: "planCacheSetFilter", "planCacheListFilters", "planCacheClearFilters".
+//! Index filters: the indexes that plans for queries of one shape may use. They are kept with the
+//! collection until it is dropped or the server stops. Manual: "planCacheSetFilter",
+//! "planCacheListFilters", "planCacheClearFilters".
 
 use std::sync::Arc;
 
@@ -30,24 +31,24 @@ pub(super) const CLEAR: Command =
         .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
         .flags(RowFlags::LENIENT);
 
-/// The query that a command about its shape names.
-pub(super) struct Named<'a> {
+/// The query that selects a shape in a command.
+pub(super) struct NamedQuery<'a> {
     query: RawDoc<'a>,
     sort: Option<RawDoc<'a>>,
     projection: Option<RawDoc<'a>>,
     parsed: CanonicalQuery,
 }
 
-impl<'a> Named<'a> {
-    /// Reads `query`, `sort`, `projection` and `collation`; nothing without any of them.
+impl<'a> NamedQuery<'a> {
+    /// Reads `query`, `sort`, `projection` and `collation`; `None` if all are missing.
     ///
     /// # Errors
-    /// 2 BadValue for wrong types and for the others without a query, those of the query.
+    /// 2 BadValue for wrong types and for the others without a query; errors of the query.
     pub(super) fn parse(
         ctx: &CommandContext<'_>,
         fields: &Fields<'a>,
         collection: &Collection,
-    ) -> Result<Option<Named<'a>>> {
+    ) -> Result<Option<NamedQuery<'a>>> {
         let document = |name: &str| match fields.get(name) {
             None => Ok(None),
             Some(RawValue::Document(document)) => Ok(Some(document)),
@@ -73,7 +74,7 @@ impl<'a> Named<'a> {
             ..FindOptions::default()
         };
         let parsed = CanonicalQuery::parse(query, options)?;
-        Ok(Some(Named { query, sort, projection, parsed }))
+        Ok(Some(NamedQuery { query, sort, projection, parsed }))
     }
 
     pub(super) fn shape(&self) -> PlanShape {
@@ -90,7 +91,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         return Err(Error::bad_value("required field query missing"));
     }
     let allowed = Arc::new(allowed(&fields)?);
-    let Some(named) = Named::parse(ctx, &fields, &collection)? else { return Ok(()) };
+    let Some(named) = NamedQuery::parse(ctx, &fields, &collection)? else { return Ok(()) };
     let owned =
         |document: Option<RawDoc<'_>>| document.map_or_else(DocBuf::empty, RawDoc::to_owned);
     let collation = named.parsed.collation.as_ref();
@@ -104,7 +105,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     IndexFilters::set(&collection, named.shape(), filter)
 }
 
-/// The `indexes` of a command.
+/// Reads `indexes`.
 fn allowed(fields: &Fields<'_>) -> Result<AllowedIndexes> {
     let items = match fields.get("indexes") {
         None => return Err(Error::bad_value("required field indexes missing")),
@@ -145,7 +146,7 @@ fn run_list(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuil
 fn run_clear(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "planCacheClearFilters");
     let Some(collection) = find_collection(ctx, request)? else { return Ok(()) };
-    match Named::parse(ctx, &fields, &collection)? {
+    match NamedQuery::parse(ctx, &fields, &collection)? {
         Some(named) => IndexFilters::remove(&collection, named.shape()),
         None => IndexFilters::clear(&collection),
     }

@@ -1,4 +1,4 @@
-//! `logRotate`: the log goes on in a new file.
+//! `logRotate`: continues the log in a new file.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -10,7 +10,7 @@ use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("logRotate", "Begins a new log file", run)
+pub(crate) const ROW: Command = Command::new("logRotate", "Rotates the log", run)
     .needs(Needs::Cluster(&[Action::LogRotate]))
     .flags(RowFlags::ADMIN_ONLY);
 
@@ -31,7 +31,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         Error::new(ErrorCode::FileRenameFailed, text)
     };
     let how = LogRotation::Configured;
-    // Both are tried; the reply names the first error.
+    // Both are rotated even if the first fails; the reply has the first error.
     let rotated = if server { ctx.service.log.rotate(how) } else { Ok(()) };
     let actor = Actor::Client(ctx.connection);
     let audit = if audit { ctx.service.rotate_audit(actor, how) } else { Ok(()) };

@@ -1,4 +1,4 @@
-//! Commands that change how the server runs: parameters, sessions, replication posture, shutdown.
+//! Commands that administer the server: parameters, sessions, replication, shutdown.
 
 mod apply_ops;
 mod audit_config;

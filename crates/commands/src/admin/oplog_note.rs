@@ -1,4 +1,5 @@
-//! `appendOplogNote`: an entry in the log that does nothing. Tools use it to move times on.
+//! `appendOplogNote`: writes a no-op entry to the operation log. Tools use it to advance the
+//! cluster time.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, limits};
@@ -8,10 +9,11 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{RowFlags, Writes};
 use crate::request::{Needs, Request};
 
-pub(super) const ROW: Command = Command::new("appendOplogNote", "Writes a note into the log", run)
-    .needs(Needs::Cluster(&[Action::AppendOplogNote]))
-    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
-    .writes(Writes::Settings);
+pub(super) const ROW: Command =
+    Command::new("appendOplogNote", "Writes a note to the operation log", run)
+        .needs(Needs::Cluster(&[Action::AppendOplogNote]))
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
+        .writes(Writes::Settings);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let data = match request.body.get("data") {

@@ -1,4 +1,4 @@
-//! The command about cached plans.
+//! `planCacheClear`, and the lookup of collections for commands about cached plans.
 
 use std::sync::Arc;
 
@@ -8,16 +8,17 @@ use mayfly_query::forget_plans;
 use mayfly_storage::Collection;
 use mayfly_value::DocBuilder;
 
-use super::index_filters::Named;
+use super::index_filters::NamedQuery;
 use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const CLEAR: Command = Command::new("planCacheClear", "Forgets plans", run_clear)
-    .needs(Needs::Collection(&[Action::PlanCacheWrite]))
-    .flags(RowFlags::LENIENT);
+pub(super) const CLEAR: Command =
+    Command::new("planCacheClear", "Removes plans from the plan cache", run_clear)
+        .needs(Needs::Collection(&[Action::PlanCacheWrite]))
+        .flags(RowFlags::LENIENT);
 
-/// The collection of a command, if there is one.
+/// The command's collection, if it exists.
 ///
 /// # Errors
 /// 73 InvalidNamespace, 166 CommandNotSupportedOnView.
@@ -42,7 +43,7 @@ pub(super) fn find_collection(
 fn run_clear(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let Some(collection) = find_collection(ctx, request)? else { return Ok(()) };
     let fields = Fields::new(request.body, request.row.name);
-    let named = Named::parse(ctx, &fields, &collection)?;
+    let named = NamedQuery::parse(ctx, &fields, &collection)?;
     forget_plans(&collection, named.map(|named| named.shape()));
     Ok(())
 }

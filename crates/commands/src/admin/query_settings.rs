@@ -1,5 +1,5 @@
-//! `setQuerySettings`, `removeQuerySettings`, and what `$querySettings` gives: what administrators say about queries of one shape.
-//! Manual: "setQuerySettings", "removeQuerySettings", "$querySettings".
+//! `setQuerySettings`, `removeQuerySettings` and the source of `$querySettings`: settings for
+//! queries of one shape. Manual: "setQuerySettings", "removeQuerySettings", "$querySettings".
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) const REMOVE: Command =
         .flags(RowFlags::ADMIN_ONLY)
         .writes(Writes::Settings);
 
-/// What the commands take: a shape by its name, or by a query of it.
+/// The shape in a command's own value, as a hash or as a query.
 struct Target<'a> {
     hash: QueryShapeHash,
     query: Option<RawDoc<'a>>,
@@ -61,10 +61,11 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The shape of a query that settings are set by.
+/// The shape of a representative query.
 ///
 /// # Errors
-/// 7746402 for other commands, 8584900, 8584901 and 7746606 for what has no settings, those of the command.
+/// 7746402 for other commands, 8584900, 8584901 and 7746606 for queries that cannot have settings;
+/// errors of the command.
 fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<QueryShape> {
     let first = query.iter().next();
     let command = first.and_then(|first| ctx.commands.find(first.name()));
@@ -107,12 +108,12 @@ fn no_shape(query: RawDoc<'_>) -> Error {
 
 #[derive(PartialEq, Eq)]
 enum Planned {
-    /// It asks for one `_id`, which is not planned.
+    /// It selects one `_id`, which needs no plan.
     ById,
     Otherwise,
 }
 
-/// Checks what can be checked without running it.
+/// Checks the query as far as possible without running it.
 fn check_query(
     ctx: &CommandContext<'_>,
     row: &Row,
@@ -276,8 +277,8 @@ fn check_hint(hint: RawDoc<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The settings that were there with those that are given in their place, without what says nothing: `reject: false`, hints that
-/// allow no index.
+/// Merges the given settings into the previous ones and drops those without effect: `reject:
+/// false`, hints that allow no index.
 fn merged(before: Option<RawDoc<'_>>, given: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     for name in ["indexHints", "queryFramework", "reject", "comment"] {

@@ -1,8 +1,9 @@
 //! `replSetReconfig`: version, address, tags and settings of the set's only member.
 //!
-//! The new configuration is stored in `local.system.replset` before the command replies. Members cannot be added (238), and the member
-//! stays what it is: no arbiter, not hidden, with a vote. From then on all clients are given an address that differs from the one that
-//! this client uses, unless `--advertise` gives one.
+//! The new configuration is stored in `local.system.replset` before the command replies. Members
+//! cannot be added (238), and the kind of the member cannot change: not an arbiter, not hidden,
+//! with a vote. If the new address differs from the one that this client uses, it is returned to
+//! all clients from then on; with `--advertise` it cannot be changed.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -44,7 +45,7 @@ const OF_MEMBER: &[&str] = &[
     "secondaryDelaySecs",
     "votes",
 ];
-/// Greatest version, and greatest priority.
+/// The largest version and the largest priority.
 const MAX_VERSION: i64 = i32::MAX as i64;
 const MAX_PRIORITY: f64 = 1000.0;
 
@@ -72,7 +73,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     let before = set.config();
     let mut config = parse(ctx, set, given)?;
     if force {
-        // The reference goes on by a great step, so that no two forced ones are alike.
+        // The reference increments by a large step, so that no two forced versions are equal.
         config.version = config.version.max(before.version + 1);
     } else if config.version <= before.version {
         return Err(incompatible(format!(
@@ -143,7 +144,7 @@ fn parse_member(
     let (name, port) = host.rsplit_once(':').unwrap_or((host, "27017"));
     let wrong_port = port.parse::<u16>().ok().is_none_or(|port| port == 0);
     if name.is_empty() || wrong_port || host.contains([',', '/', ' ', '@']) {
-        return Err(invalid(format!("'{host}' is no address of a member: host:port")));
+        return Err(invalid(format!("'{host}' is not an address of a member (host:port)")));
     }
     for (name, wanted) in [("arbiterOnly", false), ("hidden", false), ("buildIndexes", true)] {
         if fields.bool(name)?.is_some_and(|is| is != wanted) {
@@ -179,7 +180,7 @@ fn parse_member(
     let host = host.to_lowercase();
     let config = SetConfig { priority, tags: tags.to_owned(), ..SetConfig::default() };
     match (host == known, set.advertised()) {
-        // It stays what it was: set before, or whatever a client uses.
+        // The address does not change: set before, or the one that each client uses.
         (true, _) => Ok(SetConfig { host: set.config().host, ..config }),
         (false, None) => Ok(SetConfig { host: Some(host), ..config }),
         (false, Some(advertised)) => {
@@ -188,7 +189,7 @@ fn parse_member(
     }
 }
 
-/// The settings that are known.
+/// Checks the settings and keeps the known ones.
 fn parse_settings(set: &ReplicaSet, settings: RawDoc<'_>) -> Result<DocBuf> {
     let mut known: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
     known.extend(["chainingAllowed", "getLastErrorModes", "getLastErrorDefaults", "replicaSetId"]);

@@ -1,4 +1,4 @@
-//! The replica-set commands: of a set of one member, or of a server that is in none.
+//! Replica-set commands, for a set of one member or a server outside of a set.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -12,16 +12,16 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(crate) const GET_STATUS: Command =
-    Command::new("replSetGetStatus", "Shows the state of the replica set", run_status)
+    Command::new("replSetGetStatus", "Returns the state of the replica set", run_status)
         .needs(Needs::Cluster(&[Action::ReplSetGetStatus]))
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const GET_CONFIG: Command =
-    Command::new("replSetGetConfig", "Shows the replica set's configuration", run_config)
+    Command::new("replSetGetConfig", "Returns the replica set's configuration", run_config)
         .needs(Needs::Cluster(&[Action::ReplSetGetConfig]))
         .since("3.0")
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const INITIATE: Command =
-    Command::new("replSetInitiate", "Begins a replica set", run_initiate)
+    Command::new("replSetInitiate", "Initiates a replica set", run_initiate)
         .needs(Needs::Cluster(&[Action::ReplSetConfigure]))
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const STEP_DOWN: Command =
@@ -30,26 +30,27 @@ pub(crate) const STEP_DOWN: Command =
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const FREEZE: Command = Command::new(
     "replSetFreeze",
-    "Keeps a secondary from becoming the primary, or, with 0, lets it",
+    "Prevents a secondary from becoming the primary, or allows it again with 0",
     run_freeze,
 )
 .needs(Needs::Cluster(&[Action::ReplSetStateChange]))
 .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 
-/// Seconds that others have to catch up before a step-down.
+/// The default time of secondaries to catch up before a step-down, in seconds.
 const CATCH_UP_SECS: i64 = 10;
 
-/// The reference's text; what stands after it in [`ABOUT_ROUTER`] is for people who ask how the set is.
+/// The reference's text. The suffix [`ABOUT_ROUTER`] is added for commands that show the state of
+/// the set.
 const NOT_IN_SET: &str = "not running with --replSet";
-const ABOUT_ROUTER: &str = ": this is one server, which answers drivers like a router; with --replSet NAME it is a replica set of one \
-                            member; sh.status() shows what it says of itself as a router";
+const ABOUT_ROUTER: &str = ": this server answers drivers like a router; start it with --replSet NAME to make it a replica set of one \
+                            member; sh.status() shows its state as a router";
 
 pub(super) fn set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
     let missing = || Error::new(ErrorCode::NoReplicationEnabled, NOT_IN_SET);
     ctx.service.replica_set.get().ok_or_else(missing)
 }
 
-/// The same for commands that show the set.
+/// The same as [`set`], for commands that show the set.
 fn shown_set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
     set(ctx).map_err(|error| Error::new(error.code(), format!("{NOT_IN_SET}{ABOUT_ROUTER}")))
 }
@@ -102,7 +103,7 @@ fn run_config(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -
 
 fn run_initiate(ctx: &CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     match ctx.service.replica_set.get() {
-        // It begins with the server.
+        // The set is initiated when the server starts.
         Some(_) => Err(Error::new(ErrorCode::AlreadyInitialized, "already initialized")),
         None => {
             let text = "This node was not started with replication enabled.";
@@ -111,8 +112,8 @@ fn run_initiate(ctx: &CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -
     }
 }
 
-/// Manual, "replSetStepDown". There is no other member that could catch up, so without `force` it refuses at once, where the
-/// reference first waits for `secondaryCatchUpPeriodSecs`.
+/// Manual, "replSetStepDown". No other member can catch up, so the command fails at once without
+/// `force`; the reference waits for `secondaryCatchUpPeriodSecs` first.
 fn run_step_down(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -164,7 +165,7 @@ fn run_step_down(
     tracing::info!(id = 21_340, seconds, "Stepping down in response to replSetStepDown command");
     let code = ErrorCode::InterruptedDueToReplStateChange;
     ctx.service.sessions.transactions.abort(code, |_| true);
-    // What writes now ends; the TTL monitor asks for itself.
+    // Kills running writes; the TTL monitor checks by itself.
     for op in ctx.service.ops.list() {
         if op.writes() && op.id() != ctx.op.id() {
             op.kill(code);
@@ -173,7 +174,7 @@ fn run_step_down(
     Ok(())
 }
 
-/// Manual, "replSetFreeze": a set of one member elects itself as soon as it may.
+/// Manual, "replSetFreeze": a set of one member elects itself as soon as it is allowed to.
 fn run_freeze(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     set(ctx)?;
     let seconds = request.body.get("replSetFreeze").and_then(whole_number).unwrap_or(0);

@@ -1,7 +1,8 @@
-//! `replSetResizeOplog`: how much of the operation log is kept, from now on.
+//! `replSetResizeOplog`: changes the size and the minimum retention of the operation log.
 //!
-//! The reference takes no size below 990 MB. Here any size from 1 MB is taken, as `oplogSizeMB` does: on a small disk, or one that is
-//! full, a smaller log is what gives room. The size outlives a restart, the retention does not, as in the reference.
+//! The reference accepts no size below 990 MB. This server accepts any size from 1 MB, as
+//! `oplogSizeMB` does: on a small or full disk, a smaller log frees space. The size persists over a
+//! restart, the retention does not, as in the reference.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -13,7 +14,7 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("replSetResizeOplog", "Changes how much of the operation log is kept", run)
+    Command::new("replSetResizeOplog", "Changes the size and retention of the operation log", run)
         .needs(Needs::Cluster(&[Action::ReplSetResizeOplog]))
         .since("3.6")
         .flags(RowFlags::ADMIN_ONLY);
@@ -21,7 +22,7 @@ pub(super) const ROW: Command =
 /// A petabyte, in megabytes.
 const MOST_MB: f64 = (1u64 << 30) as f64;
 const HOUR_MS: f64 = 3_600_000.0;
-/// Far beyond every log: a century.
+/// A century, longer than any log.
 const MOST_HOURS: f64 = 876_600.0;
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {

@@ -1,7 +1,8 @@
-//! `refreshLogicalSessionCacheNow` and `reapLogicalSessionCacheNow`: what happens to sessions by itself, at once.
+//! `refreshLogicalSessionCacheNow` and `reapLogicalSessionCacheNow`: run the periodic tasks of
+//! sessions at once.
 //!
-//! Sessions are kept in memory, and this server is the only one that keeps them: a refresh has nobody to tell, and only lets
-//! those go that have timed out. Reaping does that, too, and removes what timed out sessions have written down.
+//! Sessions are kept in the memory of this server only, so a refresh has nothing to synchronize and
+//! only removes sessions that have timed out. Reaping also removes their stored statements.
 
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
@@ -11,11 +12,11 @@ use crate::request::row::Expected;
 use crate::request::{Needs, Request};
 
 pub(super) const REFRESH: Command =
-    Command::new("refreshLogicalSessionCacheNow", "Refreshes the sessions at once", run_refresh)
+    Command::new("refreshLogicalSessionCacheNow", "Refreshes sessions at once", run_refresh)
         .needs(Needs::Nothing)
         .since("3.6");
 pub(super) const REAP: Command =
-    Command::new("reapLogicalSessionCacheNow", "Removes sessions that timed out", run_reap)
+    Command::new("reapLogicalSessionCacheNow", "Removes sessions that have timed out", run_reap)
         .needs(Needs::Nothing)
         .since("3.6")
         .expected(Expected::Long);

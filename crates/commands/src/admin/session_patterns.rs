@@ -1,7 +1,8 @@
-//! `killAllSessionsByPattern`: ends the sessions that one of several patterns describes, and what runs in them.
-//! Manual: "killAllSessionsByPattern".
+//! `killAllSessionsByPattern`: ends the sessions that match one of several patterns, and their
+//! operations. Manual: "killAllSessionsByPattern".
 //!
-//! All that a pattern says must be so of a session. Its user has a role when it has it now, inherited ones among them.
+//! A session must match all fields of a pattern. Roles are those that the session's user has now,
+//! including inherited ones.
 
 use mayfly_auth::{Action, RoleName};
 use mayfly_base::Result;
@@ -16,18 +17,18 @@ use crate::request::generic::{session_id, session_owner};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("killAllSessionsByPattern", "Ends the sessions that patterns describe", run)
+    Command::new("killAllSessionsByPattern", "Ends the sessions that match a pattern", run)
         .needs(Needs::Cluster(&[Action::KillAnySession]))
         .since("3.6");
 
-/// How errors call a pattern.
+/// The name of a pattern in errors.
 const PATTERN: &str = "KillAllSessionsByPattern";
 
-/// Which sessions a pattern describes.
+/// A pattern of sessions.
 #[derive(Default)]
 struct Pattern {
     id: Option<[u8; 16]>,
-    /// The owner is in each of these lists.
+    /// The owner must be in each of these lists.
     owners: Vec<Vec<SessionOwner>>,
 }
 
@@ -84,7 +85,7 @@ fn parse(ctx: &CommandContext<'_>, pattern: RawDoc<'_>) -> Result<Pattern> {
     Ok(parsed)
 }
 
-/// The users who have one of these roles.
+/// The users that have one of these roles.
 fn users_with(ctx: &CommandContext<'_>, roles: RawDoc<'_>) -> Result<Vec<SessionOwner>> {
     let one = |value: RawValue<'_>| {
         let (role, db) = names(value, "role", &format!("{PATTERN}.roles"))?;

@@ -1,4 +1,4 @@
-//! Logical sessions: begin, keep, end, kill.
+//! Commands that start, refresh, end and kill logical sessions.
 
 use mayfly_auth::Action;
 use mayfly_base::{ErrorCode, Result};
@@ -13,7 +13,7 @@ use crate::request::row::{Reads, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const START: Command =
-    Command::new("startSession", "Begins a logical session", run_start)
+    Command::new("startSession", "Starts a logical session", run_start)
         .needs(Needs::Nothing)
         .since("3.6");
 pub(crate) const REFRESH: Command =
@@ -26,18 +26,15 @@ pub(crate) const END: Command = Command::new("endSessions", "Ends logical sessio
     .since("3.6")
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE));
 pub(crate) const KILL: Command =
-    Command::new("killSessions", "Ends logical sessions and what runs in them", run_kill)
+    Command::new("killSessions", "Ends logical sessions and their operations", run_kill)
         .needs(Needs::Nothing)
         .since("3.6")
         .reads(Reads::empty());
-pub(crate) const KILL_ALL: Command = Command::new(
-    "killAllSessions",
-    "Ends all logical sessions and what runs in them",
-    run_kill_all,
-)
-.needs(Needs::Cluster(&[Action::KillAnySession]))
-.since("3.6")
-.reads(Reads::empty());
+pub(crate) const KILL_ALL: Command =
+    Command::new("killAllSessions", "Ends all logical sessions and their operations", run_kill_all)
+        .needs(Needs::Cluster(&[Action::KillAnySession]))
+        .since("3.6")
+        .reads(Reads::empty());
 
 fn run_start(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
@@ -68,7 +65,7 @@ fn run_kill(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
     request.fields(&[])?;
     let sessions = listed(ctx, request, Action::KillAnySession)?;
     let own = SessionOwner::of(&ctx.authority);
-    // An empty list means all of the user's sessions; without access control these are all.
+    // An empty list selects all sessions of the user; without access control, all sessions.
     let all = sessions.is_empty();
     kill(ctx.service, ctx.op.id(), |session| match all {
         true => session.owner == own,
@@ -90,7 +87,8 @@ fn run_kill_all(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     Ok(())
 }
 
-/// The sessions in the array that is the command's own value. Those of others may name who has the action on the cluster.
+/// The sessions in the command's own value. Sessions of other users need the action `others` on the
+/// cluster.
 fn listed(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -110,7 +108,7 @@ fn listed(
     Ok(sessions)
 }
 
-/// Ends the operations and transactions of such sessions, but not the operation that asks, and closes their cursors.
+/// Kills the operations (except the caller's), transactions and cursors of the chosen sessions.
 pub(super) fn kill(service: &Service, own: i32, chosen: impl Fn(SessionId) -> bool) {
     service.sessions.transactions.abort(ErrorCode::Interrupted, &chosen);
     service.cursors.kill_of(&chosen);

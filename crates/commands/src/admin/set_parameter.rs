@@ -1,4 +1,4 @@
-//! `setParameter`: changes server parameters while the server runs.
+//! `setParameter`: changes server parameters at runtime.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -16,7 +16,7 @@ pub(crate) const ROW: Command = Command::new("setParameter", "Changes server par
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let named = || request.body.iter().skip(1).filter(|e| !is_generic(e.name_bytes()));
-    // All names are known before any value changes.
+    // All names are checked before any value changes.
     let mut parameters = Vec::new();
     for element in named() {
         let name = element.name();

@@ -1,4 +1,4 @@
-//! `shutdown`: the same clean stop as a SIGTERM.
+//! `shutdown`: a clean stop, as after a SIGTERM.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -15,10 +15,10 @@ pub(crate) const ROW: Command = Command::new("shutdown", "Stops the server", run
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["force", "timeoutSecs"])?;
-    // With one node there is nothing to force and no member to wait for; the types are checked all the same.
+    // A single node has nothing to force and no member to wait for; only the types are checked.
     fields.bool("force")?;
     fields.long("timeoutSecs")?;
-    tracing::info!(client = &*ctx.connection.client, "shutdown was asked for");
+    tracing::info!(client = &*ctx.connection.client, "a client requested a shutdown");
     ctx.service.audit_stop(Actor::Client(ctx.connection));
     ctx.effects.close_connection();
     ctx.service.shutdown.request();

@@ -1,4 +1,4 @@
-//! `commitTransaction` and `abortTransaction`; and what only shards do, which this server is not.
+//! `commitTransaction` and `abortTransaction`; and commands of shards, which this server refuses.
 
 use std::cell::{RefCell, RefMut};
 
@@ -41,8 +41,9 @@ pub(crate) const COORDINATE: Command =
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
         .in_transaction(InTransaction::Statement);
 
-/// Commits; once more is no error: the client may not have seen the first answer. Routers hand out a `recoveryToken` that says
-/// which shard knows the outcome. Here there is one server that does, so that nobody needs one, and one that comes is left alone.
+/// Commits the transaction. A repeated commit is not an error, because the client may not have
+/// received the first answer. Routers return a `recoveryToken` that identifies the shard which
+/// knows the outcome; this server needs none and ignores one.
 fn run_commit(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     check_fields(request)?;
     let (store, op) = (&ctx.service.store, ctx.op);

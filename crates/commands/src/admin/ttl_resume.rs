@@ -1,4 +1,5 @@
-//! `ttlResume`: expiry goes on after the clock could not be trusted. An extension.
+//! `ttlResume`: resumes expiry after it was suspended because the clock was not trusted. An
+//! extension.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -8,14 +9,11 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{RowFlags, Writes};
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new(
-    "ttlResume",
-    "Lets expiry go on by the clock as it is, after it was suspended",
-    run,
-)
-.needs(Needs::Cluster(&[Action::SetParameter]))
-.flags(RowFlags::ADMIN_ONLY)
-.writes(Writes::Settings);
+pub(crate) const ROW: Command =
+    Command::new("ttlResume", "Resumes expiry with the current clock after it was suspended", run)
+        .needs(Needs::Cluster(&[Action::SetParameter]))
+        .flags(RowFlags::ADMIN_ONLY)
+        .writes(Writes::Settings);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;

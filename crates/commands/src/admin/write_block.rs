@@ -1,4 +1,5 @@
-//! `setUserWriteBlockMode`: keeps clients from writing to their databases. Manual: "setUserWriteBlockMode".
+//! `setUserWriteBlockMode`: blocks writes of clients to their databases. Manual:
+//! "setUserWriteBlockMode".
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -10,7 +11,7 @@ use crate::request::row::{Expected, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("setUserWriteBlockMode", "Blocks the writes of users, or allows them", run)
+    Command::new("setUserWriteBlockMode", "Blocks writes of users, or allows them", run)
         .needs(Needs::Cluster(&[Action::SetUserWriteBlockMode]))
         .since("6.0")
         .flags(RowFlags::ADMIN_ONLY)

@@ -1,13 +1,14 @@
-//! What a command did beside writing its reply, and what it waits for. Handlers record it here; the dispatcher acts on it.
+//! The effects of a command besides its reply, and what it waits for. Handlers record them here,
+//! and dispatch acts on them.
 //!
-//! That a command wrote is not recorded here: its row and its operation say so, so that no handler has to.
+//! Writes are not recorded here: they follow from the command's row and its operation.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use mayfly_query::Awaited;
 
-/// What a command that cannot be answered yet waits for, before it runs again.
+/// What a command waits for before it runs again.
 pub enum Wait {
     /// Data.
     Data(DataWait),
@@ -15,13 +16,13 @@ pub enum Wait {
     Topology {
         /// The counter that the client knows.
         seen: i64,
-        /// At most so long.
+        /// The timeout.
         longest: Duration,
     },
 }
 
 impl Wait {
-    /// How long the wait may take at most.
+    /// The timeout.
     pub fn longest(&self) -> Duration {
         match self {
             Wait::Data(data) => data.longest,
@@ -30,13 +31,13 @@ impl Wait {
     }
 }
 
-/// What a command that found nothing waits for.
+/// A wait of a command that found no data.
 pub struct DataWait {
-    /// What may bring data.
+    /// The source of new data.
     pub awaited: Awaited,
-    /// As [`Awaited::seen`] gave it before the command looked.
+    /// The value of [`Awaited::seen`] before the command read.
     pub seen: u64,
-    /// At most so long.
+    /// The timeout.
     pub longest: Duration,
 }
 
@@ -55,57 +56,58 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// The reply shows what is in the log up to this timestamp. It is sent when that is durable.
+    /// Makes the reply wait until the log is durable up to this timestamp.
     pub fn show_up_to(&self, timestamp: u64) {
         self.shown_up_to.set(self.shown_up_to.get().max(timestamp));
     }
 
-    /// A statement failed, and the reply says so in an array of errors: its transaction ends.
+    /// Records that a statement failed and the reply has its error in an array: its transaction
+    /// ends.
     pub fn fail_statement(&self) {
         self.has_failed.set(true);
     }
 
-    /// The command runs again after this wait, and its reply is thrown away.
+    /// Makes the command run again after this wait; its reply is discarded.
     pub fn wait_for(&self, wait: Wait) {
         self.wait.set(Some(wait));
     }
 
-    /// The reply has this counter of the topology.
+    /// Records the topology counter in the reply.
     pub fn show_counter(&self, counter: i64) {
         self.counter.set(Some(counter));
     }
 
-    /// The command runs again after its reply, without another request.
+    /// Makes the command run again after its reply, without another request.
     pub fn stream(&self) {
         self.streams.set(true);
     }
 
-    /// The connection closes after the reply.
+    /// Closes the connection after the reply.
     pub fn close_connection(&self) {
         self.closes.set(true);
     }
 
-    /// The connection closes without a reply.
+    /// Closes the connection without a reply.
     pub fn hang_up(&self) {
         self.hangs_up.set(true);
     }
 
-    /// The reply is sent so much later.
+    /// Delays the reply.
     pub fn pause(&self, pause: Duration) {
         self.pause.set(pause);
     }
 
-    /// Everything was read as of this time.
+    /// Records the timestamp of all reads of the command.
     pub(crate) fn read_as_of(&self, timestamp: u64) {
         self.read_as_of.set(Some(timestamp));
     }
 
-    /// The time that everything was read as of, if that was one.
+    /// The timestamp of all reads, if they had the same one.
     pub(crate) fn time_of_reads(&self) -> Option<u64> {
         self.read_as_of.get()
     }
 
-    /// The last timestamp that the reply shows; 0 for none.
+    /// The timestamp up to which the log must be durable before the reply; 0 for none.
     pub(crate) fn shown_up_to(&self) -> u64 {
         self.shown_up_to.get()
     }
@@ -115,12 +117,12 @@ impl Effects {
         self.has_failed.get()
     }
 
-    /// What the command waits for.
+    /// Takes the wait that the command asked for.
     pub(crate) fn take_wait(&self) -> Option<Wait> {
         self.wait.take()
     }
 
-    /// The counter of the topology in the reply.
+    /// The topology counter in the reply.
     pub(crate) fn counter(&self) -> Option<i64> {
         self.counter.get()
     }
@@ -140,7 +142,7 @@ impl Effects {
         self.hangs_up.get()
     }
 
-    /// How much later the reply is sent.
+    /// The delay of the reply.
     pub(crate) fn paused(&self) -> Duration {
         self.pause.get()
     }

@@ -1,5 +1,5 @@
-//! What a handler is given beside its request: the server, its operation and connection, its session. A handler reads it, and
-//! records in its [`Effects`] what the dispatcher has to do after it.
+//! The context of a handler: the server, the operation, the connection, the session. A handler
+//! reads it, and records in [`Effects`] what dispatch has to do afterwards.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,33 +25,34 @@ pub use retry::Retry;
 pub struct CommandContext<'a> {
     /// The server.
     pub service: &'a Arc<Service>,
-    /// The table of commands, for handlers that run, list or explain others.
+    /// The table of commands, for handlers that run, list or explain other commands.
     pub commands: &'static Table,
-    /// The operation: deadline, kill flag, counters.
+    /// The operation, with deadline, kill flag and counters.
     pub op: &'a Arc<OpCtx>,
-    /// The store with this operation, and what the command sees of it.
+    /// The store with this operation and its view of the data.
     pub store: StoreSession<'a>,
-    /// The connection that it came in on.
+    /// The connection of the request.
     pub connection: &'a Arc<Connection>,
-    /// The rights of its client.
+    /// The client's rights.
     pub authority: Authority,
-    /// Whether the command shows only what is durable by the time of the reply, and its cursor does so later.
+    /// Whether the reply must only contain durable data; this also applies to the batches of its
+    /// cursor.
     pub only_durable: bool,
-    /// Streaming replies and waiting; only the handshake uses it.
+    /// Streaming and waiting; only the handshake uses it.
     pub exhaust: Exhaust,
-    /// The session of a write that the client may send again.
+    /// The session of a retryable write.
     pub retry: Option<&'a Retry>,
-    /// The session of a statement of a transaction.
+    /// The session of a statement in a transaction.
     pub transaction: Option<&'a RefCell<CheckedOut>>,
     /// The logical session.
     pub session: Option<SessionId>,
     /// How long the command has waited for data so far.
     pub waited: Duration,
-    /// What the command does beside its reply.
+    /// The effects besides the reply.
     pub effects: &'a Effects,
 }
 
-/// How many documents a command changed, for `serverStatus.metrics.document`.
+/// The numbers of changed documents, for `serverStatus.metrics.document`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DocumentChanges {
     pub(crate) inserted: i64,
@@ -59,19 +60,19 @@ pub(crate) struct DocumentChanges {
     pub(crate) deleted: i64,
 }
 
-/// How the handshake waits and streams.
+/// The state of waiting and streaming of the handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exhaust {
-    /// The client can take further replies to this request.
+    /// Whether the client accepts further replies to this request.
     pub allowed: bool,
-    /// It is a repetition without a new request; the counter that the last reply carried.
+    /// The counter in the previous reply of a stream; `None` for a new request.
     pub last_counter: Option<i64>,
-    /// The wait that the handler asked for is over.
+    /// Whether the wait that the handler asked for is over.
     pub waited: bool,
 }
 
 impl CommandContext<'_> {
-    /// Whose cursors it opens and asks for.
+    /// The owner of the command's cursors.
     pub fn cursor_owner(&self) -> CursorOwner {
         CursorOwner {
             user: match &self.authority {
@@ -86,12 +87,12 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Counts written documents in `opcounters`; the dispatcher counts all other commands.
+    /// Counts written documents in `opcounters`; dispatch counts all other commands.
     pub fn count(&self, kind: OpKind, documents: u64) {
         counter(self.service, kind).add(documents);
     }
 
-    /// Counts documents that the command changed.
+    /// Counts changed documents.
     pub(crate) fn count_modified(&self, changes: &DocumentChanges) {
         let documents = &self.service.metrics.documents;
         let count =
@@ -102,7 +103,7 @@ impl CommandContext<'_> {
     }
 }
 
-/// The counter of a kind of operation.
+/// The counter in `opcounters` for a kind of operation.
 pub(crate) fn counter(service: &Service, kind: OpKind) -> &Counter {
     let counters = &service.metrics.opcounters;
     match kind {

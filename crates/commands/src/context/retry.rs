@@ -1,10 +1,10 @@
-//! Writes that a client may send again: which of their statements were executed already, and what they were answered.
+//! Retryable writes: which statements were already executed, and with which results.
 //!
-//! 1. The dispatcher checks the session out for the command ([`mayfly_service::Sessions::check_out`]).
-//! 2. The handler asks [`CommandContext::attempt`] before each statement, and passes its name to the write unit, which
-//!    records it in the statement's own transaction.
-//! 3. After the commit it says [`CommandContext::committed`]. A crash in between loses nothing: the store is asked the
-//!    next time.
+//! 1. Dispatch checks the session out for the command ([`mayfly_service::Sessions::check_out`]).
+//! 2. The handler calls [`CommandContext::attempt`] before each statement, and passes the
+//!    statement's identity to the write unit, which records it in the same transaction.
+//! 3. After the commit it calls [`CommandContext::committed`]. A crash in between loses nothing:
+//!    the record is then read from the store.
 
 use std::cell::RefCell;
 
@@ -17,19 +17,19 @@ use crate::context::CommandContext;
 use crate::request::Fields;
 use crate::request::fields::wrong_type;
 
-/// The session of a repeatable command, while the command runs.
+/// The session of a retryable command while the command runs.
 pub struct Retry {
     session: RefCell<CheckedOut>,
-    /// Statements that an earlier attempt had executed.
+    /// Ids of statements that an earlier attempt executed.
     retried: RefCell<Vec<i32>>,
     ids: StatementIds,
 }
 
-/// How the statements of a command are numbered.
+/// The ids of a command's statements.
 enum StatementIds {
-    /// From this one on.
+    /// Consecutive ids from this one on.
     From(i32),
-    /// One by one.
+    /// One id per statement.
     Listed(Vec<i32>),
 }
 
@@ -66,13 +66,13 @@ impl Retry {
         Ok(Retry { session: RefCell::new(session), retried: RefCell::default(), ids })
     }
 
-    /// The command failed, perhaps after a commit.
+    /// Records that the command failed, perhaps after a commit.
     #[cold]
     pub(crate) fn doubt(&self) {
         self.session.borrow_mut().doubt();
     }
 
-    /// How many statements an earlier attempt had executed.
+    /// The number of statements that an earlier attempt executed.
     pub(crate) fn count_retried(&self) -> u64 {
         self.retried.borrow().len() as u64
     }
@@ -90,12 +90,12 @@ impl Retry {
         })
     }
 
-    /// Whether the ids of consecutive statements are consecutive, too.
+    /// Whether consecutive statements have consecutive ids.
     fn is_consecutive(&self) -> bool {
         matches!(self.ids, StatementIds::From(_))
     }
 
-    /// How inserts of neighbours are recorded: names, and how many each stands for.
+    /// The records of consecutive inserts: identity, and number of statements.
     fn groups(&self, first: usize, count: usize) -> Result<Vec<(Statement, i32)>> {
         if self.is_consecutive() {
             return Ok(vec![(self.statement(first)?, i32::try_from(count).unwrap_or(i32::MAX))]);
@@ -103,10 +103,10 @@ impl Retry {
         (first..first + count).map(|at| Ok((self.statement(at)?, 1))).collect()
     }
 
-    /// Records inserts in their unit.
+    /// Records inserts in their write unit.
     ///
     /// # Errors
-    /// 16 InvalidLength without ids, those of the engine.
+    /// 16 InvalidLength without ids; errors of the engine.
     pub(crate) fn record_inserts(
         &self,
         unit: &mut WriteUnit<'_>,
@@ -120,7 +120,7 @@ impl Retry {
         Ok(())
     }
 
-    /// The inserts are committed.
+    /// Remembers committed inserts.
     ///
     /// # Errors
     /// 16 InvalidLength without ids.
@@ -131,7 +131,7 @@ impl Retry {
         Ok(())
     }
 
-    /// What the statement at this place was answered by an earlier attempt.
+    /// The result of the statement at this index, if an earlier attempt executed it.
     fn executed(&self, at: usize) -> Result<Option<DocBuf>> {
         let id = self.id(at)?;
         let found = self.session.borrow().executed(id).cloned();
@@ -141,7 +141,7 @@ impl Retry {
         Ok(found)
     }
 
-    /// The name under which the statement at this place is recorded.
+    /// The identity of the statement at this index.
     fn statement(&self, at: usize) -> Result<Statement> {
         Ok(self.session.borrow().statement(self.id(at)?))
     }
@@ -157,16 +157,16 @@ fn inserted() -> DocBuf {
     result.finish()
 }
 
-/// Whether a statement is run, or was.
+/// Whether a statement is to be executed.
 pub(crate) enum Attempt {
-    /// An earlier attempt was answered so.
+    /// An earlier attempt executed it with this result.
     Again(DocBuf),
-    /// Run it, and record it under this name if there is one.
+    /// It is to be executed, and recorded under this identity if there is one.
     First(Option<Statement>),
 }
 
 impl CommandContext<'_> {
-    /// To be called before the statement at this place.
+    /// Called before the statement at this index.
     ///
     /// # Errors
     /// 16 InvalidLength when it has no id.
@@ -178,7 +178,7 @@ impl CommandContext<'_> {
         }
     }
 
-    /// The name to record the statement under; `None` when an earlier attempt has executed it.
+    /// The identity of the statement at this index; `None` if an earlier attempt executed it.
     ///
     /// # Errors
     /// 16 InvalidLength when it has no id.
@@ -189,14 +189,14 @@ impl CommandContext<'_> {
         Ok((!executed).then_some(Some(statement)))
     }
 
-    /// The statement was committed with this record.
+    /// Remembers a committed statement with its record.
     pub(crate) fn committed(&self, statement: Option<Statement>, record: impl FnOnce() -> DocBuf) {
         if let (Some(retry), Some(statement)) = (&self.retry, statement) {
             retry.note(statement, 1, record());
         }
     }
 
-    /// Refuses this option of a write that is repeatable otherwise.
+    /// Refuses an option of a write that is retryable otherwise.
     ///
     /// # Errors
     /// 72 InvalidOptions.
@@ -210,7 +210,7 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Adds `retriedStmtId` when the command's one statement was executed before.
+    /// Appends `retriedStmtId` if an earlier attempt executed the command's only statement.
     pub(crate) fn append_retried_one(&self, reply: &mut DocBuilder) {
         let first = self.retry.as_ref().and_then(|retry| retry.retried.borrow().first().copied());
         if let Some(id) = first {
@@ -218,7 +218,7 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Adds `retriedStmtIds` when there are any.
+    /// Appends `retriedStmtIds` if there are any.
     pub(crate) fn append_retried(&self, reply: &mut DocBuilder) {
         let Some(retry) = &self.retry else { return };
         let retried = retry.retried.borrow();

@@ -41,10 +41,10 @@ pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run
     .expected(Expected::Long)
     .explained(KNOWN, explain::aggregate);
 
-/// The collection that `$listSessions` stands for.
+/// The namespace of `$listSessions`.
 const SESSIONS: &str = "config.system.sessions";
 
-/// Arguments that work, then those that are refused when they ask for something.
+/// Supported arguments, then those that are refused when they have an effect.
 pub(crate) const KNOWN: &[&str] = &[
     "pipeline",
     "cursor",
@@ -68,7 +68,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     refuse(&fields, &["needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
-    let asked = Asked {
+    let arguments = Arguments {
         request,
         pipeline,
         hint: hint(&fields)?,
@@ -80,20 +80,21 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         RawValue::String(_) => Some(request.namespace()?),
         _ => None,
     };
-    // A client that may not use the name does not learn what is wrong with it: an error waits until the rights are checked.
+    // A client without rights on the namespace must not see errors about it: they are returned
+    // after the check of rights.
     let found = named.as_ref().map(|ns| source(ctx, ns));
     let begins_elsewhere = StageRow::first_of(pipeline).is_some_and(StageRow::is_source);
     let started = match (named, found) {
         (Some(ns), Some(Ok(Source::View(view)))) if !begins_elsewhere => {
-            start_over_view(ctx, asked, (ns, &view), settings)?
+            start_over_view(ctx, arguments, (ns, &view), settings)?
         }
         (named, found) => {
-            let parsed = asked.parse(ctx, named.as_ref())?;
+            let parsed = arguments.parse(ctx, named.as_ref())?;
             if let Some(all) = parsed.follows_changes() {
                 let settings = with_hints(ctx, request, settings)?;
                 return follow_changes(ctx, request, (parsed, all), batch, settings, reply);
             }
-            start(ctx, asked, (named, found), parsed, settings)?
+            start(ctx, arguments, (named, found), parsed, settings)?
         }
     };
     let Started { ns, run, writes } = started;
@@ -109,29 +110,30 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     first_batch(ctx, cursor, batch, reply)
 }
 
-/// What an aggregation asks for.
-struct Asked<'a> {
+/// The arguments of an aggregation.
+struct Arguments<'a> {
     request: &'a Request<'a>,
-    /// As it was sent.
+    /// The pipeline as it was sent.
     pipeline: RawDoc<'a>,
     hint: Option<Hint>,
     collation: Collating,
     variables: Option<RawDoc<'a>>,
 }
 
-/// A pipeline that runs.
+/// A started pipeline.
 struct Started {
     ns: Namespace,
     run: PipelineRun,
-    /// It changes data.
+    /// Whether it changes data.
     writes: bool,
 }
 
-impl Asked<'_> {
-    /// The pipeline over the collection of this name, or over none, which the client may run.
+impl Arguments<'_> {
+    /// Parses the pipeline, over the collection of this name or without one, and checks the
+    /// client's rights.
     ///
     /// # Errors
-    /// 13 Unauthorized, those of the variables and of the stages.
+    /// 13 Unauthorized; errors of the variables and of the stages.
     fn parse(&self, ctx: &CommandContext<'_>, named: Option<&Namespace>) -> Result<Pipeline> {
         let collection = named.and_then(|ns| ctx.store.collection(ns));
         let collation = self.collation.over(collection.as_deref());
@@ -144,7 +146,7 @@ impl Asked<'_> {
     }
 }
 
-/// Notes whether a pipeline writes.
+/// Records whether a pipeline writes.
 ///
 /// # Errors
 /// 10107 NotWritablePrimary.
@@ -157,7 +159,7 @@ fn note_writes(ctx: &CommandContext<'_>, pipeline: &Pipeline) -> Result<()> {
     }
 }
 
-/// The same settings with the indexes that query settings allow.
+/// Adds the indexes that query settings allow.
 ///
 /// # Errors
 /// 411 QueryRejectedBySettings.
@@ -175,13 +177,13 @@ fn with_hints(
     Ok(RunSettings { hints: setting.and_then(|setting| setting.hints.clone()), ..settings })
 }
 
-/// Starts a pipeline over a view: its stages follow those of the view, as one pipeline.
+/// Starts a pipeline over a view: the stages of the view and of the command as one pipeline.
 ///
 /// # Errors
-/// 13 Unauthorized, those of the stages and of planning.
+/// 13 Unauthorized; errors of the stages and of planning.
 fn start_over_view(
     ctx: &CommandContext<'_>,
-    Asked { request, pipeline, hint, collation, variables }: Asked<'_>,
+    Arguments { request, pipeline, hint, collation, variables }: Arguments<'_>,
     (ns, view): (Namespace, &ResolvedView),
     settings: RunSettings,
 ) -> Result<Started> {
@@ -195,18 +197,19 @@ fn start_over_view(
     Ok(Started { ns, run: stages.start(ctx, hint, settings)?, writes })
 }
 
-/// Starts a pipeline over what its command names, or without a collection.
+/// Starts a pipeline over the command's collection, or without a collection.
 ///
 /// # Errors
-/// 73 InvalidNamespace where a stage needs a collection or may not have one; those of views and of planning.
+/// 73 InvalidNamespace if a stage needs a collection or must not have one; errors of views and of
+/// planning.
 fn start(
     ctx: &CommandContext<'_>,
-    asked: Asked<'_>,
+    arguments: Arguments<'_>,
     (named, found): (Option<Namespace>, Option<Result<Source>>),
     parsed: Pipeline,
     settings: RunSettings,
 ) -> Result<Started> {
-    let (request, pipeline) = (asked.request, asked.pipeline);
+    let (request, pipeline) = (arguments.request, arguments.pipeline);
     let reads = !parsed.is_source() && parsed.describes_collection().is_none();
     let settings = if reads { with_hints(ctx, request, settings)? } else { settings };
     let writes = parsed.writes_to().is_some();
@@ -229,7 +232,7 @@ fn start(
             if parsed.is_source() {
                 return Err(only_without_collection(pipeline));
             }
-            let run = start_named(ctx, (&ns, found?), (asked, parsed), settings)?;
+            let run = start_named(ctx, (&ns, found?), (arguments, parsed), settings)?;
             (ns, run)
         }
         _ if request.target().is_number() => {
@@ -250,19 +253,20 @@ fn start(
     Ok(Started { ns, run, writes })
 }
 
-/// Starts a pipeline over what has this name: a collection, a view that its first stage tells about, or nothing.
+/// Starts a pipeline over a collection, over a view that its first stage describes, or over a
+/// missing collection.
 ///
 /// # Errors
-/// 26 NamespaceNotFound for `$collStats` of nothing; those of planning and of views.
+/// 26 NamespaceNotFound for `$collStats` of a missing collection; errors of planning and of views.
 fn start_named(
     ctx: &CommandContext<'_>,
     (ns, found): (&Namespace, Source),
-    (asked, parsed): (Asked<'_>, Pipeline),
+    (arguments, parsed): (Arguments<'_>, Pipeline),
     settings: RunSettings,
 ) -> Result<PipelineRun> {
     let described = match (found, parsed.describes_collection()) {
         (Source::Collection(collection), None) => {
-            return parsed.start(ctx.store.view, Some(collection), asked.hint, settings);
+            return parsed.start(ctx.store.view, Some(collection), arguments.hint, settings);
         }
         (Source::Collection(collection), Some(_)) => Described::Documents(collection),
         (Source::Nothing, Some(Description::Figures)) => {
@@ -270,14 +274,14 @@ fn start_named(
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         }
         (Source::Nothing, _) => {
-            return parsed.start(ctx.store.view, None, asked.hint, settings);
+            return parsed.start(ctx.store.view, None, arguments.hint, settings);
         }
         (Source::View(view), Some(_)) if reads_log(&view) => Described::Log,
         (Source::View(view), Some(_)) if has_natural_order(&view) => {
             ctx.store.collection(ns).map_or(Described::Nothing, Described::Documents)
         }
         (Source::View(_), Some(description)) => {
-            described_view(ctx, ns, description, stage_name(asked.pipeline))?
+            described_view(ctx, ns, description, stage_name(arguments.pipeline))?
         }
         (Source::View(_), None) => {
             return Err(Error::internal("a pipeline over a view was not parsed with its stages"));
@@ -286,7 +290,8 @@ fn start_named(
     parsed.start_source(ctx.store, &ServerHost { ctx, described }, settings)
 }
 
-/// Opens a change stream over a collection, a database (`aggregate: 1`), or all of them (on `admin`).
+/// Opens a change stream over a collection, a database (`aggregate: 1`), or all databases (on
+/// `admin`).
 fn follow_changes(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -382,7 +387,8 @@ fn needs_collection(pipeline: RawDoc<'_>) -> Error {
     )
 }
 
-/// What stages that describe a collection can say about something that is read as a view.
+/// The information that stages which describe a collection can return about something that is read
+/// as a view.
 fn described_view(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

@@ -1,7 +1,7 @@
 //! `bulkWrite`: inserts, updates and deletes over several collections in one command.
 //!
-//! The operations run in their order; the results are the documents of a cursor. Neighbouring operations on one collection share
-//! write units, as those of `insert`, `update` and `delete` do.
+//! The operations run in order; their results are the documents of a cursor. Adjacent operations on
+//! one collection share write units, as those of `insert`, `update` and `delete` do.
 
 mod operation;
 mod results;
@@ -20,7 +20,7 @@ use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFla
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 use operation::{Action, Change, Operation};
-use results::{Kind, Outcome, Results};
+use results::{OperationKind, Outcome, Results};
 
 pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several collections", run)
     .needs(Needs::Demands(demands::bulk_write))
@@ -56,7 +56,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let Some(infos) = request.documents("nsInfo")? else { return Err(fields.missing("nsInfo")) };
     check_count(ops.len())?;
     let namespaces = infos.map(namespace).collect::<Result<Vec<_>>>()?;
-    // A malformed operation fails the whole command before anything is written.
+    // An invalid operation fails the whole command before anything is written.
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(operations.iter().any(Operation::is_multi).then_some("multi=true"))?;
@@ -126,7 +126,8 @@ fn execute(
     Ok(())
 }
 
-/// Runs neighbouring updates and deletions, the first of which has this index; true when one failed.
+/// Runs adjacent updates and deletes, the first of which has index `first`; returns whether one
+/// failed.
 fn change_all(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -138,10 +139,12 @@ fn change_all(
     let mut has_failed = false;
     let mut note = |index: usize, outcome: Result<ModifyOutcome>| {
         let (kind, count, outcome) = match &changes[index - first] {
-            Change::Update(_) => (Kind::Update, OpKind::Update, outcome.map(Outcome::Updated)),
+            Change::Update(_) => {
+                (OperationKind::Update, OpKind::Update, outcome.map(Outcome::Updated))
+            }
             Change::Delete(_) => {
                 let deleted = outcome.map(|outcome| Outcome::Deleted(outcome.matched));
-                (Kind::Delete, OpKind::Delete, deleted)
+                (OperationKind::Delete, OpKind::Delete, deleted)
             }
         };
         ctx.count(count, 1);
@@ -167,7 +170,7 @@ fn change_all(
     Ok(has_failed)
 }
 
-/// Inserts neighbours, the first of which has this index; true when one failed.
+/// Runs adjacent inserts, the first of which has index `first`; returns whether one failed.
 fn insert(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -180,7 +183,7 @@ fn insert(
         let refused =
             if options.ordered || ctx.store.in_transaction() { 1 } else { documents.len() };
         for index in first..first + refused {
-            results.note(ctx, index, Kind::Insert, Err(error.clone()))?;
+            results.note(ctx, index, OperationKind::Insert, Err(error.clone()))?;
         }
         return Ok(true);
     }
@@ -190,9 +193,11 @@ fn insert(
     let failed = errors.peek().is_some();
     for at in 0..documents.len() {
         match errors.next_if(|(index, _)| *index == at) {
-            None => drop(results.note(ctx, first + at, Kind::Insert, Ok(Outcome::Inserted))?),
+            None => {
+                drop(results.note(ctx, first + at, OperationKind::Insert, Ok(Outcome::Inserted))?)
+            }
             Some((_, error)) => {
-                results.note(ctx, first + at, Kind::Insert, Err(error))?;
+                results.note(ctx, first + at, OperationKind::Insert, Err(error))?;
                 if options.ordered || ctx.store.in_transaction() {
                     break;
                 }

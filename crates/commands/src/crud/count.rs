@@ -13,7 +13,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
 use crate::request::{Needs, Request};
 
-/// What to use instead in a transaction.
+/// The suggested alternative in a transaction.
 const TRANSACTIONS: &str =
     "Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative.";
 
@@ -31,7 +31,7 @@ pub(crate) const ROW: Command = Command::new("count", "Counts documents", run)
     .expected(Expected::Long)
     .explained(KNOWN, explain::count);
 
-/// Arguments; `fields` is ignored.
+/// The arguments; `fields` is ignored.
 pub(crate) const KNOWN: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -39,7 +39,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let skip = fields.non_negative("skip")?.unwrap_or(0);
-    // A negative limit counts as a positive one.
+    // A negative limit has the effect of a positive one.
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
     let collection = ctx.store.collection(&ns);
@@ -56,7 +56,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) if view.shows_buckets() && filter.is_empty() && query.hint.is_none() => {
-            // Counting buckets need not look into them.
+            // All buckets can be counted without reading them.
             match collection {
                 Some(collection) => collection,
                 None => {
@@ -66,7 +66,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             }
         }
         Source::View(view) if reads_log(&view) && filter.is_empty() && query.hint.is_none() => {
-            // Of a long log it is an estimate, as the reference's fast count is.
+            // The count of a long log is an estimate, as the reference's fast count is.
             let all = ctx.service.store.oplog().sizes()?.entries;
             reply.append("n", number(within(all, skip, limit)));
             return Ok(());
@@ -105,13 +105,13 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// How many of so many are left behind some, up to a limit; 0 is no limit.
+/// The number of documents after a skip and a limit; a limit of 0 is none.
 fn within(all: i64, skip: i64, limit: u64) -> i64 {
-    let behind = (all - skip).max(0);
-    if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
+    let remaining = (all - skip).max(0);
+    if limit == 0 { remaining } else { remaining.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
 }
 
-/// The count as stages behind those of a view.
+/// The count as stages after those of a view.
 pub(crate) fn on_view(view: &ResolvedView, filter: RawDoc<'_>, skip: i64, limit: u64) -> Stages {
     let mut stages = Stages::new(view);
     stages.push_document("$match", Some(filter));
@@ -125,7 +125,7 @@ pub(crate) fn on_view(view: &ResolvedView, filter: RawDoc<'_>, skip: i64, limit:
     stages
 }
 
-/// What `$count` at the end of a pipeline says.
+/// The result of `$count` at the end of a pipeline.
 fn counted_by(ctx: &CommandContext<'_>, run: PipelineRun) -> Result<i64> {
     let counted = only(ctx, run)?;
     let counted = counted.as_ref().and_then(|counted| counted.as_doc().get("count"));

@@ -45,14 +45,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    // A delete writes no documents; the arguments about them are checked all the same.
+    // A delete writes no documents; arguments for written documents are still checked.
     let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
     let Some(deletes) = request.documents("deletes")? else {
         return Err(fields.missing("deletes"));
     };
     check_count(deletes.len())?;
-    // A malformed statement fails the whole command before anything is deleted.
+    // An invalid statement fails the whole command before anything is deleted.
     let statements = deletes.map(|delete| parse(delete, variables)).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(statements.iter().any(|statement| statement.multi).then_some("limit=0"))?;
     let mut results = WriteResults::default();
@@ -78,7 +78,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// One element of `deletes`.
+/// Parses an element of `deletes`.
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<DeleteStatement<'a>> {
     let known = &["q", "limit", "hint", "collation"];
     let fields = Fields::strict(statement, "delete.deletes", known)?;
@@ -97,7 +97,7 @@ fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Del
     Ok(DeleteStatement { filter, multi, variables, hint, collation })
 }
 
-/// A delete statement of any command; the filter is not looked into yet.
+/// A delete statement of any command, with its filter not yet parsed.
 pub(super) struct DeleteStatement<'a> {
     pub(super) filter: RawDoc<'a>,
     pub(super) multi: bool,
@@ -148,7 +148,7 @@ impl WriteStatement for DeleteStatement<'_> {
             .map(|spec| PreparedWrite::Delete(Box::new(spec)))
     }
 
-    /// `matched` of the outcome is the number of deleted documents.
+    /// `matched` in the outcome is the number of deleted documents.
     fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace, index: usize) -> Result<ModifyOutcome> {
         let statement = match ctx.attempt(index)? {
             Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0),
@@ -164,7 +164,7 @@ impl WriteStatement for DeleteStatement<'_> {
                 0
             }
             (None, Some(collection)) => match mayfly_query::delete(ctx.store, collection, &spec) {
-                // The collection was dropped meanwhile: there is nothing left to delete.
+                // The collection was dropped concurrently: nothing is left to delete.
                 Err(error) if was_dropped(ctx.store, &error, collection) => 0,
                 other => other?,
             },

@@ -1,4 +1,5 @@
-//! `distinct`: the different values of a field, arrays taken apart, equal numbers counted once.
+//! `distinct`: the distinct values of a field. Arrays are unwound, and values that compare as equal
+//! count once.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
-    Command::new("distinct", "Lists the different values of a field", run)
+    Command::new("distinct", "Returns the distinct values of a field", run)
         .needs(Needs::Collection(&[Action::Find]))
         .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
         .reads(
@@ -108,9 +109,9 @@ fn from_collection(
     Ok(())
 }
 
-/// The values so far, in the order in which they came up.
+/// The distinct values so far, in the order of their first occurrence.
 struct Values<'o> {
-    /// Their ordered keys: values that compare as equal share one.
+    /// Order-preserving keys of the values: values that compare as equal have the same key.
     seen: HashSet<Vec<u8>>,
     bytes: usize,
     key: Vec<u8>,
@@ -119,8 +120,9 @@ struct Values<'o> {
 }
 
 impl Values<'_> {
-    /// Takes what the path reaches: a field of that very name first, else part by part, through the documents of arrays
-    /// or to the position that a part names.
+    /// Adds the values of a path: a field with the whole path as its name if there is one, else
+    /// component by component, through the documents of arrays or to the array index that a
+    /// component names.
     fn of_path(&mut self, document: RawDoc<'_>, path: &str) -> Result<()> {
         match document.get(path) {
             Some(RawValue::Array(items)) => {

@@ -1,7 +1,7 @@
-//! `explain`, and `explain: true` of `aggregate`: how another command would run.
+//! `explain`, and `explain: true` of `aggregate`: the plan of another command.
 //!
-//! Writing commands are explained without writing. What another command would refuse because it is malformed is refused
-//! here, too, as far as filter, order, projection and hint go.
+//! Writes are explained without writing. Invalid filters, sort patterns, projections and hints are
+//! refused as in the command itself.
 
 mod bulk;
 mod pipeline;
@@ -24,7 +24,7 @@ use crate::request::row::{Expected, Hides, Names, Reads, RowFlags};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
-pub(crate) const ROW: Command = Command::new("explain", "Tells how another command would run", run)
+pub(crate) const ROW: Command = Command::new("explain", "Returns the plan of another command", run)
     .needs(Needs::Demands(demands::explain))
     .since("3.0")
     .flags(RowFlags::STABLE)
@@ -32,17 +32,17 @@ pub(crate) const ROW: Command = Command::new("explain", "Tells how another comma
     .hides(Hides::Users)
     .expected(Expected::Long);
 
-/// The one command that could be explained if it were not missing.
+/// The only missing command that the reference can explain.
 const MAP_REDUCE: &str = "mapReduce";
 
-/// Words for how much to tell.
+/// The names of verbosities.
 const VERBOSITIES: [(&str, Verbosity); 3] = [
     ("queryPlanner", Verbosity::QueryPlanner),
     ("executionStats", Verbosity::ExecutionStats),
     ("allPlansExecution", Verbosity::AllPlansExecution),
 ];
 
-/// The internal limits that plans are shown with.
+/// The internal parameters in the output.
 const PARAMETERS: [&str; 8] = [
     "internalQueryFacetBufferSizeBytes",
     "internalQueryFacetMaxOutputDocSizeBytes",
@@ -54,7 +54,7 @@ const PARAMETERS: [&str; 8] = [
     "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
 ];
 
-/// The command that is explained.
+/// The explained command.
 struct Inner<'a> {
     request: &'a Request<'a>,
     /// Its fields.
@@ -69,10 +69,10 @@ struct Inner<'a> {
 }
 
 impl<'a> Inner<'a> {
-    /// Reads what all explained commands have.
+    /// Parses the common arguments of explained commands.
     ///
     /// # Errors
-    /// 73 InvalidNamespace, 40415 for an unknown argument, those of the collation.
+    /// 73 InvalidNamespace, 40415 for an unknown argument; errors of the collation.
     fn of(
         ctx: &CommandContext<'_>,
         request: &'a Request<'a>,
@@ -102,7 +102,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     };
     let write;
     let (body, db) = match find(body) {
-        // Several collections can stand in it: it is explained as the write that it holds.
+        // A command on several collections is explained as the only write that it contains.
         Some(command) if command.row.names == Names::List => {
             check_database(body, request.db)?;
             write = bulk::as_write(body)?;
@@ -152,7 +152,7 @@ pub(super) fn run_aggregate(
 
 /// Appends the plan of a command on a collection.
 type Plan = fn(&CommandContext<'_>, &Inner<'_>, &mut DocBuilder) -> Result<()>;
-/// The stages that a command on a view stands for.
+/// The stages of a command on a view.
 type OnView = fn(&Fields<'_>, &ResolvedView) -> Result<Stages>;
 
 /// Explains a command that reads a collection or a view.
@@ -250,7 +250,7 @@ fn verbosity(word: Option<&str>) -> Result<Verbosity> {
     }
 }
 
-/// The command may name its database, if it is the same.
+/// Checks that the command names no other database.
 fn check_database(body: RawDoc<'_>, db: &str) -> Result<()> {
     match body.get("$db") {
         None => Ok(()),
@@ -263,14 +263,14 @@ fn check_database(body: RawDoc<'_>, db: &str) -> Result<()> {
     }
 }
 
-/// The shape of a command on a collection; of those that have one.
+/// The query shape of a command on a collection, if it has one.
 fn shape_of(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str) -> Option<QueryShape> {
     let command = body.iter().next()?;
     let ns = Namespace::new(db, command.value().as_str()?).ok()?;
     QueryShape::of(ctx.commands.find(command.name())?.command.row.name, &ns, body)
 }
 
-/// What stands behind the plan: the command, the server, its limits.
+/// Appends the fields after the plan: the command, the server, its parameters.
 fn append_rest(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str, doc: &mut DocBuilder) {
     if let Some(shape) = shape_of(ctx, body, db) {
         doc.append("queryShapeHash", shape.hash().to_string().as_str());
@@ -288,7 +288,7 @@ fn append_rest(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str, doc: &mut D
     doc.start_document("serverParameters");
     for name in PARAMETERS {
         let parameter = parameters::find(name);
-        // What there is no parameter for is switched off.
+        // Features without a parameter are off.
         let value = parameter.map_or(Value::Number(0), |it| (it.get)(ctx.service));
         if let Value::Number(value) = value {
             doc.append(name, i32::try_from(value).map_or(RawValue::Int64(value), RawValue::Int32));

@@ -37,7 +37,7 @@ pub(crate) const ROW: Command = Command::new("find", "Finds documents", run)
     .in_transaction(InTransaction::Statement)
     .explained(KNOWN, explain::find);
 
-/// Arguments that work, then those that are refused when they ask for something.
+/// Supported arguments, then those that are refused when they have an effect.
 pub(crate) const KNOWN: &[&str] = &[
     "filter",
     "sort",
@@ -126,7 +126,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     length.run(|| first_batch(ctx, cursor, batch, reply))
 }
 
-/// What the client wants of the first batch and the cursor.
+/// The options of the first batch and the cursor.
 fn batch(fields: &Fields<'_>) -> Result<FirstBatch> {
     Ok(FirstBatch {
         size: fields.non_negative("batchSize")?,
@@ -135,7 +135,7 @@ fn batch(fields: &Fields<'_>) -> Result<FirstBatch> {
     })
 }
 
-/// What the reply shows instead of documents, or beside them.
+/// Options that replace documents in the reply, or add to them.
 fn shape(fields: &Fields<'_>) -> Result<ResultShape> {
     Ok(ResultShape {
         key_only: fields.bool("returnKey")?.unwrap_or(false),
@@ -143,7 +143,8 @@ fn shape(fields: &Fields<'_>) -> Result<ResultShape> {
     })
 }
 
-/// Gives the executor its memory and the size of its first batch, and shows its plan in the operation.
+/// Sets the memory budget and the expected batch size of the executor, and the plan summary of the
+/// operation.
 fn prepare(
     ctx: &CommandContext<'_>,
     (request, fields): (&Request<'_>, &Fields<'_>),
@@ -156,7 +157,7 @@ fn prepare(
         executor.use_budget(budget(ctx, fields)?);
     }
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
-    // With a snapshot what follows the first batch is read at once, too.
+    // With a snapshot, the rest of the results is read at once, too.
     if ctx.store.view.cluster_time().is_none() {
         executor.expect(batch.documents());
     }
@@ -199,7 +200,7 @@ impl Tailing {
         Ok(Tailing { tailable, await_data })
     }
 
-    /// The log is followed in its own order.
+    /// Checks that a tailable cursor follows the log in natural order.
     ///
     /// # Errors
     /// 2 BadValue.
@@ -214,8 +215,8 @@ impl Tailing {
     }
 }
 
-/// The order in which the sort asks for what has one of its own, when it asks for nothing else: `$natural`, or in the log the
-/// timestamp.
+/// The order of a sort that a namespace with a natural order provides itself, if the sort consists
+/// of nothing else: `$natural`, or in the log the timestamp.
 fn natural_order(fields: &Fields<'_>, view: &ResolvedView) -> Result<Option<Option<Hint>>> {
     let sort = fields.document("sort")?.filter(|_| has_natural_order(view));
     let Some(sort) = sort else { return Ok(None) };
@@ -234,10 +235,10 @@ fn natural_order(fields: &Fields<'_>, view: &ResolvedView) -> Result<Option<Opti
     })
 }
 
-/// The find as stages behind those of a view.
+/// The find as stages after those of a view.
 ///
 /// # Errors
-/// 168 InvalidPipelineOperator for what only a collection can be asked.
+/// 168 InvalidPipelineOperator for options that only collections support.
 pub(crate) fn on_view(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages> {
     let sort = match natural_order(fields, view)? {
         Some(_) => None,

@@ -1,4 +1,4 @@
-//! `findAndModify`: one document, changed or removed, and how it was or is.
+//! `findAndModify`: changes or removes one document, and returns it as it was or is.
 
 use std::sync::Arc;
 
@@ -56,43 +56,43 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    let wanted = Wanted::parse(&fields)?;
+    let arguments = Arguments::parse(&fields)?;
     let attempt = ctx.attempt(0)?;
     let statement = match &attempt {
         Attempt::Again(_) => None,
         Attempt::First(statement) => *statement,
     };
-    let image = if wanted.new { Image::After } else { Image::Before };
+    let image = if arguments.new { Image::After } else { Image::Before };
     let repeatable = statement.map(|statement| Repeatable { statement, image });
-    let spec = wanted.spec(ctx, &ns, &fields, repeatable)?;
+    let spec = arguments.spec(ctx, &ns, &fields, repeatable)?;
     let (outcome, shown) = match attempt {
         Attempt::Again(record) => ModifyOutcome::recall(record.as_doc()),
         Attempt::First(_) => {
-            let (outcome, shown) = first_attempt(ctx, &ns, &wanted, &spec, image)?;
-            let removed = if wanted.update.is_none() { outcome.matched } else { 0 };
+            let (outcome, shown) = first_attempt(ctx, &ns, &arguments, &spec, image)?;
+            let removed = if arguments.update.is_none() { outcome.matched } else { 0 };
             ctx.count_modified(&DocumentChanges {
                 inserted: i64::from(outcome.upserted.is_some()),
                 updated: outcome.modified,
                 deleted: removed,
             });
             ctx.service.metrics.documents.returned.add(u64::from(shown.is_some()));
-            if outcome.had_effect() || wanted.update.is_none() && outcome.matched > 0 {
+            if outcome.had_effect() || arguments.update.is_none() && outcome.matched > 0 {
                 let shown = shown.as_ref().map(DocBuf::as_doc);
                 ctx.committed(statement, || outcome.record(shown));
             }
             (outcome, shown)
         }
     };
-    write_reply(&wanted, &outcome, shown, query(&spec), reply)?;
+    write_reply(&arguments, &outcome, shown, query(&spec), reply)?;
     ctx.append_retried_one(reply);
     Ok(())
 }
 
-/// Runs it; gives what was done and the document that the reply shows.
+/// Executes it; returns the outcome and the document for the reply.
 fn first_attempt(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
-    wanted: &Wanted<'_>,
+    arguments: &Arguments<'_>,
     spec: &FindAndModifySpec,
     image: Image,
 ) -> Result<(ModifyOutcome, Option<DocBuf>)> {
@@ -107,15 +107,15 @@ fn first_attempt(
         modified: i64::from(existed && after.is_some()),
         upserted,
     };
-    let shown = match (wanted.new, after) {
+    let shown = match (arguments.new, after) {
         (true, Some(after)) => Some(after),
         _ => before,
     };
     Ok((outcome, shown))
 }
 
-/// What the client asks for, checked for what cannot go together.
-struct Wanted<'a> {
+/// The arguments, after the check of their combinations.
+struct Arguments<'a> {
     filter: RawDoc<'a>,
     update: Option<RawValue<'a>>,
     new: bool,
@@ -123,8 +123,8 @@ struct Wanted<'a> {
     rules: DocumentRules,
 }
 
-impl<'a> Wanted<'a> {
-    fn parse(fields: &Fields<'a>) -> Result<Wanted<'a>> {
+impl<'a> Arguments<'a> {
+    fn parse(fields: &Fields<'a>) -> Result<Arguments<'a>> {
         let rules = DocumentRules::parse(fields)?;
         let remove = fields.bool("remove")?.unwrap_or(false);
         let update = fields.get("update").map(update_value).transpose()?;
@@ -152,7 +152,7 @@ impl<'a> Wanted<'a> {
             return fault("Cannot specify arrayFilters and remove=true");
         }
         let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-        Ok(Wanted { filter, update, new, upsert, rules })
+        Ok(Arguments { filter, update, new, upsert, rules })
     }
 
     fn spec(
@@ -221,7 +221,7 @@ fn execute(
         return store.check_no_view(ctx.store.view, ns).map(|()| FoundAndModified::default());
     };
     match modify(ctx, &collection, spec, image) {
-        // Dropped meanwhile: nothing is left to find.
+        // The collection was dropped concurrently: there is nothing to find.
         Err(error) if was_dropped(ctx.store, &error, &collection) => {
             Ok(FoundAndModified::default())
         }
@@ -229,7 +229,7 @@ fn execute(
     }
 }
 
-/// What fails behind the planner says so, as the reference has it.
+/// Adds the reference's prefix to errors that occur after planning.
 fn modify(
     ctx: &CommandContext<'_>,
     collection: &Arc<Collection>,
@@ -255,7 +255,7 @@ fn query(spec: &FindAndModifySpec) -> &CanonicalQuery {
 }
 
 fn write_reply(
-    wanted: &Wanted<'_>,
+    arguments: &Arguments<'_>,
     outcome: &ModifyOutcome,
     shown: Option<DocBuf>,
     query: &CanonicalQuery,
@@ -264,7 +264,7 @@ fn write_reply(
     let existed = outcome.matched > 0;
     reply.start_document("lastErrorObject");
     reply.append("n", i32::from(existed || outcome.upserted.is_some()));
-    if wanted.update.is_some() {
+    if arguments.update.is_some() {
         reply.append("updatedExisting", existed);
     }
     if let Some(id) = &outcome.upserted {
@@ -279,7 +279,7 @@ fn write_reply(
     Ok(())
 }
 
-/// Whether a projection has the positional `$`: what it means is known of the document as it was found.
+/// Whether a projection has the positional `$`, which depends on the document as it was found.
 fn is_positional(projection: RawDoc<'_>) -> bool {
     projection.iter().any(|field| field.name().ends_with(".$"))
 }

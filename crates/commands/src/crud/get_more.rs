@@ -15,7 +15,7 @@ use crate::request::row::{Expected, InTransaction, Names, Reads, RowFlags};
 use crate::request::{Needs, OpKind, Request};
 use crate::rules::rights::demands;
 
-pub(crate) const ROW: Command = Command::new("getMore", "Gives the next batch of a cursor", run)
+pub(crate) const ROW: Command = Command::new("getMore", "Returns the next batch of a cursor", run)
     .needs(Needs::Demands(demands::get_more))
     .since("3.2")
     .flags(RowFlags::OWN_MAX_TIME.union(RowFlags::STABLE))
@@ -55,14 +55,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let (mut cursor, mut kept) = cursors
         .take(id, &ns, &ctx.cursor_owner(), ctx.op.monotonic_micros())
         .map_err(|error| match error.code() {
-            // It was there when the wait began.
+            // The cursor existed when the wait began.
             ErrorCode::CursorNotFound if !ctx.waited.is_zero() => Error::new(
                 ErrorCode::CursorKilled,
                 "operation was interrupted because the cursor was killed",
             ),
             _ => error,
         })?;
-    let mut taken = Taken { cursors, id: Some(id) };
+    let mut taken = CursorInUse { cursors, id: Some(id) };
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     if ctx.service.fail_points.any_on() && ctx.waited.is_zero() {
         crate::rules::faults::get_more(ctx).map_err(|error| label_resumable(error, &cursor))?;
@@ -82,13 +82,15 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// So long a cursor that awaits data waits when nobody says how long.
+/// The default wait of a cursor that awaits data.
 const AWAIT_DATA: Duration = Duration::from_secs(1);
-/// So long it waits before it looks whether its collection and itself are still there.
+/// The interval at which a wait ends to check that the cursor and its collection still exist.
 const AWAIT_STEP: Duration = Duration::from_secs(1);
 
-/// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline, and without one what
-/// the command that opened the cursor has left of its own: the time between batches does not count. The connection's loop waits and runs the command again: a thread for each that waits would be too much.
+/// Fills a batch. For a cursor that awaits data, `maxTimeMS` is the longest wait; for others it is
+/// the deadline, which defaults to the remaining time of the command that opened the cursor (time
+/// between batches does not count). The connection's loop does the waiting and runs the command
+/// again, so that a waiting cursor needs no thread.
 fn fill(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -129,7 +131,8 @@ fn fill(
     Ok(())
 }
 
-/// Codes after which a client resumes a change stream. Specification "Change Streams", "Resumable Error".
+/// Codes after which a client resumes a change stream. Specification "Change Streams", "Resumable
+/// Error".
 const RESUMABLE: &[ErrorCode] = &[
     ErrorCode::HostUnreachable,
     ErrorCode::HostNotFound,
@@ -150,7 +153,7 @@ const RESUMABLE: &[ErrorCode] = &[
     ErrorCode::NotPrimaryOrSecondary,
 ];
 
-/// The error of a cursor's batch, with what a client needs to know that follows changes.
+/// Adds the label that makes clients resume a change stream to an error of its batch.
 fn label_resumable(error: Error, cursor: &Cursor) -> Error {
     match RESUMABLE.contains(&error.code()) && cursor.reached().is_some() {
         true => error.with_label(ErrorLabel::ResumableChangeStream),
@@ -158,13 +161,13 @@ fn label_resumable(error: Error, cursor: &Cursor) -> Error {
     }
 }
 
-/// A cursor in use; one whose batch fails, however it fails, is closed.
-struct Taken<'c> {
+/// A cursor in use; if its batch fails in any way, it is closed.
+struct CursorInUse<'c> {
     cursors: &'c Cursors,
     id: Option<i64>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for CursorInUse<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.cursors.forget(id);

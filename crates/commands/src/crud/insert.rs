@@ -17,7 +17,7 @@ use crate::request::{Needs, OpKind, Request};
 use crate::rules::length::{UNIT_DOCUMENTS, Work};
 use crate::rules::rights::demands;
 
-/// About how many bytes one write unit inserts at most.
+/// The approximate size limit of one write unit, in bytes.
 const UNIT_BYTES: usize = 1 << 20;
 
 pub(crate) const ROW: Command = Command::new("insert", "Inserts documents", run)
@@ -53,11 +53,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// Inserts documents in units, those left out that an earlier attempt of the command has inserted; what is wrong with
-/// one of them is noted, not returned. The first one is the command's statement at `base`.
+/// Inserts documents in units, except those that an earlier attempt of the command inserted. Errors
+/// of single documents are recorded in the results. The first document is the command's statement
+/// with index `base`.
 ///
 /// # Errors
-/// Those that end the whole command.
+/// Errors that end the whole command.
 pub(super) fn insert_documents<'d>(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -97,7 +98,7 @@ pub(super) fn insert_documents<'d>(
                 results.n += i64::from(!stopped);
             }
             (Attempt::First(_), Ok(document)) => {
-                // One large document must not make the entry of the unit in the log longer than a document can be.
+                // With a large document, the unit's log entry could exceed the size of a document.
                 if chunk.bytes + document.doc().as_bytes().len() > UNIT_BYTES {
                     stopped = chunk.flush(ctx, ns, options, index, &mut results)?;
                 }
@@ -121,7 +122,7 @@ pub(super) fn insert_documents<'d>(
     Ok(results)
 }
 
-/// A document as it is stored: borrowed when nothing has to change.
+/// A document in its stored form, borrowed if nothing changes.
 pub(super) enum Prepared<'a> {
     As(RawDoc<'a>),
     Changed(DocBuf),
@@ -136,7 +137,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Puts `_id` first, makes one up when there is none, and fills empty timestamps in.
+/// Moves `_id` to the front, generates it if it is missing, and fills empty timestamps.
 fn prepare<'d>(
     ctx: &CommandContext<'_>,
     document: RawDoc<'d>,
@@ -194,7 +195,7 @@ fn id_first(document: RawDoc<'_>, now_ms: i64) -> DocBuf {
     out.finish()
 }
 
-/// What is inserted.
+/// The kind of documents that are inserted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Documents,
@@ -202,11 +203,11 @@ enum Target {
     Buckets,
 }
 
-/// Documents that go into one write unit.
+/// The documents of one write unit.
 struct Chunk<'a> {
-    /// Place of the first document of all among the command's statements.
+    /// The index of the command's first document among its statements.
     base: usize,
-    /// Index of the first document here.
+    /// The index of the first document of the unit.
     first: usize,
     documents: Vec<Prepared<'a>>,
     bytes: usize,
@@ -220,7 +221,8 @@ impl<'a> Chunk<'a> {
         self.documents.push(document);
     }
 
-    /// Inserts what was collected, and begins anew at this index; true when the command goes no further.
+    /// Inserts the collected documents and continues at index `next`; returns whether the command
+    /// ends.
     fn flush(
         &mut self,
         ctx: &CommandContext<'_>,
@@ -238,7 +240,7 @@ impl<'a> Chunk<'a> {
             match together {
                 Ok(()) => results.n += documents.len() as i64,
                 Err(error) if ends_command(ctx, &error) => return Err(error),
-                // Nothing is run again: the unit says itself how far it came.
+                // Nothing is retried: the unit reports how many documents it inserted.
                 Err(error) if ctx.store.in_transaction() => {
                     results.n += reached.get() as i64;
                     stopped = results.fail(ctx, self.first + reached.get(), error, options);
@@ -246,14 +248,14 @@ impl<'a> Chunk<'a> {
                 Err(error) if documents.len() == 1 => {
                     stopped = results.fail(ctx, self.first, error, options);
                 }
-                // The disk is to blame, and no document would have fared better alone.
+                // The disk is full; the documents would not succeed one by one either.
                 Err(error) if error.code() == ErrorCode::OutOfDiskSpace => {
                     for at in 0..documents.len() {
                         stopped =
                             stopped || results.fail(ctx, self.first + at, error.clone(), options);
                     }
                 }
-                // One of them is to blame: the others still go in, each for itself.
+                // One of the documents failed: the others are inserted one by one.
                 Err(_) => stopped = self.one_by_one(ctx, ns, options, results)?,
             }
         }
@@ -309,8 +311,8 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Inserts documents in one unit; the first is the command's statement at this place. When it fails, `reached` says how many it
-/// had inserted.
+/// Inserts documents in one unit; `first` is the index of the first statement. After an error,
+/// `reached` is the number of inserted documents.
 fn insert_all(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

@@ -1,4 +1,4 @@
-//! Inserting into a time series: measurements instead of documents. Manual: "Time Series Collections".
+//! Writes to a time series: measurements instead of documents. Manual: "Time Series Collections".
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::write::DocumentRules;
 use super::write::{check_writable, was_dropped};
 use crate::context::CommandContext;
 
-/// Measurements in one unit: a bucket's worth is packed once, not several times.
+/// Measurements per unit: enough to pack a bucket once and not several times.
 pub(super) const UNIT_MEASUREMENTS: usize = 2000;
 
 /// The time series of this name.
@@ -30,13 +30,13 @@ pub(super) fn series_named(
     }
 }
 
-/// The time series whose buckets are under this name: clients restore them.
+/// The time series whose buckets have this name, into which clients restore buckets.
 pub(super) fn buckets_named(ctx: &CommandContext<'_>, ns: &Namespace) -> Option<Arc<Collection>> {
     TimeSeries::name_of(ns)?;
     ctx.store.collection(ns).filter(|buckets| buckets.time_series().is_some())
 }
 
-/// Refuses namespaces into which nobody inserts.
+/// Refuses namespaces that do not accept inserts.
 ///
 /// # Errors
 /// 73 InvalidNamespace.
@@ -55,7 +55,7 @@ pub(super) fn restore_all(
 ) -> Result<()> {
     let mut tries = 0;
     loop {
-        // Never made by an insert: it would be no time series.
+        // An insert must not create the collection: it would not be a time series.
         let Some(buckets) = buckets_named(ctx, ns) else {
             let text = format!("time series {ns} was dropped");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
@@ -67,10 +67,10 @@ pub(super) fn restore_all(
     }
 }
 
-/// Deletes measurements; gives how many.
+/// Deletes measurements; returns their number.
 ///
 /// # Errors
-/// Those of [`mayfly_query::delete_measurements`].
+/// Errors of [`mayfly_query::delete_measurements`].
 pub(super) fn delete(
     ctx: &CommandContext<'_>,
     (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
@@ -86,10 +86,10 @@ pub(super) fn delete(
     }
 }
 
-/// Finds a measurement and removes it; nothing else is done to single measurements.
+/// Finds a measurement and removes it; single measurements support no other change.
 ///
 /// # Errors
-/// 72 for a sort and for updates, those of [`mayfly_query::find_and_remove_measurement`].
+/// 72 for a sort and for updates; errors of [`mayfly_query::find_and_remove_measurement`].
 pub(super) fn find_and_modify(
     ctx: &CommandContext<'_>,
     (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
@@ -120,10 +120,10 @@ pub(super) fn find_and_modify(
     }
 }
 
-/// Updates the meta value of measurements: all that a filter on it finds.
+/// Updates the meta value of all measurements that match a filter on it.
 ///
 /// # Errors
-/// 72 for what a time series does not have.
+/// 72 for features that a time series does not support.
 pub(super) fn update(
     ctx: &CommandContext<'_>,
     (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
@@ -183,7 +183,7 @@ pub(super) fn update(
     mayfly_query::update_buckets(ctx.store, buckets, &spec)
 }
 
-/// Whether a filter asks about nothing but the meta field.
+/// Whether a filter only uses the meta field.
 fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bool {
     depth < limits::MAX_FILTER_DEPTH
         && filter.iter().all(|element| match (element.name(), element.value()) {
@@ -195,12 +195,12 @@ fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bo
         })
 }
 
-/// An update of the meta field as one of buckets; nothing when it changes other fields.
+/// Translates an update of the meta field to buckets; `None` if it changes other fields.
 fn update_on_meta(update: RawDoc<'_>, fields: &MeasurementFields) -> Option<DocBuf> {
     let mut out = DocBuilder::new();
     for operator in update {
         let RawValue::Document(changes) = operator.value() else {
-            // The language says what is wrong with it.
+            // The update parser reports the error.
             out.append_element(operator);
             continue;
         };
@@ -221,7 +221,7 @@ fn update_on_meta(update: RawDoc<'_>, fields: &MeasurementFields) -> Option<DocB
     Some(out.finish())
 }
 
-/// A measurement as it is stored: with an `_id`, which need not be the only one of its value.
+/// A measurement in its stored form: with an `_id`, which need not be unique.
 pub(super) fn prepare<'d>(
     ctx: &CommandContext<'_>,
     measurement: RawDoc<'d>,
@@ -254,8 +254,8 @@ pub(super) fn prepare<'d>(
     Ok(Prepared::Changed(out.finish()))
 }
 
-/// Inserts measurements in one unit, together with what `also` does; when the time series is dropped and made anew
-/// meanwhile, into the new one.
+/// Inserts measurements in one unit, together with the writes of `also`. If the time series is
+/// dropped and created again concurrently, they go into the new one.
 pub(super) fn insert_all(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

@@ -1,4 +1,4 @@
-//! What the reading commands share: arguments that are refused, hints, and the shape of a cursor in a reply.
+//! Shared parts of reading commands: refused arguments, hints, and cursors in replies.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use mayfly_work::memory::Kept;
 use crate::context::CommandContext;
 use crate::request::Fields;
 
-/// Documents in the first batch of a cursor when the client does not say.
+/// The default size of a cursor's first batch, in documents.
 const FIRST_BATCH_DOCUMENTS: usize = 101;
 
-/// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document.
+/// Refuses arguments that are not supported, unless they have no effect: null, false, an empty
+/// document.
 ///
 /// # Errors
 /// 238 NotImplemented.
@@ -38,7 +39,7 @@ pub(super) fn refuse(fields: &Fields<'_>, names: &[&str]) -> Result<()> {
 /// The `hint` argument.
 ///
 /// # Errors
-/// Those of [`Hint::parse`].
+/// Errors of [`Hint::parse`].
 pub(super) fn hint(fields: &Fields<'_>) -> Result<Option<Hint>> {
     match fields.get("hint") {
         None => Ok(None),
@@ -49,17 +50,17 @@ pub(super) fn hint(fields: &Fields<'_>) -> Result<Option<Hint>> {
 /// The `collation` argument.
 #[derive(Clone)]
 pub(crate) enum Collating {
-    /// None: that of the collection.
+    /// None was given: that of the collection.
     AsCollection,
-    /// This one; nothing is the simple one.
+    /// This one; `None` is the simple collation.
     By(Option<Arc<Collation>>),
 }
 
 impl Collating {
-    /// Reads the argument; an empty document is none.
+    /// Reads the argument; an empty document counts as none.
     ///
     /// # Errors
-    /// 14 TypeMismatch, those of [`Collation::parse`].
+    /// 14 TypeMismatch; errors of [`Collation::parse`].
     pub(crate) fn parse(fields: &Fields<'_>) -> Result<Collating> {
         match fields.document("collation")? {
             Some(collation) if !collation.is_empty() => {
@@ -69,7 +70,7 @@ impl Collating {
         }
     }
 
-    /// How strings compare in an operation on this collection.
+    /// The collation of an operation on this collection.
     pub(crate) fn over(&self, collection: Option<&Collection>) -> Option<Arc<Collation>> {
         match self {
             Collating::AsCollection => collection?.collation().cloned(),
@@ -78,28 +79,28 @@ impl Collating {
     }
 }
 
-/// How a cursor begins.
+/// Options of a new cursor.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FirstBatch {
-    /// Documents asked for.
+    /// `batchSize`, if it was given.
     pub(crate) size: Option<i64>,
-    /// Close it after the first batch.
+    /// Whether the cursor is closed after the first batch.
     pub(crate) single: bool,
-    /// Keep it open for ever.
+    /// Whether the cursor has no timeout.
     pub(crate) no_timeout: bool,
 }
 
 impl FirstBatch {
-    /// Most documents in it.
+    /// The largest number of documents in the first batch.
     pub(crate) fn documents(&self) -> usize {
         self.size.map_or(FIRST_BATCH_DOCUMENTS, |size| usize::try_from(size).unwrap_or(usize::MAX))
     }
 }
 
-/// Writes `cursor: { firstBatch, id, ns }` and keeps the cursor when there is more.
+/// Appends `cursor: { firstBatch, id, ns }` and registers the cursor if it has more results.
 ///
 /// # Errors
-/// Those of the plan.
+/// Errors of the plan.
 pub(crate) fn first_batch(
     ctx: &CommandContext<'_>,
     mut cursor: Cursor,
@@ -139,7 +140,7 @@ pub(crate) fn first_batch(
     Ok(())
 }
 
-/// Counts the documents of a batch that was just filled, and lets the reply wait until they are durable, if it has to.
+/// Counts the documents of a batch, and makes the reply wait until they are durable if necessary.
 pub(super) fn note_shown(ctx: &CommandContext<'_>, cursor: &Cursor, count: usize) {
     ctx.service.metrics.documents.returned.add(count as u64);
     if count > 0
@@ -154,7 +155,7 @@ fn shown_namespace(ns: &Namespace) -> String {
     ns.as_str().to_owned()
 }
 
-/// `cursor: { firstBatch: [], id: 0, ns }`.
+/// Appends `cursor: { firstBatch: [], id: 0, ns }`.
 pub(super) fn empty_cursor(ctx: &CommandContext<'_>, ns: &str, reply: &mut DocBuilder) {
     reply.start_document("cursor").start_array("firstBatch").end();
     if let Some(time) = ctx.store.view.cluster_time() {

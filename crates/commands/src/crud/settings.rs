@@ -1,4 +1,4 @@
-//! Query settings of the command that runs.
+//! Query settings of a command.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use mayfly_value::RawDoc;
 
 use crate::context::CommandContext;
 
-/// The settings for a command on this namespace.
+/// The settings that apply to a command on this namespace.
 pub(crate) fn settings_of(
     ctx: &CommandContext<'_>,
     command: &str,
@@ -19,7 +19,7 @@ pub(crate) fn settings_of(
     if settings.any() { settings.of(command, ns, body) } else { None }
 }
 
-/// The same for a command that is about to run.
+/// The settings that apply to a command which is about to run.
 ///
 /// # Errors
 /// 411 QueryRejectedBySettings.

@@ -1,7 +1,8 @@
-//! Neighbouring statements of a command that share a write unit: updates and deletions of one document that name its `_id`.
+//! Adjacent statements of a command that share a write unit: updates and deletes of a single
+//! document by its `_id`.
 //!
-//! Each statement has its own outcome, error and record for a repetition, as if it had a unit of its own. Statements that are
-//! not of this sort, and those of a unit that failed, are run one by one.
+//! Each statement has its own outcome, error and retry record, as if it had its own unit. Other
+//! statements, and those of a unit that failed, are run one by one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use mayfly_value::{RawDoc, RawValue};
 use super::measurements;
 use crate::context::CommandContext;
 
-/// Statements of one unit at most.
+/// The largest number of statements in a unit.
 const UNIT_STATEMENTS: usize = 256;
 
-/// An update or a deletion of a write command.
+/// An update or delete statement of a write command.
 pub(super) trait WriteStatement {
     fn filter(&self) -> RawDoc<'_>;
 
@@ -30,7 +31,7 @@ pub(super) trait WriteStatement {
     /// Parses filter and update.
     ///
     /// # Errors
-    /// Those of the two languages.
+    /// Errors of the filter and of the update.
     fn prepare(
         &self,
         ctx: &CommandContext<'_>,
@@ -38,28 +39,30 @@ pub(super) trait WriteStatement {
         repeatable: Option<Repeatable>,
     ) -> Result<PreparedWrite>;
 
-    /// Runs it as the command's statement with this index, unless an earlier attempt has executed it.
+    /// Executes it as the command's statement with this index, unless an earlier attempt executed
+    /// it.
     ///
     /// # Errors
-    /// Those of [`WriteStatement::prepare`] and of the write.
+    /// Errors of [`WriteStatement::prepare`] and of the write.
     fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace, index: usize) -> Result<ModifyOutcome>;
 }
 
-/// A statement after its filter and update were parsed.
+/// A statement with parsed filter and update.
 pub(super) enum PreparedWrite {
     Update(Box<UpdateSpec>),
     Delete(Box<DeleteSpec>),
 }
 
-/// How statements are repeatable: those of the write commands show no document.
+/// The retry record of a statement; write commands return no document.
 pub(super) fn repeatable(statement: Option<Statement>) -> Option<Repeatable> {
     statement.map(|statement| Repeatable { statement, image: Image::Neither })
 }
 
-/// Runs statements on one collection in their order. `done` gets the index and the result of each, and says whether to go on.
+/// Runs statements on one collection in order. `done` receives index and result of each, and
+/// decides whether to continue.
 ///
 /// # Errors
-/// Those of `done`.
+/// Errors of `done`.
 pub(super) fn run_all<S: WriteStatement>(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -103,21 +106,21 @@ pub(super) fn run_all<S: WriteStatement>(
     Ok(Proceed::Continue)
 }
 
-/// Whether further statements are run.
+/// Whether further statements run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proceed {
     Continue,
     Stop,
 }
 
-/// Several statements from the front of a list that may share a unit.
+/// Leading statements of a list that may share a unit.
 struct Front {
     collection: Arc<Collection>,
     writes: Vec<(PreparedWrite, IdKey, Option<Statement>)>,
 }
 
 impl Front {
-    /// `None` when the first statement has to be run by itself.
+    /// The leading statements; `None` if the first one has to run on its own.
     fn of<S: WriteStatement>(
         ctx: &CommandContext<'_>,
         ns: &Namespace,
@@ -125,7 +128,7 @@ impl Front {
         statements: &[S],
     ) -> Option<Front> {
         let may_share = |it: &S| !it.is_multi() && names_id(it.filter());
-        // A transaction has no commits that could be shared, and a failed statement ends it.
+        // A transaction has no commits to share, and a failed statement ends it.
         if statements.len() < 2
             || !statements[..2].iter().all(may_share)
             || ctx.store.in_transaction()
@@ -141,7 +144,7 @@ impl Front {
             if !may_share(statement) {
                 break;
             }
-            // A statement with an error is run by itself, and fails there.
+            // An invalid statement runs on its own and fails there.
             let Ok(Some(name)) = ctx.first_attempt(first + at) else { break };
             let Ok(write) = statement.prepare(ctx, ns, repeatable(name)) else { break };
             let query = match &write {
@@ -157,7 +160,8 @@ impl Front {
         (front.writes.len() > 1).then_some(front)
     }
 
-    /// Runs statements from the front in one unit. `None`, with nothing written, when they have to be run one by one.
+    /// Runs the statements in one unit. `None`, with nothing written, if they have to run one by
+    /// one.
     fn run(self, ctx: &CommandContext<'_>) -> Result<Option<Vec<ModifyOutcome>>> {
         let writes = self.writes.iter().map(|(write, id, _)| {
             let kind = match write {
@@ -181,7 +185,8 @@ impl Front {
     }
 }
 
-/// Whether a filter compares `_id` with a value. Others are not worth parsing before it is known that they share a unit.
+/// Whether a filter compares `_id` with a value. Checked before parsing, which would be wasted on
+/// other filters.
 fn names_id(filter: RawDoc<'_>) -> bool {
     match filter.get("_id") {
         None => false,

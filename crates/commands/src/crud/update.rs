@@ -54,7 +54,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         return Err(fields.missing("updates"));
     };
     check_count(updates.len())?;
-    // A malformed statement fails the whole command before anything is written.
+    // An invalid statement fails the whole command before anything is written.
     let statements = updates
         .map(|update| {
             let rules = options.rules;
@@ -97,7 +97,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// One element of `updates`.
+/// Parses an element of `updates`.
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<UpdateStatement<'a>> {
     let known = &[
         "q",
@@ -116,14 +116,14 @@ fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Upd
     UpdateStatement::parse(&fields, &names, variables)
 }
 
-/// What a command calls the fields of an update statement.
+/// The names of an update statement's fields in a command.
 pub(super) struct Names {
     pub(super) filter: &'static str,
     pub(super) update: &'static str,
     pub(super) constants: &'static str,
 }
 
-/// An update statement of any command; filter and update are not looked into yet.
+/// An update statement of any command, with filter and update not yet parsed.
 pub(super) struct UpdateStatement<'a> {
     pub(super) filter: RawDoc<'a>,
     pub(super) update: RawValue<'a>,
@@ -132,7 +132,7 @@ pub(super) struct UpdateStatement<'a> {
     pub(super) fields: Option<RawDoc<'a>>,
     /// `let` of the command.
     pub(super) variables: Option<RawDoc<'a>>,
-    /// Values that a pipeline may name as variables.
+    /// Values that a pipeline can use as variables.
     pub(super) constants: Option<RawDoc<'a>>,
     /// Whether an upsert inserts the constant `new`.
     pub(super) supplied: bool,
@@ -140,7 +140,7 @@ pub(super) struct UpdateStatement<'a> {
     pub(super) collation: Collating,
     pub(super) multi: bool,
     pub(super) upsert: bool,
-    /// The rules for the documents that it writes.
+    /// The rules for written documents.
     pub(super) rules: DocumentRules,
 }
 
@@ -148,7 +148,8 @@ impl<'a> UpdateStatement<'a> {
     /// Reads the fields; unknown ones were refused before.
     ///
     /// # Errors
-    /// 40414, 14, 9 as the reference has them; 51198 for constants without a pipeline; 238 for what is missing here.
+    /// 40414, 14, 9 as in the reference; 51198 for constants without a pipeline; 238 for
+    /// unsupported options.
     pub(super) fn parse(
         fields: &Fields<'a>,
         names: &Names,
@@ -183,10 +184,10 @@ impl<'a> UpdateStatement<'a> {
         })
     }
 
-    /// Looks into filter and update.
+    /// Parses filter and update.
     ///
     /// # Errors
-    /// Those of the two languages.
+    /// Errors of the filter and of the update.
     pub(super) fn spec(
         &self,
         ctx: &CommandContext<'_>,
@@ -241,7 +242,8 @@ impl<'a> UpdateStatement<'a> {
         })
     }
 
-    /// What the update's expressions may name. Constants are values, whatever they look like.
+    /// The variables of the update's expressions. Constants are literals, even if they look like
+    /// expressions.
     fn scope(&self, mut scope: Scope) -> Result<Scope> {
         if let Some(variables) = self.variables {
             scope.declare(variables)?;
@@ -264,7 +266,7 @@ impl<'a> UpdateStatement<'a> {
         match self.constants.and_then(|constants| constants.get("new")) {
             Some(RawValue::Document(new)) => Ok(Some(new.to_owned())),
             _ => Err(Error::failed_to_parse(
-                "'upsertSupplied' inserts the document that the constant 'new' holds, and there is none",
+                "'upsertSupplied' needs a document in the constant 'new'",
             )),
         }
     }
@@ -315,7 +317,7 @@ impl WriteStatement for UpdateStatement<'_> {
     }
 }
 
-/// A value that can be an update.
+/// Checks that a value can be an update.
 ///
 /// # Errors
 /// 9 FailedToParse.

@@ -1,4 +1,5 @@
-//! Reading a view: the stages of its definition, and behind them what the command asks for, as one pipeline.
+//! Reads of a view: the stages of its definition, followed by those of the command, as one
+//! pipeline.
 
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
@@ -17,20 +18,21 @@ use super::write::keep_empty_timestamps;
 use crate::context::CommandContext;
 use crate::request::{Fields, Request};
 
-/// What a name stands for.
+/// The object that a name stands for.
 pub(crate) enum Source {
     /// A collection.
     Collection(Arc<Collection>),
-    /// A view; or what is read like one: buckets in the reference's format, and the operation log.
+    /// A view, or something that is read like one: buckets in the reference's format, and the
+    /// operation log.
     View(Box<ResolvedView>),
     /// Nothing.
     Nothing,
 }
 
-/// What a name stands for now.
+/// The object that a name currently stands for.
 ///
 /// # Errors
-/// Those of [`mayfly_storage::Store::resolve_view`].
+/// Errors of [`mayfly_storage::Store::resolve_view`].
 pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
     let store = &ctx.service.store;
     if ctx.store.view.cluster_time().is_some() && ns.db() == "local" {
@@ -53,7 +55,7 @@ pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
     })
 }
 
-/// A snapshot has no past of what is not replicated and goes by itself.
+/// Refuses snapshot reads of capped collections and the log in `local`, which keep no history.
 ///
 /// # Errors
 /// 246 SnapshotUnavailable.
@@ -68,16 +70,16 @@ fn check_local_snapshot(store: StoreSession<'_>, ns: &Namespace) -> Result<()> {
     }
 }
 
-/// The stages of a view, and after them those of a command.
+/// The stages of a view, followed by those of a command.
 pub(crate) struct Stages {
     stages: DocBuilder,
-    /// How many are the view's.
+    /// The number of stages of the view.
     of_view: usize,
-    /// At the end of the log its reader waits.
+    /// Whether the reader waits at the end of the log.
     following: bool,
 }
 
-/// Whether a name that is read like a view has an order of its own, which `$natural` asks for.
+/// Whether a namespace that is read like a view has a natural order, to which `$natural` refers.
 pub(super) fn has_natural_order(view: &ResolvedView) -> bool {
     view.shows_buckets() || reads_log(view)
 }
@@ -97,18 +99,18 @@ impl Stages {
         Stages { stages: out, of_view, following: false }
     }
 
-    /// From now on the reader waits at the end, when what is read is the log.
+    /// Makes the reader of the log wait at the end.
     pub(super) fn follow(&mut self) {
         self.following = true;
     }
 
-    /// Adds a stage with this operand.
+    /// Adds a stage.
     pub(super) fn push<'v>(&mut self, name: &str, operand: impl Into<RawValue<'v>>) -> &mut Stages {
         self.stages.push_document().append(name, operand).end();
         self
     }
 
-    /// Adds a stage unless its operand asks for nothing.
+    /// Adds a stage unless its operand is missing or empty.
     pub(crate) fn push_document(&mut self, name: &str, operand: Option<RawDoc<'_>>) -> &mut Stages {
         match operand {
             Some(operand) if !operand.is_empty() => self.push(name, operand),
@@ -124,15 +126,16 @@ impl Stages {
         self
     }
 
-    /// All stages, as an array, and how many of them are the view's.
+    /// All stages as an array, and the number of the view's stages.
     pub(crate) fn finish(self) -> (DocBuf, usize) {
         (self.stages.finish(), self.of_view)
     }
 
-    /// Parses them, and checks the rights of those that the command has; those of the view were checked when it was defined.
+    /// Parses the stages, and checks the rights of the command's stages; those of the view were
+    /// checked when it was defined.
     ///
     /// # Errors
-    /// 13 Unauthorized, those of the variables and of the stages.
+    /// 13 Unauthorized; errors of the variables and of the stages.
     pub(super) fn parse<'v>(
         self,
         (ctx, request): (&CommandContext<'_>, &Request<'_>),
@@ -149,11 +152,11 @@ impl Stages {
     }
 }
 
-/// A pipeline over what a view reads, the stages of the view first.
+/// A parsed pipeline over the collection of a view, beginning with the view's stages.
 pub(crate) struct OverView<'v> {
     view: &'v ResolvedView,
     pipeline: Pipeline,
-    /// At the end of the log its reader waits.
+    /// Whether the reader waits at the end of the log.
     following: bool,
 }
 
@@ -163,7 +166,7 @@ impl OverView<'_> {
         &self.pipeline
     }
 
-    /// Starts it over the log.
+    /// Starts it over the operation log.
     ///
     /// # Errors
     /// 2 BadValue for the hint of an index.
@@ -186,10 +189,10 @@ impl OverView<'_> {
         self.pipeline.start_log(scan, settings)
     }
 
-    /// Starts it over what the view reads.
+    /// Starts it over the collection of the view.
     ///
     /// # Errors
-    /// Those of planning.
+    /// Errors of planning.
     pub(super) fn start(
         self,
         ctx: &CommandContext<'_>,
@@ -203,7 +206,7 @@ impl OverView<'_> {
             return Ok(run);
         }
         let collection = ctx.store.collection(&view.on);
-        // Of measurements the client knows other key patterns than their buckets have.
+        // Clients use key patterns of measurements, which differ from those of buckets.
         let series = collection.as_ref().and_then(|collection| collection.time_series());
         let hint = match (hint, series) {
             (Some(Hint::Key(key)), Some(series)) if !view.shows_buckets() => {
@@ -217,10 +220,10 @@ impl OverView<'_> {
     }
 }
 
-/// The collation of a view is that of every operation on it.
+/// Checks the collation: that of a view applies to every operation on it.
 ///
 /// # Errors
-/// 167 OptionNotSupportedOnView when the operation asks for another one.
+/// 167 OptionNotSupportedOnView when the operation has another one.
 pub(crate) fn check_collation(view: &ResolvedView, collating: &Collating) -> Result<()> {
     match collating {
         Collating::By(asked) if !same_collation(asked.as_ref(), view.collation.as_ref()) => {
@@ -231,10 +234,10 @@ pub(crate) fn check_collation(view: &ResolvedView, collating: &Collating) -> Res
     }
 }
 
-/// What the stages of a command may name: `$$NOW`, and the variables of its `let`.
+/// The variables for the stages of a command: `$$NOW`, and those of its `let`.
 ///
 /// # Errors
-/// Those of the variables.
+/// Errors of the variables.
 pub(crate) fn command_scope(
     ctx: &CommandContext<'_>,
     collation: Option<Arc<Collation>>,
@@ -250,7 +253,7 @@ pub(crate) fn command_scope(
     Ok(scope)
 }
 
-/// The memory of a command's operators.
+/// The memory budget of a command's operators.
 ///
 /// # Errors
 /// 14 TypeMismatch.
@@ -258,7 +261,7 @@ pub(crate) fn budget(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Bu
     Ok(budget_with(ctx, fields.bool("allowDiskUse")?))
 }
 
-/// Memory and files that a write may use to find its documents.
+/// The budget of memory and files for finding the documents of a write.
 pub(crate) fn write_budget(ctx: &CommandContext<'_>, multi: bool) -> Budget {
     if multi { budget_with(ctx, None) } else { Budget::default() }
 }
@@ -271,7 +274,7 @@ fn budget_with(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> Budget {
     Budget::within(memory.limits(), folder, room)
 }
 
-/// What a command says about the run of its pipeline.
+/// The options of a pipeline's run in a command.
 ///
 /// # Errors
 /// 14 TypeMismatch.
@@ -282,10 +285,10 @@ pub(crate) fn run_settings(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Res
     Ok(RunSettings { budget, bypass_validation, keep_empty_timestamps, ..RunSettings::default() })
 }
 
-/// Shows all documents of a pipeline.
+/// Visits all documents of a pipeline.
 ///
 /// # Errors
-/// Those of the pipeline and of `see`.
+/// Errors of the pipeline and of `see`.
 pub(super) fn for_each(
     ctx: &CommandContext<'_>,
     mut run: PipelineRun,
@@ -297,10 +300,10 @@ pub(super) fn for_each(
     Ok(())
 }
 
-/// The one document of a pipeline that gives at most one.
+/// The document of a pipeline that returns at most one.
 ///
 /// # Errors
-/// Those of the pipeline.
+/// Errors of the pipeline.
 pub(super) fn only(ctx: &CommandContext<'_>, run: PipelineRun) -> Result<Option<DocBuf>> {
     let mut found = None;
     for_each(ctx, run, &mut |document| {
@@ -310,7 +313,7 @@ pub(super) fn only(ctx: &CommandContext<'_>, run: PipelineRun) -> Result<Option<
     Ok(found)
 }
 
-/// Refuses what a find can ask of a collection and not of a view.
+/// Refuses options of a find that only collections support.
 ///
 /// # Errors
 /// 168 InvalidPipelineOperator.

@@ -1,4 +1,5 @@
-//! What the write commands share: where their statements go, per-item errors, and the shape of the reply.
+//! Shared parts of write commands: target namespaces, errors per statement, and the shape of the
+//! reply.
 
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
@@ -11,17 +12,17 @@ use crate::context::CommandContext;
 use crate::request::Fields;
 use crate::rules::transaction;
 
-/// Results of the statements of one command.
+/// The results of a command's statements.
 #[derive(Default)]
 pub(super) struct WriteResults {
-    /// Documents inserted, matched or deleted.
+    /// The number of inserted, matched or deleted documents.
     pub(super) n: i64,
     errors: Vec<(usize, Error)>,
     pub(super) upserted: Vec<(usize, ValueBuf)>,
 }
 
 impl WriteResults {
-    /// Notes the error of a statement. True when the command goes no further.
+    /// Records the error of a statement; returns whether the command ends.
     pub(super) fn fail(
         &mut self,
         ctx: &CommandContext<'_>,
@@ -31,16 +32,16 @@ impl WriteResults {
     ) -> bool {
         self.errors.push((index, error));
         ctx.effects.fail_statement();
-        // Inside a transaction nothing is done after a failure.
+        // In a transaction, no statement follows a failed one.
         ctx.store.in_transaction() || options.ordered
     }
 
-    /// The errors, by the index of their statement.
+    /// The errors with the index of their statement.
     pub(super) fn into_errors(self) -> Vec<(usize, Error)> {
         self.errors
     }
 
-    /// Writes the fields that all write commands have.
+    /// Appends the fields that all write commands have.
     pub(super) fn write(&self, reply: &mut DocBuilder, modified: Option<i64>) {
         reply.append("n", clamped(self.n));
         if !self.upserted.is_empty() {
@@ -59,7 +60,7 @@ impl WriteResults {
         reply.start_array("writeErrors");
         let before = reply.len();
         for (index, error) in &self.errors {
-            // Explanations of very many errors would make a reply that no client takes.
+            // The full errors of very many statements would exceed the size of a reply.
             if reply.len() - before > MAX_EXPLAINED_BYTES {
                 reply.push_document().append("index", *index as i32);
                 reply.append("code", error.code().0).append("errmsg", "").end();
@@ -75,15 +76,15 @@ impl WriteResults {
     }
 }
 
-/// So much is said about errors; of further ones only the code.
+/// The size of errors in a reply beyond which only codes are returned.
 const MAX_EXPLAINED_BYTES: usize = 8 << 20;
 
-/// A count as replies have it.
+/// A count as an int32, capped at the largest one.
 pub(super) fn clamped(count: i64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Errors that end a whole command instead of being reported beside their statement.
+/// Errors that end a whole command instead of being reported for their statement.
 pub(super) fn ends_command(ctx: &CommandContext<'_>, error: &Error) -> bool {
     matches!(
         error.code(),
@@ -92,7 +93,7 @@ pub(super) fn ends_command(ctx: &CommandContext<'_>, error: &Error) -> bool {
             | ErrorCode::InterruptedAtShutdown
             | ErrorCode::InterruptedDueToReplStateChange
             | ErrorCode::NotWritablePrimary
-            // Nobody knows whether the statement was committed: the client may send the command again.
+            // It is unknown whether the statement was committed: the client may retry the command.
             | ErrorCode::HostUnreachable
     ) || transaction::ends_statement(ctx.store, error)
 }
@@ -114,12 +115,12 @@ pub(super) fn check_count(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The rules that the documents of a write are checked by.
+/// The rules for the documents of a write.
 #[derive(Clone, Copy, Default)]
 pub(super) struct DocumentRules {
-    /// `bypassDocumentValidation`: documents need not follow the collection's rules.
+    /// `bypassDocumentValidation`: whether documents may violate the collection's validator.
     pub(super) bypass_validation: bool,
-    /// `bypassEmptyTsReplacement`: empty timestamps stay as they are.
+    /// `bypassEmptyTsReplacement`: whether empty timestamps are kept.
     pub(super) keep_empty_timestamps: bool,
 }
 
@@ -127,7 +128,7 @@ impl DocumentRules {
     /// Reads both arguments.
     ///
     /// # Errors
-    /// 14 TypeMismatch; numbers are no flags in the second.
+    /// 14 TypeMismatch; the second one must be a boolean.
     pub(super) fn parse(fields: &Fields<'_>) -> Result<DocumentRules> {
         Ok(DocumentRules {
             bypass_validation: fields.bool("bypassDocumentValidation")?.unwrap_or(false),
@@ -136,12 +137,12 @@ impl DocumentRules {
     }
 }
 
-/// How a command of several statements runs them.
+/// Options of a command with several statements.
 #[derive(Clone, Copy)]
 pub(super) struct WriteOptions {
-    /// `ordered`: no statement follows one that failed.
+    /// `ordered`: whether a failed statement ends the command.
     pub(super) ordered: bool,
-    /// The rules for its documents.
+    /// The rules for written documents.
     pub(super) rules: DocumentRules,
 }
 
@@ -156,13 +157,13 @@ impl WriteOptions {
     }
 }
 
-/// The argument of writes that keeps empty timestamps.
+/// The name of the argument that keeps empty timestamps.
 const KEEP_EMPTY_TIMESTAMPS: &str = "bypassEmptyTsReplacement";
 
-/// The `bypassEmptyTsReplacement` argument: whether empty timestamps are kept.
+/// Reads `bypassEmptyTsReplacement`: whether empty timestamps are kept.
 ///
 /// # Errors
-/// 14 TypeMismatch; numbers are no flags here.
+/// 14 TypeMismatch, also for numbers.
 pub(super) fn keep_empty_timestamps(fields: &Fields<'_>) -> Result<bool> {
     match fields.get(KEEP_EMPTY_TIMESTAMPS) {
         None => Ok(false),
@@ -184,10 +185,10 @@ pub(super) fn array_filters<'a>(fields: &Fields<'a>) -> Result<Vec<RawDoc<'a>>> 
     filters.iter().map(document).collect()
 }
 
-/// System collections of a user's database that applications write to.
+/// System collections of user databases that applications may write to.
 const WRITABLE_SYSTEM: &[&str] = &["system.js", "system.views", "system.users", "system.roles"];
 
-/// Refuses namespaces that nobody writes to.
+/// Refuses namespaces that clients must not write to.
 ///
 /// # Errors
 /// 73 InvalidNamespace.
@@ -207,8 +208,8 @@ pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Whether a write failed because its collection went away. That an index did is something else: a second run over the
-/// same collection would change documents twice.
+/// Whether a write failed because its collection was dropped. A dropped index is different: a
+/// second run over the same collection would change documents twice.
 pub(super) fn was_dropped(store: StoreSession<'_>, error: &Error, collection: &Collection) -> bool {
     let code = error.code();
     // In a transaction it is a conflict.
@@ -217,7 +218,7 @@ pub(super) fn was_dropped(store: StoreSession<'_>, error: &Error, collection: &C
         && matches!(code, ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled)
 }
 
-/// Runs a write; when the collection is dropped under it, once more over a new one.
+/// Runs a write; if the collection is dropped concurrently, runs it again on a new one.
 pub(super) fn on_collection<T>(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

@@ -1,4 +1,4 @@
-//! `collMod`: options of a collection, of a view, of an index (expiry contract, section 3).
+//! `collMod`: changes options of a collection, a view, or an index (expiry contract, section 3).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
@@ -25,10 +25,10 @@ pub(crate) const ROW: Command =
         .reads(Reads::empty())
         .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]);
 
-/// Options that exist in the reference and are missing here.
+/// Options of the reference that are not supported.
 const MISSING: &[&str] = &["recordPreImages"];
 
-/// Options of a collection that this changes.
+/// Options of a collection.
 const OF_COLLECTIONS: &[&str] = &[
     "ttl",
     "validator",
@@ -58,7 +58,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
         }
     }
-    // What clients call a time series is a collection of buckets here.
+    // A time series is stored as a collection of buckets.
     let series = match ctx.store.collection(&ns) {
         Some(_) => None,
         None => ctx.service.store.time_series_named(ctx.store.view, &ns),
@@ -100,7 +100,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// Changes what `create` could have set; the rest stays.
+/// Changes options of `create`; others keep their values.
 fn change_options(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -172,7 +172,7 @@ fn change_options(
     ctx.service.store.modify_options(ns, command.as_doc(), change)
 }
 
-/// Section 3.4: what the top-level option may be, wherever it is used.
+/// Section 3.4: the valid types of the top-level option.
 fn check_expiry_type(body: &RawDoc<'_>) -> Result<()> {
     match body.get("expireAfterSeconds") {
         None | Some(RawValue::String("off")) => Ok(()),
@@ -189,12 +189,12 @@ fn check_expiry_type(body: &RawDoc<'_>) -> Result<()> {
     }
 }
 
-/// The top-level `expireAfterSeconds`.
+/// The top-level option `expireAfterSeconds`.
 #[derive(Clone, Copy)]
 enum Expiry {
-    /// `"off"`.
+    /// `"off"`, which disables expiry.
     Off,
-    /// So many seconds.
+    /// A number of seconds.
     After(i64),
 }
 
@@ -277,7 +277,7 @@ impl<'a> IndexChange<'a> {
     }
 }
 
-/// Tells what the changed policy would expire, and changes nothing (expiry contract, section 9).
+/// Reports what the changed policy would expire, without a change (expiry contract, section 9).
 fn dry_run(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

@@ -1,4 +1,4 @@
-//! `create`: a collection or a view.
+//! `create`: creates a collection or a view.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::Shell;
@@ -20,10 +20,10 @@ pub(crate) const ROW: Command = Command::new("create", "Creates a collection or 
     .in_transaction(InTransaction::Statement)
     .replayed(LogForm::Buckets, &[ErrorCode::NamespaceExists]);
 
-/// Options that exist in the reference and are refused here when they ask for something.
+/// Options of the reference that are refused when they have an effect.
 const MISSING: &[&str] = &["encryptedFields", "temp"];
 
-/// The options that there are beside them.
+/// The supported options.
 const KNOWN: &[&str] = &[
     "timeseries",
     "clusteredIndex",
@@ -83,7 +83,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         }
         None => create_collection(ctx, &fields, &defining)?,
     }
-    // Whoever made what was there already need not have waited for the log.
+    // Also waits for the log if nothing was created: a concurrent client may have created it
+    // without waiting.
     Ok(())
 }
 
@@ -105,7 +106,8 @@ fn create_collection(
     match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => {
             let Some(existing) = store.collection(ctx.store.view, ns) else { return Err(error) };
-            // The same definition again changes nothing; a transaction that makes what is there already has failed.
+            // A repeated definition has no effect, except that a transaction fails if the
+            // collection exists.
             if ctx.store.in_transaction() {
                 return Err(error);
             }
@@ -122,7 +124,7 @@ fn create_collection(
     }
 }
 
-/// Options that need each other.
+/// Checks options that depend on each other.
 fn check_together(fields: &Fields<'_>) -> Result<()> {
     let capped = fields.bool("capped")?.unwrap_or(false);
     let sized = fields.long("size")?.is_some();
@@ -140,7 +142,7 @@ fn check_together(fields: &Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where `expireAfterSeconds` may stand. Expiry contract, section 1.4.
+/// Checks where `expireAfterSeconds` is allowed. Expiry contract, section 1.4.
 fn check_ttl(fields: &Fields<'_>) -> Result<()> {
     let Some(value) = fields.get("expireAfterSeconds") else { return Ok(()) };
     if !value.is_number() {

@@ -61,7 +61,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let result =
         ctx.service.store.create_indexes((ctx.op, ctx.store.view), &ns, &specs, options)?;
     if result.last_modified {
-        // As the servers do whose policies these are; their clients look for it.
+        // As the servers answer that introduced these policies; their clients read the field.
         reply.append("_t", "CreateIndexesResponse");
     }
     reply.append("numIndexesBefore", result.before).append("numIndexesAfter", result.after);
@@ -82,7 +82,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// Indexes that are asked for under the name of the buckets, as those of the measurements.
+/// Translates indexes on the bucket collection to indexes on measurements.
 fn indexes_of_buckets(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -95,7 +95,8 @@ fn indexes_of_buckets(
     Ok(Some((Namespace::new(ns.db(), name)?, specs.collect::<Result<_>>()?)))
 }
 
-/// Tells what the policy of the index would expire, and makes nothing (expiry contract, section 9).
+/// Reports what the policy of the index would expire, without creating it (expiry contract, section
+/// 9).
 fn dry_run(
     ctx: &CommandContext<'_>,
     ns: &Namespace,

@@ -28,13 +28,13 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let text = "can't drop live oplog while replicating";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
-    // A missing collection is no error since 7.0.
+    // A missing collection is not an error since 7.0.
     let store = &ctx.service.store;
     if store.collection(ctx.store.view, &ns).is_none()
         && let Some((buckets, _)) = store.time_series_named(ctx.store.view, &ns)
     {
         if let Some(indexes) = store.drop_collection(&buckets.namespace())? {
-            // There is no index on `_id` that clients know of.
+            // Clients do not see the index on `_id` of buckets.
             reply.append("nIndexesWas", indexes - 1).append("ns", ns.as_str());
         }
     } else if let Some(indexes) = store.drop_collection(&ns)? {
@@ -48,7 +48,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         });
     }
     ctx.service.top.forget(ns.as_str());
-    // What is not there was perhaps dropped a moment ago, by somebody who did not wait for the log.
+    // Also waits for the log if nothing was dropped: a concurrent client may have dropped it
+    // without waiting.
     Ok(())
 }
 

@@ -45,7 +45,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let store = &ctx.service.store;
     let views = store.views(ctx.store.view, request.db)?;
     let collections = match fields.document("filter")?.and_then(only_name) {
-        // What drivers ask before they create one, answered without a walk over all of them.
+        // Drivers send this filter before they create a collection; it needs no scan of all
+        // collections.
         Some(name) => match Namespace::new(request.db, name) {
             Ok(ns) => {
                 let named =
@@ -78,18 +79,18 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply)
 }
 
-/// The name, when the filter asks for one by equality.
+/// The name, if the filter selects one by equality.
 fn only_name(filter: RawDoc<'_>) -> Option<&str> {
     filter.get("name").and_then(|name| name.as_str())
 }
 
-/// `cursor: { batchSize }` of the listing commands.
+/// `cursor: { batchSize }` of listing commands.
 ///
 /// # Errors
 /// 14, 40415, 51024.
 pub(super) fn cursor_batch_size(fields: &Fields<'_>, path: &'static str) -> Result<Option<i64>> {
     match fields.document("cursor")? {
-        // Listings come whole when nobody asks for batches.
+        // Listings are returned in one batch by default.
         None => Ok(Some(i64::MAX)),
         Some(cursor) => {
             let size = Fields::strict(cursor, path, &["batchSize"])?.non_negative("batchSize")?;
@@ -108,7 +109,7 @@ fn view_entry(view: &View, name_only: bool) -> DocBuf {
     out.finish()
 }
 
-/// A time series as clients know it, from its collection of buckets.
+/// The entry of a time series, from its bucket collection.
 fn series_entry(collection: &Collection, name_only: bool) -> Option<DocBuf> {
     collection.time_series()?;
     let buckets = collection.namespace();
@@ -121,7 +122,7 @@ fn series_entry(collection: &Collection, name_only: bool) -> Option<DocBuf> {
     Some(out.finish())
 }
 
-/// The operation log, which is read like a capped collection.
+/// The entry of the operation log, which is read like a capped collection.
 fn log_entry(ctx: &CommandContext<'_>, name_only: bool) -> DocBuf {
     let mut out = DocBuilder::new();
     out.append("name", OPLOG.strip_prefix("local.").unwrap_or(OPLOG)).append("type", "collection");
@@ -130,13 +131,13 @@ fn log_entry(ctx: &CommandContext<'_>, name_only: bool) -> DocBuf {
         out.start_document("options").append("capped", true);
         out.append("size", i64::try_from(size).unwrap_or(i64::MAX)).append("autoIndexId", false);
         out.end().start_document("info").append("readOnly", false);
-        // It is the same log as long as there is a store.
+        // The log has the same UUID in every store.
         out.append("uuid", RawValue::Binary { subtype: 4, bytes: LOG_UUID }).end();
     }
     out.finish()
 }
 
-/// What tells the log from collections, as a UUID of version 8.
+/// The UUID (version 8) of the log.
 const LOG_UUID: &[u8; 16] = b"local.\x8fo\x80plog.rs";
 
 fn entry(collection: &Collection, name_only: bool) -> DocBuf {

@@ -1,6 +1,7 @@
 //! `listDatabases`.
 //!
-//! `admin`, `config` and `local` are always there, whatever they hold; the log counts as a part of `local`.
+//! `admin`, `config` and `local` are always listed, even if they are empty; the log is part of
+//! `local`.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +21,9 @@ pub(crate) const ROW: Command = Command::new("listDatabases", "Lists databases",
     .flags(RowFlags::ADMIN_ONLY.union(RowFlags::STABLE))
     .reads(Reads::PREFERENCE);
 
-/// What a listing says about a database.
+/// The entry of a database.
 #[derive(Default)]
-struct Found {
+struct DatabaseEntry {
     collections: usize,
     bytes: u64,
 }
@@ -35,7 +36,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     {
         return Err(fields.wrong("authorizedDatabases", value, "bool"));
     }
-    // Who may not see all of them sees those that it may read something of.
+    // Clients without the right to list all databases get those in which they can read something.
     let own = fields.bool("authorizedDatabases")?.unwrap_or(false)
         || !ctx.authority.allows(Target::Cluster, Action::ListDatabases);
     let is_shown = |name: &str| match ctx.authority.privileges() {
@@ -72,10 +73,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// All databases by name, their sizes unless only names are wanted.
-fn databases(service: &Service, name_only: bool) -> Result<BTreeMap<String, Found>> {
+/// All databases by name, with their sizes unless `name_only` is set.
+fn databases(service: &Service, name_only: bool) -> Result<BTreeMap<String, DatabaseEntry>> {
     let store = &service.store;
-    let always = ["admin", "config", "local"].map(|name| (name.to_owned(), Found::default()));
+    let always =
+        ["admin", "config", "local"].map(|name| (name.to_owned(), DatabaseEntry::default()));
     let mut databases = BTreeMap::from(always);
     for collection in store.collections(None) {
         let found = databases.entry(collection.namespace().db().to_owned()).or_default();

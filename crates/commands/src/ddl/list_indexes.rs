@@ -27,7 +27,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
     let store = &ctx.service.store;
     if ns.as_str() == OPLOG {
-        // Its order is all that it has.
+        // The log has no indexes.
         let cursor = Cursor::new(ns, CursorSource::Ready(VecDeque::new()));
         return first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply);
     }

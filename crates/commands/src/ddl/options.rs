@@ -1,4 +1,4 @@
-//! Options of a collection: checked, and put into the order in which `listCollections` shows them.
+//! Options of a collection: validation, and the order of `listCollections`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::TtlIndexRules;
@@ -7,7 +7,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use crate::request::Fields;
 
-/// Options that hold for a collection and not for a view.
+/// Options of a collection that a view cannot have.
 const COLLECTION_ONLY: &[&str] = &[
     "capped",
     "size",
@@ -28,28 +28,28 @@ const COLLECTION_ONLY: &[&str] = &[
     "temp",
 ];
 
-/// What `validationLevel` may be.
+/// The values of `validationLevel`.
 const LEVELS: &[&str] = &["off", "strict", "moderate"];
-/// What `validationAction` may be.
+/// The values of `validationAction`.
 const ACTIONS: &[&str] = &["error", "warn"];
 
 pub(super) fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
 }
 
-/// The collection whose options are read, and when.
+/// The collection that is defined, and the context of its options.
 pub(super) struct Defining<'a> {
     pub(super) ns: &'a Namespace,
-    /// The UUID that the collection gets; nothing: a new one.
+    /// The UUID of the collection; `None` for a new one.
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) now_ms: i64,
     pub(super) rules: TtlIndexRules,
 }
 
-/// The options of `create` for a collection.
+/// Checks the options of `create` for a collection and returns them as they are stored.
 ///
 /// # Errors
-/// Those of each option.
+/// Errors of the options.
 pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -> Result<DocBuf> {
     let ns = defining.ns;
     let mut options = DocBuilder::new();
@@ -68,7 +68,7 @@ pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -
     Ok(options.finish())
 }
 
-/// The document `ttl` of the collection's policy; an empty one is not stored.
+/// Appends the document `ttl` of the collection's policy; an empty one is not stored.
 pub(super) fn policy(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     let Some(ttl) = fields.document("ttl")? else { return Ok(()) };
     if fields.get("expireAfterSeconds").is_none() {
@@ -80,7 +80,7 @@ pub(super) fn policy(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()
     Ok(())
 }
 
-/// How strings of the collection compare; the simple way is not stored.
+/// Appends the collation; the simple collation is not stored.
 fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     match fields.document("collation")? {
         None => {}
@@ -96,7 +96,7 @@ fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what a view cannot have.
+/// Refuses options that a view cannot have.
 ///
 /// # Errors
 /// 72 InvalidOptions.
@@ -107,7 +107,7 @@ pub(super) fn check_view_options(fields: &Fields<'_>) -> Result<()> {
     }
 }
 
-/// Manual: "create", "autoIndexId": it cannot be false outside of `local`.
+/// Manual: "create", "autoIndexId": it can only be false in `local`.
 fn auto_index_id(fields: &Fields<'_>, ns: &Namespace) -> Result<()> {
     match fields.bool("autoIndexId")? {
         Some(false) if ns.db() == "local" => {
@@ -161,10 +161,10 @@ fn number(value: RawValue<'_>) -> Option<f64> {
     Number::from_value(value).map(Number::to_f64)
 }
 
-/// Most bytes that a capped collection may be asked to hold: one petabyte.
+/// The largest size of a capped collection: one petabyte.
 const MAX_CAPPED_BYTES: i64 = 1 << 50;
 
-/// `capped`, `size`, `max`. Manual: "create", "size": whole multiples of 256.
+/// `capped`, `size`, `max`. Manual: "create", "size": rounded up to a multiple of 256.
 fn capped(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     if fields.bool("capped")? != Some(true) {
         return Ok(());
@@ -181,10 +181,10 @@ fn capped(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     Ok(())
 }
 
-/// A size as it is kept.
+/// The size of a capped collection as it is stored.
 ///
 /// # Errors
-/// 51024 for none, 2 BadValue for more than a petabyte.
+/// 51024 below 1, 2 BadValue above a petabyte.
 pub(super) fn capped_size(size: i64, name: &str) -> Result<i64> {
     if size < 1 {
         let text = format!("BSON field '{name}' value must be >= 1, actual value '{size}'");
@@ -196,7 +196,7 @@ pub(super) fn capped_size(size: i64, name: &str) -> Result<i64> {
     Ok((size + 255) / 256 * 256)
 }
 
-/// A number of documents as it is kept; 0 and less are no limit.
+/// The document limit of a capped collection as it is stored; 0 and negative numbers are no limit.
 ///
 /// # Errors
 /// 2 BadValue for 2^31 and more.
@@ -207,17 +207,17 @@ pub(super) fn capped_max(max: i64) -> Result<i64> {
     Ok(max.max(0))
 }
 
-/// An int where it fits.
+/// A number as an int32 if it fits.
 pub(super) fn compact(number: i64) -> RawValue<'static> {
     i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
 }
 
-/// Whether `changeStreamPreAndPostImages` is written when it is off.
+/// Whether a disabled `changeStreamPreAndPostImages` is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Images {
-    /// Only when it is on.
+    /// Only stored when enabled.
     WhenOn,
-    /// As it was given.
+    /// Stored as it was given.
     AsGiven,
 }
 
@@ -239,7 +239,7 @@ pub(super) fn images(fields: &Fields<'_>, shown: Images, options: &mut DocBuilde
     Ok(())
 }
 
-/// Documents about the reference's own engine: checked, kept, and without effect.
+/// Options for the reference's storage engine: checked and stored, without effect.
 fn engine_documents(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     if let Some(engine) = fields.document("storageEngine")? {
         check_engine(engine, "storageEngine")?;
@@ -275,7 +275,7 @@ fn check_engine(engine: RawDoc<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// `validator`, `validationLevel`, `validationAction`: what was given, in this order.
+/// Appends the given ones of `validator`, `validationLevel`, `validationAction`, in this order.
 ///
 /// # Errors
 /// 2 BadValue for other levels and actions, 72 in the internal databases, 14.
@@ -306,7 +306,8 @@ pub(super) fn validation(
     Ok(())
 }
 
-/// Manual: "Specify JSON Schema Validation", "Restrictions": not in `admin`, `local`, `config`, and not for `system.*`.
+/// Manual: "Specify JSON Schema Validation", "Restrictions": not in `admin`, `local`, `config`, and
+/// not for `system.*`.
 fn check_validated(ns: &Namespace) -> Result<()> {
     if ns.collection().starts_with("system.") {
         return Err(invalid(format!("Document validators not allowed on system collection {ns}")));
@@ -320,7 +321,7 @@ fn check_validated(ns: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// The options with these in place of what they had: new values where there are some, in the place of the old ones.
+/// Merges new options into old ones, in the fixed order.
 pub(super) fn merged(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
     const ORDER: &[&str] = &[
         "capped",
@@ -336,7 +337,7 @@ pub(super) fn merged(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     for name in ORDER {
         match new.get_element(name).or_else(|| old.get_element(name)) {
-            // An empty validator takes the rules away.
+            // An empty validator removes the validator.
             Some(element)
                 if *name == "validator"
                     && element.value().as_document().is_some_and(RawDoc::is_empty) => {}
@@ -356,7 +357,7 @@ pub(super) fn merged(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
     out.finish()
 }
 
-/// The options with this time to live, or with none.
+/// The options with this `expireAfterSeconds`, or without one.
 pub(super) fn with_expiry(old: RawDoc<'_>, seconds: Option<i64>) -> DocBuf {
     let mut out = DocBuilder::new();
     let kept = |name: &str| match name {
@@ -367,7 +368,7 @@ pub(super) fn with_expiry(old: RawDoc<'_>, seconds: Option<i64>) -> DocBuf {
     for element in old.iter().filter(|element| kept(element.name())) {
         let name = element.name();
         match seconds {
-            // In the places where `create` puts it.
+            // At the position where `create` stores it.
             Some(seconds) if name == "timeseries" => {
                 out.append("expireAfterSeconds", seconds).append_element(element);
             }
@@ -382,7 +383,7 @@ pub(super) fn with_expiry(old: RawDoc<'_>, seconds: Option<i64>) -> DocBuf {
     out.finish()
 }
 
-/// The options with this document `ttl`; an empty one takes it away.
+/// The options with this document `ttl`; an empty one removes it.
 pub(super) fn with_ttl(old: RawDoc<'_>, ttl: RawDoc<'_>) -> Result<DocBuf> {
     if old.get("expireAfterSeconds").is_none() && !ttl.is_empty() {
         return Err(invalid("'ttl' can be used only together with 'expireAfterSeconds'"));

@@ -11,16 +11,12 @@ use crate::request::row::{LogForm, Names, RowFlags, Writes};
 use crate::request::{Needs, Request};
 use crate::rules::rights::demands;
 
-pub(crate) const ROW: Command =
-    Command::new("renameCollection", "Gives a collection another name", run)
-        .needs(Needs::Demands(demands::rename))
-        .flags(RowFlags::ADMIN_ONLY)
-        .writes(Writes::Settings)
-        .names(Names::FullName)
-        .replayed(
-            LogForm::DroppedByUuid,
-            &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists],
-        );
+pub(crate) const ROW: Command = Command::new("renameCollection", "Renames a collection", run)
+    .needs(Needs::Demands(demands::rename))
+    .flags(RowFlags::ADMIN_ONLY)
+    .writes(Writes::Settings)
+    .names(Names::FullName)
+    .replayed(LogForm::DroppedByUuid, &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["to", "dropTarget", "stayTemp"])?;

@@ -1,4 +1,4 @@
-//! The parts of `create` and `collMod` that are about time series. Expiry contract, sections 7.1 and 7.4; manual: "create",
+//! Time series in `create` and `collMod`. Expiry contract, sections 7.1 and 7.4; manual: "create",
 //! "timeseries", "collMod", "timeseries".
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -29,7 +29,7 @@ const INCOMPATIBLE: &[&str] = &[
 /// Creates a time series.
 ///
 /// # Errors
-/// 72, 2, 14, 40414, 40415 for its options; 48 NamespaceExists for a name that is taken.
+/// 72, 2, 14, 40414, 40415 for its options; 48 NamespaceExists if the name is taken.
 pub(super) fn create(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,
@@ -85,10 +85,10 @@ fn exists(ns: &Namespace) -> Error {
     Error::new(ErrorCode::NamespaceExists, format!("Collection {ns} already exists."))
 }
 
-/// The options with what `collMod: { timeseries: { ... } }` says: spans only grow.
+/// The options after `collMod: { timeseries: { ... } }`, which can only increase the spans.
 ///
 /// # Errors
-/// 72 for what would shrink them, those of the members.
+/// 72 for smaller spans; errors of the fields.
 pub(super) fn changed(old: RawDoc<'_>, series: &TimeSeries, given: RawDoc<'_>) -> Result<DocBuf> {
     let new = series.grown(given)?;
     let mut out = DocBuilder::new();
@@ -101,10 +101,12 @@ pub(super) fn changed(old: RawDoc<'_>, series: &TimeSeries, given: RawDoc<'_>) -
     Ok(out.finish())
 }
 
-/// The definition of an index on buckets as one on measurements: what stands in it as `originalSpec`, or made of its key.
+/// Translates the definition of an index on buckets to one on measurements: its `originalSpec`, or
+/// a translation of its key.
 ///
 /// # Errors
-/// 67 CannotCreateIndex for a key that measurements have no index for, 238 for a filter on buckets.
+/// 67 CannotCreateIndex for a key that an index on measurements cannot have, 238 for a filter on
+/// buckets.
 pub(super) fn on_measurements(spec: RawDoc<'_>, fields: &MeasurementFields) -> Result<DocBuf> {
     if let Some(RawValue::Document(original)) = spec.get("originalSpec") {
         return Ok(original.to_owned());
@@ -149,7 +151,7 @@ fn append_measurement_key(
     while let Some(part) = parts.next() {
         let name = part.name();
         if let Some((side, field)) = bound(name) {
-            // Both bounds of a field stand side by side, the one that the order meets first in front.
+            // Both bounds of a field are adjacent; the sort order decides which one is first.
             let pair = parts.next().and_then(|next| bound(next.name()));
             if pair != Some((1 - side, field.clone())) {
                 return Err(refused(name));

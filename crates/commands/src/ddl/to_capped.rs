@@ -12,7 +12,7 @@ use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const CONVERT: Command =
-    Command::new("convertToCapped", "Makes a collection capped", convert)
+    Command::new("convertToCapped", "Converts a collection to a capped one", convert)
         .needs(Needs::Collection(&[Action::ConvertToCapped]))
         .writes(Writes::Settings)
         .reads(Reads::empty())

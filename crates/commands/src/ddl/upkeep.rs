@@ -1,4 +1,4 @@
-//! `compact` and `reIndex`: commands that change nothing but the form in which a collection is stored.
+//! `compact` and `reIndex`: commands that only change the storage of a collection.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::request::row::{Expected, Writes};
 use crate::request::{Needs, Request};
 
 pub(super) const COMPACT: Command =
-    Command::new("compact", "Gives back the space of a collection", compact)
+    Command::new("compact", "Frees unused disk space of a collection", compact)
         .needs(Needs::Collection(&[Action::Compact]))
         .expected(Expected::Long);
 pub(super) const RE_INDEX: Command =
-    Command::new("reIndex", "Builds the indexes of a collection anew", re_index)
+    Command::new("reIndex", "Rebuilds the indexes of a collection", re_index)
         .needs(Needs::Collection(&[Action::ReIndex]))
         .writes(Writes::Settings)
         .expected(Expected::Long);
 
-/// The collection of a command that views do not have.
+/// The collection of a command that does not support views.
 fn collection(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -40,8 +40,8 @@ fn collection(
     })
 }
 
-/// How much can be freed is known afterwards. `freeSpaceTargetMB` keeps it from working on a collection that takes less than
-/// what is to be freed.
+/// The size of the freed space is only known afterwards. `freeSpaceTargetMB` skips a collection
+/// that is smaller than the target.
 fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["force", "dryRun", "freeSpaceTargetMB"])?;
     fields.bool("force")?;

@@ -1,4 +1,4 @@
-//! The parts of `create` and `collMod` that are about views.
+//! Views in `create` and `collMod`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::request::{Fields, Request};
 /// Creates a view.
 ///
 /// # Errors
-/// Those of the definition and of [`mayfly_storage::Store::create_view`].
+/// Errors of the definition and of [`mayfly_storage::Store::create_view`].
 pub(super) fn create(
     ctx: &CommandContext<'_>,
     (request, ns): (&Request<'_>, &Namespace),
@@ -33,10 +33,10 @@ pub(super) fn create(
     ctx.service.store.create_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
 
-/// Changes a view; what is there now is `existing`.
+/// Changes the view whose present definition is `existing`.
 ///
 /// # Errors
-/// Those of the definition and of [`mayfly_storage::Store::replace_view`].
+/// Errors of the definition and of [`mayfly_storage::Store::replace_view`].
 pub(super) fn change(
     ctx: &CommandContext<'_>,
     (request, ns): (&Request<'_>, &Namespace),
@@ -56,16 +56,16 @@ pub(super) fn change(
     ctx.service.store.replace_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
 
-/// A view that was checked.
-struct Defined {
+/// A checked definition of a view.
+struct CheckedView {
     /// `viewOn`, `pipeline` and `collation`.
     options: DocBuf,
     /// The collections that it reads.
     reads: Vec<Namespace>,
 }
 
-impl Defined {
-    /// The collections that a view of this database reads: this one, or another that is there.
+impl CheckedView {
+    /// The collections that a view of this database reads: this view or another existing one.
     fn reads_of(&self, db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
         let own = self.options.as_doc();
         let is_own = ["viewOn", "pipeline"].iter().all(|field| own.get(field) == view.get(field));
@@ -73,19 +73,21 @@ impl Defined {
     }
 }
 
-/// Checks `viewOn`, `pipeline` and `collation`, and that the client may read what the view reads.
+/// Checks `viewOn`, `pipeline` and `collation`, and the client's right to read the collections of
+/// the view.
 fn definition(
     ctx: &CommandContext<'_>,
     (request, ns): (&Request<'_>, &Namespace),
     on: &str,
     pipeline: RawDoc<'_>,
     collation: Option<Arc<Collation>>,
-) -> Result<Defined> {
+) -> Result<CheckedView> {
     if on.is_empty() {
         return Err(Error::bad_value("'viewOn' cannot be empty"));
     }
     if ns.collection() == mayfly_storage::SYSTEM_VIEWS {
-        let text = "View name cannot be 'system.views', the collection that holds views";
+        let text =
+            "View name cannot be 'system.views', which is the collection of view definitions";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
     let source = Namespace::new(ns.db(), on)?;
@@ -108,5 +110,5 @@ fn definition(
     if let Some(collation) = collation {
         options.append("collation", collation.document());
     }
-    Ok(Defined { options: options.finish(), reads })
+    Ok(CheckedView { options: options.finish(), reads })
 }

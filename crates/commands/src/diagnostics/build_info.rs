@@ -1,4 +1,4 @@
-//! `buildInfo`: the version clients go by, and our own beside it.
+//! `buildInfo`: the version that clients check, and this server's own version.
 
 use mayfly_base::{Result, limits};
 use mayfly_value::{DocBuilder, RawDoc};
@@ -7,15 +7,16 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{InTransaction, RowFlags};
 use crate::request::{Needs, Request};
 
-/// The reference version whose behaviour this server has; agrees with `maxWireVersion` 25.
+/// The version of the reference whose behaviour this server implements; it belongs to
+/// `maxWireVersion` 25.
 pub(crate) const VERSION: &str = "8.0.4";
 const VERSION_PARTS: [i32; 4] = [8, 0, 4, 0];
 
-pub(crate) const ROW: Command = Command::new("buildInfo", "Tells version and build", run)
+pub(crate) const ROW: Command = Command::new("buildInfo", "Returns version and build", run)
     .needs(Needs::Nothing)
     .aliases(&["buildinfo"])
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT))
-    .in_transaction(InTransaction::Beside);
+    .in_transaction(InTransaction::Informational);
 
 fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("version", VERSION);
@@ -39,7 +40,7 @@ fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Resul
     doc.append("debug", cfg!(debug_assertions));
     doc.append("maxBsonObjectSize", limits::MAX_USER_DOCUMENT_BYTES as i32);
     doc.start_array("storageEngines").push("memory").push("rocksdb").end();
-    // Our own; tools show it and act on nothing in it.
+    // Our version; tools display it without further effect.
     doc.start_document("mayflydb").append("version", env!("CARGO_PKG_VERSION")).end();
     Ok(())
 }

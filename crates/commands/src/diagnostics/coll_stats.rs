@@ -1,6 +1,6 @@
-//! `collStats`: number and size of a collection's documents and of its indexes.
+//! `collStats`: numbers and sizes of a collection's documents and indexes.
 //!
-//! Where records are clustered by `_id`, that takes no room of its own and shows 0.
+//! If records are clustered by `_id`, that index needs no space of its own and its size is 0.
 
 use mayfly_auth::Action;
 use mayfly_base::{Namespace, Result};
@@ -16,7 +16,7 @@ use crate::request::fields::whole_number;
 use crate::request::row::{Expected, Reads};
 use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("collStats", "Shows the sizes of a collection", run)
+pub(crate) const ROW: Command = Command::new("collStats", "Returns the sizes of a collection", run)
     .needs(Needs::Collection(&[Action::CollStats]))
     .aliases(&["collstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
@@ -32,8 +32,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         return append_log(ctx, scale, doc);
     }
     match (store.collection(ctx.store.view, &ns), store.time_series_named(ctx.store.view, &ns)) {
-        (Some(collection), _) => append(ctx, &collection, Shown::Documents, scale, doc),
-        (None, Some((buckets, _))) => append(ctx, &buckets, Shown::Measurements, scale, doc),
+        (Some(collection), _) => append(ctx, &collection, CountedAs::Documents, scale, doc),
+        (None, Some((buckets, _))) => append(ctx, &buckets, CountedAs::Measurements, scale, doc),
         (None, None) => {
             append_nothing(scale, doc);
             Ok(())
@@ -44,18 +44,18 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
 /// The document of `$collStats`.
 ///
 /// # Errors
-/// Those of the store; 2 BadValue for a scale that is none.
+/// Errors of the store; 2 BadValue for an invalid scale.
 pub(crate) fn coll_stats_document(
     ctx: &CommandContext<'_>,
     collection: &Collection,
-    shown: Shown,
+    shown: CountedAs,
     options: RawDoc<'_>,
 ) -> Result<DocBuf> {
     // Clients use the name of a time series, not that of its buckets.
     let ns = collection.namespace();
     let name = TimeSeries::name_of(&ns).map(|name| format!("{}.{name}", ns.db()));
     let name = name.as_deref().unwrap_or(ns.as_str());
-    let asked = if shown == Shown::Measurements { name } else { ns.as_str() };
+    let asked = if shown == CountedAs::Measurements { name } else { ns.as_str() };
     let used = ctx.service.top.latencies(name);
     let mut doc = begin(ctx, asked, &used, options)?;
     if let Some(RawValue::Document(options)) = options.get("storageStats") {
@@ -76,7 +76,7 @@ pub(crate) fn coll_stats_document(
     Ok(doc.finish())
 }
 
-/// The document of `$collStats` on a view: only how it was used.
+/// The document of `$collStats` on a view, which only has latencies.
 ///
 /// # Errors
 /// 40415 and 14 for the options.
@@ -92,7 +92,7 @@ pub(crate) fn view_stats_document(
 /// The document of `$collStats` for the operation log.
 ///
 /// # Errors
-/// Those of the store; 2 BadValue for a scale that is none.
+/// Errors of the store; 2 BadValue for an invalid scale.
 pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) -> Result<DocBuf> {
     let used = ctx.service.top.latencies(OPLOG);
     let mut doc = begin(ctx, OPLOG, &used, options)?;
@@ -109,7 +109,7 @@ pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) 
     Ok(doc.finish())
 }
 
-/// The sizes of the operation log.
+/// Appends the sizes of the operation log.
 fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Result<()> {
     let store = &ctx.service.store;
     let sizes = store.oplog().sizes()?;
@@ -127,7 +127,7 @@ fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Res
     Ok(())
 }
 
-/// What every document of `$collStats` begins with.
+/// Begins a document of `$collStats` with the common fields.
 fn begin(
     ctx: &CommandContext<'_>,
     ns: &str,
@@ -144,7 +144,7 @@ fn begin(
     Ok(doc)
 }
 
-/// How long operations took, by what they did.
+/// Appends the latencies by kind of operation.
 fn append_latencies(used: &Latencies, with_histograms: bool, doc: &mut DocBuilder) {
     doc.start_document("latencyStats");
     for ((name, sum), histogram) in
@@ -167,20 +167,20 @@ fn append_latencies(used: &Latencies, with_histograms: bool, doc: &mut DocBuilde
     doc.append("latency", 0i64).append("ops", 0i64).end().end();
 }
 
-/// What the documents of a collection are to the one who asks.
+/// How clients see the documents of a collection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// Documents.
+pub(crate) enum CountedAs {
+    /// As documents.
     Documents,
-    /// Buckets of measurements, which are counted in a section of their own.
+    /// As measurements: the buckets are counted in their own section.
     Measurements,
 }
 
-/// The fields behind the namespace.
+/// Appends the fields after the namespace.
 fn append(
     ctx: &CommandContext<'_>,
     collection: &Collection,
-    shown: Shown,
+    shown: CountedAs,
     scale: i64,
     doc: &mut DocBuilder,
 ) -> Result<()> {
@@ -188,7 +188,7 @@ fn append(
     let (count, size) = (sizes.documents, sizes.data_bytes);
     doc.append("size", small(size / scale));
     match shown {
-        Shown::Measurements => {
+        CountedAs::Measurements => {
             doc.start_document("timeseries");
             doc.append("bucketsNs", collection.namespace().as_str());
             doc.append("bucketCount", small(count));
@@ -197,7 +197,7 @@ fn append(
             }
             doc.end();
         }
-        Shown::Documents => {
+        CountedAs::Documents => {
             doc.append("count", small(count));
             if count > 0 {
                 doc.append("avgObjSize", small(size / count));
@@ -208,7 +208,8 @@ fn append(
     let storage = bytes(sizes.storage_bytes);
     doc.append("storageSize", small(storage / scale)).append("freeStorageSize", 0);
     append_capped(collection, scale, doc);
-    // Records that are clustered by `_id`, because their collection was made so, and buckets have no index on it that clients know of.
+    // Collections that were created with clustering by `_id`, and buckets, have no visible index on
+    // it.
     let own = i64::from(!is_clustered(collection));
     doc.append("nindexes", small(sizes.indexes.len() as i64 + own));
     doc.start_array("indexBuilds");
@@ -233,7 +234,7 @@ fn append(
     Ok(())
 }
 
-/// Whether it is capped, and at what.
+/// Appends whether the collection is capped, and its limits.
 fn append_capped(collection: &Collection, scale: i64, doc: &mut DocBuilder) {
     let options = collection.options();
     let options = options.as_doc();
@@ -246,7 +247,7 @@ fn append_capped(collection: &Collection, scale: i64, doc: &mut DocBuilder) {
     }
 }
 
-/// A collection that does not exist is empty.
+/// Appends the fields of a collection that does not exist, which counts as empty.
 fn append_nothing(scale: i64, doc: &mut DocBuilder) {
     doc.append("size", 0).append("count", 0).append("numOrphanDocs", 0);
     doc.append("storageSize", 0).append("totalSize", 0).append("nindexes", 0);

@@ -1,5 +1,5 @@
-//! Who is connected and how the server was started: `connectionStatus`, `whatsmyuri`, `_isSelf`, `isdbgrid`,
-//! `getCmdLineOpts`.
+//! Information about the connection and the startup options: `connectionStatus`, `whatsmyuri`,
+//! `_isSelf`, `isdbgrid`, `getCmdLineOpts`.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -11,29 +11,32 @@ use crate::request::row::{InTransaction, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const CONNECTION_STATUS: Command =
-    Command::new("connectionStatus", "Tells who is logged in on this connection", run_status)
+    Command::new("connectionStatus", "Returns the user of this connection", run_status)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH)
-        .in_transaction(InTransaction::Beside);
+        .in_transaction(InTransaction::Informational);
 pub(crate) const WHATS_MY_URI: Command =
-    Command::new("whatsmyuri", "Tells the client's own address", run_uri)
+    Command::new("whatsmyuri", "Returns the client's address", run_uri)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 pub(crate) const IS_SELF: Command = Command::new(
     "_isSelf",
-    "Identifies the process: members of a replica set find out which of their addresses is their own",
+    "Returns an identifier of the process, by which a member of a replica set recognizes its address",
     run_self,
 )
 .needs(Needs::Nothing)
 .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 pub(crate) const IS_DB_GRID: Command =
-    Command::new("isdbgrid", "Tells that this is a router", run_router)
+    Command::new("isdbgrid", "Reports that the server answers like a router", run_router)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
-pub(crate) const CMD_LINE_OPTS: Command =
-    Command::new("getCmdLineOpts", "Tells how the server was started", run_options)
-        .needs(Needs::Cluster(&[Action::GetCmdLineOpts]))
-        .flags(RowFlags::ADMIN_ONLY);
+pub(crate) const CMD_LINE_OPTS: Command = Command::new(
+    "getCmdLineOpts",
+    "Returns the options with which the server was started",
+    run_options,
+)
+.needs(Needs::Cluster(&[Action::GetCmdLineOpts]))
+.flags(RowFlags::ADMIN_ONLY);
 
 fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["showPrivileges"])?;
@@ -49,13 +52,14 @@ fn run_uri(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> R
     Ok(())
 }
 
-/// A number that no other process has: two addresses that answer alike lead to one server.
+/// A number that is unique to the process: two addresses with the same answer lead to the same
+/// server.
 fn run_self(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("id", RawValue::ObjectId(ctx.service.topology.process_id()));
     Ok(())
 }
 
-/// What routers answer and others do not know; tools ask it where they do not look at `hello`.
+/// Only routers have this command; tools send it if they do not use `hello`.
 fn run_router(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("isdbgrid", 1.0).append("hostname", ctx.service.host.as_str());
     Ok(())

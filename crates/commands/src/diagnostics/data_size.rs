@@ -48,7 +48,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     Ok(())
 }
 
-/// From which key to which.
+/// The range of keys.
 struct Bounds<'a> {
     key_pattern: Option<RawDoc<'a>>,
     min: RawDoc<'a>,
@@ -66,8 +66,8 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// That on `_id` (nothing where records are clustered by it), else the index whose key begins with the pattern, or with the
-    /// fields of `min`.
+    /// The index on `_id` (`None` if records are clustered by it), or the index whose key begins
+    /// with the pattern, or with the fields of `min`.
     fn index(&self, collection: &Collection) -> Result<Option<Arc<Index>>> {
         let pattern = self.key_pattern.unwrap_or(self.min);
         let names: Vec<&str> = pattern.iter().map(|field| field.name()).collect();
@@ -118,7 +118,7 @@ fn count(
     let limit = if estimate { CountLimit { bytes: None, ..limit } } else { limit };
     let mut counted = store.count_range(ctx.op, collection, index.as_deref(), &range, limit)?;
     if estimate {
-        // As the reference does: documents of the average size.
+        // As in the reference: the number of documents times their average size.
         let all = kept()?;
         counted.bytes = all.bytes / all.documents.max(1) * counted.documents;
     }

@@ -1,5 +1,5 @@
-//! `dbHash`: a hash of the documents of each collection, in the order of `_id`. Two databases with the same documents have the
-//! same hashes.
+//! `dbHash`: a hash of the documents of each collection, in the order of `_id`. Two databases with
+//! equal documents have equal hashes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) const ROW: Command = Command::new("dbHash", "Hashes the documents of 
     .reads(Reads::DEFAULTS.union(Reads::COMMITTED))
     .expected(Expected::Long);
 
-/// Collections that are this server's own affair.
+/// Collections that only concern this server.
 const SKIPPED: &[&str] = &["system.profile"];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -58,7 +58,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
-/// The names in `collections`; none stands for all.
+/// The names in `collections`; an empty list selects all.
 fn wanted(body: RawDoc<'_>) -> Result<Vec<&str>> {
     let Some(RawValue::Array(names)) = body.get("collections") else { return Ok(Vec::new()) };
     let mut wanted = Vec::new();
@@ -71,7 +71,8 @@ fn wanted(body: RawDoc<'_>) -> Result<Vec<&str>> {
     Ok(wanted)
 }
 
-/// The hash of the documents as one snapshot has them: in the order of `_id`, of capped collections in that of their insertion.
+/// The hash of the documents in one snapshot, in the order of `_id`, or of insertion in a capped
+/// collection.
 fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
     let snapshot = ctx.store.snapshot()?;
     let (mut digest, mut range) = (Md5::new(), whole_range());

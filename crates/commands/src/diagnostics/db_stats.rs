@@ -1,4 +1,4 @@
-//! `dbStats`: the sizes of a database, and of the disk that it lies on.
+//! `dbStats`: the sizes of a database and of its file system.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -12,13 +12,13 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Reads};
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("dbStats", "Shows the sizes of a database", run)
+pub(crate) const ROW: Command = Command::new("dbStats", "Returns the sizes of a database", run)
     .needs(Needs::Database(&[Action::DbStats]))
     .aliases(&["dbstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
     .expected(Expected::Long);
 
-/// Sums over all collections.
+/// Totals of all collections.
 #[derive(Default)]
 struct Sums {
     collections: i64,
@@ -30,7 +30,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// The operation log, which is a collection of `local` without an index.
+    /// Adds the operation log, which is a collection of `local` without an index.
     fn add_log(&mut self, log: &LogSizes, stored_bytes: u64) {
         self.collections += 1;
         self.objects += log.entries;
@@ -81,7 +81,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     Ok(())
 }
 
-/// The views of a database, time series among them: clients read both alike.
+/// The number of views of a database, including time series, which clients read the same way.
 fn views(service: &Service, db: &str) -> Result<i64> {
     let views = service.store.views(&ReadView::now(), db)?.len();
     let collections = service.store.collections(Some(db));
@@ -89,7 +89,7 @@ fn views(service: &Service, db: &str) -> Result<i64> {
     Ok((views + series.count()) as i64)
 }
 
-/// Used and total bytes of the file system that holds the data; zeros where the data is in memory only.
+/// Used and total bytes of the file system of the data; zeros if data is in memory only.
 fn disk(service: &Service) -> (i64, i64) {
     let Some(folder) = service.data_folder.get() else { return (0, 0) };
     match fs4::statvfs(folder) {

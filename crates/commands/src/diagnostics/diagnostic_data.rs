@@ -1,4 +1,5 @@
-//! `getDiagnosticData`: what monitoring reads in one command. Nothing is collected beside it: the data are of now.
+//! `getDiagnosticData`: the current metrics for monitoring in one reply. Nothing is sampled in the
+//! background.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -10,7 +11,7 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
-    Command::new("getDiagnosticData", "Shows the server's counters for monitoring", run)
+    Command::new("getDiagnosticData", "Returns the server's metrics in one document", run)
         .needs(Needs::Cluster(&[Action::ServerStatus, Action::ReplSetGetStatus]))
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY);

@@ -1,4 +1,4 @@
-//! `getLog`: the last lines of the log.
+//! `getLog`: the latest lines of the log.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -8,7 +8,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("getLog", "Shows the last lines of the log", run)
+pub(crate) const ROW: Command = Command::new("getLog", "Returns the latest lines of the log", run)
     .needs(Needs::Cluster(&[Action::GetLog]))
     .flags(RowFlags::ADMIN_ONLY);
 

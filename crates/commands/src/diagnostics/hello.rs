@@ -1,11 +1,12 @@
-//! The handshake: `hello` and its legacy spelling `isMaster`.
+//! The handshake: `hello` and its legacy name `isMaster`.
 //!
-//! 1. The first one carries `client`, which is kept for `currentOp`, and `compression`.
-//! 2. Monitoring connections send `topologyVersion` and `maxAwaitTimeMS`: when nothing has changed since, the
-//!    handler asks to be run again after a change or the time.
-//! 3. With the exhaust flag the loop then runs it again and again, each reply flagged that another one follows.
+//! 1. The first one has `client`, which is stored for `currentOp`, and `compression`.
+//! 2. Monitoring connections send `topologyVersion` and `maxAwaitTimeMS`: if nothing has changed
+//!    since that version, the handler asks to be run again after a change or the timeout.
+//! 3. With the exhaust flag the connection's loop then runs it repeatedly; each reply is flagged to
+//!    announce the next one.
 //!
-//! Unknown fields are ignored: newer drivers add some with every release.
+//! Unknown fields are ignored, because newer drivers add fields.
 
 use std::time::Duration;
 
@@ -20,12 +21,12 @@ use crate::request::fields::{whole_number, wrong_type};
 use crate::request::row::{Audited, Hides, InTransaction, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
-/// Largest client metadata document, in bytes.
+/// The largest client metadata document, in bytes.
 const MAX_CLIENT_BYTES: usize = 512;
 
-// The login that a handshake can carry holds secrets.
+// A handshake can contain a login, which has secrets.
 pub(crate) const HELLO: Command =
-    Command::new("hello", "Tells what the server is and can do", run_hello)
+    Command::new("hello", "Returns the server's role and capabilities", run_hello)
         .needs(Needs::Nothing)
         .audited(Audited::ClientMetadata)
         .since("4.4.2")
@@ -35,7 +36,7 @@ pub(crate) const HELLO: Command =
                 .union(RowFlags::STABLE)
                 .union(RowFlags::HANDSHAKE),
         )
-        .in_transaction(InTransaction::Beside)
+        .in_transaction(InTransaction::Informational)
         .hides(Hides::Secrets);
 pub(crate) const IS_MASTER: Command =
     Command::new("isMaster", "The old name of hello", run_is_master)
@@ -43,15 +44,15 @@ pub(crate) const IS_MASTER: Command =
         .audited(Audited::ClientMetadata)
         .aliases(&["ismaster"])
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::HANDSHAKE))
-        .in_transaction(InTransaction::Beside)
+        .in_transaction(InTransaction::Informational)
         .hides(Hides::Secrets);
 
 /// Versions of the wire protocol.
 const MIN_WIRE_VERSION: i32 = 0;
 const MAX_WIRE_VERSION: i32 = 25;
-/// What can be negotiated, by name.
+/// The supported compressors.
 const COMPRESSORS: [&str; 3] = ["snappy", "zstd", "zlib"];
-/// Longest application name, in bytes.
+/// The longest application name, in bytes.
 const MAX_APP_NAME_BYTES: usize = 128;
 
 fn run_hello(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
@@ -66,7 +67,8 @@ fn run_is_master(
     answer(ctx, request, "ismaster", doc)
 }
 
-/// Answers a handshake; the field `primary` says whether this node is the primary.
+/// Answers a handshake; `primary` is the name of the field that states whether this node is the
+/// primary.
 fn answer(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -74,7 +76,7 @@ fn answer(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
-    // A repeated run of a streamed request answers the same handshake again.
+    // A repeated run of a streamed request has the same handshake.
     let repeated = ctx.exhaust.waited || ctx.exhaust.last_counter.is_some();
     let awaited = awaited_counter(ctx, &fields)?;
     if awaited.is_some() && ctx.service.shutdown.is_requested() {
@@ -82,12 +84,13 @@ fn answer(
         let text = "The server is in quiesce mode and will shut down";
         return Err(Error::new(ErrorCode::ShutdownInProgress, text));
     }
-    // Asked first: it may have changed.
+    // Called first, because it may change the topology counter.
     ctx.service.is_primary();
     let counter = ctx.service.topology.counter();
     if let Some(Awaited { counter: seen, max_ms }) = awaited {
         if seen == Some(counter) && !ctx.exhaust.waited {
-            // Nothing but time elects the only member of a set: who waits is told when it does.
+            // The only member of a set is elected by a timeout, so the wait ends then at the
+            // latest.
             let election = ctx.service.store.primary_in_ms();
             let longest = Duration::from_millis(election.map_or(max_ms, |ms| ms.min(max_ms)));
             ctx.effects.wait_for(Wait::Topology { seen: counter, longest });
@@ -109,7 +112,7 @@ fn answer(
 }
 
 struct Awaited {
-    /// The counter that the client knows, nothing when it knows another process.
+    /// The counter that the client knows; `None` if it belongs to another process.
     counter: Option<i64>,
     max_ms: u64,
 }
@@ -215,7 +218,7 @@ fn write_reply(
     doc.append(name, role.is_primary());
     match ctx.service.replica_set.get() {
         Some(set) => append_member(ctx, set, role, doc),
-        // A router: drivers send retryable writes to it and do not look for other addresses.
+        // A router: drivers send retryable writes to it and do not discover other addresses.
         None => {
             doc.append("msg", "isdbgrid");
         }
@@ -236,7 +239,7 @@ fn write_reply(
     append_compression(fields, doc);
 }
 
-/// What both can, in the client's order.
+/// Appends the compressors that both support, in the client's order.
 fn append_compression(fields: &Fields<'_>, doc: &mut DocBuilder) {
     let Some(RawValue::Array(wanted)) = fields.get("compression") else { return };
     let names = || wanted.iter().filter_map(|e| e.value().as_str());

@@ -1,4 +1,4 @@
-//! `hostInfo`: the machine. Compass ends the connection when this fails, so it never does.
+//! `hostInfo`: the machine. Compass closes the connection if it fails, so it never fails.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -11,9 +11,10 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("hostInfo", "Tells about the machine", run)
-    .needs(Needs::Cluster(&[Action::HostInfo]))
-    .flags(RowFlags::LENIENT);
+pub(crate) const ROW: Command =
+    Command::new("hostInfo", "Returns information about the machine", run)
+        .needs(Needs::Cluster(&[Action::HostInfo]))
+        .flags(RowFlags::LENIENT);
 
 fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let memory = Memory::of_system();

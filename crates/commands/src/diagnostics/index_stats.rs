@@ -1,13 +1,13 @@
-//! The documents of `$indexStats`: how often plans used each index. Manual, "$indexStats".
+//! The documents of `$indexStats`: how often plans have used each index. Manual, "$indexStats".
 
 use mayfly_service::Service;
 use mayfly_storage::{Collection, Uses};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-/// One document for each index, `_id_` first. Uses count from the start of the server, of the index, or from its being
-/// hidden or shown.
+/// One document per index, `_id_` first. Uses are counted from the start of the server, the
+/// creation of the index, or the last change of its `hidden` option.
 ///
-/// The definitions are those of the collection's listing, or of its measurements', in their order.
+/// `specs` are the definitions in the listing of the collection, or of its measurements, in order.
 pub(crate) fn index_stats(
     service: &Service,
     collection: &Collection,
@@ -15,7 +15,7 @@ pub(crate) fn index_stats(
 ) -> Vec<DocBuf> {
     let indexes = collection.indexes();
     let mut documents = Vec::with_capacity(specs.len());
-    // A collection that is clustered by `_id` lists that first, too; buckets do not.
+    // A collection that is clustered by `_id` also lists that index first; buckets do not.
     let own = usize::from(collection.time_series().is_none());
     for (at, spec) in specs.iter().enumerate() {
         let index = at.checked_sub(own).and_then(|at| indexes.get(at));

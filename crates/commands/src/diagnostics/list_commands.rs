@@ -1,4 +1,4 @@
-//! `listCommands`: the command table. What is not implemented yet is left out.
+//! `listCommands`: the implemented commands.
 
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;

@@ -1,5 +1,5 @@
-//! The documents of `$listLocalSessions` and `$listSessions`: the sessions that this server remembers. It is the only one that
-//! keeps them, so that both list the same.
+//! The documents of `$listLocalSessions` and `$listSessions`: the sessions of this server. No other
+//! server has any, so both return the same.
 
 use mayfly_auth::UserName;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -10,7 +10,7 @@ use crate::context::CommandContext;
 use crate::request::Fields;
 use crate::request::fields::wrong_type;
 
-/// The sessions that the options ask for. By default they are those of whoever asks.
+/// The sessions that the options select; by default those of the client's user.
 ///
 /// # Errors
 /// 14, 40415; 12 UnsupportedFormat for all users and some at once.
@@ -46,7 +46,7 @@ pub(crate) fn local_sessions(
     Ok(documents.collect())
 }
 
-/// Whose sessions are meant by an array of `{ user, db }`; `path` is what errors call it.
+/// The owners in an array of `{ user, db }`; `path` is its name in errors.
 ///
 /// # Errors
 /// 14, 40414, 40415.

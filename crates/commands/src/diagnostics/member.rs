@@ -1,11 +1,12 @@
-//! What a member of a replica set says about itself, in the handshake, in `serverStatus`, and in the commands about the set.
+//! Information about a member of a replica set, for the handshake, `serverStatus`, and the commands
+//! about the set.
 
 use mayfly_service::{ReplicaSet, Service};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::CommandContext;
 
-/// The newest operation: `{ts, t}`.
+/// Appends the optime of the newest operation: `{ts, t}`.
 pub(crate) fn append_op_time(
     doc: &mut DocBuilder,
     name: &str,
@@ -22,7 +23,7 @@ pub(crate) fn last_write_ms(service: &Service) -> i64 {
     ((service.store.last_timestamp() >> 32) as i64).saturating_mul(1000)
 }
 
-/// Whether clients may write to a server, at one moment.
+/// The state of this node at one moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Primary,
@@ -39,7 +40,7 @@ impl Role {
     }
 }
 
-/// What a member of a replica set says in `hello`, and in `serverStatus`.
+/// Appends the fields of a member in `hello` and `serverStatus`.
 pub(crate) fn append_member(
     ctx: &CommandContext<'_>,
     set: &ReplicaSet,
@@ -64,7 +65,7 @@ pub(crate) fn append_member(
     doc.append("majorityWriteDate", RawValue::Date(last_ms)).end();
 }
 
-/// A number as an int where it fits, as the reference shows versions.
+/// Appends a number as an int32 if it fits, as the reference does with versions.
 pub(crate) fn append_whole(doc: &mut DocBuilder, name: &str, number: i64) {
     match i32::try_from(number) {
         Ok(number) => doc.append(name, number),

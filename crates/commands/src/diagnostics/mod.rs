@@ -1,4 +1,4 @@
-//! Commands that tell about the server and the connection.
+//! Commands that return information about the server and the connection.
 
 pub(crate) mod build_info;
 pub(crate) mod coll_stats;

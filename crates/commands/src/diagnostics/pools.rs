@@ -1,4 +1,4 @@
-//! What a server without other servers has little to say about: `connPoolStats`, `lockInfo`.
+//! Commands that return little on a single server: `connPoolStats`, `lockInfo`.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -9,7 +9,7 @@ use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(crate) const CONN_POOL_STATS: Command =
-    Command::new("connPoolStats", "Shows connections to other servers", run_pools)
+    Command::new("connPoolStats", "Returns the connections to other servers", run_pools)
         .needs(Needs::Cluster(&[Action::ConnPoolStats]));
 pub(crate) const LOCK_INFO: Command =
     Command::new("lockInfo", "Lists locks that are held", run_locks)
@@ -32,7 +32,7 @@ fn run_pools(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
 
 fn run_locks(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&["includeStorageEngineDump"])?;
-    // Locks here are held for moments, inside the store.
+    // Locks are only held briefly, inside the store.
     doc.start_array("lockInfo").end();
     Ok(())
 }

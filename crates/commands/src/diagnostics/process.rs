@@ -1,4 +1,5 @@
-//! What the operating system says about the machine and the limits of this process. Where it says nothing, zero or `unknown`.
+//! Information from the operating system about the machine and the limits of this process; zero or
+//! `unknown` if it is not available.
 
 use std::fs;
 
@@ -9,12 +10,12 @@ pub(super) fn line(path: &str) -> String {
     if line.is_empty() { "unknown".to_owned() } else { line.to_owned() }
 }
 
-/// The machine's name.
+/// The host name.
 pub(super) fn host_name() -> String {
     line("/proc/sys/kernel/hostname")
 }
 
-/// Processors that this process may use.
+/// The number of processors that this process may use.
 pub(super) fn processors() -> i32 {
     std::thread::available_parallelism().map_or(1, |n| i32::try_from(n.get()).unwrap_or(i32::MAX))
 }
@@ -29,7 +30,7 @@ pub(super) fn os_release() -> (String, String) {
     (value("NAME="), value("VERSION_ID="))
 }
 
-/// Most open files of this process.
+/// The limit of open files of this process.
 pub(super) fn max_open_files() -> i32 {
     let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"));

@@ -1,4 +1,4 @@
-//! `profile`: which operations of a database are recorded, and what counts as slow.
+//! `profile`: the profiling settings of a database, and the threshold of slow operations.
 
 use mayfly_base::{Error, Result};
 use mayfly_mql::{Matcher, ParseContext};
@@ -10,13 +10,14 @@ use crate::context::{Command, CommandContext};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
-pub(crate) const ROW: Command = Command::new("profile", "Says which operations are recorded", run)
-    .needs(Needs::Demands(demands::profile));
+pub(crate) const ROW: Command =
+    Command::new("profile", "Reads or changes the profiling settings of a database", run)
+        .needs(Needs::Demands(demands::profile));
 
 const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
                     log lines.";
 
-/// What becomes of the filter.
+/// A change of the filter.
 enum FilterChange {
     Set(mayfly_value::DocBuf, Matcher),
     Unset,
@@ -39,7 +40,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         doc.append("note", NOTE);
     }
     let mut after = before.clone();
-    // Other levels ask how things stand.
+    // Other levels only query the settings.
     if let Some(level) = i32::try_from(level).ok().filter(|level| (0..=2).contains(level)) {
         after.level = level;
     }

@@ -1,11 +1,11 @@
-//! The `scale` argument of the commands that tell sizes, and numbers as they show them.
+//! The `scale` argument of commands that return sizes, and the representation of their numbers.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
 use crate::request::Fields;
 
-/// The divisor of sizes; its fraction is cut off.
+/// The divisor of sizes; a fraction is truncated.
 ///
 /// # Errors
 /// 14 TypeMismatch, 51024 below 1.
@@ -20,12 +20,12 @@ pub(super) fn scale(fields: &Fields<'_>) -> Result<i64> {
     }
 }
 
-/// An int32 where it fits, else an int64.
+/// A number as an int32 if it fits.
 pub(crate) fn small(number: i64) -> RawValue<'static> {
     i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
 }
 
-/// A number of bytes of the engine.
+/// A number of bytes as an int64, capped at the largest one.
 pub(super) fn bytes(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,6 @@
-//! `serverStatus`: what monitoring reads. Its figures are the rows of [`mayfly_service::observe`]; this file puts their sections in
-//! order and adds what is no figure. `<section>: 0` leaves a section out.
+//! `serverStatus`: the metrics for monitoring. They are the rows of [`mayfly_service::observe`];
+//! this file orders their sections and adds fields that are not figures. `<section>: 0` omits a
+//! section.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -14,15 +15,16 @@ use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("serverStatus", "Shows the server's counters", run)
+pub(crate) const ROW: Command = Command::new("serverStatus", "Returns the server's metrics", run)
     .needs(Needs::Cluster(&[Action::ServerStatus]))
     .flags(RowFlags::LENIENT);
 
-/// Writes what a section has beside figures, and figures that come before it; those that are left follow.
-type Beside = fn(&Service, &mut Section, &mut DocBuilder);
+/// Appends a section's fields other than figures, and the figures that precede them; the remaining
+/// figures follow.
+type ExtraFields = fn(&Service, &mut Section, &mut DocBuilder);
 
-/// The sections in their order.
-const SECTIONS: &[(&str, Beside)] = &[
+/// The sections in order.
+const SECTIONS: &[(&str, ExtraFields)] = &[
     ("asserts", figures_only),
     ("batchedDeletes", figures_only),
     ("catalogStats", figures_only),
@@ -51,7 +53,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     Ok(())
 }
 
-/// The whole reply.
+/// Appends all fields of the reply.
 pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) {
     let service = ctx.service;
     let commands: Vec<&'static str> =
@@ -69,10 +71,10 @@ pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut 
     if !switched_off(request, "repl") {
         replica_set(ctx, doc);
     }
-    for (name, beside) in SECTIONS.iter().filter(|(name, _)| !switched_off(request, name)) {
+    for (name, extra_fields) in SECTIONS.iter().filter(|(name, _)| !switched_off(request, name)) {
         let mut figures = Section::read(&reading, name);
         doc.start_document(name);
-        beside(service, &mut figures, doc);
+        extra_fields(service, &mut figures, doc);
         figures.append_rest(doc);
         doc.end();
     }
@@ -90,7 +92,7 @@ fn replica_set(ctx: &CommandContext<'_>, doc: &mut DocBuilder) {
     let service = ctx.service;
     let Some(set) = service.replica_set.get() else { return };
     let role = Role::of(service);
-    // mongostat knows the primary by the older name.
+    // mongostat reads the older name.
     doc.start_document("repl").append("ismaster", role.is_primary());
     doc.append("isWritablePrimary", role.is_primary());
     append_member(ctx, set, role, doc);
@@ -105,7 +107,7 @@ fn extra_info(_: &Service, _: &mut Section, doc: &mut DocBuilder) {
     doc.append("note", "fields vary by platform");
 }
 
-/// The certificate of this server follows the counts of logins.
+/// The server's certificate follows the counts of logins.
 fn security(service: &Service, figures: &mut Section, doc: &mut DocBuilder) {
     figures.append("authentication", doc);
     let transport = service.transport.get();
@@ -122,7 +124,7 @@ fn storage_engine(service: &Service, _: &mut Section, doc: &mut DocBuilder) {
     doc.append("persistent", service.engine_name != "memory");
 }
 
-/// An extension: whether expiry is suspended because the clock cannot be trusted, and why.
+/// An extension: whether expiry is suspended because the clock is not trusted, and why.
 fn ttl(service: &Service, figures: &mut Section, doc: &mut DocBuilder) {
     figures.append("suspended", doc);
     if let Some(suspension) = service.store.expiry_suspension() {

@@ -1,4 +1,4 @@
-//! `top`: how often and how long each collection was used since the start.
+//! `top`: the use of each collection since the start.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -10,7 +10,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Command = Command::new("top", "Shows how much collections are used", run)
+pub(crate) const ROW: Command = Command::new("top", "Returns the use of each collection", run)
     .needs(Needs::Cluster(&[Action::Top]))
     .flags(RowFlags::ADMIN_ONLY);
 
@@ -18,7 +18,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     request.fields(&[])?;
     doc.start_document("totals").append("note", "all times in microseconds");
     let service = ctx.service;
-    // Collections also go by other ways than commands: a policy, the end of an operation that made one.
+    // Collections are also dropped without a command: by a policy, or at the end of an operation
+    // that created one.
     service.top.forget_others(|namespace| service.has_namespace(namespace));
     for (namespace, used) in service.top.list() {
         doc.start_document(&namespace);

@@ -1,4 +1,4 @@
-//! `ttlStatus`: how all policies are doing (expiry contract, section 9). An extension.
+//! `ttlStatus`: the state of all TTL policies (expiry contract, section 9). An extension.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
@@ -9,7 +9,7 @@ use crate::request::row::{Expected, RowFlags};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
-    Command::new("ttlStatus", "Shows what is due by each TTL policy, and how fast it goes", run)
+    Command::new("ttlStatus", "Returns the state of each TTL policy", run)
         .needs(Needs::Cluster(&[Action::ServerStatus]))
         .flags(RowFlags::ADMIN_ONLY)
         .expected(Expected::Long);

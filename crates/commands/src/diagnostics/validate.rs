@@ -1,4 +1,4 @@
-//! `validate`: checks the records and indexes of a collection while everybody goes on working with it.
+//! `validate`: checks the records and indexes of a collection while it stays in use.
 
 use mayfly_auth::Action;
 use mayfly_base::{ClientData, Error, ErrorCode, Namespace, Result};
@@ -18,11 +18,11 @@ pub(crate) const ROW: Command =
         .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
         .expected(Expected::Long);
 
-/// Most single findings that one list of the reply has.
+/// The largest number of findings in a list of the reply.
 const MAX_SHOWN: usize = 1000;
 const CUT_OFF: &str = "Not all index entry inconsistencies are listed due to size limitations.";
 
-/// What is asked for.
+/// The options of the command.
 struct Options {
     background: bool,
     enforce_count: bool,
@@ -86,7 +86,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
             }
         });
     };
-    // Of a time series the buckets are checked.
+    // The buckets of a time series are checked.
     let ns = collection.namespace();
     let check = ValidateOptions { bson_conformance: options.conformance };
     let found = ctx.service.store.validate(ctx.op, &collection, check)?;
@@ -95,7 +95,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         let errors = ClientData(format!("{errors:?}"));
         tracing::error!(namespace = %ns, %errors, "a collection is not valid");
     }
-    let shown = Shown { ns: &ns, buckets: collection.time_series().is_some() };
+    let shown = ValidatedCollection { ns: &ns, buckets: collection.time_series().is_some() };
     append_findings(&shown, &found, errors.is_empty(), doc);
     append_texts("warnings", &warnings, doc);
     append_texts("errors", &errors, doc);
@@ -110,7 +110,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     Ok(())
 }
 
-/// What is worth a warning, and what makes the collection invalid.
+/// The warnings, and the errors that make the collection invalid.
 fn judge(ns: &Namespace, options: &Options, found: &Validated) -> (Vec<String>, Vec<String>) {
     let (mut warnings, mut errors) = (Vec::new(), Vec::new());
     if !found.corrupt.is_empty() {
@@ -159,19 +159,24 @@ fn judge(ns: &Namespace, options: &Options, found: &Validated) -> (Vec<String>, 
     (warnings, errors)
 }
 
-/// What was checked.
-struct Shown<'a> {
+/// The validated collection.
+struct ValidatedCollection<'a> {
     ns: &'a Namespace,
-    /// Buckets have an index on `_id` that clients do not know of.
+    /// Whether these are buckets, whose index on `_id` is not visible to clients.
     buckets: bool,
 }
 
-fn append_findings(shown: &Shown<'_>, found: &Validated, valid: bool, doc: &mut DocBuilder) {
+fn append_findings(
+    shown: &ValidatedCollection<'_>,
+    found: &Validated,
+    valid: bool,
+    doc: &mut DocBuilder,
+) {
     doc.append("ns", shown.ns.as_str());
     doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
     doc.append("nNonCompliantDocuments", small(found.not_conformant + found.unsound_buckets));
     doc.append("nrecords", small(found.records));
-    // That on `_id` is among them, unless records are clustered by it.
+    // The index on `_id` is among them, unless records are clustered by it.
     let listed = || {
         let hidden = |name: &str| shown.buckets && name == "_id_";
         found.indexes.iter().filter(move |of| !hidden(of.index.spec.name()))

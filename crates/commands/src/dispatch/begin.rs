@@ -1,5 +1,5 @@
-//! The steps up to the handler: admit, pass the fail points, wait, occupy the thread, take the sessions, enter the writers, make the
-//! view and the context.
+//! The steps before the handler: admit, pass the fail points, wait, occupy the thread, take the
+//! sessions, enter the writers, make the view and the context.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::request::{Durability, Generic, ReadConcern, ReadLevel, Request, RowFl
 use crate::rules::faults::{self, Faults};
 use crate::rules::{implied, primacy, redaction, transaction};
 
-/// Longest command that `currentOp` keeps a copy of.
+/// The largest command that is copied for `currentOp`.
 const MAX_SHOWN_COMMAND_BYTES: usize = 4096;
 
-/// Registers the operation, checks that this node may run it, and sets its deadline. The request is checked; from here on `killOp`
-/// and a step-down find the operation.
+/// Registers the operation, checks that this node may run it, and sets its deadline. The request
+/// was checked before; `killOp` and a step-down can find the operation from now on.
 ///
 /// # Errors
 /// 10107 NotWritablePrimary, 13435 NotPrimaryNoSecondaryOk; 50 MaxTimeMSExpired of a fail point.
@@ -34,7 +34,8 @@ pub(super) fn admit(call: &Call<'_>, request: &Request<'_>) -> Result<OpGuard> {
     let service = call.service;
     let guard = service.ops.begin(op_info(call.connection, request));
     guard.op().set_writes(request.row.writes.is_certain());
-    // After the registration: a step-down finds the operation there, or the operation finds the step-down here.
+    // After the registration: either a step-down finds the operation, or the operation finds the
+    // step-down.
     primacy::check(service, request)?;
     let max_time_ms = implied::max_time_ms(service, request);
     if max_time_ms > 0 && !request.row.flags.contains(RowFlags::OWN_MAX_TIME) {
@@ -46,10 +47,11 @@ pub(super) fn admit(call: &Call<'_>, request: &Request<'_>) -> Result<OpGuard> {
     Ok(guard)
 }
 
-/// Passes the fail points that stand before a command. The operation is registered, because a point can block it.
+/// Passes the fail points before a command. The operation is registered, because a fail point can
+/// block it.
 ///
 /// # Errors
-/// The error that a point asks for.
+/// The error that a fail point requests.
 #[inline(always)]
 pub(super) fn pass_fail_points(
     call: &Call<'_>,
@@ -66,11 +68,11 @@ pub(super) fn pass_fail_points(
     Ok(faults)
 }
 
-/// What a command has to wait for whose read concern names a time that has not come. It has read nothing yet, so that it runs
-/// again from the beginning.
+/// The wait of a command whose read concern names a time in the future. The command has read
+/// nothing yet and runs again from the beginning.
 ///
 /// # Errors
-/// 50 MaxTimeMSExpired when it has waited too long, 11600 when the server or the connection ends.
+/// 50 MaxTimeMSExpired after the timeout, 11600 when the server or the connection ends.
 #[inline(always)]
 pub(super) fn wait(call: &Call<'_>, request: &Request<'_>) -> Result<Option<DataWait>> {
     match request.generic.read_concern.time() {
@@ -79,13 +81,13 @@ pub(super) fn wait(call: &Call<'_>, request: &Request<'_>) -> Result<Option<Data
     }
 }
 
-/// The thread's state while a command runs.
+/// The state of the thread while a command runs.
 pub(super) struct Running {
     _counted: memory::Counted,
     _entered: current::Entered,
 }
 
-/// Gives the thread to the operation: what it allocates and how long it works is counted from here.
+/// Assigns the thread to the operation: its memory and working time are counted from now on.
 #[inline(always)]
 pub(super) fn occupy_thread(call: &Call<'_>, guard: &OpGuard) -> Running {
     let entered = current::enter(Current { op: Some(guard.op().clone()) });
@@ -98,30 +100,32 @@ pub(super) fn occupy_thread(call: &Call<'_>, guard: &OpGuard) -> Running {
     Running { _counted: counted, _entered: entered }
 }
 
-/// What a command holds while it runs, and what it leaves to the steps after the handler.
-pub(super) struct Held<'a> {
+/// The state of a running command that the steps after the handler need.
+pub(super) struct CommandState<'a> {
     pub(super) op: &'a Arc<OpCtx>,
-    /// The session of a write that the client may send again.
+    /// The session of a retryable write.
     pub(super) retry: Option<Retry>,
-    /// The session of a statement of a transaction.
+    /// The session of a statement in a transaction.
     pub(super) transaction: Option<RefCell<CheckedOut>>,
-    /// Whether the reply shows only what is durable.
+    /// Whether the reply must only contain durable data.
     pub(super) only_durable: bool,
     pub(super) effects: Effects,
 }
 
-/// Takes the session of a write that can be repeated, or of a statement. The thread is the operation's: taking a session can wait.
+/// Checks out the session of a retryable write or of a statement. The thread belongs to the
+/// operation, because this can block.
 ///
 /// # Errors
-/// Those of sessions: 50768 NotARetryableWriteCommand, 225 TransactionTooOld, 251 NoSuchTransaction.
+/// Errors of sessions: 50768 NotARetryableWriteCommand, 225 TransactionTooOld, 251
+/// NoSuchTransaction.
 #[inline(always)]
 pub(super) fn take_sessions<'a>(
     call: &Call<'a>,
     op: &'a Arc<OpCtx>,
     request: &Request<'_>,
-) -> Result<Held<'a>> {
+) -> Result<CommandState<'a>> {
     let Call { service, connection, .. } = *call;
-    Ok(Held {
+    Ok(CommandState {
         op,
         retry: check_out(service, op, request)?,
         transaction: match request.generic.transaction {
@@ -133,16 +137,17 @@ pub(super) fn take_sessions<'a>(
     })
 }
 
-/// Waits with a writing command while `fsync` holds its lock. The sessions are taken: a transaction whose statement cannot run has
-/// ended.
+/// Makes a write command wait while `fsync` holds its lock. The sessions were checked out: a
+/// transaction whose statement cannot run is aborted.
 ///
 /// # Errors
+/// The operation is interrupted while it waits.
 /// The end of the operation while it waits.
 #[inline(always)]
 pub(super) fn enter_writers<'a>(
     call: &Call<'a>,
     request: &Request<'_>,
-    held: &Held<'_>,
+    state: &CommandState<'_>,
 ) -> Result<Option<Writing<'a>>> {
     if !request.row.writes.is_certain() {
         return Ok(None);
@@ -150,16 +155,17 @@ pub(super) fn enter_writers<'a>(
     let lock = &call.service.store.fsync_lock;
     let entered = match lock.try_enter() {
         Some(writing) => return Ok(Some(writing)),
-        None => current::wait(|| lock.enter(held.op)).map(Some),
+        None => current::wait(|| lock.enter(state.op)).map(Some),
     };
-    if let (Err(_), Some(session)) = (&entered, &held.transaction) {
+    if let (Err(_), Some(session)) = (&entered, &state.transaction) {
         session.borrow_mut().abort_open();
     }
     entered
 }
 
-/// What the command sees of the store: one time for read concern `snapshot`, its transaction for a statement, else what is
-/// committed at each read. The time has come, and the sessions are taken.
+/// The command's view of the store: a fixed time for read concern `snapshot`, the transaction for a
+/// statement, otherwise the committed state at each read. The time has come, and the sessions were
+/// checked out.
 ///
 /// # Errors
 /// 239 SnapshotTooOld; 251 NoSuchTransaction when the transaction has ended meanwhile.
@@ -167,12 +173,12 @@ pub(super) fn enter_writers<'a>(
 pub(super) fn make_view(
     call: &Call<'_>,
     request: &Request<'_>,
-    held: &Held<'_>,
+    state: &CommandState<'_>,
     faults: &mut Faults,
 ) -> Result<ReadView> {
     let generic = &request.generic;
-    let mut view = match statement_session(held, request) {
-        Some(session) => session.borrow_mut().enter(held.op)?,
+    let mut view = match statement_session(state, request) {
+        Some(session) => session.borrow_mut().enter(state.op)?,
         None if generic.read_concern.level == ReadLevel::Snapshot
             && generic.transaction.is_none() =>
         {
@@ -186,43 +192,43 @@ pub(super) fn make_view(
     Ok(view)
 }
 
-/// The session whose transaction the command is a statement of.
+/// The session of the transaction to which the command belongs as a statement.
 #[inline(always)]
 pub(super) fn statement_session<'h>(
-    held: &'h Held<'_>,
+    state: &'h CommandState<'_>,
     request: &Request<'_>,
 ) -> Option<&'h RefCell<CheckedOut>> {
-    let session = held.transaction.as_ref();
+    let session = state.transaction.as_ref();
     session.filter(|_| request.row.in_transaction != InTransaction::Ends)
 }
 
-/// Makes the handler's context.
+/// Builds the handler's context.
 #[inline(always)]
 pub(super) fn context<'a>(
     call: &Call<'a>,
     request: &Request<'_>,
-    (held, view): (&'a Held<'a>, &'a ReadView),
+    (state, view): (&'a CommandState<'a>, &'a ReadView),
     authority: Authority,
 ) -> CommandContext<'a> {
     let Call { service, connection, incoming, .. } = *call;
     CommandContext {
         service,
         commands: registry::table(),
-        op: held.op,
-        store: StoreSession::new(&service.store, held.op, view),
+        op: state.op,
+        store: StoreSession::new(&service.store, state.op, view),
         connection,
         authority,
-        only_durable: held.only_durable,
+        only_durable: state.only_durable,
         exhaust: Exhaust {
             allowed: incoming.exhaust_allowed,
             last_counter: incoming.repeat.last_counter,
             waited: incoming.repeat.waited,
         },
-        retry: held.retry.as_ref(),
-        transaction: held.transaction.as_ref(),
+        retry: state.retry.as_ref(),
+        transaction: state.transaction.as_ref(),
         session: request.generic.lsid,
         waited: incoming.repeat.waited_for,
-        effects: &held.effects,
+        effects: &state.effects,
     }
 }
 
@@ -234,14 +240,14 @@ fn pin(service: &Service, concern: &ReadConcern) -> Result<ReadView> {
     }
 }
 
-/// So long a command waits for a time before it looks again whether it has come.
+/// The interval at which a command that waits for a time checks it again.
 const TIME_STEP: Duration = Duration::from_secs(1);
 
 #[cold]
 fn wait_for(call: &Call<'_>, request: &Request<'_>, time: u64) -> Result<Option<DataWait>> {
     let service = call.service;
     let store = &service.store;
-    // Time goes on with writes only; a node that is not the primary waits for the primary.
+    // Cluster time only advances with writes; a node that is not the primary waits for the primary.
     if time > store.last_timestamp()
         && service.is_primary()
         && let Some(_writing) = store.fsync_lock.try_enter()
@@ -267,7 +273,7 @@ fn wait_for(call: &Call<'_>, request: &Request<'_>, time: u64) -> Result<Option<
     Ok(Some(DataWait { awaited: Awaited::Changes, seen: time - 1, longest: left.min(TIME_STEP) }))
 }
 
-/// Takes the session of a command that may be sent again.
+/// Checks out the session of a retryable command.
 fn check_out(service: &Service, op: &OpCtx, request: &Request<'_>) -> Result<Option<Retry>> {
     let (Some(session), Some(number)) = (request.generic.lsid, request.generic.txn_number) else {
         return Ok(None);
@@ -296,7 +302,7 @@ fn check_out(service: &Service, op: &OpCtx, request: &Request<'_>) -> Result<Opt
 #[inline(always)]
 fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
     let body = redaction::shown(request.row, request.body);
-    // Every command makes this text, and `format!` costs several times as much.
+    // Built for every command; `format!` costs several times as much.
     let ns = [request.db, ".", request.target().as_str().unwrap_or("$cmd")].concat();
     OpInfo {
         desc: connection.desc().clone(),
@@ -312,7 +318,7 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
     }
 }
 
-/// The session as it was sent, and with access control whose it is.
+/// The session as it was sent; with access control including its owner.
 #[inline(always)]
 fn shown_session(generic: &Generic<'_>) -> Vec<u8> {
     match (generic.lsid, generic.lsid_doc) {

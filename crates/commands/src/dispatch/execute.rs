@@ -7,7 +7,7 @@ use mayfly_service::Authority;
 use mayfly_storage::ReadView;
 use mayfly_value::DocBuilder;
 
-use super::begin::{self, Held};
+use super::begin::{self, CommandState};
 use super::observe::Observed;
 use super::{After, Call, Outcome};
 use crate::context::{CommandContext, Run};
@@ -17,103 +17,104 @@ use crate::rules::faults::{self};
 use crate::rules::length::Work;
 use crate::rules::{audit, transaction};
 
-/// The reply before the handler wrote to it.
+/// The state of the reply before the handler appended to it.
 pub(super) struct Written {
     began_at: usize,
     capacity: usize,
 }
 
 impl Written {
-    /// The reply as it is now.
+    /// The current state of the reply.
     pub(super) fn before(doc: &DocBuilder) -> Written {
         Written { began_at: doc.len(), capacity: doc.capacity() }
     }
 
-    /// The memory that the reply has taken since.
+    /// The memory by which the reply has grown since.
     pub(super) fn grown(&self, doc: &DocBuilder) -> usize {
         doc.capacity().saturating_sub(self.capacity)
     }
 }
 
-/// Runs the handler, on a thread of its own where it takes long. The sessions are taken and the view is made.
+/// Runs the handler, on another thread if it is expected to take long. The sessions and the view
+/// exist.
 ///
 /// # Errors
-/// Those of the handler.
+/// Errors of the handler.
 #[inline(always)]
 pub(super) fn execute(
     call: &Call<'_>,
     (run, request): (Run, &Request<'_>),
-    held: (&Held<'_>, &ReadView),
+    state: (&CommandState<'_>, &ReadView),
     authority: Authority,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let context = begin::context(call, request, held, authority);
+    let context = begin::context(call, request, state, authority);
     Work::Command(request).length().run(|| run_guarded(run, &context, request, doc))
 }
 
-/// Leaves the view: the transaction of a statement goes on or has ended, and pinned reads still hold. The handler has run, with a
-/// reply that has taken so much memory.
+/// Leaves the view: the transaction of a statement continues or has ended, and pinned reads are
+/// still valid. The handler has run; its reply uses `grown` bytes of memory.
 ///
 /// # Errors
-/// That of the handler; 246 SnapshotUnavailable.
+/// The error of the handler; 246 SnapshotUnavailable.
 #[inline(always)]
 pub(super) fn leave(
     call: &Call<'_>,
     request: &Request<'_>,
-    (held, view): (&Held<'_>, ReadView),
+    (state, view): (&CommandState<'_>, ReadView),
     result: Result<()>,
     grown: usize,
 ) -> Result<()> {
-    match begin::statement_session(held, request) {
+    match begin::statement_session(state, request) {
         Some(session) => {
-            let failed = held.effects.has_failed();
+            let failed = state.effects.has_failed();
             let session = &mut session.borrow_mut();
-            transaction::leave(session, view, held.op, grown, (result, failed))
+            transaction::leave(session, view, state.op, grown, (result, failed))
         }
         None => {
             if let Some(shown) = view.cluster_time() {
-                held.effects.read_as_of(shown);
+                state.effects.read_as_of(shown);
             }
             result.and_then(|()| view.check(&call.service.store))
         }
     }
 }
 
-/// What follows from the result: what is remembered of a write that can be repeated, and up to which time the reply's documents
-/// must be durable. The view is left.
+/// Acts on the result: remembers a retryable write, and determines up to which time the reply's
+/// documents must be durable. The view was left before.
 #[inline(always)]
-pub(super) fn settle(call: &Call<'_>, held: &Held<'_>, result: Result<()>) -> Result<()> {
+pub(super) fn settle(call: &Call<'_>, state: &CommandState<'_>, result: Result<()>) -> Result<()> {
     let service = call.service;
-    if let Some(retry) = &held.retry {
+    if let Some(retry) = &state.retry {
         match retry.count_retried() {
             _ if result.is_err() => retry.doubt(),
             0 => {}
             retried => service.metrics.retried_statements.add(retried),
         }
     }
-    if held.only_durable && result.is_ok() {
-        let read_as_of = held.effects.time_of_reads();
+    if state.only_durable && result.is_ok() {
+        let read_as_of = state.effects.time_of_reads();
         let shown = read_as_of.unwrap_or_else(|| service.store.last_timestamp());
         if !service.store.is_durable(shown) {
-            held.effects.show_up_to(shown);
+            state.effects.show_up_to(shown);
         }
     }
     result
 }
 
-/// Records the command in metrics, profile and audit log, unless it runs again, and adds the errors of its write concern. The result
-/// is final.
+/// Records the command in metrics, profile and audit log, unless it runs again, and appends the
+/// errors of its write concern. The result is final.
 #[inline(always)]
 pub(super) fn observe(
     call: &Call<'_>,
-    (held, request): (&Held<'_>, &Request<'_>),
+    (state, request): (&CommandState<'_>, &Request<'_>),
     (result, written): (&Result<()>, &Written),
     (doc, after): (&mut DocBuilder, &mut After),
 ) {
     let Call { service, connection, .. } = call;
-    after.wait = held.effects.take_wait().filter(|_| result.is_ok());
+    after.wait = state.effects.take_wait().filter(|_| result.is_ok());
     if after.wait.is_none() {
-        let op = held.op;
+        let op = state.op;
         let began_at = written.began_at;
         Observed { service, connection, op, request, reply: doc, result, began_at }.note();
         if call.is_audited {
@@ -127,12 +128,12 @@ pub(super) fn observe(
     }
 }
 
-/// What the connection loop does with the reply of a command that succeeded.
+/// The outcome of a command that succeeded, for the connection's loop.
 #[inline(always)]
-pub(super) fn outcome(call: &Call<'_>, held: &Held<'_>, request: &Request<'_>) -> Outcome {
-    let effects = &held.effects;
+pub(super) fn outcome(call: &Call<'_>, state: &CommandState<'_>, request: &Request<'_>) -> Outcome {
+    let effects = &state.effects;
     Outcome {
-        wait_durable: waits_for_sync(held, request),
+        wait_durable: waits_for_sync(state, request),
         wait_shown: effects.shown_up_to(),
         more_to_come: effects.streams(),
         failed: false,
@@ -142,22 +143,23 @@ pub(super) fn outcome(call: &Call<'_>, held: &Held<'_>, request: &Request<'_>) -
     }
 }
 
-/// Whether the reply waits until the log is synced: the command's row says that it writes, or its operation that it wrote, and the
-/// client asks for it. Statements of a transaction do not wait; the commit does.
+/// Whether the reply waits for a sync of the log: the command's row states that it writes or its
+/// operation that it wrote, and the client's write concern asks for it. Statements of a transaction
+/// do not wait; the commit does.
 #[inline(always)]
-fn waits_for_sync(held: &Held<'_>, request: &Request<'_>) -> bool {
+fn waits_for_sync(state: &CommandState<'_>, request: &Request<'_>) -> bool {
     match request.row.writes {
         Writes::Nothing => false,
         Writes::Configuration => true,
         Writes::Sometimes | Writes::Settings | Writes::Documents | Writes::Repeatable => {
-            held.op.writes()
+            state.op.writes()
                 && request.generic.write_concern.durability() == Durability::Synced
-                && begin::statement_session(held, request).is_none()
+                && begin::statement_session(state, request).is_none()
         }
     }
 }
 
-/// A bug in a handler costs its caller an error, and no other client anything.
+/// Catches a panic of a handler: its client gets an error, and other clients are unaffected.
 fn run_guarded(
     run: Run,
     context: &CommandContext<'_>,

@@ -1,8 +1,8 @@
-//! From a message's documents to a finished reply: find the command, and take its steps.
+//! From a request to its reply: finds the command and runs its steps.
 //!
-//! The order of the steps is a contract; [`run_command`] is the list of them, and each says what must hold before it. Nothing of
-//! the request changes anything before its rights are checked, and an operation is registered before it is asked whether this
-//! node is the primary.
+//! The order of the steps is a contract; [`run_command`] lists them, and the comment of each states
+//! its preconditions. A request changes nothing before its rights are checked, and an operation is
+//! registered before the check whether this node is the primary.
 
 mod begin;
 mod execute;
@@ -25,27 +25,28 @@ use crate::rules::{length, primacy, repeat};
 
 pub use reply::append_failure;
 
-/// A request as the connection loop hands it over.
+/// A request from the connection's loop.
 #[derive(Clone, Copy)]
 pub struct Incoming<'a> {
     /// The command.
     pub body: RawDoc<'a>,
     /// Its document sequences.
     pub sequences: &'a [DocumentSequence<'a>],
-    /// The database, when the message carries it outside the command.
+    /// The database, if the message has it outside of the command.
     pub legacy_db: Option<&'a str>,
-    /// The client can take further replies.
+    /// Whether the client accepts further replies.
     pub exhaust_allowed: bool,
-    /// Why it runs again, when it does.
+    /// The state of a request that runs again.
     pub repeat: Repeat,
-    /// The turn to begin, where the command had to wait for one ([`starts_long`](Incoming::starts_long)).
+    /// The turn to start, if the command had to wait for one
+    /// ([`starts_long`](Incoming::starts_long)).
     pub first_turn: Option<&'a FirstTurn>,
-    /// The command, and the name that it was called by.
+    /// The command, and the name in the request.
     called: (Option<Entry>, &'a str),
 }
 
 impl<'a> Incoming<'a> {
-    /// A command alone, which runs for the first time.
+    /// A request with only a command, which runs for the first time.
     pub fn new(body: RawDoc<'a>) -> Incoming<'a> {
         let name = body.iter().next().map_or("", |element| element.name());
         Incoming {
@@ -59,7 +60,8 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// Whether the command is expected to take long by its name alone, so that it should wait for a turn before it gets a thread.
+    /// Whether the command's name implies a long run, so that it should wait for a turn before it
+    /// gets a thread.
     pub fn starts_long(&self) -> bool {
         self.called.0.is_some_and(|entry| length::starts_long(&entry.command.row))
     }
@@ -71,55 +73,55 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// State of a request that is run more than once.
+/// The state of a request that runs more than once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Repeat {
-    /// The topology counter that the last streamed reply carried.
+    /// The topology counter in the last streamed reply.
     pub last_counter: Option<i64>,
-    /// The wait that it asked for is over.
+    /// Whether its wait is over.
     pub waited: bool,
-    /// How long it has waited for data, all waits together.
+    /// The total time of its waits for data.
     pub waited_for: Duration,
 }
 
-/// What the connection loop does next.
+/// The next action of the connection's loop.
 pub enum Next {
-    /// It sends the reply; the outcome says what to do before and after.
+    /// It sends the reply, with the actions of the outcome before and after it.
     Reply(Outcome),
-    /// It sends nothing, waits for this, and dispatches the request again.
+    /// It sends nothing, waits, and dispatches the request again.
     Wait(Wait),
-    /// It closes the connection and sends nothing.
+    /// It closes the connection without a reply.
     HangUp,
 }
 
-/// What the connection loop has to do before or after it sends the reply.
+/// Actions of the connection's loop before and after it sends a reply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Await durability first.
+    /// Waits for durability of the log before.
     pub wait_durable: bool,
-    /// Await that everything up to this timestamp of the log is durable; 0 for nothing.
+    /// Waits until the log is durable up to this timestamp before; 0 for no wait.
     pub wait_shown: u64,
-    /// Flag the reply, send it, and dispatch again.
+    /// Flags the reply, and dispatches the request again after it.
     pub more_to_come: bool,
-    /// The reply says `ok: 0`.
+    /// The reply has `ok: 0`.
     pub failed: bool,
-    /// Close the connection after the reply.
+    /// Closes the connection after the reply.
     pub close: bool,
-    /// Wait so long before the reply.
+    /// Delays the reply.
     pub pause: Duration,
     /// The topology counter in the reply.
     pub counter: Option<i64>,
 }
 
-/// The reply's document, not closed yet, and what to do with it.
+/// The result of a dispatch: the reply, not yet closed, and the next action.
 pub struct Dispatched {
-    /// The document; empty where the command waits, and not sent where the connection ends.
+    /// The reply; empty if the command waits, and not sent if the connection is closed.
     pub doc: DocBuilder,
-    /// What to do.
+    /// The next action of the connection's loop.
     pub next: Next,
 }
 
-/// What the command has decided so far about the time after it.
+/// What the steps have decided so far about the time after the command.
 #[derive(Default)]
 struct After {
     outcome: Outcome,
@@ -127,19 +129,19 @@ struct After {
     hang_up: bool,
 }
 
-/// One call of a command: what each of its steps reads.
+/// The call of a command, as the steps read it.
 struct Call<'a> {
     service: &'a Arc<Service>,
     connection: &'a Arc<Connection>,
     incoming: &'a Incoming<'a>,
     command: &'static Command,
-    /// The audit log is on.
+    /// Whether the audit log is on.
     is_audited: bool,
-    /// A fail point is on.
+    /// Whether a fail point is set.
     may_fail: bool,
 }
 
-/// Runs a command. Its reply is written into `doc`, which is empty.
+/// Runs a command, which appends its reply to the empty `doc`.
 pub fn dispatch(
     service: &Arc<Service>,
     connection: &Arc<Connection>,
@@ -206,10 +208,10 @@ fn find_and_run(
     result
 }
 
-/// The steps of every command, in their order.
+/// The steps of every command, in order.
 fn run_command(call: &Call<'_>, doc: &mut DocBuilder, after: &mut After) -> Result<()> {
     let db = request::count(call)?;
-    // The request stays where it is made: it is long.
+    // Not moved after its construction, because it is large.
     let mut request: Request<'_> = request::parse(call, db)?;
     let (run, authority) = request::authorize(call, &request, after)?;
     request::claim_session(&mut request, &authority)?;
@@ -221,19 +223,19 @@ fn run_command(call: &Call<'_>, doc: &mut DocBuilder, after: &mut After) -> Resu
         return Ok(());
     }
     let _running = begin::occupy_thread(call, &guard);
-    let held = begin::take_sessions(call, guard.op(), &request)?;
-    let writing = begin::enter_writers(call, &request, &held)?;
-    let view = begin::make_view(call, &request, &held, &mut faults)?;
+    let state = begin::take_sessions(call, guard.op(), &request)?;
+    let writing = begin::enter_writers(call, &request, &state)?;
+    let view = begin::make_view(call, &request, &state, &mut faults)?;
     let written = execute::Written::before(doc);
-    let result = execute::execute(call, (run, &request), (&held, &view), authority, doc);
-    let result = execute::leave(call, &request, (&held, view), result, written.grown(doc));
+    let result = execute::execute(call, (run, &request), (&state, &view), authority, doc);
+    let result = execute::leave(call, &request, (&state, view), result, written.grown(doc));
     drop(writing);
-    let result = execute::settle(call, &held, result);
-    execute::observe(call, (&held, &request), (&result, &written), (doc, after));
-    after.hang_up = held.effects.hangs_up()
+    let result = execute::settle(call, &state, result);
+    execute::observe(call, (&state, &request), (&result, &written), (doc, after));
+    after.hang_up = state.effects.hangs_up()
         || faults.hangs_up()
         // If the audit log cannot be written, no reply is sent.
         || call.is_audited && call.service.audit.has_failed();
-    after.outcome = execute::outcome(call, &held, &request);
+    after.outcome = execute::outcome(call, &state, &request);
     result
 }

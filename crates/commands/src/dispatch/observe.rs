@@ -1,5 +1,5 @@
-//! What is noted of every command when it is over: its time for `top` and `opLatencies`; a line in the log and a document
-//! in `system.profile` when it was slow or its database is profiled.
+//! Records finished commands: their time for `top` and `opLatencies`; a log line and a document in
+//! `system.profile` if the command was slow or its database is profiled.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,26 +18,26 @@ use crate::request::row::{Names, Reads};
 use crate::request::{OpKind, Request, RowFlags};
 use crate::rules::redaction;
 
-/// Longest command that the log shows, and the profile keeps, in bytes.
+/// The largest command in the log and in the profile, in bytes.
 const MAX_COMMAND_BYTES: usize = 10 * 1024;
-/// How the reference numbers the line.
+/// The id of the log line in the reference.
 const SLOW_QUERY_ID: i64 = 51803;
 
-/// A command that is over, before its reply is closed.
+/// A finished command, before its reply is closed.
 pub(crate) struct Observed<'a> {
     pub(crate) service: &'a Service,
     pub(crate) connection: &'a Connection,
     pub(crate) op: &'a OpCtx,
     pub(crate) request: &'a Request<'a>,
-    /// The reply as far as it is written.
+    /// The reply so far.
     pub(crate) reply: &'a DocBuilder,
     pub(crate) result: &'a Result<()>,
-    /// How long the reply was when the command began.
+    /// The length of the reply's buffer at the beginning of the command.
     pub(crate) began_at: usize,
 }
 
 impl Observed<'_> {
-    /// Notes it.
+    /// Records the command.
     pub(crate) fn note(&self) {
         let micros = self.op.worked_micros();
         let namespace = self.collection().map(|collection| (self.request.db, collection));
@@ -51,7 +51,7 @@ impl Observed<'_> {
         }
     }
 
-    /// Whether it looked at a whole collection.
+    /// The kind of collection scan that it did.
     fn scan(&self) -> Scan {
         let mut scans = false;
         self.op.update_info(|info| scans = info.plan_summary.is_collection_scan());
@@ -64,11 +64,11 @@ impl Observed<'_> {
         }
     }
 
-    /// The collection that it is about.
+    /// The collection that it concerns.
     fn collection(&self) -> Option<&str> {
         let row = self.request.row;
         let named = match row.kind {
-            // A command on `admin` is about the server.
+            // A command on `admin` concerns the server.
             OpKind::Command if row.flags.contains(RowFlags::ADMIN_ONLY) => None,
             OpKind::Command if row.names == Names::Word => None,
             _ => row.names.value_in(self.request.body).and_then(RawValue::as_str),
@@ -95,7 +95,7 @@ impl Observed<'_> {
         if wanted.log {
             self.log(describe().as_doc(), micros);
         }
-        // During a backup nothing is written, and the profiler drops its document.
+        // While `fsync` holds its lock nothing is written, and the profiler drops the document.
         let writing = self.service.store.fsync_lock.try_enter();
         if !wanted.profile || writing.is_none() {
             return;
@@ -103,7 +103,7 @@ impl Observed<'_> {
         let op = OpCtx::detached(self.service.clock.clone());
         let kept = profiler.keep(&self.service.store, &op, self.request.db, describe().as_doc());
         if let Err(error) = kept {
-            tracing::debug!(%error, "an operation could not be recorded");
+            tracing::debug!(%error, "an operation could not be written to system.profile");
         }
     }
 
@@ -136,7 +136,7 @@ impl Observed<'_> {
         );
     }
 
-    /// Its document in `system.profile`.
+    /// Builds the document for `system.profile`.
     fn document(&self, micros: i64) -> DocBuf {
         let info = self.op.info();
         let mut doc = DocBuilder::new();
@@ -190,7 +190,7 @@ impl Observed<'_> {
         doc.finish()
     }
 
-    /// The shape of a query that was found to be one.
+    /// The query shape, if the query was valid.
     fn shape(&self) -> Option<QueryShape> {
         let checked = match self.result {
             Ok(()) => true,
@@ -200,7 +200,7 @@ impl Observed<'_> {
         QueryShape::of(self.request.row.name, &ns, self.request.body)
     }
 
-    /// What it sorted, and what went into files because memory did not suffice.
+    /// Appends what it sorted and spilled.
     fn append_memory(&self, doc: &mut DocBuilder) {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         if self.op.has_sort_stage.load(Relaxed) {
@@ -222,7 +222,7 @@ impl Observed<'_> {
         }
     }
 
-    /// How its plan was chosen.
+    /// Appends how its plan was chosen.
     fn append_planning(&self, doc: &mut DocBuilder) {
         let planning = &self.op.planning;
         let (shape, key) = (planning.keys.0.load(Relaxed), planning.keys.1.load(Relaxed));
@@ -241,7 +241,7 @@ impl Observed<'_> {
         }
     }
 
-    /// Results as the reply tells them.
+    /// Appends the results in the reply.
     fn append_results(&self, doc: &mut DocBuilder) {
         let reply = self.reply.closed_copy();
         let reply = reply.as_doc();

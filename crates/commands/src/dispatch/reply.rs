@@ -1,4 +1,4 @@
-//! The end of a reply that is an error.
+//! The end of an error reply.
 
 use mayfly_base::Error;
 use mayfly_service::Service;
@@ -6,20 +6,20 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::rules::primacy;
 
-/// Throws away what was written since the reply began.
+/// Discards what was appended since the beginning of the reply.
 pub(super) fn rewind(doc: DocBuilder, start: usize) -> DocBuilder {
     let mut buffer = doc.finish_buffer();
     buffer.truncate(start);
     DocBuilder::in_buffer(buffer)
 }
 
-/// Writes a whole error reply, with the times that every reply carries.
+/// Appends an error reply, including the cluster times.
 pub fn append_failure(service: &Service, error: &Error, doc: &mut DocBuilder) {
     append_error(doc, error);
     primacy::append_gossip(service, Some(error), doc);
 }
 
-/// Writes an error reply: `ok`, `errmsg`, `code`, `codeName`, labels, and the error's further fields.
+/// Appends an error: `ok`, `errmsg`, `code`, `codeName`, labels, and the error's own fields.
 fn append_error(doc: &mut DocBuilder, error: &Error) {
     let labels = error.label_names();
     if !labels.is_empty() {

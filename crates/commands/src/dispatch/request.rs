@@ -1,4 +1,4 @@
-//! The steps before anything is changed: count, parse, authorize, claim the session, check the concerns.
+//! The steps before any change: count, parse, authorize, claim the session, check the concerns.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::Authority;
@@ -12,14 +12,15 @@ use crate::request::{OpKind, ReadConcern, Request, RowFlags, generic};
 use crate::rules::rights::check;
 use crate::rules::{audit, implied, primacy, transaction};
 
-/// Counts the command, and reads its database. The first step: a command that is refused by any other counts, too.
+/// Counts the command, and reads its database. This is the first step, so that commands which other
+/// steps refuse are counted as well.
 ///
 /// # Errors
-/// 40571 without a database, 73 for a malformed one, 13 for one that the command does not run on.
+/// 40571 without a database, 73 for an invalid one, 13 for one on which the command does not run.
 #[inline(always)]
 pub(super) fn count<'a>(call: &Call<'a>) -> Result<&'a str> {
     let row = &call.command.row;
-    // Commands that write documents count these.
+    // Commands that write documents count documents instead.
     if !call.incoming.repeat.waited
         && !matches!(row.kind, OpKind::Insert | OpKind::Update | OpKind::Delete)
     {
@@ -45,11 +46,12 @@ pub(super) fn parse<'a>(call: &Call<'a>, db: &'a str) -> Result<Request<'a>> {
     Ok(Request { row, name, db, body, generic, sequences: call.incoming.sequences, uuid: None })
 }
 
-/// Checks the client's rights. Until here nothing of the request has changed anything; a command that is not allowed changes
-/// nothing but the audit log.
+/// Checks the client's rights. The request has changed nothing before; a refused command only
+/// changes the audit log.
 ///
 /// # Errors
-/// 13 Unauthorized; 238 for a command that is not implemented; 11600 when the audit log cannot be written.
+/// 13 Unauthorized; 238 for a command that is not implemented; 11600 when the audit log cannot be
+/// written.
 #[inline(always)]
 pub(super) fn authorize(
     call: &Call<'_>,
@@ -77,7 +79,7 @@ pub(super) fn authorize(
     }
 }
 
-/// Makes the session one of the client. The command is allowed.
+/// Binds the session to the client's user. The command is allowed.
 ///
 /// # Errors
 /// 13 Unauthorized for a session of another user.
@@ -86,11 +88,12 @@ pub(super) fn claim_session(request: &mut Request<'_>, authority: &Authority) ->
     request.generic.claim_session(authority)
 }
 
-/// Checks read and write concern and the place in a transaction, fills in the default write concern, and keeps the session alive.
-/// The session is the client's.
+/// Checks read and write concern and the use in a transaction, sets the default write concern, and
+/// keeps the session alive. The session belongs to the client.
 ///
 /// # Errors
-/// 72 InvalidOptions for concerns that the command does not take; 2 for members that do not exist; 263 for what no transaction takes.
+/// 72 InvalidOptions for unsupported concerns; 2 for members that do not exist; 263 for commands
+/// that a transaction does not allow.
 #[inline(always)]
 pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Result<()> {
     let service = call.service;
@@ -100,7 +103,7 @@ pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Resu
         primacy::note_gossip(service, generic.cluster_time)?;
     }
     if row.kind == OpKind::GetMore && generic.transaction.is_none() {
-        // Some drivers send that of their session along; a cursor goes on as it began.
+        // Some drivers send the read concern of their session, but a cursor keeps its own.
         generic.read_concern = ReadConcern::default();
     }
     match generic.transaction {
@@ -126,7 +129,7 @@ pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Resu
     Ok(())
 }
 
-/// The database: `$db`, or the one in the message's own header.
+/// The database: `$db`, or the one in the header of the message.
 fn database<'a>(incoming: &Incoming<'a>) -> Result<&'a str> {
     let db = match (incoming.legacy_db, incoming.body.get("$db")) {
         (Some(db), _) | (None, Some(mayfly_value::RawValue::String(db))) => db,

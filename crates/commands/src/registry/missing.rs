@@ -1,9 +1,9 @@
-//! Every command of the reference's 8.0 line, by name: those without a row in another group answer
-//! "not implemented". What it removed before is not here, so that it stays unknown.
+//! The commands of the reference's 8.0 line. Those without a row in another group answer "not
+//! implemented". Commands that the reference removed earlier are not listed and stay unknown.
 
 use crate::context::Command;
 
-/// The rows; a row of another group with the same name wins.
+/// The rows. A row of another group with the same name takes precedence.
 pub(crate) const ROWS: &[Command] = &[
     // aggregation
     Command::missing("aggregate", "<=2.6"),

@@ -1,5 +1,5 @@
-//! All commands: the groups' rows, then the missing ones. The first row with a name wins, so that a command
-//! stops being missing by getting a row.
+//! All commands: the groups' rows, then the missing ones. The first row with a name wins, so that a
+//! missing command is implemented by adding a row.
 
 mod missing;
 
@@ -17,23 +17,23 @@ use crate::request::Row;
 const GROUPS: &[&[Command]] =
     &[crud::ROWS, ddl::ROWS, diagnostics::ROWS, access::ROWS, admin::ROWS, missing::ROWS];
 
-/// The table.
+/// The table of all commands.
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| Table::new(GROUPS))
 }
 
-/// The command with this name or alias.
+/// Finds a command by its name or an alias.
 pub fn find(name: &str) -> Option<Entry> {
     table().find(name)
 }
 
-/// The row of the command with this name or alias.
+/// Finds the row of a command by its name or an alias.
 pub(crate) fn row(name: &str) -> Option<&'static Row> {
     find(name).map(|entry| &entry.command.row)
 }
 
-/// All commands, each once.
+/// All commands, without repetitions for aliases.
 pub fn commands() -> &'static [&'static Command] {
     table().commands()
 }

@@ -1,4 +1,4 @@
-//! The table as a whole: names are unique, every row says what it must, and nothing beside the rows lists commands.
+//! Tests of the whole table: unique names, complete rows, and no list of commands besides the rows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn running() -> impl Iterator<Item = &'static Row> {
     commands().iter().filter(run).map(|command| &command.row)
 }
 
-/// The names of the rows that have a property, in alphabetical order.
+/// The names of the rows with a property, in alphabetical order.
 fn named(has: impl Fn(&Row) -> bool) -> Vec<&'static str> {
     let mut names: Vec<_> = running().filter(|row| has(row)).map(|row| row.name).collect();
     names.sort_unstable();
@@ -59,7 +59,7 @@ fn every_command_declares_what_it_needs() {
 
 #[test]
 fn before_a_login_nothing_but_the_handshake_runs() {
-    // Written down from the manual: what drivers send before they log in, and what asks nothing about data.
+    // From the manual: what drivers send before a login, and commands that concern no data.
     let known = [
         "_isSelf",
         "authenticate",
@@ -92,13 +92,14 @@ fn whatever_changes_users_or_roles_is_an_event() {
         );
         assert!(is_event, "{}", command.row.name);
     }
-    // Other writes may be to their documents.
+    // Other write commands may write to the collections of users and roles.
     for row in rows().filter(|row| row.writes.is_documents()) {
         assert!(!matches!(row.audited, Audited::No), "{}", row.name);
     }
 }
 
-/// Manual: "Transactions", "Operations", and "Informational Commands"; "Transactions and Operations".
+/// Manual: "Transactions", "Operations", and "Informational Commands"; "Transactions and
+/// Operations".
 #[test]
 fn what_transactions_take_is_what_the_manual_lists() {
     let statements = [
@@ -121,10 +122,11 @@ fn what_transactions_take_is_what_the_manual_lists() {
     let ends = ["abortTransaction", "commitTransaction"];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Ends), ends);
     let beside = ["buildInfo", "connectionStatus", "hello", "isMaster", "ping"];
-    assert_eq!(named(|row| row.in_transaction == InTransaction::Beside), beside);
+    assert_eq!(named(|row| row.in_transaction == InTransaction::Informational), beside);
 }
 
-/// Manual: "Read Preference", "Read Concern" (the table of levels), "setDefaultRWConcern", "defaultMaxTimeMS".
+/// Manual: "Read Preference", "Read Concern" (the table of levels), "setDefaultRWConcern",
+/// "defaultMaxTimeMS".
 #[test]
 fn reads_are_what_the_manual_lists() {
     let by_preference = [
@@ -177,26 +179,27 @@ fn whatever_holds_a_secret_hides_it() {
         "updateUser",
     ];
     assert_eq!(named(|row| row.hides == Hides::Secrets), secret);
-    // Where the collection does not stand in the command's value, a collection of users can be named.
+    // If the command's value is not its collection, it may name a collection of users elsewhere.
     for row in running().filter(|row| matches!(row.names, Names::List | Names::Entries)) {
         assert_eq!(row.hides, Hides::Users, "{}", row.name);
     }
 }
 
-/// Words of the protocol that are names of commands, too, and what else stands in such a line.
+/// Protocol terms that are also names of commands, with another part of the same line.
 const WORDS: &[(&str, &str)] = &[
     // Names of opcounters.
     ("insert", "OpKind::Insert"),
     ("update", "OpKind::Update"),
-    // The operations of `bulkWrite`.
+    // Operations of `bulkWrite`.
     ("insert", "Action::Insert"),
     ("update", "Action::Update"),
     ("delete", "Action::Remove"),
-    // An old field of write concerns.
+    // An obsolete field of write concerns.
     ("fsync", "\"j\""),
 ];
 
-/// Adding a command is one file and one row: the floors that hold for every command read rows, and no file asks for a name.
+/// Adding a command is one file and one row: the floors that apply to every command read rows, and
+/// no file compares names.
 #[test]
 fn no_rule_names_a_command() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -223,11 +226,11 @@ fn no_rule_names_a_command() {
     assert!(files.len() > 100 && problems.is_empty(), "{problems:#?}");
 }
 
-/// The files that may have a stage's name in a list: the table itself, and one with operators of filters, of which one is called as a
-/// stage is.
+/// The files that may list names of stages: the table itself, and one with filter operators, of
+/// which one has the name of a stage.
 const STAGE_TABLES: &[&str] = &["query/src/pipeline/rows.rs", "query/src/language/validator.rs"];
 
-/// Adding a stage is one file and one row: no rule lists stages or compares a name with one.
+/// Adding a stage is one file and one row: no rule lists stages or compares their names.
 #[test]
 fn no_rule_names_a_stage() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

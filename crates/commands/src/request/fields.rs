@@ -1,6 +1,7 @@
-//! Typed access to the fields of a command or of a document inside it, with the reference's own errors.
+//! Typed access to the fields of a command or of a document in it, with the reference's errors.
 //!
-//! Null and undefined count as absent, as they do there. Numbers are taken from every numeric type.
+//! Null and undefined count as absent, as in the reference. Numbers of every numeric type are
+//! accepted.
 
 use std::borrow::Cow;
 
@@ -9,19 +10,20 @@ use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
 use crate::request::generic::is_generic;
 
-/// Types taken where a whole number is wanted.
+/// The accepted types of an integer.
 const NUMBERS: &str = "[long, int, decimal, double]";
-/// Types taken where a flag is wanted.
+/// The accepted types of a boolean.
 const FLAGS: &str = "[bool, long, int, decimal, double]";
 
-/// A document and how errors call it.
+/// A document with its path in errors.
 pub struct Fields<'a> {
     doc: RawDoc<'a>,
     path: Cow<'static, str>,
     names: NameSet,
 }
 
-/// Which names a document has, roughly: most of what a handler asks for is absent, and this says so at once.
+/// A Bloom filter of a document's field names: most fields that a handler reads are absent, which
+/// this reports at once.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NameSet(u64);
 
@@ -34,7 +36,7 @@ impl NameSet {
         1 << (mixed % 64)
     }
 
-    /// Adds a name. True when it may have been there.
+    /// Adds a name; returns whether it may have been added before.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
         let bit = NameSet::bit(name);
         let there = self.0 & bit != 0;
@@ -48,7 +50,7 @@ impl NameSet {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of this document; errors say `<path>.<field>`.
+    /// The fields of this document; `path` is its path in errors.
     #[inline]
     pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'static, str>>) -> Fields<'a> {
         let mut names = NameSet::default();
@@ -58,7 +60,7 @@ impl<'a> Fields<'a> {
         Fields { doc, path: path.into(), names }
     }
 
-    /// The same after checking that there is no field but these.
+    /// The same as [`Fields::new`], with a check that only these fields are present.
     ///
     /// # Errors
     /// 40415 for an unknown field.
@@ -78,7 +80,8 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// The fields of a command. Each but the first must be one of `known` or a generic argument, and must not be repeated.
+    /// The fields of a command. Each except the first must be in `known` or a generic argument, and
+    /// none may be repeated.
     ///
     /// # Errors
     /// 40415 for an unknown field, 40413 for a repeated one.
@@ -112,7 +115,7 @@ impl<'a> Fields<'a> {
         self.doc
     }
 
-    /// The value; nothing when it is absent, null or undefined.
+    /// The value, or `None` if it is absent, null or undefined.
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
         if !self.names.may_have(name) {
             return None;
@@ -123,7 +126,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of a field that must be there.
+    /// The value of a required field.
     ///
     /// # Errors
     /// 40414.
@@ -132,7 +135,7 @@ impl<'a> Fields<'a> {
         self.get(name).ok_or_else(|| self.missing(name))
     }
 
-    /// A flag; numbers count as whether they are zero.
+    /// A boolean; of a number, whether it is not zero.
     ///
     /// # Errors
     /// 14 TypeMismatch.
@@ -149,7 +152,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A whole number; fractions are cut off, NaN is 0, what does not fit is clamped.
+    /// An integer; fractions are truncated, NaN is 0, and large numbers are clamped.
     ///
     /// # Errors
     /// 14 TypeMismatch.
@@ -163,10 +166,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     ///
     /// # Errors
-    /// 14 TypeMismatch, 51024 when it is negative.
+    /// 14 TypeMismatch, 51024 for a negative number.
     pub fn non_negative(&self, name: &str) -> Result<Option<i64>> {
         match self.long(name)? {
             Some(number) if number < 0 => Err(Error::new(
@@ -177,7 +180,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A string.
+    /// A string field.
     ///
     /// # Errors
     /// 14 TypeMismatch.
@@ -189,7 +192,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A document.
+    /// A document field.
     ///
     /// # Errors
     /// 14 TypeMismatch.
@@ -201,7 +204,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An array.
+    /// An array field.
     ///
     /// # Errors
     /// 14 TypeMismatch.
@@ -213,17 +216,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How errors call a field.
+    /// The path of a field in errors.
     pub fn path_of(&self, name: &str) -> String {
         format!("{}.{name}", self.path)
     }
 
-    /// The error for a value of the wrong type. `expected` is one type, or several as `[long, int]`.
+    /// The error for a value of the wrong type. `expected` is one type, or several in the form
+    /// `[long, int]`.
     pub fn wrong(&self, name: &str, value: RawValue<'_>, expected: &str) -> Error {
         wrong_type(&format!("{}.{name}", self.path), value, expected)
     }
 
-    /// The error for a field that must be there and is not.
+    /// The error for a missing required field.
     pub fn missing(&self, name: &str) -> Error {
         let text = format!("BSON field '{}.{name}' is missing but a required field", self.path);
         Error::new(ErrorCode(40414), text)
@@ -235,14 +239,14 @@ impl<'a> Fields<'a> {
         Error::new(ErrorCode(40415), text)
     }
 
-    /// The error for a field that came twice.
+    /// The error for a repeated field.
     pub fn duplicate(&self, name: &str) -> Error {
         let text = format!("BSON field '{}.{name}' is a duplicate field", self.path);
         Error::new(ErrorCode(40413), text)
     }
 }
 
-/// 14 TypeMismatch in the reference's words.
+/// 14 TypeMismatch with the reference's text.
 pub(crate) fn wrong_type(path: &str, value: RawValue<'_>, expected: &str) -> Error {
     let types = if expected.starts_with('[') { "types" } else { "type" };
     Error::type_mismatch(format!(
@@ -251,7 +255,8 @@ pub(crate) fn wrong_type(path: &str, value: RawValue<'_>, expected: &str) -> Err
     ))
 }
 
-/// A number of any numeric type as a whole one: fractions cut off, NaN 0, clamped.
+/// A number of any numeric type as an integer: fractions are truncated, NaN is 0, and large numbers
+/// are clamped.
 pub(crate) fn whole_number(value: RawValue<'_>) -> Option<i64> {
     match value {
         RawValue::Int32(number) => Some(i64::from(number)),

@@ -1,4 +1,5 @@
-//! Generic arguments: what any command may carry beside its own fields. Parsed once, in one pass.
+//! Generic arguments, which every command accepts besides its own fields. They are parsed in one
+//! pass.
 
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -15,7 +16,7 @@ mod read_concern;
 pub use concern::{Durability, WriteConcern};
 pub use read_concern::{ReadConcern, ReadLevel};
 
-/// Arguments that any command may carry, `$`-prefixed and internal ones included.
+/// The names of generic arguments, including `$`-prefixed and internal ones.
 const NAMES: &[&str] = &[
     "$db",
     "lsid",
@@ -55,33 +56,33 @@ const NAMES: &[&str] = &[
 pub struct Generic<'a> {
     /// The logical session.
     pub lsid: Option<SessionId>,
-    /// The `lsid` document as sent.
+    /// The `lsid` document as it was sent.
     pub lsid_doc: Option<RawDoc<'a>>,
-    /// The number under which the session may send a write again.
+    /// The transaction number of a retryable write or a transaction.
     pub txn_number: Option<i64>,
-    /// Its place in a transaction of several statements, when it belongs to one.
+    /// The role of the command in its transaction, if it belongs to one.
     pub transaction: Option<TransactionPart>,
-    /// Milliseconds it may run; 0 is no limit.
+    /// The time limit in milliseconds; 0 for none.
     pub max_time_ms: i64,
-    /// Which reads it wants.
+    /// The read concern.
     pub read_concern: ReadConcern,
-    /// Which acknowledgement it wants.
+    /// The write concern.
     pub write_concern: WriteConcern,
-    /// For logs and profiles.
+    /// A comment for logs and profiles.
     pub comment: Option<RawValue<'a>>,
-    /// The cluster time that the client knows; 0 for none.
+    /// The client's cluster time; 0 for none.
     pub cluster_time: u64,
-    /// Only commands of the stable API.
+    /// Whether only commands of the stable API are accepted.
     pub api_strict: bool,
 }
 
-/// What part a command has in its transaction of several statements.
+/// The role of a command in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionPart {
-    /// It is the first one.
+    /// It begins the transaction.
     Begins,
-    /// A later one, commit and abort included.
-    GoesOn,
+    /// It is a later statement, a commit or an abort.
+    Continues,
 }
 
 /// Whether this is a generic argument.
@@ -89,7 +90,7 @@ pub(crate) fn is_generic(name: &[u8]) -> bool {
     NAMES.iter().any(|known| known.as_bytes() == name)
 }
 
-/// Parses them.
+/// Parses the generic arguments.
 ///
 /// # Errors
 /// The reference's errors for each argument.
@@ -100,7 +101,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
     let mut api = Api::default();
     for element in body.iter().skip(1) {
         let value = || element.value();
-        // Names as bytes: most elements of a command are the command's own, and not looked at here.
+        // Compared as bytes: most elements are the command's own, whose names are not decoded here.
         match element.name_bytes() {
             b"lsid" => {
                 let doc = session_document(value())?;
@@ -166,7 +167,7 @@ impl Api<'_> {
     }
 }
 
-/// Reads `autocommit` and `startTransaction`, which go together.
+/// Checks `autocommit` and `startTransaction`, which depend on each other.
 #[cold]
 fn transaction_part(
     generic: &Generic<'_>,
@@ -196,7 +197,7 @@ fn transaction_part(
         }
         (_, Some(false)) => refused("Specifying startTransaction=false is not allowed."),
         (_, Some(true)) => Ok(TransactionPart::Begins),
-        (_, None) => Ok(TransactionPart::GoesOn),
+        (_, None) => Ok(TransactionPart::Continues),
     }
 }
 
@@ -227,7 +228,7 @@ fn max_time_ms(value: RawValue<'_>) -> Result<i64> {
     Ok(number)
 }
 
-/// The cluster time that a client knows; 0 when it says none.
+/// The client's cluster time; 0 without one.
 ///
 /// # Errors
 /// 14 TypeMismatch.
@@ -252,7 +253,7 @@ fn session_document(value: RawValue<'_>) -> Result<RawDoc<'_>> {
     }
 }
 
-/// The session that an operation runs in.
+/// The session of an operation.
 pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
     let mut session = None;
     op.update_info(|info| {
@@ -261,12 +262,13 @@ pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
     session
 }
 
-/// The session out of a `{id: UUID, uid?: digest}` document; without a digest it has no owner.
+/// Reads a session from `{id: UUID, uid?: digest}`; without a digest it has no owner.
 ///
 /// # Errors
-/// 40414 without an id, 207 InvalidUUID, 12 UnsupportedFormat for what is no digest, 14 for another type.
+/// 40414 without an id, 207 InvalidUUID, 12 UnsupportedFormat for an invalid digest, 14 for another
+/// type.
 pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
-    // What drivers send with every command.
+    // The form that drivers send with every command.
     let mut parts = doc.iter();
     if let (Some(only), None) = (parts.next(), parts.next())
         && only.name() == "id"
@@ -286,10 +288,10 @@ pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
     Ok(SessionId { id, owner: session_owner(&fields)?.unwrap_or(SessionOwner::NOBODY) })
 }
 
-/// `uid`: whose sessions are meant.
+/// `uid`: the owner of a session.
 ///
 /// # Errors
-/// 12 UnsupportedFormat for what is no digest, 14 for another type.
+/// 12 UnsupportedFormat for an invalid digest, 14 for another type.
 pub(crate) fn session_owner(fields: &Fields<'_>) -> Result<Option<SessionOwner>> {
     match fields.get("uid") {
         None => Ok(None),
@@ -304,8 +306,8 @@ pub(crate) fn session_owner(fields: &Fields<'_>) -> Result<Option<SessionOwner>>
     }
 }
 
-/// The session that a session's document names: the client's own, or that of another user where the client has the action on the
-/// cluster.
+/// The session in a client's document: one of its own, or of another user if the client may do the
+/// action on the cluster.
 ///
 /// # Errors
 /// 13 Unauthorized.
@@ -328,7 +330,8 @@ pub(crate) fn claimed(
 }
 
 impl Generic<'_> {
-    /// Makes the session one of the client. Before a login there is none, so that strangers cannot fill the server with sessions.
+    /// Binds the session to the client's user. Before a login the session is dropped, so that
+    /// unauthenticated clients cannot fill the server with sessions.
     ///
     /// # Errors
     /// 13 Unauthorized for a session of another user.

@@ -1,4 +1,4 @@
-//! A command as its handler sees it: name, database, body, document sequences, generic arguments.
+//! A command as handlers see it: name, database, body, document sequences, generic arguments.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{RawDoc, RawValue};
@@ -6,43 +6,43 @@ use mayfly_value::{RawDoc, RawValue};
 use crate::request::fields::wrong_type;
 use crate::request::{Fields, Generic, Row, RowFlags};
 
-/// Documents that came in a section of their own for one field of the command.
+/// A document sequence: documents of a command's field in a section of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentSequence<'a> {
-    /// The field, for example `documents`.
+    /// The name of the field, for example `documents`.
     pub name: &'a str,
-    /// The documents one after the other.
+    /// The documents, concatenated.
     pub documents: &'a [u8],
-    /// How many they are.
+    /// The number of documents.
     pub count: usize,
 }
 
 /// A parsed command.
 pub struct Request<'a> {
-    /// The row that answers it.
+    /// The row of the command.
     pub row: &'static Row,
-    /// The name as the client wrote it.
+    /// The name in the request.
     pub name: &'a str,
     /// The database.
     pub db: &'a str,
-    /// The whole command, generic arguments included.
+    /// The whole command including generic arguments.
     pub body: RawDoc<'a>,
     /// The generic arguments.
     pub generic: Generic<'a>,
     pub(crate) sequences: &'a [DocumentSequence<'a>],
-    /// The UUID that an entry of a log gives to the collection that it creates; no client can ask for one.
+    /// The UUID that a log entry gives to the collection that it creates; clients cannot set it.
     pub(crate) uuid: Option<[u8; 16]>,
 }
 
 impl<'a> Request<'a> {
-    /// A command that stands in another one.
+    /// A command inside another one.
     pub(crate) fn inner(row: &'static Row, db: &'a str, body: RawDoc<'a>) -> Request<'a> {
         let generic = Generic::default();
         Request { row, name: row.name, db, body, generic, sequences: &[], uuid: None }
     }
 
-    /// Checks that the command has no field but these, its own name and the generic arguments; gives typed access
-    /// to them. Errors say `<command>.<field>`.
+    /// Checks that the command has no field except these, its own name and the generic arguments;
+    /// returns typed access to them. `<command>.<field>` is their path in errors.
     ///
     /// # Errors
     /// 40415 for an unknown field, 40413 for a repeated one.
@@ -62,12 +62,12 @@ impl<'a> Request<'a> {
         Ok(fields)
     }
 
-    /// The value of the command's own name, for example the collection.
+    /// The value of the field with the command's name, for example the collection.
     pub fn target(&self) -> RawValue<'a> {
         self.body.iter().next().map_or(RawValue::Null, |element| element.value())
     }
 
-    /// The collection that the command names.
+    /// The collection in the command's value.
     ///
     /// # Errors
     /// 73 InvalidNamespace.
@@ -81,17 +81,17 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Bytes of the message's documents.
+    /// The size of the message's documents in bytes.
     pub fn bytes(&self) -> usize {
         let sequences = self.sequences.iter().map(|sequence| sequence.documents.len());
         self.body.as_bytes().len() + sequences.sum::<usize>()
     }
 
-    /// The documents of a field, whether they came as an array in the body or as a sequence. Nothing when there
-    /// is neither.
+    /// The documents of a field, from an array in the body or from a document sequence; `None` if
+    /// both are missing.
     ///
     /// # Errors
-    /// 14 TypeMismatch when it is no array of documents.
+    /// 14 TypeMismatch for anything but an array of documents.
     pub fn documents(&self, name: &str) -> Result<Option<Documents<'a>>> {
         if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.name == name) {
             return Ok(Some(Documents {
@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The documents of a field, in their order.
+/// The documents of a field, in order.
 #[derive(Clone)]
 pub struct Documents<'a> {
     rest: Rest<'a>,

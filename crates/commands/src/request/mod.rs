@@ -1,6 +1,7 @@
-//! A command before anything is done with it: what its row declares, its generic arguments, its fields and documents.
+//! A parsed command before it runs: the properties in its row, its generic arguments, its fields
+//! and documents.
 //!
-//! This floor knows no handler and no state of the server but rights and sessions.
+//! This floor knows no handlers; of the server's state it only knows rights and sessions.
 
 pub(crate) mod fields;
 pub(crate) mod generic;

@@ -1,4 +1,5 @@
-//! What a command needs, as its row says, and what that comes to for a request. Manual: "Privilege Actions".
+//! The rights that a command needs: their declaration in its row, and the check for a request.
+//! Manual: "Privilege Actions".
 
 use mayfly_auth::{Action, Target};
 use mayfly_query::Rights;
@@ -7,31 +8,31 @@ use mayfly_service::Authority;
 use super::Request;
 use super::row::{Row, RowFlags};
 
-/// The rights that a command needs. A row must declare them; a test fails for one that does not.
+/// The rights that a command needs. A test checks that every row declares them.
 #[derive(Clone, Copy)]
 pub enum Needs {
-    /// The row does not say: only the server itself may run it.
+    /// Not declared: only the server itself may run it.
     Undeclared,
-    /// None beside a login, and that only where the row does not say [`RowFlags::BEFORE_AUTH`].
+    /// No right; a login is needed unless the row has [`RowFlags::BEFORE_AUTH`].
     Nothing,
-    /// The handler asks by itself, because it has to read its arguments first.
+    /// The handler checks, because the rights depend on its parsed arguments.
     InHandler,
     /// These actions on the cluster.
     Cluster(&'static [Action]),
     /// These actions on the command's database.
     Database(&'static [Action]),
-    /// These actions on the collection that is the command's value.
+    /// These actions on the collection in the command's value.
     Collection(&'static [Action]),
-    /// These actions on the collection that the command's value names with its database.
+    /// These actions on the collection in the command's value, which includes the database.
     FullName(&'static [Action]),
-    /// What the function demands after a look at the arguments.
+    /// The rights that a function demands, depending on the arguments.
     Demands(fn(&mut Demands<'_>, &Request<'_>)),
 }
 
 /// Finds the row of a command by its name.
 pub(crate) type FindRow = fn(&str) -> Option<&'static Row>;
 
-/// Demands of one request, checked as they are made.
+/// The demands of a request, which are checked as they are made.
 pub struct Demands<'a> {
     authority: &'a Authority,
     find: FindRow,
@@ -54,29 +55,29 @@ impl Demands<'_> {
         actions.iter().for_each(|action| self.need(target, *action));
     }
 
-    /// Demands that any of these is allowed.
+    /// Demands that any of these actions is allowed.
     pub fn need_any(&mut self, choices: &[(Target<'_>, Action)]) {
         let allowed = |(target, action): &(Target<'_>, Action)| self.may(*target, *action);
         self.met = self.met && choices.iter().any(allowed);
     }
 
-    /// Demands what another command needs.
+    /// Demands the rights of another command.
     pub fn need_for(&mut self, request: &Request<'_>) {
         self.met = self.met && are_met(self.authority, request, self.find);
     }
 
-    /// Demands what a pipeline over this collection of a database needs.
+    /// Demands the rights of a pipeline over this collection of a database.
     pub fn need_rights(&mut self, rights: &Rights, on: (&str, Option<&str>)) {
         self.met = self.met && rights.are_met(on, &|target, action| self.may(target, action));
     }
 
-    /// Whether an action is allowed, for demands that depend on it.
+    /// Whether an action is allowed, for demands that depend on another right.
     pub fn may(&self, target: Target<'_>, action: Action) -> bool {
         self.authority.allows(target, action)
     }
 
-    /// Demands actions on the collection that is the command's value. A value that is no name reaches everything, and only those
-    /// who may do everything learn what is wrong with it.
+    /// Demands actions on the collection in the command's value. A value that is not a name demands
+    /// them on everything, so that only clients with all rights see the error about it.
     pub fn need_on_target(&mut self, request: &Request<'_>, actions: &[Action]) {
         match request.target().as_str() {
             Some(collection) => {
@@ -86,7 +87,7 @@ impl Demands<'_> {
         }
     }
 
-    /// Demands actions on a collection that is named with its database.
+    /// Demands actions on a collection whose name includes the database.
     pub fn need_on_full_name(&mut self, name: Option<&str>, actions: &[Action]) {
         match name.and_then(|name| name.split_once('.')) {
             Some((db, collection)) => self.need_all(Target::Collection(db, collection), actions),
@@ -95,13 +96,13 @@ impl Demands<'_> {
     }
 }
 
-/// Whether a client whose rights are limited has those that the command's row asks for.
+/// Whether a client has the rights in the command's row.
 pub(crate) fn are_met(authority: &Authority, request: &Request<'_>, find: FindRow) -> bool {
     let flags = request.row.flags;
     match (authority, request.row.needs) {
         (_, Needs::Nothing) if flags.contains(RowFlags::BEFORE_AUTH) => true,
         (Authority::Nobody, _) => false,
-        // The handler asks, and nothing but creating users and roles is allowed.
+        // The handler checks, and only users and roles may be created.
         (Authority::FirstUser, Needs::InHandler) => flags.contains(RowFlags::FIRST_USER),
         (Authority::FirstUser, _) => false,
         (_, Needs::Undeclared) => authority.allows(Target::Everything, Action::AnyAction),

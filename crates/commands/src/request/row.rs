@@ -1,5 +1,5 @@
-//! What the command table says about a command. Every list of commands is derived from rows: the rules read a row's facts, and
-//! name no command.
+//! The properties of a command in the table. Every list of commands is derived from rows: rules
+//! read the properties and do not name commands.
 
 use bitflags::bitflags;
 use mayfly_base::ErrorCode;
@@ -7,7 +7,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use super::Needs;
 
-/// Which of `opcounters` it belongs to, and what `currentOp` calls it.
+/// The counter of `opcounters`, and the kind of operation in `currentOp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of opcounters")]
 pub enum OpKind {
@@ -20,7 +20,7 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// `op` in `currentOp`.
+    /// The value of `op` in `currentOp`.
     pub fn op_name(self) -> &'static str {
         match self {
             OpKind::Insert => "insert",
@@ -37,29 +37,29 @@ bitflags! {
     /// Properties of a command.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RowFlags: u16 {
-        /// Only on the database `admin`.
+        /// Runs on the database `admin` only.
         const ADMIN_ONLY = 1;
-        /// Also before authentication.
+        /// Also runs before authentication.
         const BEFORE_AUTH = 1 << 1;
-        /// `maxTimeMS` is read by the handler and sets no deadline.
+        /// The handler interprets `maxTimeMS`, which sets no deadline.
         const OWN_MAX_TIME = 1 << 2;
-        /// Unknown fields are not refused (the handshake).
+        /// Unknown fields are ignored.
         const LENIENT = 1 << 3;
-        /// Known only to a server with test commands.
+        /// Exists only on a server with test commands.
         const TEST_ONLY = 1 << 4;
         /// Belongs to the stable API, version 1.
         const STABLE = 1 << 5;
-        /// The first user of a server without users may run it; the handler checks that there are none.
+        /// May be run on a server without users, to create the first one; the handler checks this.
         const FIRST_USER = 1 << 6;
-        /// Introduces the client: its name stands in the command.
+        /// The command contains the client's name.
         const HANDSHAKE = 1 << 7;
-        /// No fail point makes it fail.
+        /// Fail points ignore it.
         const NEVER_FAILS = 1 << 8;
-        /// Its field `pipeline` decides what it reads and writes.
+        /// The stages in its field `pipeline` decide what it reads and writes.
         const PIPELINE = 1 << 9;
-        /// Its queries have a shape, for which query settings can be made.
+        /// Its queries have a shape and can have query settings.
         const SHAPED = 1 << 10;
-        /// Creates a collection, which an entry of a log can give a UUID.
+        /// Creates a collection, for which a log entry can give a UUID.
         const CREATES = 1 << 11;
     }
 }
@@ -68,101 +68,102 @@ bitflags! {
     /// How a command reads.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Reads: u8 {
-        /// The read preference says which members may answer.
+        /// Accepts a read preference.
         const PREFERENCE = 1;
-        /// The default read concern and the default time limit of reads hold for it.
+        /// The default read concern and the default time limit of reads apply to it.
         const DEFAULTS = 1 << 1;
-        /// `top` counts it as a read, though it is counted as a command.
+        /// Counted as a read in `top`, although its counter is that of commands.
         const COUNTED = 1 << 2;
-        /// Takes the read concerns `available` and `majority`.
+        /// Accepts the read concerns `available` and `majority`.
         const COMMITTED = 1 << 3;
-        /// Takes the read concern `linearizable`.
+        /// Accepts the read concern `linearizable`.
         const LINEARIZABLE = 1 << 4;
-        /// Takes the read concern `snapshot`.
+        /// Accepts the read concern `snapshot`.
         const SNAPSHOT = 1 << 5;
     }
 }
 
-/// What a command writes, and whether a client can ask for an acknowledgement.
+/// What a command writes, and whether it accepts a write concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// Nothing; it takes no write concern.
+    /// Nothing; it accepts no write concern.
     Nothing,
-    /// Documents, for some arguments; it takes a write concern.
+    /// Documents, depending on its arguments; it accepts a write concern.
     Sometimes,
-    /// Definitions, settings, or the end of a transaction; it takes a write concern.
+    /// Definitions, settings, or the end of a transaction; it accepts a write concern.
     Settings,
-    /// Documents; it takes a write concern.
+    /// Documents; it accepts a write concern.
     Documents,
-    /// Documents, and a client may send it again under its transaction number.
+    /// Documents, and it is retryable.
     Repeatable,
-    /// The configuration of the replica set, which is always synced; it takes no write concern.
+    /// The configuration of the replica set, which is always synced; it accepts no write concern.
     Configuration,
 }
 
 impl Writes {
-    /// Whether it takes a write concern.
+    /// Whether it accepts a write concern.
     pub fn takes_concern(self) -> bool {
         !matches!(self, Writes::Nothing | Writes::Configuration)
     }
 
-    /// Whether it needs the primary, and waits while `fsync` locks writers out.
+    /// Whether it needs the primary, and waits while `fsync` blocks writes.
     pub fn is_certain(self) -> bool {
         matches!(self, Writes::Settings | Writes::Documents | Writes::Repeatable)
     }
 
-    /// Whether it writes documents, whatever its arguments are.
+    /// Whether it writes documents with all arguments.
     pub fn is_documents(self) -> bool {
         matches!(self, Writes::Documents | Writes::Repeatable)
     }
 }
 
-/// Whether a command may be sent with the number of a transaction.
+/// How a command in a transaction is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTransaction {
-    /// No.
+    /// It is refused.
     Refused,
-    /// No; the error ends with this advice.
+    /// It is refused, with this advice in the error.
     RefusedWith(&'static str),
-    /// As a statement.
+    /// It is a statement.
     Statement,
     /// It ends the transaction.
     Ends,
-    /// It only informs: it may be sent between the statements and is none of them. Manual: "Transactions", "Informational
-    /// Commands".
-    Beside,
+    /// It is informational: it may be sent between statements and does not belong to the
+    /// transaction. Manual: "Transactions", "Informational Commands".
+    Informational,
 }
 
-/// How long a command is expected to take, as far as its row can say.
+/// The expected duration of a command, as far as its row determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Short, until its plan says otherwise.
+    /// Short, unless its plan shows otherwise.
     Short,
-    /// Long.
+    /// Long for all arguments.
     Long,
-    /// Long, unless it is one statement that names its record by `_id`. The statements stand in this field.
+    /// Long, except for a single statement that selects its record by `_id`. The name is that of
+    /// the field with the statements.
     Statements(&'static str),
 }
 
-/// Where a command names what it is about.
+/// Where a command names its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// The command's value is a collection.
+    /// Its value is the name of a collection.
     Collection,
-    /// The command's value is a collection with its database.
+    /// Its value is the name of a collection, including the database.
     FullName,
-    /// This field is a collection.
+    /// This field is the name of a collection.
     Field(&'static str),
-    /// The command's value is a word, for example the name of a user.
+    /// Its value is another name, for example that of a user.
     Word,
-    /// `nsInfo` lists collections with their databases.
+    /// `nsInfo` lists collections, including their databases.
     List,
-    /// Entries of a log name collections, at any depth.
+    /// Log entries name collections, at any depth.
     Entries,
 }
 
 impl Names {
-    /// The value that names a collection, or that is a word.
+    /// The value with the name of a collection, or with another name.
     pub(crate) fn value_in(self, body: RawDoc<'_>) -> Option<RawValue<'_>> {
         match self {
             Names::Field(name) => body.get(name),
@@ -170,7 +171,7 @@ impl Names {
         }
     }
 
-    /// The names in `nsInfo` of the command's body.
+    /// The names of collections in `nsInfo`.
     pub(crate) fn listed_in(self, body: RawDoc<'_>) -> impl Iterator<Item = &str> {
         let infos = body.get("nsInfo").filter(|_| self == Names::List);
         let infos = infos.and_then(RawValue::as_array).into_iter().flatten();
@@ -178,101 +179,101 @@ impl Names {
     }
 }
 
-/// What `currentOp`, the profiler, the log, and errors hide of a command.
+/// The parts of a command that `currentOp`, the profiler, the log, and errors hide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hides {
-    /// Nothing, unless it writes to a collection of users.
+    /// None, unless it writes to a collection of users.
     Nothing,
     /// Passwords and messages of logins.
     Secrets,
-    /// The keys of users: the collection does not stand in the command's value.
+    /// The credentials of users; the command's value does not name the collection.
     Users,
 }
 
-/// Which event of the audit log a command is by itself.
+/// The event in the audit log that a command creates.
 #[derive(Clone, Copy, Debug)]
 pub enum Audited {
-    /// None.
+    /// No event.
     No,
-    /// One of its own name, about the user that is its value.
+    /// An event with the command's name, about the user in its value.
     User,
-    /// The same, which says whether there is a new password.
+    /// The same with a field for a new password.
     UserChange,
-    /// One of its own name, about the role that is its value.
+    /// An event with the command's name, about the role in its value.
     Role,
-    /// One of its own name, about the command's database.
+    /// An event with the command's name, about its database.
     Database,
     /// `applicationMessage`.
     Message,
-    /// `clientMetadata`, when the client sends it.
+    /// `clientMetadata`, if the client sends it.
     ClientMetadata,
-    /// One of its own name, with the command's value under this name.
+    /// An event with the command's name, and its value in this field.
     Value(&'static str),
-    /// `directAuthMutation`, when it is about the documents of users or roles.
+    /// `directAuthMutation`, if it writes documents of users or roles.
     Documents,
 }
 
-/// A command as an entry of a log.
+/// A command that log entries contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Replayed {
-    /// How the entry differs from the command of a client.
+    /// The form of the log entry.
     pub form: LogForm,
-    /// The errors after which a replay goes on: what the entry wants is so already.
+    /// Errors that a replay ignores, because the effect of the entry already exists.
     pub acceptable: &'static [ErrorCode],
 }
 
-/// How an entry of a log differs from the command of a client.
+/// The form of a command in a log entry, compared with that of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogForm {
-    /// Not at all.
+    /// The same form.
     Command,
-    /// It has one index, whose fields stand in the entry itself.
+    /// One index, whose definition is in the entry itself.
     OneIndex,
-    /// A time series stands in it as the collection of its buckets.
+    /// A time series is named by the collection of its buckets.
     Buckets,
-    /// What was dropped is named by its UUID.
+    /// The dropped target is named by its UUID.
     DroppedByUuid,
-    /// It repeats the definition that was dropped.
+    /// The entry repeats the dropped definition.
     WithDefinition,
 }
 
-/// One command.
+/// The row of a command.
 #[derive(Clone, Copy)]
 pub struct Row {
     /// The name.
     pub name: &'static str,
-    /// Further spellings.
+    /// Further names.
     pub aliases: &'static [&'static str],
-    /// One line for `listCommands`.
+    /// A line of help for `listCommands`.
     pub help: &'static str,
-    /// Since which version the reference has it.
+    /// The version of the reference that introduced it.
     pub since: &'static str,
     /// Properties.
     pub flags: RowFlags,
     /// Its counter.
     pub kind: OpKind,
-    /// Which rights it needs.
+    /// The rights that it needs.
     pub needs: Needs,
     /// What it writes.
     pub writes: Writes,
     /// How it reads.
     pub reads: Reads,
-    /// Whether it may be sent in a transaction.
+    /// How it is treated in a transaction.
     pub in_transaction: InTransaction,
     /// Where it names its collection.
     pub names: Names,
     /// What is hidden of it.
     pub hides: Hides,
-    /// How long it takes.
+    /// Its expected duration.
     pub expected: Expected,
-    /// Which event of the audit log it is.
+    /// Its event in the audit log.
     pub audited: Audited,
-    /// How an entry of a log is such a command, where it can be.
+    /// Its form in log entries, if they can contain it.
     pub replayed: Option<Replayed>,
 }
 
 impl Row {
-    /// A command without further spellings or properties, counted as a command.
+    /// A command without aliases and further properties, counted as [`OpKind::Command`].
     pub const fn new(name: &'static str, help: &'static str) -> Row {
         Row {
             name,
@@ -293,7 +294,7 @@ impl Row {
         }
     }
 
-    /// A command that the reference has and this server does not have yet.
+    /// A command of the reference that is not implemented.
     pub(crate) const fn missing(name: &'static str, since: &'static str) -> Row {
         Row {
             since,

@@ -1,6 +1,7 @@
-//! Commands in the audit log: whether they were allowed, and those that are events themselves. A row says which
-//! ([`Audited`]), and one function makes the event from the request. Changes of collections and indexes are reported by the
-//! store instead ([`mayfly_service::audit`]), because many commands do that on their way.
+//! Audit events of commands: whether they were authorized, and the events that commands create
+//! themselves. A row declares them ([`Audited`]), and one function builds the event from the
+//! request. Changes of collections and indexes are reported by the store instead
+//! ([`mayfly_service::audit`]), because many commands make them implicitly.
 
 use mayfly_base::{ErrorCode, Result};
 use mayfly_service::{Actor, Connection, Service};
@@ -10,8 +11,8 @@ use crate::request::row::{Audited, Names};
 use crate::request::{Needs, Request, RowFlags};
 use crate::rules::redaction;
 
-/// The event that says whether a command was allowed, where that is known before it runs. A command that finds out by itself has the
-/// event after it ran ([`finished`]).
+/// Records whether a command was authorized, if this is known before it runs. For a command whose
+/// handler checks its rights, [`finished`] records it.
 #[cold]
 pub(crate) fn authorized(
     service: &Service,
@@ -24,7 +25,8 @@ pub(crate) fn authorized(
     }
 }
 
-/// The event that says whether a command was allowed. What anybody may do before a login is none.
+/// Records whether a command was authorized. Commands that are allowed before a login create no
+/// such event.
 fn authorization(
     service: &Service,
     connection: &Connection,
@@ -48,7 +50,8 @@ fn authorization(
     });
 }
 
-/// The event that a command is, after it ran. A command that found by itself that it was not allowed is only that.
+/// Records the event of a command after it has run. A command whose handler refused it only has an
+/// event about its authorization.
 #[cold]
 pub(crate) fn finished(
     service: &Service,
@@ -106,7 +109,8 @@ pub(crate) fn finished(
     }
 }
 
-/// Roles, privileges and further data of a user or role, as far as they are given. Names of roles get their database.
+/// Appends the given roles, privileges and other data of a user or role. Names of roles are
+/// completed with the database.
 fn append_arguments(request: &Request<'_>, param: &mut DocBuilder) {
     for field in request.body {
         match (field.name(), field.value()) {
@@ -144,8 +148,8 @@ fn append_client(connection: &Connection, metadata: RawDoc<'_>, param: &mut DocB
     param.end().append("clientMetadata", metadata);
 }
 
-/// The collections of users and roles among those that a write names. What it writes there is left out: it holds keys. Pipelines
-/// cannot write there.
+/// The collections of users and roles that a write names. The written documents are omitted,
+/// because they contain credentials. Pipelines cannot write there.
 fn changed_namespaces(request: &Request<'_>) -> Vec<String> {
     let mut named = Vec::new();
     match request.row.names {
@@ -163,7 +167,7 @@ fn changed_namespaces(request: &Request<'_>) -> Vec<String> {
     named
 }
 
-/// The namespaces of entries of the log, those in nested commands among them.
+/// The namespaces of log entries, including those in nested commands.
 fn collect_namespaces(document: RawDoc<'_>, named: &mut Vec<String>) {
     for field in document {
         match (field.name(), field.value()) {

@@ -1,7 +1,8 @@
-//! What the fail points do to a command: see [`mayfly_service::fail_points`] for the points themselves.
+//! The effects of fail points on commands; see [`mayfly_service::fail_points`] for the points
+//! themselves.
 //!
-//! The dispatcher comes here only while a point is on. Data of a point is not checked when it is set, as the reference
-//! does not: what has another type than its field wants counts as absent.
+//! Dispatch calls this module only while a point is set. The data of a point is not checked when it
+//! is set, as in the reference: a field with another type counts as absent.
 
 use mayfly_storage::ReadView;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,19 +18,19 @@ use crate::context::CommandContext;
 use crate::request::{Request, RowFlags};
 use crate::rules::repeat::is_worth_repeating;
 
-/// A command that is blocked looks this often whether it may go on.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which a blocked command checks whether it must end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a point asks of the dispatcher beside the error.
+/// The effects of fail points on dispatch, besides the error.
 #[derive(Default)]
 pub(crate) struct Faults {
     hangs_up: bool,
-    /// Set by a statement that wants the connection to end.
+    /// Set by a statement that closes the connection.
     by_statement: Option<Arc<AtomicBool>>,
 }
 
 impl Faults {
-    /// Whether the connection ends without a reply.
+    /// Whether the connection is closed without a reply.
     pub(crate) fn hangs_up(&self) -> bool {
         self.hangs_up
             || self.by_statement.as_ref().is_some_and(|hang_up| hang_up.load(Ordering::Relaxed))
@@ -38,7 +39,7 @@ impl Faults {
     /// Passes the points before a command.
     ///
     /// # Errors
-    /// The error that `failCommand` asks for, 50 MaxTimeMSExpired.
+    /// The error that `failCommand` requests, 50 MaxTimeMSExpired.
     #[cold]
     #[inline(never)]
     pub(crate) fn before(
@@ -52,13 +53,13 @@ impl Faults {
             let asks = flag(data, "closeConnection") || flag(data, "blockConnection");
             asks || code(data, "errorCode").is_some()
         };
-        let meant = |data: RawDoc<'_>| acts(data) && is_meant(data, connection, request);
+        let meant = |data: RawDoc<'_>| acts(data) && matches_data(data, connection, request);
         let Some(data) = service.fail_points.pass(FailPoint::Command, meant) else {
             return Ok(());
         };
         let data = data.as_doc();
         let name = request.row.name;
-        tracing::info!(command = name, "the fail point 'failCommand' fires");
+        tracing::info!(command = name, "the fail point 'failCommand' fired");
         if flag(data, "blockConnection") {
             block(op, data)?;
         }
@@ -79,8 +80,8 @@ impl Faults {
         })
     }
 
-    /// From here on the point of repeatable writes is passed by each statement that has an effect. The unit of a statement may
-    /// run more than once, and passes it once.
+    /// Makes each statement with an effect pass the point of retryable writes. The unit of a
+    /// statement may run more than once, but passes the point once.
     #[cold]
     #[inline(never)]
     pub(crate) fn watch_statements(
@@ -117,7 +118,7 @@ impl Faults {
     }
 }
 
-/// Passes `failCommand` after a command that ran: adds its write concern error to the reply.
+/// Passes `failCommand` after a command has run, and appends its write concern error to the reply.
 #[cold]
 #[inline(never)]
 pub(crate) fn after(
@@ -127,7 +128,7 @@ pub(crate) fn after(
     reply: &mut DocBuilder,
 ) {
     let concern = |data: RawDoc<'_>| data.get("writeConcernError").is_some();
-    let meant = |data: RawDoc<'_>| concern(data) && is_meant(data, connection, request);
+    let meant = |data: RawDoc<'_>| concern(data) && matches_data(data, connection, request);
     let Some(data) = service.fail_points.pass(FailPoint::Command, meant) else { return };
     let data = data.as_doc();
     let Some(error) = data.get("writeConcernError") else { return };
@@ -147,7 +148,7 @@ pub(crate) fn after(
     }
 }
 
-/// Sets an operation's limit of time, as the points have it: the limit, none, or an error.
+/// Sets the time limit of an operation, which fail points may remove or turn into an error.
 ///
 /// # Errors
 /// 50 MaxTimeMSExpired.
@@ -164,10 +165,10 @@ pub(crate) fn limited(service: &Service, op: &OpCtx, max_time_ms: i64) -> Result
     Ok(())
 }
 
-/// Passes the point of a `getMore` that has its cursor.
+/// Passes the point of a `getMore` that has taken its cursor.
 ///
 /// # Errors
-/// The error that the point asks for.
+/// The error that the point requests.
 #[cold]
 #[inline(never)]
 pub(crate) fn get_more(ctx: &CommandContext<'_>) -> Result<()> {
@@ -186,8 +187,8 @@ pub(crate) fn get_more(ctx: &CommandContext<'_>) -> Result<()> {
     }
 }
 
-/// Whether the point's data names this command, and everything else that it names is so.
-fn is_meant(data: RawDoc<'_>, connection: &Connection, request: &Request<'_>) -> bool {
+/// Whether all conditions in the point's data match this command.
+fn matches_data(data: RawDoc<'_>, connection: &Connection, request: &Request<'_>) -> bool {
     let row = request.row;
     if row.flags.contains(RowFlags::NEVER_FAILS) {
         return false;
@@ -212,7 +213,7 @@ fn is_meant(data: RawDoc<'_>, connection: &Connection, request: &Request<'_>) ->
     })
 }
 
-/// The application's name; that of a first handshake stands in the handshake itself.
+/// The application's name; in a first handshake, that in the command.
 fn app_name(connection: &Connection, request: &Request<'_>) -> String {
     let known = connection.app_name();
     if !known.is_empty() || !request.row.flags.contains(RowFlags::HANDSHAKE) {
@@ -224,7 +225,7 @@ fn app_name(connection: &Connection, request: &Request<'_>) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// Whether the command is one over this collection, or this database when it names none.
+/// Whether the command concerns this collection, or this database if it names no collection.
 fn is_over(request: &Request<'_>, wanted: &str) -> bool {
     let collection = request.row.names.value_in(request.body).and_then(RawValue::as_str);
     match (wanted.strip_prefix(request.db), collection) {
@@ -234,7 +235,7 @@ fn is_over(request: &Request<'_>, wanted: &str) -> bool {
     }
 }
 
-/// Waits as long as the point says; who asks the operation to end is heard.
+/// Waits as long as the point specifies, or until the operation is killed.
 fn block(op: &OpCtx, data: RawDoc<'_>) -> Result<()> {
     let Some(ms) = number(data, "blockTimeMS") else {
         let text = "'failCommand' with blockConnection needs blockTimeMS";
@@ -244,7 +245,7 @@ fn block(op: &OpCtx, data: RawDoc<'_>) -> Result<()> {
         let mut left = Duration::from_millis(ms.max(0).unsigned_abs());
         while !left.is_zero() {
             op.check()?;
-            let step = left.min(LOOK);
+            let step = left.min(CHECK_INTERVAL);
             std::thread::sleep(step);
             left -= step;
         }
@@ -266,13 +267,13 @@ fn number(data: RawDoc<'_>, name: &str) -> Option<i64> {
     data.get(name).and_then(Number::from_value).and_then(Number::to_i64_exact)
 }
 
-/// A code, unless it is that of success.
+/// An error code other than 0.
 fn code(data: RawDoc<'_>, name: &str) -> Option<ErrorCode> {
     let code = number(data, name).and_then(|code| i32::try_from(code).ok());
     code.filter(|code| *code != 0).map(ErrorCode)
 }
 
-/// The labels that take the place of the server's own; nothing when the data names none.
+/// The labels in the data, which replace the server's own.
 fn labels(data: RawDoc<'_>) -> Option<Vec<String>> {
     let labels = data.get("errorLabels").and_then(RawValue::as_array)?;
     let text = |label: mayfly_value::RawElement<'_>| label.value().as_str().map(str::to_owned);

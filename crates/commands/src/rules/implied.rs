@@ -1,5 +1,6 @@
-//! What a command gets that says nothing itself: the default read and write concern, and the default time of reads. The levels
-//! that a default read concern can have read alike on a single node, but for what is durable.
+//! Defaults of options that a command does not give: read and write concern, and the time limit of
+//! reads. On a single node, the levels that a default read concern can have only differ in
+//! durability.
 
 use mayfly_base::Result;
 use mayfly_query::StageRow;
@@ -9,8 +10,8 @@ use mayfly_value::RawValue;
 use crate::request::row::Reads;
 use crate::request::{Generic, ReadLevel, Request, WriteConcern};
 
-/// Whether a command shows only what is durable by the time of the reply: its own read concern says so, or the default one of
-/// reads does.
+/// Whether the reply must only contain durable data: by the command's own read concern, or the
+/// default one of reads.
 #[inline(always)]
 pub(crate) fn only_durable(service: &Service, request: &Request<'_>) -> bool {
     let concern = &request.generic.read_concern;
@@ -31,10 +32,10 @@ fn defaults_to_majority(service: &Service) -> bool {
     read.is_some_and(|read| read.as_doc().get("level") == Some(RawValue::String("majority")))
 }
 
-/// Gives a command that writes the default write concern when it has none.
+/// Sets the default write concern of a write command that has none.
 ///
 /// # Errors
-/// None of a concern that was checked when it became the default.
+/// Not expected, because the concern was checked when it became the default.
 #[inline]
 pub(crate) fn set_write_concern(service: &Service, generic: &mut Generic<'_>) -> Result<()> {
     match generic.write_concern.given || !service.defaults.has_concerns() {
@@ -43,7 +44,7 @@ pub(crate) fn set_write_concern(service: &Service, generic: &mut Generic<'_>) ->
     }
 }
 
-// Kept out of the path of every command, which the compiler would split up otherwise.
+// Not inlined into the path of every command, which the compiler would split up otherwise.
 #[cold]
 #[inline(never)]
 fn set_default_write_concern(service: &Service, generic: &mut Generic<'_>) -> Result<()> {
@@ -54,7 +55,8 @@ fn set_default_write_concern(service: &Service, generic: &mut Generic<'_>) -> Re
     Ok(())
 }
 
-/// Milliseconds that the command may run: its own limit, else the default one of reads; 0 without limit.
+/// The time limit of the command in milliseconds: its own, else the default one of reads; 0 for
+/// none.
 #[inline]
 pub(crate) fn max_time_ms(service: &Service, request: &Request<'_>) -> i64 {
     match (request.generic.max_time_ms, service.defaults.max_time_ms()) {

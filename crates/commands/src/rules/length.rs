@@ -1,8 +1,9 @@
-//! Which work is expected to take long, and which reply to be large. No other file decides that.
+//! Decides which work is expected to take long, and which reply to be large. No other file does.
 //!
-//! Short work runs on the thread that read the message, because handing the thread over costs more than a find of one document does.
-//! Long work announces itself before it starts, and the runtime gives the other tasks of this thread to another one. Work that was
-//! expected to be short and takes long is detected by [`watch`](mayfly_work::watch) and hands its thread over then.
+//! Short work runs on the thread that read the message, because changing the thread costs more than
+//! a find of one document. Long work is announced before it starts, and the runtime moves the other
+//! tasks of its thread to another thread. Work that unexpectedly takes long is detected by
+//! [`watch`](mayfly_work::watch) and then releases its thread.
 
 use mayfly_query::Executor;
 use mayfly_value::{Number, RawDoc, RawValue};
@@ -11,14 +12,14 @@ use mayfly_work::{LONG_BYTES, current};
 use crate::request::row::Expected;
 use crate::request::{OpKind, Request, Row};
 
-/// How many documents one write unit inserts at most; more take long.
+/// The largest number of documents that a write unit inserts; more take long.
 pub(crate) const UNIT_DOCUMENTS: usize = 256;
 
 /// Work that is about to start.
 pub(crate) enum Work<'w> {
     /// A whole command.
     Command(&'w Request<'w>),
-    /// Inserts of this many documents, which have so many bytes.
+    /// Inserts of documents with this total size.
     Inserts { documents: usize, bytes: usize },
     /// The first batch of a plan.
     Plan(&'w Executor),
@@ -27,7 +28,7 @@ pub(crate) enum Work<'w> {
 }
 
 impl Work<'_> {
-    /// How long it is expected to take.
+    /// The expected duration.
     pub(crate) fn length(&self) -> Length {
         let is_long = match self {
             Work::Command(request) => match request.row.expected {
@@ -45,17 +46,17 @@ impl Work<'_> {
     }
 }
 
-/// How long something is expected to take.
+/// An expected duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// It runs on the thread of the runtime that it has.
+    /// It runs on the current thread of the runtime.
     Short,
-    /// It gives the thread back to the runtime first.
+    /// It releases the thread to the runtime first.
     Long,
 }
 
 impl Length {
-    /// Runs the work.
+    /// Runs the work accordingly.
     pub(crate) fn run<T>(self, act: impl FnOnce() -> T) -> T {
         match self {
             Length::Short => act(),
@@ -69,8 +70,8 @@ impl Length {
     }
 }
 
-/// Whether it is an update or delete of one statement that names its record by `_id`: work so short that
-/// announcing it as long would cost more than the work.
+/// Whether it is an update or delete with a single statement that selects its record by `_id`:
+/// announcing it as long would cost more than the work itself.
 fn is_point_write(request: &Request<'_>, field: &str) -> bool {
     let Ok(Some(mut statements)) = request.documents(field) else { return false };
     let (Some(statement), 0) = (statements.next(), statements.len()) else { return false };
@@ -81,19 +82,19 @@ fn is_point_write(request: &Request<'_>, field: &str) -> bool {
         return false;
     }
     match filter.and_then(|filter| filter.get("_id")) {
-        // Operators may name many, and the others name none.
+        // Operators may select many documents, and the other types cannot be an `_id`.
         None | Some(RawValue::Document(_) | RawValue::Array(_) | RawValue::Regex { .. }) => false,
         Some(_) => true,
     }
 }
 
-/// Whether a command is expected to take long by its row alone, so that it should wait for a turn before it gets a thread. What
-/// other commands turn out to need, they wait for when they have been parsed.
+/// Whether a command is expected to take long by its row alone, so that it should wait for a turn
+/// before it gets a thread. Other commands wait for a turn after they are parsed, if they need one.
 pub(crate) fn starts_long(row: &Row) -> bool {
     row.expected == Expected::Long
 }
 
-/// Whether the reply may be large: anything that may hold more than one document.
+/// Whether the reply may be large, which is assumed if it can contain more than one document.
 pub(crate) fn may_answer_much(row: &Row, body: RawDoc<'_>) -> bool {
     let limit = body.get("limit").and_then(Number::from_value).and_then(Number::to_i64_exact);
     if limit.is_some_and(|limit| limit.abs() == 1) {
@@ -102,7 +103,7 @@ pub(crate) fn may_answer_much(row: &Row, body: RawDoc<'_>) -> bool {
     row.kind == OpKind::Query || row.expected != Expected::Short
 }
 
-/// Runs work while the runtime, where it has several threads, gives this thread's other tasks to another thread.
+/// Runs work while a multi-threaded runtime moves the other tasks of this thread to another thread.
 fn without_thread<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
@@ -118,7 +119,7 @@ fn without_thread<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes waits deep inside commands give their threads and their turns back.
+/// Makes blocking waits inside commands release their threads and turns.
 pub fn announce_waits() {
     current::announce_waits_by(|wait| {
         if let Some(op) = current::current().op {

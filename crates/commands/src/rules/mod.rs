@@ -1,5 +1,6 @@
-//! What holds for every command, whatever it does: rights, transactions, primacy, defaults of concerns, redaction, the audit log,
-//! fail points, and which work is expected to take long. Rules read a command's row and request; no rule names a command.
+//! Rules that apply to every command: rights, transactions, primacy, default concerns, redaction,
+//! the audit log, fail points, and expected durations. Rules read a command's row and request; no
+//! rule names a command.
 
 pub(crate) mod audit;
 pub(crate) mod faults;

@@ -1,7 +1,8 @@
-//! What a node that is not the primary refuses, and the times that every reply carries.
+//! Refusals of a node that is not the primary, and the cluster times in every reply.
 //!
-//! Specification "Server Discovery and Monitoring": 10107 for writes, 13435 for reads that ask for the primary; the error says
-//! which `topologyVersion` it belongs to, so that a client does not forget the new primary over an old error.
+//! Specification "Server Discovery and Monitoring": 10107 for writes, 13435 for reads with read
+//! preference primary. The error has the `topologyVersion`, so that a client does not discard a new
+//! primary because of an old error.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::Service;
@@ -10,7 +11,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use crate::request::Request;
 use crate::request::row::Reads;
 
-/// Errors that say who is not the primary.
+/// Errors that report a change of the primary.
 const STATE_CHANGES: &[ErrorCode] = &[
     ErrorCode::InterruptedDueToReplStateChange,
     ErrorCode::NotWritablePrimary,
@@ -19,7 +20,7 @@ const STATE_CHANGES: &[ErrorCode] = &[
     ErrorCode::PrimarySteppedDown,
 ];
 
-/// Lets a command in that this node may answer now.
+/// Checks that this node may answer a command now.
 ///
 /// # Errors
 /// 10107 NotWritablePrimary, 13435 NotPrimaryNoSecondaryOk.
@@ -43,25 +44,25 @@ pub(crate) fn check(service: &Service, request: &Request<'_>) -> Result<()> {
     }
 }
 
-/// 10107.
+/// 10107 NotWritablePrimary.
 pub(crate) fn not_writable() -> Error {
     Error::new(ErrorCode::NotWritablePrimary, "not primary")
 }
 
-/// Whether the read preference is another than the primary.
+/// Whether the read preference is not `primary`.
 fn reads_anywhere(body: RawDoc<'_>) -> bool {
     let preference = body.get("$readPreference").and_then(RawValue::as_document);
     let mode = preference.and_then(|preference| preference.get("mode"));
     mode.and_then(RawValue::as_str).is_some_and(|mode| mode != "primary")
 }
 
-/// Length of what [`append_gossip`] adds, as a document.
+/// The length of the fields that [`append_gossip`] appends, as a document.
 const GOSSIP_BYTES: usize = 130;
-/// Where the two times stand in it.
+/// The offsets of the cluster time and of the operation time in it.
 const CLUSTER_TIME_AT: usize = 35;
 const OPERATION_TIME_AT: usize = 121;
 
-/// The document with both times at 0. Without keys a cluster time is not signed.
+/// The document with both times at 0. Without keys, cluster times are not signed.
 static GOSSIP: [u8; GOSSIP_BYTES] = {
     let mut bytes = [0; GOSSIP_BYTES];
     let parts: &[(usize, &[u8])] = &[
@@ -86,11 +87,12 @@ static GOSSIP: [u8; GOSSIP_BYTES] = {
     bytes
 };
 
-/// The last fields of every reply, after `ok` and those of an error: `$clusterTime` and `operationTime`, from a template, because
-/// every command pays for it. Members of a replica set add `topologyVersion` to errors that say who is not the primary.
+/// Appends the last fields of every reply, after `ok` or an error: `$clusterTime` and
+/// `operationTime`. They are copied from a template, because every command pays for them. Members
+/// of a replica set add `topologyVersion` to errors that report a change of the primary.
 ///
-/// `operationTime` is the time below which the log is complete, so that a stream of changes that begins there misses nothing
-/// of what a read before it did not see.
+/// `operationTime` is the time up to which the log is complete, so a change stream that begins
+/// there misses no change that an earlier read did not see.
 pub(crate) fn append_gossip(service: &Service, error: Option<&Error>, doc: &mut DocBuilder) {
     if error.is_some_and(|error| STATE_CHANGES.contains(&error.code()))
         && service.replica_set.get().is_some()
@@ -103,16 +105,17 @@ pub(crate) fn append_gossip(service: &Service, error: Option<&Error>, doc: &mut 
     let operation = service.store.oplog().settled();
     if let Some(gossip) = RawDoc::new(&GOSSIP) {
         doc.append_all(gossip);
-        // The document's last byte was not appended.
+        // `append_all` omits the last byte of the document.
         doc.overwrite(GOSSIP_BYTES - 1 - CLUSTER_TIME_AT, cluster.to_le_bytes());
         doc.overwrite(GOSSIP_BYTES - 1 - OPERATION_TIME_AT, operation.to_le_bytes());
     }
 }
 
-/// Longest time that a client's cluster time may be ahead of the clock, in seconds: a year, as `maxAcceptableLogicalClockDriftSecs`.
+/// How far a client's cluster time may be ahead of the clock, in seconds: a year, as
+/// `maxAcceptableLogicalClockDriftSecs`.
 const MAX_DRIFT_SECS: u64 = 31_536_000;
 
-/// Takes note of a cluster time that a client knows from elsewhere: replies go on from it.
+/// Records a client's cluster time; the times of replies are not lower from then on.
 ///
 /// # Errors
 /// 205 ClusterTimeFailsRateLimiter for a time too far ahead.

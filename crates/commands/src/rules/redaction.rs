@@ -1,4 +1,4 @@
-//! Commands without their secrets, as `currentOp`, the profiler, the log and errors show them.
+//! Commands without their secrets, for `currentOp`, the profiler, the log and errors.
 
 use std::borrow::Cow;
 
@@ -9,22 +9,22 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use crate::request::Row;
 use crate::request::row::Hides;
 
-/// Fields that hold secrets wherever they stand in such a command.
+/// Fields with secrets, anywhere in a command that hides secrets.
 const SECRET: &[&str] = &["pwd", "payload", "key"];
-/// What stands in their place.
+/// The replacement of hidden values.
 const HIDDEN: &str = "xxx";
-/// The handshake's login, a document with a payload.
+/// The login in a handshake, a document with a payload.
 const SPECULATIVE: &str = "speculativeAuthenticate";
-/// The field of users' documents that holds their keys.
+/// The field of user documents with their credentials.
 const CREDENTIALS: &str = "credentials";
-/// Collections of such documents: those of this server, and where tools put them before they are merged.
+/// Collections of user documents: that of the server, and the temporary one of tools.
 const USERS: &[&str] = &["system.users", "tempusers"];
 
-/// A command as it may be shown.
+/// A command without its secrets.
 pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {
     let holds = match row.hides {
-        Hides::Secrets => Holds::Secrets,
-        Hides::Nothing | Hides::Users if names_users(row, body) => Holds::Users,
+        Hides::Secrets => SecretKind::Secrets,
+        Hides::Nothing | Hides::Users if names_users(row, body) => SecretKind::Users,
         Hides::Nothing | Hides::Users => return Cow::Borrowed(body.as_bytes()),
     };
     let mut out = DocBuilder::new();
@@ -32,16 +32,16 @@ pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {
     Cow::Owned(out.finish().into_bytes())
 }
 
-/// What has to be hidden of a command.
+/// What must be hidden in a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Holds {
+enum SecretKind {
     /// Passwords and messages of logins.
     Secrets,
     /// Documents of users.
     Users,
 }
 
-/// Whether a command may hold documents of users.
+/// Whether a command may contain user documents.
 fn names_users(row: &Row, body: RawDoc<'_>) -> bool {
     let target = body.iter().next().map(|first| first.value());
     match target {
@@ -50,21 +50,25 @@ fn names_users(row: &Row, body: RawDoc<'_>) -> bool {
     }
 }
 
-fn copy(body: RawDoc<'_>, holds: Holds, out: &mut DocBuilder) {
+fn copy(body: RawDoc<'_>, holds: SecretKind, out: &mut DocBuilder) {
     for field in body {
         let hides = match holds {
-            Holds::Secrets => SECRET.contains(&field.name()),
-            Holds::Users => field.name() == CREDENTIALS || field.name().starts_with("credentials."),
+            SecretKind::Secrets => SECRET.contains(&field.name()),
+            SecretKind::Users => {
+                field.name() == CREDENTIALS || field.name().starts_with("credentials.")
+            }
         };
         match field.value() {
             _ if hides => {
                 out.append(field.name(), HIDDEN);
             }
-            RawValue::Document(inner) if holds == Holds::Users || field.name() == SPECULATIVE => {
+            RawValue::Document(inner)
+                if holds == SecretKind::Users || field.name() == SPECULATIVE =>
+            {
                 copy(inner, holds, out.start_document(field.name()));
                 out.end();
             }
-            RawValue::Array(inner) if holds == Holds::Users => {
+            RawValue::Array(inner) if holds == SecretKind::Users => {
                 copy(inner, holds, out.start_array(field.name()));
                 out.end();
             }
@@ -73,7 +77,7 @@ fn copy(body: RawDoc<'_>, holds: Holds, out: &mut DocBuilder) {
     }
 }
 
-/// A command as a line of the log shows it: without values while `redactClientLogData` is on.
+/// A command for a log line: without values if `redactClientLogData` is on.
 pub(crate) fn logged(command: RawDoc<'_>) -> String {
     match is_client_data_redacted() {
         true => Shell(without_values(command).as_doc()).to_string(),
@@ -81,7 +85,7 @@ pub(crate) fn logged(command: RawDoc<'_>) -> String {
     }
 }
 
-/// Every value that is neither a document nor an array hidden.
+/// A copy with all values hidden except documents and arrays.
 fn without_values(document: RawDoc<'_>) -> DocBuf {
     fn copy(document: RawDoc<'_>, out: &mut DocBuilder) {
         for field in document {

@@ -1,4 +1,4 @@
-//! Which errors let a client send its command again.
+//! Errors after which a client may retry its command.
 
 use mayfly_base::{Error, ErrorCode, ErrorLabel};
 use mayfly_value::RawDoc;
@@ -7,7 +7,8 @@ use super::transaction;
 use crate::request::Row;
 use crate::request::row::InTransaction;
 
-/// Codes after which a client sends a repeatable write again. Specification "Retryable Writes", "RetryableWriteError".
+/// Codes after which a client retries a retryable write. Specification "Retryable Writes",
+/// "RetryableWriteError".
 pub(crate) const TRY_AGAIN: &[ErrorCode] = &[
     ErrorCode::InterruptedAtShutdown,
     ErrorCode::InterruptedDueToReplStateChange,
@@ -23,7 +24,8 @@ pub(crate) const TRY_AGAIN: &[ErrorCode] = &[
     ErrorCode::SocketException,
 ];
 
-/// Whether a client sends a command again that ended with this code. Of a transaction only its end is sent again.
+/// Whether a client retries a command after this error code. In a transaction only commit and abort
+/// are retried.
 pub(crate) fn is_worth_repeating(code: ErrorCode, row: &Row, body: RawDoc<'_>) -> bool {
     let ends = row.in_transaction == InTransaction::Ends;
     TRY_AGAIN.contains(&code)
@@ -31,7 +33,7 @@ pub(crate) fn is_worth_repeating(code: ErrorCode, row: &Row, body: RawDoc<'_>) -
         && (body.get_element("autocommit").is_none() || ends)
 }
 
-/// Adds the labels by which clients see what they may do after an error.
+/// Adds the error labels that let clients retry.
 pub(crate) fn label(error: Error, row: &Row, body: RawDoc<'_>) -> Error {
     if body.get_element("autocommit").is_some() {
         return transaction::label(error, row);

@@ -1,11 +1,14 @@
-//! Statements of transactions of several statements: which commands may be one, what their session says to them, and which of
-//! their errors let the client begin the whole transaction again. Manual: "Transactions", "Production Considerations".
+//! Statements of multi-document transactions: the commands that can be statements, their sessions,
+//! and the errors after which a client may retry the whole transaction. Manual: "Transactions",
+//! "Production Considerations".
 //!
-//! 1. [`validate`] refuses what cannot be a statement at all; the transaction goes on as if it had not been sent.
-//! 2. [`check_out`] takes the session and begins the transaction or goes on with it.
-//! 3. The dispatcher enters it, runs the handler, and leaves it ([`leave`]) before anything else is written on its thread.
-//! 4. Any error of the statement aborts the transaction, also one that stands in `writeErrors`: a unit that failed has written a
-//!    part, and nothing takes that back but the end of all.
+//! 1. [`validate`] refuses commands that cannot be statements; the transaction is unaffected.
+//! 2. [`check_out`] checks the session out and begins or continues the transaction.
+//! 3. Dispatch enters the transaction, runs the handler, and leaves the transaction ([`leave`])
+//!    before anything else is written on the thread.
+//! 4. Any error of the statement aborts the transaction, including errors in `writeErrors`: a
+//!    failed unit may have written a part, which can only be rolled back with the whole
+//!    transaction.
 
 use std::sync::Arc;
 
@@ -19,17 +22,18 @@ use crate::request::row::InTransaction;
 use crate::request::{Generic, ReadLevel, Request, Row, TransactionPart};
 use crate::rules::repeat::TRY_AGAIN;
 
-/// Collections that no transaction touches.
+/// Collections that transactions cannot use.
 const UNTOUCHED: &[&str] = &["system.profile", "system.views"];
 
-/// The reference's text of a conflict.
+/// The reference's text of a write conflict.
 const CONFLICT: &str = "WriteConflict error: this operation conflicted with another operation. Please retry your \
                         operation or multi-document transaction.";
 
-/// Refuses what cannot be a statement, and forgets the transaction of what may be sent beside its statements.
+/// Refuses commands that cannot be statements, and removes the transaction from informational
+/// commands.
 ///
 /// # Errors
-/// 263 OperationNotSupportedInTransaction, 72 InvalidOptions for concerns where they do not belong.
+/// 263 OperationNotSupportedInTransaction, 72 InvalidOptions for concerns that are not allowed.
 #[cold]
 pub(crate) fn validate(
     service: &Service,
@@ -43,11 +47,11 @@ pub(crate) fn validate(
     let name = row.name;
     match row.in_transaction {
         InTransaction::Statement | InTransaction::Ends => {}
-        InTransaction::Beside if part == TransactionPart::GoesOn => {
+        InTransaction::Informational if part == TransactionPart::Continues => {
             (generic.transaction, generic.txn_number) = (None, None);
             return Ok(());
         }
-        InTransaction::Beside | InTransaction::Refused => {
+        InTransaction::Informational | InTransaction::Refused => {
             return refused(format!("Cannot run '{name}' in a multi-document transaction."));
         }
         InTransaction::RefusedWith(advice) => {
@@ -65,7 +69,7 @@ pub(crate) fn validate(
         return invalid("writeConcern is not allowed within a multi-statement transaction");
     }
     let concern = body.get("readConcern").and_then(RawValue::as_document);
-    if concern.is_some_and(|concern| !concern.is_empty()) && part == TransactionPart::GoesOn {
+    if concern.is_some_and(|concern| !concern.is_empty()) && part == TransactionPart::Continues {
         return invalid("Only the first command in a transaction may specify a readConcern");
     }
     match generic.read_concern.level {
@@ -91,10 +95,11 @@ fn check_namespace(db: &str, collection: &str) -> Result<()> {
     ))
 }
 
-/// Takes the session of a statement, and begins its transaction when it is the first one.
+/// Checks out the session of a statement, and begins its transaction if it is the first statement.
 ///
 /// # Errors
-/// Those of [`mayfly_service::Sessions::check_out_transaction`], and of a read concern that names a time.
+/// Errors of [`mayfly_service::Sessions::check_out_transaction`], and of a read concern with a
+/// time.
 #[cold]
 pub(crate) fn check_out(
     service: &Service,
@@ -134,7 +139,8 @@ pub(crate) fn check_out(
     Ok(Some(session))
 }
 
-/// Ends a statement, whose reply takes so many bytes: its transaction goes on, or is aborted when the statement failed.
+/// Ends a statement with a reply of `reply_bytes` bytes: its transaction continues, or is aborted
+/// if the statement failed.
 #[cold]
 pub(crate) fn leave(
     session: &mut CheckedOut,
@@ -151,7 +157,8 @@ pub(crate) fn leave(
             Ok(())
         }
         Err(error) => {
-            // What it worked on may have gone under it, which is something to say.
+            // The definitions that it used may have changed concurrently, which is the error to
+            // report then.
             let gone =
                 matches!(error.code(), ErrorCode::QueryPlanKilled | ErrorCode::NamespaceNotFound);
             let left = match gone {
@@ -164,12 +171,14 @@ pub(crate) fn leave(
     }
 }
 
-/// Whether an error of a statement lets the client begin the whole transaction again, so that the whole command says so.
+/// Whether an error of a statement lets the client retry the whole transaction, so that it must be
+/// the error of the whole command.
 pub(crate) fn ends_statement(store: StoreSession<'_>, error: &Error) -> bool {
     store.in_transaction() && is_transient(error.code(), false)
 }
 
-/// After which codes the client may begin the whole transaction again. Specification "Transactions", "TransientTransactionError".
+/// Whether the client may retry the whole transaction after this error code. Specification
+/// "Transactions", "TransientTransactionError".
 fn is_transient(code: ErrorCode, finishing: bool) -> bool {
     match code {
         ErrorCode::WriteConflict
@@ -178,7 +187,7 @@ fn is_transient(code: ErrorCode, finishing: bool) -> bool {
         | ErrorCode::SnapshotTooOld
         | ErrorCode::SnapshotUnavailable
         | ErrorCode::NoSuchTransaction => true,
-        // What became of the commit is not known.
+        // The outcome of the commit is unknown.
         ErrorCode::HostUnreachable
         | ErrorCode::NetworkTimeout
         | ErrorCode::ReadConcernMajorityNotAvailableYet => !finishing,
@@ -186,7 +195,8 @@ fn is_transient(code: ErrorCode, finishing: bool) -> bool {
     }
 }
 
-/// Adds the labels of an error of a statement, or of a commit or abort, and gives conflicts their text.
+/// Adds the error labels of a statement, a commit or an abort, and sets the text of write
+/// conflicts.
 #[cold]
 pub(crate) fn label(error: Error, row: &Row) -> Error {
     let finishing = row.in_transaction == InTransaction::Ends;
@@ -203,7 +213,7 @@ pub(crate) fn label(error: Error, row: &Row) -> Error {
     }
 }
 
-/// `transaction` of an operation, or of a session of which none runs.
+/// Appends `transaction` for `currentOp`.
 pub(crate) fn append_transaction(doc: &mut DocBuilder, transaction: &ShownTransaction) {
     let ShownTransaction { number, beginning, open_micros, active_micros, .. } = transaction;
     doc.start_document("transaction").start_document("parameters");
@@ -216,7 +226,7 @@ pub(crate) fn append_transaction(doc: &mut DocBuilder, transaction: &ShownTransa
     doc.append("expiryTime", time_text(transaction.expires_ms).as_str()).end();
 }
 
-/// `2026-08-01T12:00:00.000+00:00`, as the reference prints `currentOpTime`.
+/// Formats a time as `2026-08-01T12:00:00.000+00:00`, as the reference does in `currentOpTime`.
 pub(crate) fn time_text(now_ms: i64) -> String {
     let text = mayfly_value::bson::DateTime::from_millis(now_ms - now_ms.rem_euclid(1000));
     let text = text.try_to_rfc3339_string().unwrap_or_default();

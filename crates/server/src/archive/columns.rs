@@ -1,6 +1,7 @@
-//! Documents as a Parquet file.
+//! Encodes documents as a Parquet file.
 //!
-//! Each field at the top level is an optional column; `_bson` holds the whole document, so that nothing is lost:
+//! Each field at the top level is an optional column; `_bson` holds the whole document, so that
+//! nothing is lost:
 //!
 //! ```text
 //! bool, int, long, double    the same
@@ -22,13 +23,13 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
-/// Further fields are in `_bson` only.
+/// The largest number of columns; further fields are only in `_bson`.
 const MAX_COLUMNS: usize = 500;
-/// The column of whole documents.
+/// The column with whole documents.
 const WHOLE: &str = "_bson";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ColumnKind {
     Bool,
     Int,
     Long,
@@ -41,11 +42,11 @@ enum Kind {
 
 struct Column {
     name: String,
-    /// Nothing as long as all values are null.
-    kind: Option<Kind>,
+    /// `None` if all values are null.
+    kind: Option<ColumnKind>,
 }
 
-/// The file.
+/// Encodes the file.
 pub(super) fn encode(documents: &[RawDoc<'_>]) -> Result<Vec<u8>> {
     let columns = columns(documents);
     let mut fields = Vec::with_capacity(columns.len() + 1);
@@ -104,41 +105,45 @@ fn columns(documents: &[RawDoc<'_>]) -> Vec<Column> {
     columns
 }
 
-fn kind_of(value: RawValue<'_>) -> Option<Kind> {
+fn kind_of(value: RawValue<'_>) -> Option<ColumnKind> {
     Some(match value {
         RawValue::Null | RawValue::Undefined => return None,
-        RawValue::Bool(_) => Kind::Bool,
-        RawValue::Int32(_) => Kind::Int,
-        RawValue::Int64(_) => Kind::Long,
-        RawValue::Double(_) => Kind::Double,
-        RawValue::Date(_) => Kind::Date,
-        RawValue::String(_) => Kind::Text,
-        RawValue::ObjectId(_) => Kind::ObjectId,
-        _ => Kind::Json,
+        RawValue::Bool(_) => ColumnKind::Bool,
+        RawValue::Int32(_) => ColumnKind::Int,
+        RawValue::Int64(_) => ColumnKind::Long,
+        RawValue::Double(_) => ColumnKind::Double,
+        RawValue::Date(_) => ColumnKind::Date,
+        RawValue::String(_) => ColumnKind::Text,
+        RawValue::ObjectId(_) => ColumnKind::ObjectId,
+        _ => ColumnKind::Json,
     })
 }
 
-fn common(one: Kind, other: Kind) -> Kind {
+fn common(one: ColumnKind, other: ColumnKind) -> ColumnKind {
     match (one, other) {
         (one, other) if one == other => one,
-        (Kind::Int, Kind::Long) | (Kind::Long, Kind::Int) => Kind::Long,
-        // A long does not always fit into a double.
-        (Kind::Int, Kind::Double) | (Kind::Double, Kind::Int) => Kind::Double,
-        _ => Kind::Json,
+        (ColumnKind::Int, ColumnKind::Long) | (ColumnKind::Long, ColumnKind::Int) => {
+            ColumnKind::Long
+        }
+        // Not every long fits into a double.
+        (ColumnKind::Int, ColumnKind::Double) | (ColumnKind::Double, ColumnKind::Int) => {
+            ColumnKind::Double
+        }
+        _ => ColumnKind::Json,
     }
 }
 
 fn field(column: &Column) -> Result<Type> {
-    let (physical, logical) = match column.kind.unwrap_or(Kind::Json) {
-        Kind::Bool => (Physical::BOOLEAN, None),
-        Kind::Int => (Physical::INT32, None),
-        Kind::Long => (Physical::INT64, None),
-        Kind::Double => (Physical::DOUBLE, None),
-        Kind::Date => {
+    let (physical, logical) = match column.kind.unwrap_or(ColumnKind::Json) {
+        ColumnKind::Bool => (Physical::BOOLEAN, None),
+        ColumnKind::Int => (Physical::INT32, None),
+        ColumnKind::Long => (Physical::INT64, None),
+        ColumnKind::Double => (Physical::DOUBLE, None),
+        ColumnKind::Date => {
             let utc = LogicalType::timestamp(true, TimeUnit::MILLIS);
             (Physical::INT64, Some(utc))
         }
-        Kind::Text | Kind::ObjectId | Kind::Json => {
+        ColumnKind::Text | ColumnKind::ObjectId | ColumnKind::Json => {
             (Physical::BYTE_ARRAY, Some(LogicalType::String))
         }
     };
@@ -148,7 +153,7 @@ fn field(column: &Column) -> Result<Type> {
         .build()
 }
 
-/// Which rows have a value, and the values.
+/// The definition levels of all rows (1 for a value), and the values.
 fn values<T>(
     column: &Column,
     documents: &[RawDoc<'_>],
@@ -170,22 +175,22 @@ fn write<W: std::io::Write + Send>(
     documents: &[RawDoc<'_>],
 ) -> Result<()> {
     let Some(mut writer) = rows.next_column()? else { return Ok(()) };
-    match column.kind.unwrap_or(Kind::Json) {
-        Kind::Bool => {
+    match column.kind.unwrap_or(ColumnKind::Json) {
+        ColumnKind::Bool => {
             let (there, values) = values(column, documents, |value| match value {
                 RawValue::Bool(value) => Some(value),
                 _ => None,
             });
             writer.typed::<BoolType>().write_batch(&values, Some(&there), None)?;
         }
-        Kind::Int => {
+        ColumnKind::Int => {
             let (there, values) = values(column, documents, |value| match value {
                 RawValue::Int32(value) => Some(value),
                 _ => None,
             });
             writer.typed::<Int32Type>().write_batch(&values, Some(&there), None)?;
         }
-        Kind::Long | Kind::Date => {
+        ColumnKind::Long | ColumnKind::Date => {
             let (there, values) = values(column, documents, |value| match value {
                 RawValue::Int32(value) => Some(i64::from(value)),
                 RawValue::Int64(value) | RawValue::Date(value) => Some(value),
@@ -193,7 +198,7 @@ fn write<W: std::io::Write + Send>(
             });
             writer.typed::<Int64Type>().write_batch(&values, Some(&there), None)?;
         }
-        Kind::Double => {
+        ColumnKind::Double => {
             let (there, values) = values(column, documents, |value| match value {
                 RawValue::Int32(value) => Some(f64::from(value)),
                 RawValue::Double(value) => Some(value),
@@ -201,11 +206,11 @@ fn write<W: std::io::Write + Send>(
             });
             writer.typed::<DoubleType>().write_batch(&values, Some(&there), None)?;
         }
-        kind @ (Kind::Text | Kind::ObjectId | Kind::Json) => {
+        kind @ (ColumnKind::Text | ColumnKind::ObjectId | ColumnKind::Json) => {
             let text = |value: RawValue<'_>| match (kind, value) {
                 (_, RawValue::Null | RawValue::Undefined) => None,
-                (Kind::Text, RawValue::String(text)) => Some(text.to_owned()),
-                (Kind::ObjectId, RawValue::ObjectId(id)) => Some(hex::encode(id)),
+                (ColumnKind::Text, RawValue::String(text)) => Some(text.to_owned()),
+                (ColumnKind::ObjectId, RawValue::ObjectId(id)) => Some(hex::encode(id)),
                 (_, value) => Some(extjson::value_to_string(value, Style::Relaxed)),
             };
             let (there, values) = values(column, documents, |value| {

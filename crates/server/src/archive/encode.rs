@@ -10,10 +10,10 @@ use super::columns;
 /// A compromise: archives are written once and rarely read.
 const ZSTD_LEVEL: i32 = 6;
 
-/// One file with these documents.
+/// Encodes documents as one file.
 ///
 /// # Errors
-/// Those of the compressor.
+/// Errors of the encoder and the compressor.
 pub(super) fn encode(format: ArchiveFormat, documents: &[RawDoc<'_>]) -> Result<Vec<u8>> {
     let plain = match format {
         ArchiveFormat::JsonLines => {

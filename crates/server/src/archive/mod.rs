@@ -1,12 +1,13 @@
-//! Archives of expired documents in files: under a folder of this machine, or in an object store.
+//! Archives of expired documents in files: in a folder of this machine, or in an object store.
 //!
 //! ```text
 //! <path>/<database>.<collection>/<index>-<time>-<random>.<format>
 //! ```
 //!
-//! Every unit of deletion makes one file. A file of this machine is written under another name, synced, renamed, and
-//! its folder is synced; an object store has it when it has answered. Only then are the documents deleted. What is not
-//! under the configured folder or URLs is refused when the policy is made, and again when it archives.
+//! Every write unit of deletions makes one file. A local file is written under a temporary name,
+//! synced, renamed, and its folder is synced; an object store has it once it has answered. Only
+//! then are the documents deleted. Paths outside of the configured folder or URLs are refused when
+//! the policy is defined, and again when it archives.
 
 mod columns;
 mod encode;
@@ -25,12 +26,12 @@ use rustix::io::Errno;
 
 use url::ObjectStores;
 
-/// Where archives may be.
+/// The allowed destinations of archives.
 #[derive(Clone, Debug, Default)]
 pub struct ArchiveOptions {
     /// The folder that paths are relative to.
     pub folder: Option<PathBuf>,
-    /// Prefixes of URLs.
+    /// The allowed prefixes of URLs.
     pub urls: Vec<String>,
 }
 
@@ -42,11 +43,11 @@ pub(crate) struct Archive {
 
 impl Archive {
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     pub(crate) fn new(options: ArchiveOptions) -> io::Result<Archive> {
         if let Some(folder) = &options.folder {
             fs::create_dir_all(folder)?;
-            // Its own name must outlive a crash of the machine, too.
+            // Its own name must be durable, too.
             sync_names(folder, folder.parent().unwrap_or(folder))?;
         }
         Ok(Archive { options, stores: ObjectStores::from_environment() })
@@ -73,7 +74,7 @@ impl Archive {
                 prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/')
             })
         };
-        // A path that goes up, or a query, could lead out of what is allowed.
+        // A path with `..` or a query could lead outside of the allowed prefix.
         let tricky = given.contains("..") || given.contains(['?', '#', '%', '@', '\\']);
         match !tricky && self.options.urls.iter().any(whole) {
             true => url::check(given),
@@ -115,7 +116,7 @@ impl ArchiveSink for Archive {
         let failed = |code, why: &dyn std::fmt::Display| {
             Error::new(code, format!("cannot write the archive {}: {why}", folder.display()))
         };
-        // Deletions without an archive need what is left of the disk.
+        // The remaining disk space is needed for deletions without an archive.
         has_room(root, bytes.len() as u64)
             .map_err(|error| failed(ErrorCode::OutOfDiskSpace, &error))?;
         write_durably(root, &folder, &name, &bytes).map_err(|error| {
@@ -130,14 +131,15 @@ impl ArchiveSink for Archive {
     }
 }
 
-/// Longest name of a file or folder, and longest path, in bytes.
+/// The longest name of a file or folder, and the longest path, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 4095;
-/// Longest part of a name that stands for a collection or an index. The name of a file has two dozen bytes more, a time and a format.
+/// The longest part of a name for a collection or an index. The name of a file has two dozen more
+/// bytes, for a time and a format.
 const MAX_PART_BYTES: usize = 160;
 
-/// Refuses a folder that can never hold archives: a policy that archives there would delete nothing, and say so in the log only. Nothing is
-/// made yet.
+/// Refuses a folder that can never contain archives: a policy that archives there would delete
+/// nothing and only log errors. Nothing is created yet.
 fn check_makeable(given: &str, folder: &Path) -> Result<()> {
     let refused =
         |why: &str| Err(invalid(format!("'ttl.archive.path' cannot be '{given}': {why}")));
@@ -155,7 +157,7 @@ fn check_makeable(given: &str, folder: &Path) -> Result<()> {
         return Ok(());
     };
     if !there.is_dir() {
-        return refused(&format!("'{}' is no folder", there.display()));
+        return refused(&format!("'{}' is not a folder", there.display()));
     }
     match rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK) {
         Err(error @ (Errno::ACCESS | Errno::ROFS)) => {
@@ -166,7 +168,8 @@ fn check_makeable(given: &str, folder: &Path) -> Result<()> {
     }
 }
 
-/// Names of collections and indexes may hold anything; files are named by what is harmless.
+/// Encodes the name of a collection or an index, which may contain any character, as a safe part of
+/// a file name.
 fn file_name_part(name: &str) -> String {
     let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let mut part = String::new();
@@ -179,7 +182,7 @@ fn file_name_part(name: &str) -> String {
             false => part.push_str(&format!("={byte:02X}")),
         }
     }
-    // Neither hidden nor a way up.
+    // Neither a hidden file nor `..`.
     if part.starts_with('.') {
         part.insert(0, '_');
     }
@@ -194,18 +197,18 @@ fn write_durably(root: &Path, folder: &Path, name: &str, bytes: &[u8]) -> io::Re
         file.sync_all()
     });
     if let Err(error) = written.and_then(|()| fs::rename(&hidden, folder.join(name))) {
-        // What there is of it is of no use.
+        // An incomplete file is of no use.
         let _ = fs::remove_file(&hidden);
         return Err(error);
     }
-    // The name of the file, and of every folder down to it.
+    // The name of the file, and of all new folders above it.
     sync_names(folder, root)
 }
 
-/// Makes names durable: those in this folder, and in the folders above up to `last`.
+/// Makes names durable: those in this folder, and in its parents up to `last`.
 fn sync_names(folder: &Path, last: &Path) -> io::Result<()> {
     for folder in folder.ancestors() {
-        // The parent of a relative path of one part.
+        // The parent of a relative path with one component.
         let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(name)?.sync_all()?;
         if folder == last {

@@ -1,4 +1,4 @@
-//! Archives: what may be written where, what is in the files, and an object store that answers.
+//! Archives: allowed destinations, contents of files, and answers of an object store.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -55,8 +55,8 @@ fn a_folder_that_can_never_be_made_is_refused() {
     fs::write(folder.path().join("file"), "").unwrap();
     let (long, deep) = ("x".repeat(256), ["x"; 2000].join("/"));
     for (path, why) in [
-        ("file", "is no folder"),
-        ("file/below/it", "is no folder"),
+        ("file", "is not a folder"),
+        ("file/below/it", "is not a folder"),
         ("a\0b", "NUL"),
         (&long, "the name of a folder is too long"),
         (&deep, "it is too long"),
@@ -147,7 +147,7 @@ fn columns_have_the_types_of_their_values() {
     assert_eq!(field(1, "_bson"), whole);
 }
 
-/// An S3 that takes one object: its path and bytes.
+/// An S3 server that accepts one object and returns its request line and bytes.
 fn object_store(answer: &'static str) -> (u16, std::thread::JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,5 +1,6 @@
-//! Archives in object stores, by URL: `s3://bucket/prefix`. Credentials, region and endpoint come from the environment of the
-//! server (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, ...), never from clients.
+//! Archives in object stores, by URL: `s3://bucket/prefix`. Credentials, region and endpoint come
+//! from the server's environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`,
+//! `AWS_ENDPOINT`, ...), never from clients.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutPayload};
 use parking_lot::Mutex;
 
-/// An upload that takes longer has failed.
+/// The timeout of an upload.
 const LONGEST_UPLOAD: Duration = Duration::from_secs(60);
 
-/// Whether an URL names an object store that this server knows.
+/// Checks that a URL names a supported object store.
 pub(super) fn check(given: &str) -> Result<()> {
     checked(given).map(drop)
 }
@@ -31,17 +32,18 @@ fn checked(given: &str) -> Result<::url::Url> {
     }
 }
 
-/// `reqwest` is built without a cryptographic library of its own and takes the one of the process.
+/// `reqwest` is built without a cryptographic library and uses that of the process.
 fn choose_cryptography() {
-    // An error says that one was chosen before.
+    // An error means that one was installed before.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 type Upload = Box<dyn FnOnce(&tokio::runtime::Runtime) + Send>;
 
-/// The thread that uploads. Whoever archives waits for it, on threads that must not enter a runtime themselves.
+/// The thread that uploads. Threads that archive wait for it, because they must not enter a
+/// runtime.
 pub(super) struct ObjectStores {
-    /// Names and values as `object_store` knows them.
+    /// Options by the names of `object_store`.
     options: Vec<(String, String)>,
     uploader: Mutex<Option<mpsc::Sender<Upload>>>,
 }
@@ -51,7 +53,7 @@ impl ObjectStores {
         ObjectStores { options, uploader: Mutex::new(None) }
     }
 
-    /// By the environment of the server.
+    /// Reads the options from the server's environment.
     pub(super) fn from_environment() -> ObjectStores {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -67,10 +69,10 @@ impl ObjectStores {
             .map_err(|error| bad(given, &error))
     }
 
-    /// Puts an object under the URL and waits until the store has it.
+    /// Stores an object under the URL and waits for the answer of the store.
     ///
     /// # Errors
-    /// What the store answered, or that it did not within a minute.
+    /// The store's error, or a timeout.
     pub(super) fn put(&self, base: &str, name: &str, bytes: Vec<u8>) -> Result<()> {
         let failed = |text: String| Error::new(ErrorCode::FileStreamFailed, text);
         let (store, prefix) = self.parse(base)?;
@@ -83,7 +85,7 @@ impl ObjectStores {
                     let put = store.put(&place, PutPayload::from(bytes));
                     tokio::time::timeout(LONGEST_UPLOAD, put).await
                 };
-                // Who asked may have gone with the server.
+                // The waiting thread may have ended with the server.
                 let _ = answer.send(match runtime.block_on(upload) {
                     Ok(Ok(_)) => Ok(()),
                     Ok(Err(error)) => Err(anyhow!("{error}")),
@@ -109,7 +111,7 @@ impl ObjectStores {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let (sender, uploads) = mpsc::channel::<Upload>();
-        // It ends when the last sender has gone.
+        // The thread ends when the last sender is dropped.
         let run = move || uploads.into_iter().for_each(|upload| upload(&runtime));
         std::thread::Builder::new().name("archive".into()).spawn(run).map_err(failed)?;
         Ok(uploader.insert(sender).clone())

@@ -1,4 +1,4 @@
-//! The keys of `auditLog`, which make sense only together.
+//! The keys of `auditLog`, which depend on each other.
 
 use anyhow::{anyhow, bail};
 use mayfly_mql::{Matcher, ParseContext};
@@ -9,16 +9,16 @@ use super::Layers;
 use crate::audit::{AuditDestination, AuditFormat, AuditSettings};
 use crate::failure::{Failure, FailureKind};
 
-/// What the layers say about the audit log; nothing where they name no destination.
+/// The settings of the audit log; `None` without a destination.
 ///
 /// # Errors
-/// Keys that contradict each other, a filter that cannot be read.
+/// Keys that contradict each other, an invalid filter.
 pub(super) fn settings(layers: &Layers) -> anyhow::Result<Option<AuditSettings>> {
     parse(layers).map_err(|error| {
         error.context(Failure::new(
             FailureKind::Options,
             "cannot use the configuration",
-            "correct the keys of auditLog (mayflydb --print-config shows where they come from)",
+            "correct the keys of auditLog (mayflydb --print-config shows their origin)",
         ))
     })
 }
@@ -63,7 +63,7 @@ fn parse(layers: &Layers) -> anyhow::Result<Option<AuditSettings>> {
     Ok(Some(AuditSettings { destination, filter, runtime }))
 }
 
-/// A query in extended JSON.
+/// Reads a query in extended JSON.
 pub(super) fn read_filter(text: &str) -> Result<DocBuf, String> {
     let filter = extjson::parse_document(text).map_err(|error| error.to_string())?;
     match Matcher::parse(filter.as_doc(), &ParseContext::default()) {

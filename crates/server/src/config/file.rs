@@ -1,14 +1,14 @@
-//! The configuration file: YAML with the key names of mongod.conf, every problem with file and line.
+//! The configuration file: YAML with the key names of mongod.conf. Every error names file and line.
 
 use anyhow::{anyhow, bail};
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 
 use super::keys::{self, ALIASES, IGNORED, KEYS, PARAMETERS};
 
-/// Deepest nesting of a key.
+/// The deepest nesting of a key.
 const MAX_DEPTH: usize = 5;
 
-/// Keys whose values other servers take from a program or from a URL.
+/// Keys whose values mongod takes from a program or a URL.
 const EXPANSIONS: &[&str] = &["__exec", "__rest"];
 
 /// A value from a file.
@@ -18,15 +18,15 @@ pub(super) struct Entry {
     pub(super) line: usize,
 }
 
-/// What a file says: values of keys, and everything that is wrong with the file.
+/// The contents of a file: values of keys, and all errors in the file.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) entries: Vec<Entry>,
-    /// One for each mistake, with file and line.
+    /// One message per error, with file and line.
     pub(super) mistakes: Vec<String>,
 }
 
-/// Reads a file's text; `name` is what messages call it.
+/// Parses a file; `name` is its name in messages.
 ///
 /// # Errors
 /// The text is not YAML.
@@ -67,7 +67,7 @@ impl Contents {
         }
     }
 
-    /// Collects what stands under a key. The error is what is wrong with the key itself.
+    /// Collects the values below a key; the error concerns the key itself.
     fn collect_key(
         &mut self,
         name: &str,
@@ -109,7 +109,7 @@ fn is_leaf(path: &[String]) -> bool {
         || keys::ignored(&path.join(".")).is_some()
 }
 
-/// Sections of the file.
+/// The sections of the file.
 const SECTIONS: &[&str] = &[
     "net",
     "storage",
@@ -124,7 +124,7 @@ const SECTIONS: &[&str] = &[
     PARAMETERS,
 ];
 
-/// A path must be a key or lead to one.
+/// Checks that a path is a key or a prefix of one.
 fn check_known(path: &[String]) -> Result<(), String> {
     let dotted = path.join(".");
     let prefix = format!("{dotted}.");

@@ -1,4 +1,4 @@
-//! The command line, with mongod's names.
+//! The command line, with mongod's names of flags.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub struct Flags {
     /// Listen on all addresses of the machine
     #[arg(long = "bind_ip_all")]
     pub(super) bind_ip_all: bool,
-    /// Connections served at once [default: 20000]
+    /// Largest number of connections [default: 20000]
     #[arg(long = "maxConns", value_name = "COUNT")]
     pub(super) max_conns: Option<String>,
     /// disabled, allowTLS, preferTLS or requireTLS [default: disabled]
@@ -39,10 +39,10 @@ pub struct Flags {
     /// PEM file with lists of revoked certificates
     #[arg(long = "tlsCRLFile", value_name = "FILE")]
     pub(super) tls_crl_file: Option<String>,
-    /// With --tlsCAFile, serve clients without a certificate, too
+    /// With --tlsCAFile, also accept clients without a certificate
     #[arg(long = "tlsAllowConnectionsWithoutCertificates")]
     pub(super) tls_allow_connections_without_certificates: bool,
-    /// Versions that are not spoken, separated by commas: TLS1_2 or TLS1_3
+    /// Disabled versions, separated by commas: TLS1_2 or TLS1_3
     #[arg(long = "tlsDisabledProtocols", value_name = "VERSIONS")]
     pub(super) tls_disabled_protocols: Option<String>,
     /// Refused: this server has no certified cryptographic module
@@ -60,34 +60,34 @@ pub struct Flags {
     /// Answer as the primary of a replica set of this name, with one member
     #[arg(long = "replSet", value_name = "NAME")]
     pub(super) repl_set: Option<String>,
-    /// Address that a replica set tells its clients [default: the one they connect to]
+    /// Address of the replica set member for clients [default: the one they connect to]
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) advertise: Option<String>,
     /// Size of the operation log in MB [default: 1024]
     #[arg(long = "oplogSize", value_name = "MB")]
     pub(super) oplog_size: Option<String>,
-    /// Space on the disk that is held for deletions and for starting, in MB [default: 256]
+    /// Disk space that is reserved for deletions and for the start, in MB [default: 256]
     #[arg(long = "diskReserveMB", value_name = "MB")]
     pub(super) disk_reserve: Option<String>,
-    /// Hours that entries of the operation log are kept whatever its size is [default: 0]
+    /// Minimum retention of operation log entries, in hours [default: 0]
     #[arg(long = "oplogMinRetentionHours", value_name = "HOURS")]
     pub(super) oplog_retention: Option<String>,
     /// Folder under which policies may archive expired documents in files
     #[arg(long = "archiveFolder", value_name = "FOLDER")]
     pub(super) archive_folder: Option<String>,
-    /// Prefixes of URLs under which they may, separated by commas
+    /// Prefixes of URLs under which policies may archive, separated by commas
     #[arg(long = "archiveUrls", value_name = "URLS")]
     pub(super) archive_urls: Option<String>,
-    /// Run no command without a user who has a right to it
+    /// Require a login, and check the user's rights for every command
     #[arg(long)]
     pub(super) auth: bool,
-    /// Listen on all addresses without --auth: everybody who reaches the port may do everything
+    /// Listen on all addresses without --auth: every client may then do everything
     #[arg(long = "allowOpen")]
     pub(super) allow_open: bool,
     /// Folder of scripts (*.sh, *.js) that run once, when the data folder is new
     #[arg(long = "initFolder", value_name = "FOLDER")]
     pub(super) init_folder: Option<String>,
-    /// Refuse $where, $function and what else runs scripts
+    /// Refuse $where, $function and other operators that run scripts
     #[arg(long)]
     pub(super) noscripting: bool,
     /// Write audit events to file, syslog or console
@@ -102,7 +102,7 @@ pub struct Flags {
     /// Which events are audited, a query in extended JSON [default: all]
     #[arg(long = "auditFilter", value_name = "QUERY")]
     pub(super) audit_filter: Option<String>,
-    /// Let commands change what is audited
+    /// Allow commands to change the audit filter
     #[arg(long = "auditRuntimeConfiguration")]
     pub(super) audit_runtime_configuration: bool,
     /// Leave values of documents and commands out of the log
@@ -120,7 +120,7 @@ pub struct Flags {
     /// Facility of messages to the system's log [default: user]
     #[arg(long = "syslogFacility", value_name = "FACILITY")]
     pub(super) syslog_facility: Option<String>,
-    /// Add to the log file that is there, which is the default
+    /// Append to an existing log file, which is the default
     #[arg(long)]
     pub(super) logappend: bool,
     /// rename or reopen: what logRotate and SIGUSR1 do with log files [default: rename]
@@ -129,25 +129,25 @@ pub struct Flags {
     /// Run in the background, once the server is ready; needs a log file or --syslog
     #[arg(long)]
     pub(super) fork: bool,
-    /// File for the number of the process
+    /// File for the process id
     #[arg(long, value_name = "FILE")]
     pub(super) pidfilepath: Option<String>,
     /// Operations that take longer are slow, in milliseconds [default: 100]
     #[arg(long, value_name = "MS")]
     pub(super) slowms: Option<String>,
-    /// Share of the slow operations that are recorded, 0 to 1 [default: 1]
+    /// Fraction of the slow operations that are recorded, 0 to 1 [default: 1]
     #[arg(long = "slowOpSampleRate", value_name = "SHARE")]
     pub(super) slow_op_sample_rate: Option<String>,
     /// off (0), slowOp (1) or all (2): which operations the profiler records [default: off]
     #[arg(long, value_name = "MODE")]
     pub(super) profile: Option<String>,
-    /// Which operations the profiler records instead, a query in extended JSON
+    /// Filter of recorded operations instead of --slowms, a query in extended JSON
     #[arg(long = "profileFilter", value_name = "QUERY")]
     pub(super) profile_filter: Option<String>,
-    /// Tell more; several times for even more
+    /// Increase the verbosity of the log; repeatable
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub(super) verbose: u8,
-    /// Leave out what comes with every connection
+    /// Do not log the start and end of connections
     #[arg(long)]
     pub(super) quiet: bool,
     /// A server parameter, repeatable
@@ -156,19 +156,19 @@ pub struct Flags {
     /// Configuration file (YAML, the key names of mongod.conf)
     #[arg(short = 'f', long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// Show every configuration value and where it comes from, and end
+    /// Print every configuration value with its origin, and exit
     #[arg(long = "print-config")]
     pub print_config: bool,
-    /// Ask the server on the configured port whether it is well, and end
+    /// Check that the server on the configured port answers, and exit
     #[arg(long)]
     pub healthcheck: bool,
 }
 
 impl Flags {
-    /// Reads the command line. `--help` and `--version` answer and end the process.
+    /// Parses the command line. `--help` and `--version` print their text and end the process.
     ///
     /// # Errors
-    /// Unknown flags, and flags without what they need.
+    /// Unknown flags, and flags with missing values.
     pub fn read() -> anyhow::Result<Flags> {
         match Flags::try_parse() {
             Ok(flags) => Ok(flags),
@@ -181,7 +181,7 @@ impl Flags {
         }
     }
 
-    /// The flags that were given: name and value.
+    /// The flags that were given, as names and values.
     pub(super) fn given(&self) -> Vec<(&'static str, String)> {
         let texts = [
             ("port", &self.port),
@@ -252,7 +252,7 @@ impl Flags {
     }
 }
 
-/// What is wrong with the command line, in the words of the other messages.
+/// The error of the command line as a message in the style of the others.
 fn mistake(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
@@ -273,7 +273,7 @@ fn mistake(error: &clap::Error) -> String {
             format!("flag '{given}' needs a value")
         }
         ErrorKind::TooManyValues => format!("flag '{given}' takes no value"),
-        ErrorKind::ArgumentConflict => format!("flag '{given}' stands there twice"),
+        ErrorKind::ArgumentConflict => format!("flag '{given}' is given twice"),
         _ => {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
@@ -296,9 +296,6 @@ mod tests {
         assert_eq!(mistake(&["start"]), "unexpected word 'start'");
         assert_eq!(mistake(&["--port"]), "flag '--port <PORT>' needs a value");
         assert_eq!(mistake(&["--quiet=1"]), "flag '--quiet' takes no value");
-        assert_eq!(
-            mistake(&["--port", "1", "--port", "2"]),
-            "flag '--port <PORT>' stands there twice"
-        );
+        assert_eq!(mistake(&["--port", "1", "--port", "2"]), "flag '--port <PORT>' is given twice");
     }
 }

@@ -7,13 +7,13 @@ use crate::logging::FACILITIES;
 
 /// Type and bounds of a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum KeyKind {
     Bool,
     Text,
-    /// A text that is never shown.
+    /// A text that is never printed.
     Secret,
     Word(&'static [&'static str]),
-    /// One of these words, or nothing.
+    /// One of these words, or empty.
     Choice(&'static [&'static str]),
     Integer {
         least: i64,
@@ -21,104 +21,110 @@ pub(super) enum Kind {
     },
     /// A number from 0 to 1.
     Share,
-    /// A number within bounds, or 0, which leaves the choice to the server.
+    /// A number within bounds, or 0 to let the server choose.
     Size {
         least: f64,
         most: f64,
     },
 }
 
-/// One key.
+/// A key of the configuration.
 pub(super) struct Key {
-    /// Path in the file.
+    /// The path in the file.
     pub(super) path: &'static str,
-    /// Long flag of the command line; the environment's name is `MAYFLYDB_` and this in capitals.
+    /// The long flag of the command line; the environment variable is `MAYFLYDB_` and the flag in
+    /// capitals.
     pub(super) flag: &'static str,
-    /// Type and bounds.
-    pub(super) kind: Kind,
+    /// The type and bounds.
+    pub(super) kind: KeyKind,
 }
 
-const fn key(path: &'static str, flag: &'static str, kind: Kind) -> Key {
+const fn key(path: &'static str, flag: &'static str, kind: KeyKind) -> Key {
     Key { path, flag, kind }
 }
 
-/// Whether connections may, or have to, be encrypted.
+/// The values of `net.tls.mode`.
 const TLS_MODES: &[&str] = &["disabled", "allowTLS", "preferTLS", "requireTLS"];
 
-/// All keys but `setParameter`, whose names are the server's parameters.
+/// All keys except `setParameter`, whose names are those of the server's parameters.
 pub(super) const KEYS: &[Key] = &[
-    key("net.port", "port", Kind::Integer { least: 0, most: 65_535 }),
-    key("net.bindIp", "bind_ip", Kind::Text),
-    key("net.bindIpAll", "bind_ip_all", Kind::Bool),
+    key("net.port", "port", KeyKind::Integer { least: 0, most: 65_535 }),
+    key("net.bindIp", "bind_ip", KeyKind::Text),
+    key("net.bindIpAll", "bind_ip_all", KeyKind::Bool),
     key(
         "net.maxIncomingConnections",
         "maxConns",
-        Kind::Integer { least: 1, most: MAX_CONNECTIONS as i64 },
+        KeyKind::Integer { least: 1, most: MAX_CONNECTIONS as i64 },
     ),
-    key("net.tls.mode", "tlsMode", Kind::Word(TLS_MODES)),
-    key("net.tls.certificateKeyFile", "tlsCertificateKeyFile", Kind::Text),
-    key("net.tls.certificateKeyFilePassword", "tlsCertificateKeyFilePassword", Kind::Secret),
-    key("net.tls.CAFile", "tlsCAFile", Kind::Text),
-    key("net.tls.CRLFile", "tlsCRLFile", Kind::Text),
+    key("net.tls.mode", "tlsMode", KeyKind::Word(TLS_MODES)),
+    key("net.tls.certificateKeyFile", "tlsCertificateKeyFile", KeyKind::Text),
+    key("net.tls.certificateKeyFilePassword", "tlsCertificateKeyFilePassword", KeyKind::Secret),
+    key("net.tls.CAFile", "tlsCAFile", KeyKind::Text),
+    key("net.tls.CRLFile", "tlsCRLFile", KeyKind::Text),
     key(
         "net.tls.allowConnectionsWithoutCertificates",
         "tlsAllowConnectionsWithoutCertificates",
-        Kind::Bool,
+        KeyKind::Bool,
     ),
-    key("net.tls.disabledProtocols", "tlsDisabledProtocols", Kind::Text),
-    key("net.tls.FIPSMode", "tlsFIPSMode", Kind::Bool),
-    key("storage.dbPath", "dbpath", Kind::Text),
-    key("storage.engine", "storageEngine", Kind::Word(&["rocksdb", "memory"])),
-    key("storage.cacheSizeGB", "cacheSizeGB", Kind::Size { least: 0.03, most: 10_000.0 }),
-    key("storage.diskReserveMB", "diskReserveMB", Kind::Integer { least: 0, most: 1 << 20 }),
+    key("net.tls.disabledProtocols", "tlsDisabledProtocols", KeyKind::Text),
+    key("net.tls.FIPSMode", "tlsFIPSMode", KeyKind::Bool),
+    key("storage.dbPath", "dbpath", KeyKind::Text),
+    key("storage.engine", "storageEngine", KeyKind::Word(&["rocksdb", "memory"])),
+    key("storage.cacheSizeGB", "cacheSizeGB", KeyKind::Size { least: 0.03, most: 10_000.0 }),
+    key("storage.diskReserveMB", "diskReserveMB", KeyKind::Integer { least: 0, most: 1 << 20 }),
     key(
         "storage.oplogMinRetentionHours",
         "oplogMinRetentionHours",
-        Kind::Size { least: 0.0, most: 1_000_000.0 },
+        KeyKind::Size { least: 0.0, most: 1_000_000.0 },
     ),
-    key("replication.replSetName", "replSet", Kind::Text),
-    key("replication.advertise", "advertise", Kind::Text),
-    key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
-    key("security.javascriptEnabled", "javascriptEnabled", Kind::Bool),
-    key("security.authorization", "auth", Kind::Word(&["enabled", "disabled"])),
-    key("security.allowOpen", "allowOpen", Kind::Bool),
-    key("init.folder", "initFolder", Kind::Text),
-    key("security.redactClientLogData", "redactClientLogData", Kind::Bool),
-    key("auditLog.destination", "auditDestination", Kind::Choice(&["file", "syslog", "console"])),
-    key("auditLog.format", "auditFormat", Kind::Word(&["JSON", "BSON"])),
-    key("auditLog.path", "auditPath", Kind::Text),
-    key("auditLog.filter", "auditFilter", Kind::Text),
-    key("auditLog.runtimeConfiguration", "auditRuntimeConfiguration", Kind::Bool),
-    key("archive.folder", "archiveFolder", Kind::Text),
-    key("archive.urls", "archiveUrls", Kind::Text),
-    key("operationProfiling.mode", "profile", Kind::Word(&["off", "slowOp", "all"])),
+    key("replication.replSetName", "replSet", KeyKind::Text),
+    key("replication.advertise", "advertise", KeyKind::Text),
+    key("replication.oplogSizeMB", "oplogSize", KeyKind::Integer { least: 1, most: 1 << 30 }),
+    key("security.javascriptEnabled", "javascriptEnabled", KeyKind::Bool),
+    key("security.authorization", "auth", KeyKind::Word(&["enabled", "disabled"])),
+    key("security.allowOpen", "allowOpen", KeyKind::Bool),
+    key("init.folder", "initFolder", KeyKind::Text),
+    key("security.redactClientLogData", "redactClientLogData", KeyKind::Bool),
+    key(
+        "auditLog.destination",
+        "auditDestination",
+        KeyKind::Choice(&["file", "syslog", "console"]),
+    ),
+    key("auditLog.format", "auditFormat", KeyKind::Word(&["JSON", "BSON"])),
+    key("auditLog.path", "auditPath", KeyKind::Text),
+    key("auditLog.filter", "auditFilter", KeyKind::Text),
+    key("auditLog.runtimeConfiguration", "auditRuntimeConfiguration", KeyKind::Bool),
+    key("archive.folder", "archiveFolder", KeyKind::Text),
+    key("archive.urls", "archiveUrls", KeyKind::Text),
+    key("operationProfiling.mode", "profile", KeyKind::Word(&["off", "slowOp", "all"])),
     key(
         "operationProfiling.slowOpThresholdMs",
         "slowms",
-        Kind::Integer { least: 0, most: i32::MAX as i64 },
+        KeyKind::Integer { least: 0, most: i32::MAX as i64 },
     ),
-    key("operationProfiling.slowOpSampleRate", "slowOpSampleRate", Kind::Share),
-    key("operationProfiling.filter", "profileFilter", Kind::Text),
-    key("processManagement.fork", "fork", Kind::Bool),
-    key("processManagement.pidFilePath", "pidfilepath", Kind::Text),
-    key("systemLog.destination", "logDestination", Kind::Choice(&["file", "syslog"])),
-    key("systemLog.path", "logpath", Kind::Text),
-    key("systemLog.logAppend", "logappend", Kind::Bool),
-    key("systemLog.logRotate", "logRotate", Kind::Word(&["rename", "reopen"])),
-    key("systemLog.syslogFacility", "syslogFacility", Kind::Word(FACILITIES)),
-    key("systemLog.verbosity", "verbose", Kind::Integer { least: 0, most: 5 }),
-    key("systemLog.quiet", "quiet", Kind::Bool),
+    key("operationProfiling.slowOpSampleRate", "slowOpSampleRate", KeyKind::Share),
+    key("operationProfiling.filter", "profileFilter", KeyKind::Text),
+    key("processManagement.fork", "fork", KeyKind::Bool),
+    key("processManagement.pidFilePath", "pidfilepath", KeyKind::Text),
+    key("systemLog.destination", "logDestination", KeyKind::Choice(&["file", "syslog"])),
+    key("systemLog.path", "logpath", KeyKind::Text),
+    key("systemLog.logAppend", "logappend", KeyKind::Bool),
+    key("systemLog.logRotate", "logRotate", KeyKind::Word(&["rename", "reopen"])),
+    key("systemLog.syslogFacility", "syslogFacility", KeyKind::Word(FACILITIES)),
+    key("systemLog.verbosity", "verbose", KeyKind::Integer { least: 0, most: 5 }),
+    key("systemLog.quiet", "quiet", KeyKind::Bool),
 ];
 
-/// Keys of other servers' files that mean one of ours.
+/// Keys of mongod's configuration that stand for one of these.
 pub(super) const ALIASES: &[(&str, &str)] =
     &[("storage.wiredTiger.engineConfig.cacheSizeGB", "storage.cacheSizeGB")];
 
-/// Value of `storage.engine` in other servers' files, which means the default engine.
+/// The value of `storage.engine` in mongod's configuration that stands for the default engine.
 pub(super) const OTHER_ENGINE: &str = "wiredTiger";
 
-/// Keys of other servers' files that change nothing here, and why. A path stands for the keys below it, too. A key that decides who may
-/// read what, or what is encrypted, must not be in this list, unless the server is at least as strict without it.
+/// Keys of mongod's configuration that have no effect, with the reason. A path includes the keys
+/// below it. A key that restricts access or requires encryption must not be in this list, unless
+/// the server is at least as strict without it.
 pub(super) const IGNORED: &[(&str, &str)] = &[
     ("cloud.monitoring", "the server reports to no service"),
     ("net.compression.compressors", "clients may use snappy, zstd and zlib"),
@@ -147,7 +153,7 @@ pub(super) const IGNORED: &[(&str, &str)] = &[
     ("systemLog.traceAllExceptions", "errors have no traces"),
 ];
 
-/// In other servers' files these keys switch authorization on.
+/// Keys that enable authorization in mongod's configuration.
 pub(super) const IMPLY_AUTHORIZATION: [&str; 2] = [KEY_FILE, CLUSTER_AUTH_MODE];
 const KEY_FILE: &str = "security.keyFile";
 const CLUSTER_AUTH_MODE: &str = "security.clusterAuthMode";
@@ -156,33 +162,33 @@ const CLUSTER_AUTH_MODE: &str = "security.clusterAuthMode";
 pub(super) const PARAMETERS: &str = "setParameter";
 
 impl Key {
-    /// The name in the environment.
+    /// The name of the environment variable.
     pub(super) fn environment(&self) -> String {
         format!("MAYFLYDB_{}", self.flag.to_uppercase())
     }
 
-    /// Checks a value's text.
+    /// Checks the text of a value.
     pub(super) fn check(&self, text: &str) -> anyhow::Result<()> {
         match self.kind {
-            Kind::Text | Kind::Secret => Ok(()),
-            Kind::Bool if matches!(text, "true" | "false") => Ok(()),
-            Kind::Bool => bail!("'{text}' is not true or false"),
-            Kind::Choice(_) if text.is_empty() => Ok(()),
-            Kind::Word(words) | Kind::Choice(words) if words.contains(&text) => Ok(()),
-            Kind::Word(words) | Kind::Choice(words) => {
+            KeyKind::Text | KeyKind::Secret => Ok(()),
+            KeyKind::Bool if matches!(text, "true" | "false") => Ok(()),
+            KeyKind::Bool => bail!("'{text}' is not true or false"),
+            KeyKind::Choice(_) if text.is_empty() => Ok(()),
+            KeyKind::Word(words) | KeyKind::Choice(words) if words.contains(&text) => Ok(()),
+            KeyKind::Word(words) | KeyKind::Choice(words) => {
                 bail!("'{text}' is not one of {}", words.join(", "))
             }
-            Kind::Integer { least, most } => match text.parse::<i64>() {
+            KeyKind::Integer { least, most } => match text.parse::<i64>() {
                 Ok(number) if (least..=most).contains(&number) => Ok(()),
                 Ok(number) => bail!("{number} is not between {least} and {most}"),
                 Err(_) => bail!("'{text}' is not a whole number"),
             },
-            Kind::Share => match text.parse::<f64>() {
+            KeyKind::Share => match text.parse::<f64>() {
                 Ok(number) if (0.0..=1.0).contains(&number) => Ok(()),
                 Ok(number) => bail!("{number} is not between 0 and 1"),
                 Err(_) => bail!("'{text}' is not a number"),
             },
-            Kind::Size { least, most } => match text.parse::<f64>() {
+            KeyKind::Size { least, most } => match text.parse::<f64>() {
                 Ok(number) if number == 0.0 || (least..=most).contains(&number) => Ok(()),
                 Ok(number) => bail!("{number} is neither 0 nor between {least} and {most}"),
                 Err(_) => bail!("'{text}' is not a number"),
@@ -191,13 +197,13 @@ impl Key {
     }
 }
 
-/// The key with this path.
+/// Finds a key by its path.
 pub(super) fn find(path: &str) -> Option<&'static Key> {
     let path = ALIASES.iter().find(|alias| alias.0 == path).map_or(path, |alias| alias.1);
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// Why a key of other servers' files changes nothing here; nothing for all other keys.
+/// The reason why a key of mongod's configuration has no effect; `None` for all other keys.
 pub(super) fn ignored(path: &str) -> Option<&'static str> {
     let below = |known: &str| {
         path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -206,12 +212,12 @@ pub(super) fn ignored(path: &str) -> Option<&'static str> {
     found.filter(|_| find(path).is_none()).map(|(_, why)| *why)
 }
 
-/// ` (did you mean 'x'?)` for the nearest name, nothing when none is near.
-pub(super) fn suggestion<'n>(told: &str, names: impl Iterator<Item = &'n str>) -> String {
-    let distance = |name: &str| strsim::levenshtein(&told.to_lowercase(), &name.to_lowercase());
+/// ` (did you mean 'x'?)` for a similar name, or an empty string.
+pub(super) fn suggestion<'n>(given: &str, names: impl Iterator<Item = &'n str>) -> String {
+    let distance = |name: &str| strsim::levenshtein(&given.to_lowercase(), &name.to_lowercase());
     let nearest = names.map(|name| (distance(name), name)).min();
     match nearest {
-        Some((far, name)) if far <= 1 + told.len() / 4 => format!(" (did you mean '{name}'?)"),
+        Some((far, name)) if far <= 1 + given.len() / 4 => format!(" (did you mean '{name}'?)"),
         _ => String::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! The layers over each other: for every key its value and where it comes from.
+//! The layers of the configuration: the value of each key and its origin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,19 +9,19 @@ use mayfly_service::parameters;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document};
 
-use super::keys::{self, IMPLY_AUTHORIZATION, KEYS, Key, Kind, OTHER_ENGINE, PARAMETERS};
+use super::keys::{self, IMPLY_AUTHORIZATION, KEYS, Key, KeyKind, OTHER_ENGINE, PARAMETERS};
 use super::{Flags, file};
 use crate::failure::{Failure, FailureKind};
 
 /// The built-in defaults.
 const DEFAULTS: &str = include_str!("../../../../config/mayflydb.yaml");
-/// How large the cache is.
+/// The key of the cache size.
 pub(super) const CACHE_SIZE: &str = "storage.cacheSizeGB";
-/// The least cache that the server chooses, in GB.
+/// The smallest cache that the server chooses, in GB.
 const LEAST_CACHE: f64 = 0.03;
-/// The same where the system does not tell its memory.
+/// The cache size if the memory is unknown, in GB.
 const UNKNOWN_CACHE: f64 = 0.25;
-/// Begins the names of environment variables.
+/// The prefix of environment variables.
 const ENVIRONMENT_PREFIX: &str = "MAYFLYDB_";
 /// Names with the prefix that are not keys.
 const NOT_KEYS: [&str; 5] = [
@@ -32,10 +32,10 @@ const NOT_KEYS: [&str; 5] = [
     crate::daemon::MARK,
 ];
 
-/// What variables about a first start begin with.
+/// The prefix of variables for a first start.
 const INITIAL_PREFIX: &str = "MONGO_INITDB_";
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The built-in file.
@@ -46,12 +46,12 @@ pub enum Origin {
     Environment(String),
     /// A flag of the command line.
     Flag(String),
-    /// The server chose it, because a layer leaves the choice to it: which one, and after what.
+    /// The server, because a layer leaves the choice to it: that layer, and the reason.
     Chosen(Box<Origin>, String),
 }
 
 impl Origin {
-    /// Whether nobody asked for something else than the defaults.
+    /// Whether no layer changes the default.
     fn is_default(&self) -> bool {
         match self {
             Origin::Chosen(by, _) => by.is_default(),
@@ -72,14 +72,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The size of the cache in GB, and why: a quarter of the memory leaves room for the system's own cache of files, for what
-/// queries keep, and for other programs.
+/// The cache size in GB and its reason: a quarter of the memory leaves space for the system's page
+/// cache, for memory of queries, and for other programs.
 fn cache_after(memory: &Memory) -> (f64, String) {
     let all = memory.usable_bytes() as f64 / f64::from(1 << 30);
     let quarter = (all * 25.0).floor() / 100.0;
     let whose = if memory.limit_bytes.is_some() { "process's limit" } else { "machine" };
     match quarter {
-        _ if all == 0.0 => (UNKNOWN_CACHE, "the system does not tell its memory".to_owned()),
+        _ if all == 0.0 => (UNKNOWN_CACHE, "the memory of the system is unknown".to_owned()),
         quarter if quarter < LEAST_CACHE => {
             (LEAST_CACHE, format!("the least, of the {all:.2} GB of the {whose}"))
         }
@@ -87,11 +87,11 @@ fn cache_after(memory: &Memory) -> (f64, String) {
     }
 }
 
-/// The words of a command line as `getCmdLineOpts` shows them: without secrets.
+/// The arguments for `getCmdLineOpts`, without secrets.
 pub fn shown_words(words: impl Iterator<Item = String>) -> Vec<String> {
     let is_secret = |word: &str| {
         let name = word.trim_start_matches('-');
-        KEYS.iter().any(|key| matches!(key.kind, Kind::Secret) && key.flag == name)
+        KEYS.iter().any(|key| matches!(key.kind, KeyKind::Secret) && key.flag == name)
     };
     let mut shown: Vec<String> = Vec::new();
     for word in words {
@@ -105,7 +105,7 @@ pub fn shown_words(words: impl Iterator<Item = String>) -> Vec<String> {
     shown
 }
 
-/// The profiler's mode by its level, as the command line of other servers has it.
+/// The profiler's mode by its level, which mongod's command line accepts.
 fn by_level(text: String) -> String {
     match text.as_str() {
         "0" => "off".to_owned(),
@@ -115,7 +115,7 @@ fn by_level(text: String) -> String {
     }
 }
 
-/// Puts a value into the section that its path names.
+/// Inserts a value into the section in its path.
 fn insert_at(section: &mut Document, path: &str, value: Bson) {
     let Some((name, rest)) = path.split_once('.') else {
         section.insert(path, value);
@@ -127,10 +127,10 @@ fn insert_at(section: &mut Document, path: &str, value: Bson) {
     }
 }
 
-/// What is shown for a secret, as the reference shows it.
+/// The replacement of a secret, as in the reference.
 const HIDDEN: &str = "<password>";
 
-/// A mistake in one of the layers.
+/// The failure for an error in one of the layers.
 fn unusable(advice: &str) -> Failure {
     let advice = format!("{advice} (mayflydb --help lists all flags, --print-config all keys)");
     Failure::new(FailureKind::Options, "cannot use the configuration", advice)
@@ -140,23 +140,23 @@ fn unusable(advice: &str) -> Failure {
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     values: BTreeMap<String, (String, Origin)>,
-    /// Keys of other servers' files that change nothing: value, origin and the reason.
+    /// Ignored keys of mongod's configuration: value, origin and reason.
     ignored: BTreeMap<String, (String, Origin, &'static str)>,
-    /// Variables of the environment that are about a first start.
+    /// Environment variables for a first start.
     pub(super) initial: Vec<(String, String)>,
 }
 
 impl Layers {
-    /// The built-in defaults alone.
+    /// Only the built-in defaults.
     ///
     /// # Errors
-    /// None: the built-in file is tested.
+    /// Not expected: the built-in file is tested.
     pub fn defaults() -> anyhow::Result<Layers> {
         let flags = Flags::default();
         Layers::collect(&flags, &[])
     }
 
-    /// Where no layer says how large the cache is, the memory does.
+    /// Sets the cache size from the memory if no layer sets it.
     pub(super) fn choose_cache(&mut self, memory: &Memory) {
         if let Some((text, origin)) = self.values.get_mut(CACHE_SIZE)
             && text.parse::<f64>().is_ok_and(|number| number == 0.0)
@@ -167,18 +167,21 @@ impl Layers {
         }
     }
 
-    /// All four layers.
+    /// Reads all four layers.
     ///
     /// # Errors
-    /// Unknown keys and bad values, with their origins; a file that cannot be read.
+    /// Unknown keys and invalid values, with their origins; a file that cannot be read.
     pub fn collect(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
-        let mut layers = Layers::told(flags, environment)?;
+        let mut layers = Layers::from_sources(flags, environment)?;
         layers.choose_cache(&Memory::of_system());
         Ok(layers)
     }
 
-    /// What the four layers say.
-    pub(super) fn told(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
+    /// The values of the four layers, before the server's own choices.
+    pub(super) fn from_sources(
+        flags: &Flags,
+        environment: &[(String, String)],
+    ) -> anyhow::Result<Layers> {
         let mut layers = Layers::default();
         layers.add_file("built-in configuration", DEFAULTS, |_| Origin::Default)?;
         let from_environment = |name: &str| {
@@ -204,7 +207,7 @@ impl Layers {
         Ok(layers)
     }
 
-    /// A key for members of a set implies that clients log in, unless a layer says otherwise.
+    /// A key for members of a set enables authorization, unless a layer sets it.
     fn imply_authorization(&mut self) {
         let given = IMPLY_AUTHORIZATION.iter().find_map(|path| self.ignored.get(*path));
         let Some((_, by, _)) = given else { return };
@@ -239,7 +242,7 @@ impl Layers {
                 mistakes.push(mistake.to_string());
             }
         }
-        // All mistakes are reported together, so that one correction is enough.
+        // All errors are reported together.
         match mistakes.is_empty() {
             true => Ok(()),
             false => bail!("{}", mistakes.join(", ")),
@@ -306,7 +309,7 @@ impl Layers {
             text = by_level(text);
         }
         key.check(&text).map_err(|why| anyhow!("{origin}: {}: {why}", key.path))?;
-        // Naming addresses takes a lower layer's "all addresses" back.
+        // Addresses override `bindIpAll` of a lower layer.
         if key.path == "net.bindIp" && origin != Origin::Default {
             self.values.insert("net.bindIpAll".to_owned(), ("false".to_owned(), origin.clone()));
         }
@@ -314,7 +317,7 @@ impl Layers {
         Ok(())
     }
 
-    /// The value's text.
+    /// The text of a value.
     pub(super) fn text(&self, path: &str) -> anyhow::Result<String> {
         match self.values.get(path) {
             Some((text, _)) => Ok(text.clone()),
@@ -345,12 +348,12 @@ impl Layers {
         self.values.iter().filter_map(named).collect()
     }
 
-    /// Whether no layer says anything else than the defaults.
+    /// Whether no layer changes the default of a key.
     pub(super) fn is_default(&self, path: &str) -> bool {
         self.values.get(path).is_none_or(|(_, origin)| origin.is_default())
     }
 
-    /// Whether a server parameter that is a flag is on.
+    /// Whether a boolean server parameter is on.
     pub(super) fn switch(&self, name: &str) -> bool {
         let value = self.values.get(&format!("{PARAMETERS}.{name}"));
         value.is_some_and(|(text, _)| !matches!(text.as_str(), "false" | "0"))
@@ -361,7 +364,9 @@ impl Layers {
         let line = |(path, (text, origin)): (&String, &(String, Origin))| {
             let text = match text.as_str() {
                 "" => "\"\"",
-                _ if keys::find(path).is_some_and(|key| matches!(key.kind, Kind::Secret)) => HIDDEN,
+                _ if keys::find(path).is_some_and(|key| matches!(key.kind, KeyKind::Secret)) => {
+                    HIDDEN
+                }
                 text => text,
             };
             format!("{path}: {text}  # {origin}\n")
@@ -373,7 +378,7 @@ impl Layers {
         self.values.iter().map(line).chain(ignored).collect()
     }
 
-    /// Keys of other servers' files that change nothing, one line each.
+    /// The ignored keys of mongod's configuration, one line each.
     pub(super) fn ignored(&self) -> Vec<String> {
         let line = |(path, (_, origin, why)): (&String, &(String, Origin, &str))| {
             format!("{origin}: {path} is ignored: {why}")
@@ -381,7 +386,8 @@ impl Layers {
         self.ignored.iter().map(line).collect()
     }
 
-    /// What differs from the defaults, in the file's structure, for `getCmdLineOpts`.
+    /// The values that differ from the defaults, in the structure of the file, for
+    /// `getCmdLineOpts`.
     pub fn parsed(&self) -> DocBuf {
         let mut parsed = Document::new();
         for (path, (text, origin)) in &self.values {
@@ -389,13 +395,13 @@ impl Layers {
                 continue;
             }
             let value = match keys::find(path).map(|key| key.kind) {
-                Some(Kind::Bool) => Bson::Boolean(text == "true"),
-                Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
-                Some(Kind::Size { .. } | Kind::Share) => {
+                Some(KeyKind::Bool) => Bson::Boolean(text == "true"),
+                Some(KeyKind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
+                Some(KeyKind::Size { .. } | KeyKind::Share) => {
                     text.parse().map_or(Bson::Null, Bson::Double)
                 }
-                Some(Kind::Secret) => Bson::String(HIDDEN.to_owned()),
-                Some(Kind::Text | Kind::Word(_) | Kind::Choice(_)) | None => {
+                Some(KeyKind::Secret) => Bson::String(HIDDEN.to_owned()),
+                Some(KeyKind::Text | KeyKind::Word(_) | KeyKind::Choice(_)) | None => {
                     Bson::String(text.clone())
                 }
             };

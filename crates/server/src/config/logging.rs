@@ -1,4 +1,4 @@
-//! The keys of `systemLog` that say where the log goes, which make sense only together.
+//! The keys of `systemLog` for the destination of the log, which depend on each other.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::Layers;
 use crate::failure::{Failure, FailureKind};
 use crate::logging::RotateMethod;
 
-/// Where the log goes.
+/// The destination of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogDestination {
     /// Text on a terminal, JSON lines otherwise.
@@ -19,19 +19,19 @@ pub enum LogDestination {
     Syslog(String),
 }
 
-/// What the configuration says about the log.
+/// The configuration of the log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Where it goes.
+    /// The destination.
     pub destination: LogDestination,
-    /// Adds to the file of the run before; otherwise that is renamed.
+    /// Whether the existing file is appended to; otherwise it is renamed.
     pub append: bool,
     /// How files of the log and of the audit log are rotated.
     pub rotate: RotateMethod,
 }
 
 impl LogSettings {
-    /// The log file.
+    /// The path of the log file, if there is one.
     pub fn path(&self) -> Option<&PathBuf> {
         match &self.destination {
             LogDestination::File(path) => Some(path),
@@ -40,7 +40,7 @@ impl LogSettings {
     }
 }
 
-/// What the layers say about the log.
+/// The settings of the log.
 ///
 /// # Errors
 /// Keys that contradict each other.
@@ -49,7 +49,7 @@ pub(super) fn settings(layers: &Layers) -> anyhow::Result<LogSettings> {
         error.context(Failure::new(
             FailureKind::Options,
             "cannot use the configuration",
-            "correct the keys of systemLog (mayflydb --print-config shows where they come from)",
+            "correct the keys of systemLog (mayflydb --print-config shows their origin)",
         ))
     })
 }
@@ -77,7 +77,7 @@ fn parse(layers: &Layers) -> anyhow::Result<LogSettings> {
     };
     if layers.bool("processManagement.fork")? && destination == LogDestination::StandardOutput {
         bail!(
-            "processManagement.fork is true, but the log goes to the standard output, which ends with the start: \
+            "processManagement.fork is true, but the log goes to the standard output, which is closed after the start: \
              set systemLog.path"
         );
     }

@@ -1,4 +1,4 @@
-//! The keys of `operationProfiling`: what the profiler records until a command says otherwise.
+//! The keys of `operationProfiling`: the profiling settings until a command changes them.
 
 use anyhow::anyhow;
 use mayfly_mql::{Matcher, ParseContext};
@@ -8,23 +8,23 @@ use mayfly_value::DocBuf;
 use super::{Layers, audit};
 use crate::failure::{Failure, FailureKind};
 
-/// What the configuration says about the profiler.
+/// The configuration of the profiler.
 #[derive(Clone, Debug)]
 pub struct Profiling {
-    /// Operations that take longer are slow, in milliseconds.
+    /// The threshold of slow operations in milliseconds.
     pub slow_ms: i64,
-    /// Share of the slow operations that are recorded.
+    /// The share of slow operations that are recorded.
     pub sample_rate: f64,
-    /// 0 nothing, 1 slow operations, 2 everything.
+    /// 0 for nothing, 1 for slow operations, 2 for all.
     pub level: i32,
-    /// Which operations are recorded instead of the slow ones.
+    /// Selects the recorded operations, instead of the threshold.
     pub filter: Option<DocBuf>,
 }
 
-/// What the layers say about the profiler.
+/// The settings of the profiler.
 ///
 /// # Errors
-/// A filter that cannot be read.
+/// An invalid filter.
 pub(super) fn settings(layers: &Layers) -> anyhow::Result<Profiling> {
     let filter = match layers.text("operationProfiling.filter")?.as_str() {
         "" => None,
@@ -32,7 +32,7 @@ pub(super) fn settings(layers: &Layers) -> anyhow::Result<Profiling> {
             anyhow!("operationProfiling.filter: {why}").context(Failure::new(
                 FailureKind::Options,
                 "cannot use the configuration",
-                "correct the query (mayflydb --print-config shows where it comes from)",
+                "correct the query (mayflydb --print-config shows its origin)",
             ))
         })?),
     };
@@ -49,10 +49,10 @@ pub(super) fn settings(layers: &Layers) -> anyhow::Result<Profiling> {
 }
 
 impl Profiling {
-    /// What is recorded of a database that says nothing itself.
+    /// The profiling settings of databases that no command has set.
     ///
     /// # Errors
-    /// None: the filter was read before.
+    /// Not expected: the filter was checked before.
     pub(crate) fn profiled(&self) -> mayfly_base::Result<Profiled> {
         let compile = |filter: &DocBuf| -> mayfly_base::Result<(DocBuf, Matcher)> {
             Ok((filter.clone(), Matcher::parse(filter.as_doc(), &ParseContext::default())?))

@@ -1,8 +1,9 @@
-//! A new log file. `rename`: the present file gets its name and the time as a new name, and the log goes on in a fresh one.
-//! `reopen`: another program renames the file, and the log goes on in a new one under the old name.
+//! Rotation of log files. `rename`: the file is renamed to its name with the time as a suffix, and
+//! the log continues in a new file. `reopen`: another program renames the file, and the log
+//! continues in a new file with the old name.
 //!
-//! Under `rename` the file is renamed only if the path still leads to it. Where another program has moved it, the log goes on at the
-//! path, and the moved file stays as it is.
+//! With `rename`, the file is only renamed if the path still refers to it. If another program has
+//! moved it, the log continues at the path, and the moved file stays as it is.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,29 +18,29 @@ use parking_lot::Mutex;
 
 use super::time_text;
 
-/// Where a log's lines go.
+/// The output of a log.
 pub(crate) struct LogOutput {
     out: Box<dyn Write + Send>,
-    /// Device and inode of the file; nothing where the output is no file.
+    /// The device and inode of the file; `None` if the output is not a file.
     identity: Option<(u64, u64)>,
 }
 
-/// Shared by the log and by the rotation.
+/// The output, shared by the log and its rotation.
 pub(crate) type Out = Arc<Mutex<LogOutput>>;
 
 impl LogOutput {
-    /// An output that is no file.
+    /// An output that is not a file.
     pub(crate) fn stream(out: Box<dyn Write + Send>) -> LogOutput {
         LogOutput { out, identity: None }
     }
 
-    /// A file.
+    /// A file output.
     pub(crate) fn file(file: File) -> LogOutput {
         let identity = file.metadata().ok().map(|metadata| identity(&metadata));
         LogOutput { out: Box::new(file), identity }
     }
 
-    /// Whether the path leads to the file that lines go to.
+    /// Whether the path refers to the file of this output.
     fn is_at(&self, path: &Path) -> bool {
         let found = fs::metadata(path).ok().map(|metadata| identity(&metadata));
         found.is_some() && found == self.identity
@@ -64,17 +65,17 @@ impl Write for LogOutput {
     }
 }
 
-/// What `systemLog.logRotate` says.
+/// The value of `systemLog.logRotate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RotateMethod {
     /// The server renames the file.
     #[default]
     Rename,
-    /// Another program has renamed it.
+    /// Another program renames it.
     Reopen,
 }
 
-/// A log file and how it is rotated.
+/// A log file and its rotation method.
 #[derive(Clone)]
 pub(crate) struct Rotated {
     pub(crate) path: PathBuf,
@@ -82,10 +83,11 @@ pub(crate) struct Rotated {
 }
 
 impl Rotated {
-    /// Goes on in another file, which `open` opens; gives the new name of the old one if this renamed it.
+    /// Continues in another file, which `open` opens; returns the new name of the old file if it
+    /// was renamed.
     ///
     /// # Errors
-    /// One line for the operator. The log goes on in the file that it had.
+    /// A message for the operator. The log continues in the old file.
     pub(crate) fn rotate(
         &self,
         out: &Out,
@@ -94,7 +96,7 @@ impl Rotated {
         open: impl Fn(&Path) -> io::Result<File>,
     ) -> anyhow::Result<Option<PathBuf>> {
         let path = &self.path;
-        // The lock keeps lines out of the renamed file after its last one.
+        // The lock prevents further lines in the renamed file.
         let mut out = out.lock();
         let renames = how == LogRotation::Configured && self.method == RotateMethod::Rename;
         let old = match renames && out.is_at(path) {
@@ -108,7 +110,8 @@ impl Rotated {
                 Ok(old)
             }
             (Err(error), old) => {
-                // Lines go on into the file, which therefore gets its name back; the error says what is wrong with the folder.
+                // The log continues in the old file, which therefore gets its name back; the error
+                // describes the problem of the folder.
                 let _ = old.map(|old| fs::rename(old, path));
                 Err(error)
             }
@@ -116,7 +119,7 @@ impl Rotated {
     }
 }
 
-/// Renames a file to its name and the time.
+/// Renames a file to its name with the time as a suffix.
 pub(super) fn rename(path: &Path, clock: &dyn Clock) -> anyhow::Result<PathBuf> {
     let time = time_text(clock.now_ms());
     let time = time.split('.').next().unwrap_or_default().replace(':', "-");
@@ -130,7 +133,7 @@ pub(super) fn rename(path: &Path, clock: &dyn Clock) -> anyhow::Result<PathBuf> 
     Ok(old)
 }
 
-/// Opens a log file to add to it.
+/// Opens a log file for appending.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(path)
 }
@@ -201,7 +204,7 @@ mod tests {
         log.line("two");
         log.holds(".1", "one\n");
         log.holds("", "two\n");
-        // With a new file in its place, as logrotate's `create` makes one.
+        // With a new file at the path, as logrotate's `create` option creates it.
         fs::rename(log.path(""), log.path(".2")).unwrap();
         fs::write(log.path(""), "").unwrap();
         assert_eq!(log.rotate(LogRotation::Configured).unwrap(), None);

@@ -1,9 +1,11 @@
-//! The system's log: datagrams to its daemon, in the form of RFC 3164.
+//! The system's log: sends datagrams to its daemon, in the format of RFC 3164.
 //!
-//! A message that the daemon does not take is sent once more over a fresh socket. What it does not take then is lost.
+//! A message that the daemon does not accept is sent once more over a new socket, and is lost if
+//! that fails.
 //!
-//! Not the crate `syslog` (7.0): it takes the time from the system's clock instead of the server's, never connects again after the
-//! daemon was restarted, and waits without a limit for a daemon that takes nothing.
+//! This is not the crate `syslog` (7.0): it uses the system's clock instead of the server's, does
+//! not reconnect after a restart of the daemon, and waits without a limit for a daemon that accepts
+//! nothing.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
@@ -17,24 +19,24 @@ use mayfly_base::Clock;
 use mayfly_value::bson::DateTime;
 use parking_lot::Mutex;
 
-/// Where the daemon listens.
+/// The socket of the daemon.
 const SOCKET: &str = "/dev/log";
-/// What a failed connection was for, as a part of a sentence.
+/// The action that fails without a daemon, as part of a sentence.
 pub(crate) const TRIED: &str = "cannot reach the system's log at /dev/log";
-/// How long the daemon may take to accept a message.
+/// The timeout of a message.
 const WAIT: Duration = Duration::from_secs(1);
-/// How long while it takes none.
+/// The timeout while the daemon accepts no messages.
 const STUCK_WAIT: Duration = Duration::from_millis(1);
 /// Severity "informational". RFC 3164, section 4.1.1.
 const INFORMATIONAL: u8 = 6;
 
-/// Facilities by name; the place of a name is its number. RFC 3164, section 4.1.1.
+/// Facilities by name; the index of a name is its number. RFC 3164, section 4.1.1.
 pub const FACILITIES: &[&str] = &[
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
     "ftp", "ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4",
     "local5", "local6", "local7",
 ];
-/// The facility of programs that name no other.
+/// The default facility of programs.
 pub(crate) const DEFAULT_FACILITY: &str = "user";
 
 /// A connection to the daemon.
@@ -42,13 +44,13 @@ pub(crate) struct SystemLog {
     path: PathBuf,
     priority: u8,
     socket: Mutex<UnixDatagram>,
-    /// It has not taken the last message in time, and is given less until it takes one.
+    /// Whether the last message timed out; the timeout is then shorter until a message is accepted.
     is_stuck: AtomicBool,
     clock: Arc<dyn Clock>,
 }
 
 impl SystemLog {
-    /// A connection to the machine's daemon.
+    /// Connects to the daemon of this machine.
     ///
     /// # Errors
     /// No daemon listens there.
@@ -75,10 +77,10 @@ impl SystemLog {
         Ok(socket)
     }
 
-    /// Sends one message.
+    /// Sends a message.
     ///
     /// # Errors
-    /// The daemon did not take it.
+    /// The daemon did not accept it.
     pub(crate) fn send(&self, text: &str) -> io::Result<()> {
         let message = self.message(text);
         let message = message.as_bytes();
@@ -99,7 +101,8 @@ impl SystemLog {
         sent.map(drop)
     }
 
-    /// Time, program and process before the text. RFC 3164, section 4.1; without a name of the host, which local daemons add.
+    /// The message with time, program and process id. RFC 3164, section 4.1; without the host name,
+    /// which local daemons add.
     fn message(&self, text: &str) -> String {
         let now = DateTime::from_millis(self.clock.now_ms());
         // `2027-01-15T08:00:00Z`
@@ -114,7 +117,7 @@ impl SystemLog {
     }
 }
 
-/// Each write is a message: the log writes whole lines.
+/// Each write is a message, because the log writes whole lines.
 impl Write for SystemLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.send(String::from_utf8_lossy(line).trim_end())?;
@@ -161,7 +164,8 @@ mod tests {
         let daemon = UnixDatagram::bind(&path).unwrap();
         log.send(event).unwrap();
         assert_eq!(received(&daemon), expected);
-        // A daemon that takes nothing delays each message by a millisecond only, and what it takes later arrives.
+        // A daemon that accepts nothing delays each message by only a millisecond, and messages
+        // arrive again when it accepts them.
         while !log.is_stuck.load(Ordering::Relaxed) {
             let _ = log.send(event);
         }

@@ -13,7 +13,7 @@ use rustls_pki_types::{
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
-/// The marks of private keys with a password: of PKCS#8, and of OpenSSL's older format.
+/// The markers of encrypted private keys: of PKCS#8, and of OpenSSL's older format.
 const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
 const ENCRYPTED_BEFORE: &str = "Proc-Type: 4,ENCRYPTED";
 
@@ -26,24 +26,24 @@ fn all<T: PemObject>(path: &Path, bytes: &[u8], what: &str) -> anyhow::Result<Ve
     let found: Result<Vec<T>, _> = T::pem_slice_iter(bytes).collect();
     let found = found.map_err(|error| anyhow!("{} is not valid PEM: {error}", path.display()))?;
     match found.is_empty() {
-        true => bail!("{} holds no {what}", path.display()),
+        true => bail!("{} contains no {what}", path.display()),
         false => Ok(found),
     }
 }
 
-/// The certificates in a file.
+/// Reads the certificates of a file.
 pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     all(path, &read(path)?, "certificate")
 }
 
-/// The lists of revoked certificates in a file.
+/// Reads the certificate revocation lists of a file.
 pub(super) fn revocation_lists(
     path: &Path,
 ) -> anyhow::Result<Vec<CertificateRevocationListDer<'static>>> {
     all(path, &read(path)?, "list of revoked certificates")
 }
 
-/// A file's chain of certificates, the server's own first, and its private key.
+/// Reads the certificate chain of a file, the server's own certificate first, and its private key.
 pub(super) fn certificate_and_key(
     path: &Path,
     password: Option<&SecretString>,
@@ -64,12 +64,12 @@ pub(super) fn certificate_and_key(
         (true, Some(password)) => decrypt(&text, password.expose_secret())
             .with_context(|| format!("the private key in {}", path.display()))?,
         (false, _) => PrivateKeyDer::from_pem_slice(&bytes)
-            .map_err(|_| anyhow!("{} holds no private key", path.display()))?,
+            .map_err(|_| anyhow!("{} contains no private key", path.display()))?,
     };
     Ok((chain, key))
 }
 
-/// The private key of a PEM text, which has a password.
+/// Decrypts the private key of a PEM text.
 fn decrypt(text: &str, password: &str) -> anyhow::Result<PrivateKeyDer<'static>> {
     let section = text.split(ENCRYPTED).nth(1).and_then(|rest| rest.split("-----").next());
     let base64: String = section.unwrap_or_default().split_whitespace().collect();

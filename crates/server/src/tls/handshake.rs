@@ -1,4 +1,4 @@
-//! The beginning of a connection: a handshake where it is encrypted.
+//! The beginning of a connection: a TLS handshake if it is encrypted.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::net::TcpStream;
 
 use super::{Stream, Transport, note_client};
 
-/// Longest handshake.
+/// The timeout of a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Begins a connection, encrypted or not; nothing where it ends before its first request.
+/// Begins a connection, encrypted or not; returns `None` if it ends before its first request.
 pub(crate) async fn begin(
     stream: TcpStream,
     transport: &Transport,
@@ -31,14 +31,14 @@ pub(crate) async fn begin(
             return Some(stream);
         }
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "its handshake takes long".to_owned(),
+        Err(_) => "its TLS handshake takes too long".to_owned(),
     };
     tracing::info!(
         id = 22988,
         ctx = &**connection.desc(),
         remote = &*connection.client,
         why,
-        "closing a connection that did not begin"
+        "closing a connection whose TLS handshake failed"
     );
     None
 }

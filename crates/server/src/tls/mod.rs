@@ -1,9 +1,12 @@
-//! Encrypted connections: which are accepted, by which certificate, and what a client's certificate says about it.
+//! Encrypted connections: which ones are accepted, with which certificate, and the contents of the
+//! client's certificate.
 //!
-//! 1. A connection's first byte tells TLS from the plain protocol ([`Transport::accept`]); the mode says which of them are served.
-//! 2. The handshake uses the files as they were read last. `rotateCertificates` reads them again; connections that are open keep
-//!    what they began with.
-//! 3. The subject of a client's verified certificate is kept with the connection, for a login by `MONGODB-X509`.
+//! 1. The first byte of a connection distinguishes TLS from the plain protocol
+//!    ([`Transport::accept`]); the mode decides which of them are served.
+//! 2. The handshake uses the files as they were last read. `rotateCertificates` reads them again;
+//!    open connections keep their certificates.
+//! 3. The subject of a client's verified certificate is stored in the connection, for a login by
+//!    `MONGODB-X509`.
 
 mod files;
 mod handshake;
@@ -33,12 +36,12 @@ use crate::failure::{Failure, FailureKind};
 
 /// The first byte of a TLS connection: a record of the handshake.
 const HANDSHAKE: u8 = 22;
-/// How long before its end a certificate is warned about.
+/// The time before its expiry at which a warning about a certificate begins.
 const WARN_BEFORE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
-/// Between two looks at the certificate's end.
-const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The interval between two checks of the certificate's expiry.
+const CHECK_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Which connections are served.
+/// The connections that are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// Plain ones only.
@@ -50,34 +53,34 @@ pub enum TlsMode {
     Required,
 }
 
-/// What the configuration says about encrypted connections.
+/// The configuration of encrypted connections.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     /// Which connections are served.
     pub mode: TlsMode,
-    /// The server's certificate and key.
+    /// The file with the server's certificate and key.
     pub certificate_key_file: Option<PathBuf>,
-    /// The key's password.
+    /// The password of the key.
     pub password: Option<SecretString>,
     /// The authorities that sign clients' certificates.
     pub ca_file: Option<PathBuf>,
-    /// Lists of certificates that were revoked.
+    /// Certificate revocation lists.
     pub crl_file: Option<PathBuf>,
-    /// Serve clients without a certificate, although there are authorities.
+    /// Whether clients without a certificate are served although `ca_file` is set.
     pub allow_without_certificates: bool,
-    /// Versions that are not spoken.
+    /// Disabled versions.
     pub disabled_protocols: Vec<String>,
-    /// Wished for a certified module.
+    /// Whether a certified module is requested.
     pub fips_mode: bool,
 }
 
 impl TlsOptions {
-    /// The versions that are spoken.
+    /// The enabled versions.
     fn versions(&self) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
         let mut versions = vec![&rustls::version::TLS13, &rustls::version::TLS12];
         for name in &self.disabled_protocols {
             match name.as_str() {
-                // They never are.
+                // They are always disabled.
                 "TLS1_0" | "TLS1_1" => {}
                 "TLS1_2" => versions.retain(|one| one.version != rustls::ProtocolVersion::TLSv1_2),
                 "TLS1_3" => versions.retain(|one| one.version != rustls::ProtocolVersion::TLSv1_3),
@@ -103,7 +106,7 @@ impl TlsOptions {
         let mut certificate = match chain.first() {
             Some(certificate) => subject::describe(certificate)
                 .with_context(|| format!("{}: the certificate", path.display()))?,
-            None => bail!("{} holds no certificate", path.display()),
+            None => bail!("{} contains no certificate", path.display()),
         };
         let verifier = match &self.ca_file {
             None if self.crl_file.is_some() => bail!("net.tls.CRLFile needs net.tls.CAFile"),
@@ -132,42 +135,42 @@ impl TlsOptions {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .with_context(|| path.display().to_string())?;
-        // Drivers of some languages open many connections; resumed ones are cheaper.
+        // Drivers of some languages open many connections; resumed sessions are cheaper.
         config.session_storage = rustls::server::ServerSessionMemoryCache::new(SESSIONS_KEPT);
         certificate.has_authority = self.ca_file.is_some();
         Ok(Loaded { config: Arc::new(config), certificate })
     }
 }
 
-/// Sessions that clients may resume.
+/// The number of sessions that clients may resume.
 const SESSIONS_KEPT: usize = 1024;
 
-/// What was read from the files.
+/// The contents of the files.
 struct Loaded {
     config: Arc<ServerConfig>,
     certificate: ServerCertificate,
 }
 
-/// How connections begin.
+/// Accepts connections, encrypted or not.
 pub(crate) struct Transport {
     options: TlsOptions,
-    /// Nothing where the mode is disabled.
+    /// `None` if the mode is disabled.
     loaded: RwLock<Option<Loaded>>,
     rotating: Mutex<()>,
 }
 
 impl Transport {
-    /// Reads the files that the configuration names.
+    /// Reads the configured files.
     ///
     /// # Errors
-    /// A [`Failure`] that names the file and what is wrong with it.
+    /// A [`Failure`] with the file and the cause.
     pub(crate) fn open(options: TlsOptions) -> anyhow::Result<Transport> {
         let failed = |advice: &str| {
             Failure::new(FailureKind::Options, "cannot set up encrypted connections", advice)
         };
         if options.fips_mode {
             return Err(anyhow::anyhow!("this server has no certified cryptographic module"))
-                .context(failed("leave net.tls.FIPSMode out"));
+                .context(failed("remove net.tls.FIPSMode"));
         }
         let loaded = match options.mode {
             TlsMode::Disabled => None,
@@ -178,7 +181,7 @@ impl Transport {
         Ok(Transport { options, loaded: RwLock::new(loaded), rotating: Mutex::default() })
     }
 
-    /// Connections are not encrypted.
+    /// A transport without encryption.
     pub(crate) fn plain() -> Transport {
         let options = TlsOptions::default();
         Transport { options, loaded: RwLock::default(), rotating: Mutex::default() }
@@ -189,7 +192,8 @@ impl Transport {
         self.options.mode != TlsMode::Disabled
     }
 
-    /// Begins a connection: tells whether it is encrypted, and if so shakes hands. Waits for the client as long as it takes.
+    /// Accepts a connection: detects whether it is encrypted, and does the handshake. Waits for the
+    /// client without a timeout.
     ///
     /// # Errors
     /// The client is gone, its handshake fails, or the mode does not serve it.
@@ -213,7 +217,7 @@ impl Transport {
         Ok(Stream::Tls(Box::new(stream)))
     }
 
-    /// Warns when the certificate's end is near.
+    /// Warns if the certificate expires soon.
     fn warn_of_end(&self, now_ms: i64) {
         let Some(certificate) = self.certificate() else { return };
         let left = certificate.expires_ms - now_ms;
@@ -222,7 +226,7 @@ impl Transport {
             i64::MIN..=0 => tracing::warn!(
                 component = "NETWORK",
                 subject = certificate.subject,
-                "the server's certificate has expired: clients refuse it"
+                "the server's certificate has expired and clients refuse it; renew it and run rotateCertificates"
             ),
             1..WARN_BEFORE_MS => tracing::warn!(
                 component = "NETWORK",
@@ -246,7 +250,7 @@ impl TransportSecurity for Transport {
             let text = "the server has no certificates: net.tls.mode is disabled";
             return Err(Error::new(ErrorCode::IllegalOperation, text));
         }
-        // The newer files win.
+        // Serialized, so that the newest files stay in use.
         let _rotating = self.rotating.lock();
         let loaded = self.options.load().map_err(|error| {
             Error::new(ErrorCode::InvalidSSLConfiguration, format!("{error:#}"))
@@ -256,7 +260,7 @@ impl TransportSecurity for Transport {
     }
 }
 
-/// Notes what a connection's handshake says of its client.
+/// Records the client's certificate and TLS version after a handshake.
 fn note_client(stream: &Stream, service: &Service, connection: &Connection) {
     if let Some(version) = stream.version()
         && let Some(at) = TLS_VERSIONS.iter().position(|known| *known == version)
@@ -271,17 +275,17 @@ fn note_client(stream: &Stream, service: &Service, connection: &Connection) {
         Err(error) => tracing::warn!(
             ctx = &**connection.desc(),
             error = %format_args!("{error:#}"),
-            "a client's certificate cannot be used to log in"
+            "the subject of a client's certificate is invalid; it cannot log in with it"
         ),
     }
 }
 
-/// Looks at the certificate's end now and then, as long as the server runs.
+/// Checks the certificate's expiry periodically until the server stops.
 pub(crate) async fn watch_end(transport: Arc<Transport>, service: Arc<Service>) {
     loop {
         transport.warn_of_end(service.clock.now_ms());
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
             () = service.shutdown.requested() => return,
         }
     }

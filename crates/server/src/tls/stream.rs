@@ -1,4 +1,4 @@
-//! A connection's bytes, encrypted or not.
+//! The byte stream of a connection, encrypted or not.
 
 use std::io;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// A connection's bytes.
+/// The byte stream of a connection.
 pub(crate) enum Stream {
-    /// As they are.
+    /// Not encrypted.
     Plain(TcpStream),
-    /// Through TLS.
+    /// Encrypted with TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -25,7 +25,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes were decrypted that nobody has read yet.
+    /// Whether there are decrypted bytes that were not read yet.
     pub(crate) fn holds_bytes(&self) -> bool {
         match self {
             Stream::Plain(_) => false,
@@ -33,10 +33,10 @@ impl Stream {
         }
     }
 
-    /// The version of TLS that it speaks, as `serverStatus` calls it; nothing for a plain one.
+    /// The TLS version, by its name in `serverStatus`; `None` for a plain connection.
     pub(crate) fn version(&self) -> Option<&'static str> {
         let Stream::Tls(stream) = self else { return None };
-        // Those of `TLS_VERSIONS`.
+        // The names are in `TLS_VERSIONS`.
         match stream.get_ref().1.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_2) => Some("1.2"),
             Some(rustls::ProtocolVersion::TLSv1_3) => Some("1.3"),

@@ -1,7 +1,8 @@
-//! What a certificate says: the name of its subject as users are called by it, its end, and the roles it grants.
+//! The contents of a certificate: the name of its subject as a user name, its expiry, and the roles
+//! that it grants.
 //!
-//! A subject is written as RFC 2253 has it: the most specific part first, `CN=ann,OU=shop,O=Example`. That text is the name of a
-//! user in the database `$external`.
+//! A subject is written as in RFC 2253: the most specific part first, `CN=ann,OU=shop,O=Example`.
+//! That text is the name of a user in the database `$external`.
 
 use anyhow::{Context, anyhow, bail};
 use mayfly_auth::RoleName;
@@ -10,10 +11,11 @@ use x509_parser::der_parser::asn1_rs::{Any, FromDer, Tag};
 use x509_parser::prelude::X509Certificate;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// The extension that lists roles on databases. Manual, "x.509 Membership and Authorization", `mongoRolesOID`.
+/// The extension that lists roles on databases. Manual, "x.509 Membership and Authorization",
+/// `mongoRolesOID`.
 const ROLES: &str = "1.3.6.1.4.1.34601.2.1.1";
 
-/// Names of attributes. RFC 4514, section 3, and those that OpenSSL adds.
+/// The names of attributes. RFC 4514, section 3, and additions of OpenSSL.
 const SHORT_NAMES: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -37,7 +39,7 @@ fn parse(der: &[u8]) -> anyhow::Result<X509Certificate<'_>> {
     Ok(certificate)
 }
 
-/// Describes the server's certificate, for a server that knows no authorities.
+/// Describes the server's certificate, without a certificate authority.
 pub(super) fn describe(der: &[u8]) -> anyhow::Result<ServerCertificate> {
     let certificate = parse(der)?;
     Ok(ServerCertificate {
@@ -47,7 +49,7 @@ pub(super) fn describe(der: &[u8]) -> anyhow::Result<ServerCertificate> {
     })
 }
 
-/// Who a client is by its verified certificate.
+/// The user name and roles in a client's verified certificate.
 pub(super) fn client(der: &[u8]) -> anyhow::Result<ClientCertificate> {
     let certificate = parse(der)?;
     let subject = name(certificate.subject())?;
@@ -62,7 +64,7 @@ pub(super) fn client(der: &[u8]) -> anyhow::Result<ClientCertificate> {
     Ok(ClientCertificate { subject, roles })
 }
 
-/// The subject's name; its parts in reverse order, as RFC 2253 writes them.
+/// The subject's name, with its parts in reverse order, as in RFC 2253.
 fn name(name: &X509Name<'_>) -> anyhow::Result<String> {
     let mut parts = Vec::new();
     for part in name.iter_rdn() {
@@ -78,8 +80,8 @@ fn attribute(attribute: &AttributeTypeAndValue<'_>) -> anyhow::Result<String> {
     let short = SHORT_NAMES.iter().find(|known| known.0 == oid).map_or(oid.as_str(), |it| it.1);
     let value = text(attribute.attr_value()).with_context(|| format!("the subject's {short}"))?;
     if value.contains('\0') {
-        // Libraries that end a text there would read another name.
-        bail!("the subject's {short} holds a null byte");
+        // Libraries that treat it as the end of a text would read another name.
+        bail!("the subject's {short} contains a null byte");
     }
     Ok(format!("{short}={}", escaped(&value)))
 }
@@ -99,11 +101,11 @@ fn text(value: &Any<'_>) -> anyhow::Result<String> {
             });
             String::from_utf16(&words.collect::<Result<Vec<_>, _>>()?)?
         }
-        _ => bail!("is no text"),
+        _ => bail!("is not a text"),
     })
 }
 
-/// Escapes what means something in a name. RFC 2253, section 2.4.
+/// Escapes special characters of a name. RFC 2253, section 2.4.
 fn escaped(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     let last = value.chars().count().saturating_sub(1);
@@ -122,11 +124,11 @@ fn escaped(value: &str) -> String {
     out
 }
 
-/// Roles of the extension: a set of sequences of two texts, role and database.
+/// Parses the roles of the extension: a set of sequences of two texts, role and database.
 fn roles(der: &[u8]) -> anyhow::Result<Vec<RoleName>> {
     let (rest, set) = Any::from_der(der).map_err(unreadable)?;
     if set.tag() != Tag::Set || !rest.is_empty() {
-        bail!("is no set");
+        bail!("is not a set");
     }
     let mut roles = Vec::new();
     let mut left = set.data;
@@ -134,12 +136,12 @@ fn roles(der: &[u8]) -> anyhow::Result<Vec<RoleName>> {
         let (rest, role) = Any::from_der(left).map_err(unreadable)?;
         left = rest;
         if role.tag() != Tag::Sequence {
-            bail!("holds something that is no sequence");
+            bail!("contains an element that is not a sequence");
         }
-        let (behind, name) = Any::from_der(role.data).map_err(unreadable)?;
-        let (behind, database) = Any::from_der(behind).map_err(unreadable)?;
-        if !behind.is_empty() {
-            bail!("holds a role with more than a name and a database");
+        let (rest_of_role, name) = Any::from_der(role.data).map_err(unreadable)?;
+        let (rest_of_role, database) = Any::from_der(rest_of_role).map_err(unreadable)?;
+        if !rest_of_role.is_empty() {
+            bail!("contains a role with more than a name and a database");
         }
         roles.push(RoleName::new(text(&name)?, text(&database)?));
     }

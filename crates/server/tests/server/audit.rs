@@ -1,4 +1,4 @@
-//! The audit log of a server process: its events, its file, and what happens when it cannot be written.
+//! The audit log of a server process: its events, its file, and its failure.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::authorization::{log_in, ok, ok_login, root, run};
 use crate::common::{Connection, Server};
 
-/// What happens by itself must have happened after this time.
+/// The timeout for asynchronous events.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server with an audit log, and how much of that was read.
@@ -56,7 +56,7 @@ impl Audited {
         self.events().into_iter().map(short).collect()
     }
 
-    /// Events that come by themselves, until one of this kind is there.
+    /// Waits for an asynchronous event of this kind.
     fn await_event(&mut self, atype: &str) -> Value {
         let mut found = None;
         wait_until(atype, || {
@@ -67,7 +67,8 @@ impl Audited {
     }
 }
 
-/// The events of a file; a line that is being written is left out, and so is a file that is being renamed.
+/// The events of a file; a line that is being written is left out, and so is a file that is being
+/// renamed.
 fn events(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -169,11 +170,11 @@ fn what_is_done_to_users_and_roles_is_an_event_before_its_reply() {
         news.retain(|(atype, ..)| atype != "createCollection");
         assert_eq!(news, [done(&name, param)]);
     }
-    // What failed is one, too, with its code.
+    // A failure is an event, too, with its code.
     run(&mut admin, doc! { "dropUser": "nobody", "$db": "shop" });
     let param = json!({ "user": "nobody", "db": "shop" });
     assert_eq!(log.news(), [event("dropUser", 11, param)]);
-    // Users and roles as documents; what is in them stays out.
+    // Users and roles as documents, whose contents are omitted.
     let set = doc! { "$set": { "roles": [] } };
     let updates = vec![doc! { "q": { "_id": "shop.u" }, "u": set }];
     ok(&mut admin, doc! { "update": "system.users", "updates": updates, "$db": "admin" });
@@ -203,7 +204,7 @@ fn logins_and_what_is_refused_are_events() {
     run(&mut client, doc! { "saslStart": 1, "mechanism": "PLAIN", "payload": "", "$db": "shop" });
     let param = json!({ "user": "", "db": "shop", "mechanism": "PLAIN" });
     assert_eq!(log.news(), [event("authenticate", 334, param)]);
-    // A login that somebody else takes the place of, or that ends with its connection.
+    // A login that is replaced by another one, or that ends with its connection.
     let begin = doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256",
     "payload": "biwsbj11LHI9YWJjZGVmZ2hpamtsbW5vcA==", "$db": "shop" };
     ok(&mut client, begin.clone());
@@ -219,7 +220,8 @@ fn logins_and_what_is_refused_are_events() {
         (Some(337), &json!("u"))
     );
 
-    // What a client may do is no event, what it may not do is one, and what it sends that is secret stays out.
+    // What a client may do is no event, what it may not do is one, and what it sends that is secret
+    // stays out.
     ok(&mut client, doc! { "find": "c", "$db": "shop" });
     assert!(log.news().is_empty());
     run(&mut client, doc! { "find": "d", "filter": { "a": 1 }, "$db": "other" });
@@ -231,7 +233,7 @@ fn logins_and_what_is_refused_are_events() {
     let args = json!({ "createUser": "v", "pwd": "xxx", "roles": [], "$db": "shop" });
     let param = json!({ "command": "createUser", "ns": "shop.v", "args": args });
     assert_eq!(log.news(), [event("authCheck", 13, param)]);
-    // With the parameter what it may do is one, too.
+    // With the parameter, allowed commands are events, too.
     let parameter = doc! { "setParameter": 1, "auditAuthorizationSuccess": true, "$db": "admin" };
     ok(&mut admin, parameter);
     ok(&mut client, doc! { "find": "c", "$db": "shop" });
@@ -331,7 +333,7 @@ fn definitions_are_events_whoever_makes_them() {
         ),
         (doc! { "drop": "e" }, vec![done("dropCollection", ns("shop.e"))]),
         (doc! { "drop": "nothing" }, vec![event("dropCollection", 26, ns("shop.nothing"))]),
-        // What a transaction makes is there when it is committed.
+        // Collections of a transaction are created by its commit.
         (part(doc! { "create": "t", "startTransaction": true }), vec![]),
         (part(doc! { "insert": "t", "documents": [{ "_id": 1 }] }), vec![]),
         (
@@ -455,7 +457,8 @@ fn the_file_is_rotated_with_the_log_or_alone() {
     assert_eq!(rotated, [done("rotateLog", json!({ "logRotationStatus": status }))]);
     message(&mut client, "two");
     assert_eq!(log.news().len(), 1);
-    // Names have seconds, so that the first signals may find theirs taken. Each is an event, and the next waits for that.
+    // Names have seconds, so that the first signals may find theirs taken. Each is an event, and
+    // the next waits for that.
     let rotations = |log: &Audited| -> Vec<i64> {
         let all = files(log).into_iter().chain([log.path()]).flat_map(|path| events(&path));
         let all = all.filter(|event| event["atype"] == "rotateLog");

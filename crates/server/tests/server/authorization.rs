@@ -68,7 +68,7 @@ pub(crate) fn proof(bare: &str, first: &str, password: &str) -> String {
     format!("{start},p={}", STANDARD.encode(proof))
 }
 
-/// Logs in; gives the last reply, good or bad.
+/// Logs in; returns the last reply, successful or not.
 pub(crate) fn log_in(client: &mut Connection, user: &str, db: &str, password: &str) -> Document {
     let bare = format!("n={user},r=abcdefghijklmnop");
     let first = run(
@@ -222,7 +222,7 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     refused(&mut writer, index("other.c"));
     ok(&mut writer, index("shop.old"));
 
-    // Changes hold for the next command, whoever wrote them and however.
+    // Changes take effect with the next command, in whatever way they were written.
     ok(&mut admin, doc! { "grantRolesToUser": "reader", "roles": ["readWrite"], "$db": "shop" });
     ok(&mut reader, doc! { "insert": "c", "documents": [{ "_id": 3 }], "$db": "shop" });
     ok(
@@ -253,8 +253,10 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     assert_eq!(shown, "Command find requires authentication");
 }
 
-/// What a view reads is the business of its definer. What stages name is the client's, wherever they stand, and a client that may not
-/// read a collection learns nothing about it from errors either. Manual: "Views", "Access Control"; "$lookup", "Behavior".
+/// The rights to the collections of a view are checked for its definer. The client needs rights to
+/// all collections that its stages name, at any depth, and a client that may not read a collection
+/// gets no information about it from errors. Manual: "Views", "Access Control"; "$lookup",
+/// "Behavior".
 #[test]
 fn stages_of_a_pipeline_need_the_rights_of_what_they_name() {
     let (_folder, server) = start(&[]);
@@ -293,7 +295,7 @@ fn stages_of_a_pipeline_need_the_rights_of_what_they_name() {
     ] {
         ok(&mut viewer, read);
     }
-    // A stage that is parsed only when its variable has a value, and one behind it.
+    // A stage that is only parsed when its variable has a value, and a stage after it.
     let range = doc! { "$set": { "r": { "$range": [0, "$$x"] } } };
     let late = |stage: &Document| {
         let stages = [range.clone(), stage.clone()];
@@ -309,7 +311,7 @@ fn stages_of_a_pipeline_need_the_rights_of_what_they_name() {
         );
     }
 
-    // What is wrong with a pipeline is told to those who may read.
+    // Errors of a pipeline are returned to clients with the right to read.
     for (client, on) in [(&mut viewer, "v"), (&mut writer, "c")] {
         for (stage, code) in
             [(doc! { "$nothing": 1 }, 40324), (doc! { "$lookup": { "from": on } }, 9)]
@@ -321,7 +323,7 @@ fn stages_of_a_pipeline_need_the_rights_of_what_they_name() {
     refused(&mut viewer, aggregate("c", vec![doc! { "$nothing": 1 }]));
     refused(&mut viewer, explained("c", vec![doc! { "$nothing": 1 }]));
 
-    // Who defines a view must be allowed to read what it reads, in a variable's scope as well.
+    // Defining a view needs the rights to its collections, also in the scope of a variable.
     let define = |name: &str, stage: Document| doc! { "create": name, "viewOn": "c", "pipeline": [stage], "$db": "shop" };
     ok(&mut writer, define("a", late(&union)));
     refused(&mut writer, define("b", late(&doc! { "$unionWith": "system.profile" })));
@@ -478,7 +480,8 @@ fn everybody_sees_and_ends_its_own_operations() {
     assert_eq!(reply.get_i32("code").ok(), Some(11601), "{reply}");
 }
 
-/// Manual: "Built-In Roles", `restore`; "Privilege Actions", `applyOps`, `forceUUID`. Whoever replays a log needs what each entry does.
+/// Manual: "Built-In Roles", `restore`; "Privilege Actions", `applyOps`, `forceUUID`. Replaying a
+/// log needs the rights of its entries.
 #[test]
 fn entries_of_a_log_need_the_rights_of_what_they_do() {
     let (_folder, server) = start(&[]);
@@ -532,8 +535,8 @@ fn entries_of_a_log_need_the_rights_of_what_they_do() {
     assert_eq!(count.get_i32("n").ok(), Some(1), "{count}");
 }
 
-/// The monitoring users of agents and exporters: `clusterMonitor` on `admin`, and `read` on `local`. Manual: "Built-In Roles",
-/// `userAdminAnyDatabase`, differs from what `rolesInfo` shows.
+/// The monitoring users of agents and exporters: `clusterMonitor` on `admin`, and `read` on
+/// `local`. Manual: "Built-In Roles", `userAdminAnyDatabase`, differs from what `rolesInfo` shows.
 #[test]
 fn roles_on_local_and_config_may_be_granted() {
     let (_folder, server) = start(&[]);

@@ -1,6 +1,7 @@
-//! What each built-in role may do, command by command. The table is written down from the manual, not from the code: which action a
-//! command needs is said by "Privilege Actions" and by the command's own page, which roles have it by the tables of "Built-In Roles"
-//! and, where those are silent, by what `rolesInfo` with `showPrivileges` shows on the 8.0 line.
+//! The commands that each built-in role may run. The table follows the manual, not the code: the
+//! actions of a command are from "Privilege Actions" and the command's own page, and the roles with
+//! an action from the tables of "Built-In Roles" or, where those say nothing, from `rolesInfo` with
+//! `showPrivileges` on the 8.0 line.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use mayfly_value::bson::{Document, doc};
 
 use crate::authorization::{ok, ok_login, root, run, start};
 
-/// A letter for each role: those of the database `shop` in lower case, those of `admin` in upper case. Beside them `0` stands for a
-/// user without a role, `-` for somebody who has not logged in.
+/// A letter for each role: lower case for the database `shop`, upper case for `admin`. In addition,
+/// `0` is a user without a role, and `-` a client without a login.
 const ROLES: &[(char, &str)] = &[
     ('r', "read"),
     ('w', "readWrite"),
@@ -32,9 +33,9 @@ const ROLES: &[(char, &str)] = &[
     ('I', "directShardOperations"),
     ('Y', "__system"),
 ];
-/// Whoever has logged in.
+/// All users.
 const USERS: &str = "rwdueoMGHABSRWDUXIY0";
-/// Everybody.
+/// All clients.
 const EVERYBODY: &str = "rwdueoMGHABSRWDUXIY0-";
 /// Commands of a login: other tests are about them, and here they would end the users' own.
 const LOGIN: &[&str] = &["authenticate", "logout", "saslContinue", "saslStart"];
@@ -67,16 +68,19 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "validate": "c" }, "doDXY"),
         ("shop", doc! { "planCacheClear": "c" }, "doDXY"),
         ("shop", doc! { "profile": 0 }, "doDXY"),
-        // Tables "read", "dbAdmin", "clusterMonitor": dbStats; "read": dbHash; "dbAdmin", "clusterAdmin": dropDatabase.
+        // Tables "read", "dbAdmin", "clusterMonitor": dbStats; "read": dbHash; "dbAdmin",
+        // "clusterAdmin": dropDatabase.
         ("shop", doc! { "dbStats": 1 }, "rwdoMARWDXY"),
         ("shop", doc! { "dbHash": 1 }, "rwoRWXY"),
         ("shop", doc! { "dropDatabase": 1 }, "doADXY"),
-        // Tables "readWrite", "dbAdmin": renameCollectionSameDB; the page of the command: find, insert and drop between databases.
+        // Tables "readWrite", "dbAdmin": renameCollectionSameDB; the page of the command: find,
+        // insert and drop between databases.
         ("admin", doc! { "renameCollection": "shop.nothing", "to": "shop.other" }, "wdoWDXY"),
         ("admin", doc! { "renameCollection": "shop.nothing", "to": "elsewhere.other" }, "WXY"),
         ("other", doc! { "find": "c" }, "BRWXY"),
         ("other", doc! { "insert": "c", "documents": [{ "a": 1 }] }, "SWXY"),
-        // Tables "backup", "restore", "userAdminAnyDatabase": collections of the system. "restore" has no find on system.roles.
+        // Tables "backup", "restore", "userAdminAnyDatabase": collections of the system. "restore"
+        // has no find on system.roles.
         ("admin", doc! { "find": "system.users" }, "BSUXY"),
         ("admin", doc! { "find": "system.roles" }, "BUXY"),
         ("shop", doc! { "find": "system.profile" }, "doMABDXY"),
@@ -95,7 +99,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "rolesInfo": 1 }, "uoSUXY"),
         ("shop", doc! { "grantPrivilegesToRole": "x", "privileges": [{ "resource": { "db": "shop", "collection": "" }, "actions": ["find"] }] }, "uoSUXY"),
         ("admin", doc! { "createUser": "x", "pwd": "x", "roles": ["root"], "mechanisms": ["SCRAM-SHA-1"] }, "SUXY"),
-        // Tables "hostManager", "userAdminAnyDatabase": invalidateUserCache; "readAnyDatabase" and its kin, "clusterMonitor", "backup": listDatabases.
+        // Tables "hostManager", "userAdminAnyDatabase": invalidateUserCache; "readAnyDatabase" and
+        // its kin, "clusterMonitor", "backup": listDatabases.
         ("admin", doc! { "invalidateUserCache": 1 }, "HAUXY"),
         ("admin", doc! { "listDatabases": 1, "authorizedDatabases": false }, "MABRWDUXY"),
         // Tables "clusterMonitor", "hostManager", "backup", "restore": actions on the cluster.
@@ -134,7 +139,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "listDatabases": 1 }, USERS),
         // "Privilege Actions": find.
         ("shop", doc! { "dataSize": "shop.c" }, "rwoBRWXY"),
-        // Differs on purpose: who describes a collection reads the rest of the description, from its own cursors alone.
+        // Differs on purpose: who describes a collection reads the rest of the description, from
+        // its own cursors alone.
         ("shop", doc! { "getMore": 1_i64, "collection": "c" }, "rwdoMABRWDXY"),
         ("shop", doc! { "killCursors": "c", "cursors": [1_i64] }, USERS),
         ("admin", doc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": { "a": 1 } }], "nsInfo": [{ "ns": "shop.c" }] }, "woSWXY"),
@@ -145,7 +151,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "planCacheListFilters": "c" }, "doDXY"),
         ("shop", doc! { "planCacheSetFilter": "c", "query": { "a": 1 }, "indexes": ["a"] }, "doDXY"),
         ("shop", doc! { "planCacheClearFilters": "c" }, "doDXY"),
-        // Tables "read", "readWrite", "backup", "restore": system.js. No table has find on system.views.
+        // Tables "read", "readWrite", "backup", "restore": system.js. No table has find on
+        // system.views.
         ("shop", doc! { "find": "system.js" }, "rwoBRWXY"),
         ("shop", doc! { "insert": "system.js", "documents": [{ "_id": "f", "value": 1 }] }, "woSWXY"),
         ("shop", doc! { "find": "system.views" }, "Y"),
@@ -192,7 +199,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // Between the members of a cluster.
         ("admin", doc! { "prepareTransaction": 1 }, "Y"),
         ("admin", doc! { "coordinateCommitTransaction": 1 }, "Y"),
-        // The pages of the commands: whoever has logged in, about its own sessions and operations.
+        // The pages of the commands: all users, for their own sessions and operations.
         ("admin", doc! { "startSession": 1 }, USERS),
         ("admin", doc! { "refreshSessions": [] }, USERS),
         ("admin", doc! { "killSessions": [] }, USERS),
@@ -201,10 +208,10 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "currentOp": 1, "$ownOps": true }, USERS),
         ("admin", doc! { "reapLogicalSessionCacheNow": 1 }, USERS),
         ("admin", doc! { "refreshLogicalSessionCacheNow": 1 }, USERS),
-        // What the server does not have, and what nobody has.
+        // Commands that the server does not have, and unknown commands.
         ("shop", doc! { "mapReduce": "c" }, USERS),
         ("shop", doc! { "nothing": 1 }, EVERYBODY),
-        // What drivers send before they log in.
+        // Commands of drivers before a login.
         ("admin", doc! { "hello": 1 }, EVERYBODY),
         ("admin", doc! { "isMaster": 1 }, EVERYBODY),
         ("admin", doc! { "ping": 1 }, EVERYBODY),
@@ -218,7 +225,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
     ]
 }
 
-/// Stages with the database and the collection of the pipeline, if it has one, and the roles that may run them.
+/// Stages with the database and the collection of the pipeline, if it has one, and the roles that
+/// may run them.
 #[rustfmt::skip]
 fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)> {
     let c = Some("c");
@@ -233,7 +241,7 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         doc! { "$densify": { "field": "a", "range": { "step": 1, "bounds": "full" } } }, doc! { "$redact": "$$KEEP" }, doc! { "$sample": { "size": 1 } },
         doc! { "$geoNear": { "near": [0, 0], "distanceField": "d", "key": "a" } }, doc! { "$_internalUnpackBucket": {} },
         doc! { "$_internalShowBuckets": {} }, doc! { "$changeStreamSplitLargeEvent": {} },
-        // And everything that they read beside the pipeline's collection.
+        // Other collections that stages read.
         lookup("d"), doc! { "$graphLookup": { "from": "d", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "b" } },
         doc! { "$unionWith": "d" }, doc! { "$facet": { "b": [lookup("d")] } },
     ].into_iter().map(|stage| ("shop", c, stage, "rwoBRWXY")).collect();

@@ -1,5 +1,5 @@
-//! A data folder that was written in what is now the future, under the real binary: its own clock cannot be moved, but that of
-//! the one who wrote before can.
+//! The real binary with a data folder that was written in the future: its clock cannot be moved,
+//! but that of the previous server can.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;

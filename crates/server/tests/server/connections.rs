@@ -26,7 +26,7 @@ async fn commands_are_answered_in_kind() {
         assert_eq!(reply.compressor, Some(compressor));
         assert!(reply.flags.contains(Flags::CHECKSUM_PRESENT));
     }
-    // Nobody answers a request that says more is to come; the next one is answered.
+    // A request that announces more requests gets no reply; the next one does.
     client.send(doc! {"nonsense": 1}, Flags::MORE_TO_COME, None).await;
     assert_eq!(client.run(doc! {"nonsense": 1}).await.get_i32("code").unwrap(), 59);
     let status = client.run(doc! {"serverStatus": 1}).await;
@@ -65,7 +65,7 @@ async fn waiting_hellos_stream_and_end_with_the_server() {
     let version = hello.get_document("topologyVersion").unwrap().clone();
     let awaiting = doc! {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 600_000};
     let id = client.send(awaiting, Flags::EXHAUST_ALLOWED, None).await;
-    // Topology changes before the server waits would be missed by nobody: the counter tells.
+    // Topology changes before the wait begins are not missed, because of the counter.
     server.service.topology.changed();
     let first = client.receive().await.unwrap();
     assert_eq!(first.header.response_to, id);
@@ -116,7 +116,7 @@ fn connections_leave_descriptors_to_the_engine() {
     }
     let found = client.ok(&doc! { "count": "c", "$db": "test" });
     assert_eq!(found.as_doc().get("n"), Some(mayfly_value::RawValue::Int32(1000)));
-    // Whoever comes when others have gone is let in.
+    // A new connection is accepted when others have been closed.
     clients.truncate(1);
     let come = || server.connect().run(&ping).is_ok();
     wait_until("a connection is let in", come);
@@ -141,7 +141,7 @@ async fn operations_end_with_their_clients() {
     client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
     let hello = client.run(doc! {"hello": 1}).await;
     let version = hello.get_document("topologyVersion").unwrap().clone();
-    // One that computes, two that wait for what will not happen.
+    // One operation that computes, two that wait for events which do not happen.
     let mut computes = TaskConnection::open(server.address()).await;
     computes.send(endless(), Flags::empty(), None).await;
     let mut greets = TaskConnection::open(server.address()).await;
@@ -157,7 +157,7 @@ async fn operations_end_with_their_clients() {
     follows.send(more.clone(), Flags::empty(), None).await;
     let runs = || !server.service.ops.list().is_empty();
     wait_until("it runs", runs);
-    // Two that wait for a lock, of which one wants no reply: what it wrote is written in any case.
+    // Two operations that wait for a lock, of which one wants no reply and is executed in any case.
     client.run(doc! {"fsync": 1, "lock": true}).await;
     let (mut waits, mut unacknowledged) = (
         TaskConnection::open(server.address()).await,
@@ -178,7 +178,7 @@ async fn operations_end_with_their_clients() {
     let left = client.run(doc! {"find": "c", "projection": {"_id": 1}, "$db": "test"}).await;
     let left = left.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
     assert_eq!(left, vec![doc! {"_id": 1}.into(), doc! {"_id": 3}.into()]);
-    // Cursors stay, for whoever has their session.
+    // Cursors stay open for their session.
     let more = doc! {"getMore": cursor, "collection": "c", "$db": "test"};
     let batch = client.run(more).await;
     assert_eq!(batch.get_document("cursor").unwrap().get_array("nextBatch").unwrap().len(), 1);
@@ -190,7 +190,7 @@ async fn a_client_that_sends_no_more_is_gone_once_everything_was_read() {
     let server = server_in_time().await;
     let mut client = TaskConnection::open(server.address()).await;
     client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
-    // Further commands are no end, whatever comes behind them.
+    // Further commands are not a disconnect, whatever follows them.
     let body = "function() { var end = Date.now() + 2000; while (Date.now() < end) {} return 7; }";
     let script = doc! {"$function": {"body": body, "args": [], "lang": "js"}};
     let slow = doc! {"find": "c", "projection": {"x": script}, "$db": "test"};

@@ -1,5 +1,5 @@
-//! A server that is killed while it acknowledges writes, again and again: nothing acknowledged with `w: "majority"` may be
-//! missing afterwards, and indexes must agree with records.
+//! A server that is killed while it acknowledges writes, again and again: nothing acknowledged with
+//! `w: "majority"` may be missing afterwards, and indexes must agree with records.
 
 use mayfly_storage::ReadView;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use rand::{Rng, SeedableRng};
 const ROUNDS: u32 = 20;
 const WRITERS: u32 = 4;
 
-/// What was acknowledged: `_id` to the value of `v`; nothing for a document that was deleted.
+/// The acknowledged state: `_id` to the value of `v`; `None` for a deleted document.
 type Acknowledged = Arc<Mutex<BTreeMap<i64, Option<i32>>>>;
 
 /// Inserts, updates and deletes until the connection breaks.
@@ -41,7 +41,7 @@ fn write_until_cut(mut client: Connection, writer: u32, round: u32, known: &Ackn
                 "update": "c", "$db": "crash", "writeConcern": concern.clone(),
                 "updates": [{ "q": { "_id": id }, "u": { "$inc": { "v": 1 }, "$set": { "a": 99 } } }],
             };
-            // From here on either value may be found until the answer is there.
+            // Until the reply arrives, either value may be found.
             known.lock().unwrap().remove(&id);
             if client.run(&update).is_err() {
                 return;
@@ -124,7 +124,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
                 let known = &known;
                 scope.spawn(move || write_until_cut(client, writer, round, known));
             }
-            // Real time on purpose: the kill shall come at any point of a write.
+            // Uses real time: the kill must be possible at any point of a write.
             std::thread::sleep(Duration::from_millis(random.random_range(20..170)));
             server.child.kill().unwrap();
             server.child.wait().unwrap();
@@ -135,7 +135,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     assert!(known.lock().unwrap().len() > 100, "the writers did write");
 }
 
-/// T-50 over a real crash: the policy is there after `kill -9`, and deletes.
+/// T-50 with a real crash: after `kill -9` the policy exists, and deletes.
 #[test]
 fn t_50_a_ttl_index_survives_a_crash() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,8 +163,8 @@ fn t_50_a_ttl_index_survives_a_crash() {
     store.close().unwrap();
 }
 
-/// Waiting hellos are answered when the only member of a set steps down, and again when its time is over: nothing but the clock
-/// elects it.
+/// Waiting hellos are answered when the only member of a set steps down, and again when its time is
+/// over: nothing but the clock elects it.
 #[test]
 fn a_waiting_hello_sees_a_step_down_and_the_election_behind_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn a_waiting_hello_sees_a_step_down_and_the_election_behind_it() {
     assert!(began.elapsed() < Duration::from_secs(5), "the election went unnoticed");
 }
 
-/// A stream goes on behind a kill where it was: every event once.
+/// A change stream continues after a kill and returns every event once.
 #[test]
 fn a_change_stream_goes_on_behind_kill_9() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +276,8 @@ fn a_change_stream_goes_on_behind_kill_9() {
     assert_eq!(seen, stored);
 }
 
-/// The log shows every document as it was inserted, though it was replaced, deleted or dropped before a kill.
+/// The log shows every document as it was inserted, though it was replaced, deleted or dropped
+/// before a kill.
 #[test]
 fn the_log_has_its_documents_behind_kill_9() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! Which rights a command needs, no more and no less, written down from the manual: "Privilege Actions", the commands' and the stages'
-//! own pages, section "Access Control" or "Required Privileges". A user that has them all may run it, a user that lacks any may not.
+//! Which rights a command needs, no more and no less, written down from the manual: "Privilege
+//! Actions", the commands' and the stages' own pages, section "Access Control" or "Required
+//! Privileges". A user that has them all may run it, a user that lacks any may not.
 
 use mayfly_value::bson::{Document, doc};
 
@@ -16,7 +17,7 @@ fn people(actions: &[&'static str]) -> Vec<Right> {
     on("", actions)
 }
 
-/// Commands with their database and what they need.
+/// Commands with their database and the rights that they need.
 #[rustfmt::skip]
 fn table() -> Vec<(&'static str, Document, Vec<Vec<Right>>)> {
     let over = |collection: &str, stages: Vec<Document>| doc! { "aggregate": collection, "pipeline": stages, "cursor": {} };
@@ -55,7 +56,7 @@ fn table() -> Vec<(&'static str, Document, Vec<Vec<Right>>)> {
         ("shop", over("v", vec![lookup("d", vec![])]), vec![f("v"), f("d")]),
         ("shop", over("c", vec![doc! { "$unionWith": "v" }]), vec![f("c"), f("v")]),
         ("shop", explain(doc! { "find": "v" }), vec![f("v")]),
-        // Who defines it needs what it reads.
+        // Defining a view needs the rights to its collections.
         ("shop", doc! { "create": "w", "viewOn": "c", "pipeline": [lookup("d", vec![doc! { "$unionWith": "g" }])] },
             vec![on("w", &["createCollection"]), f("c"), f("d"), f("g")]),
         ("shop", doc! { "collMod": "v", "viewOn": "c", "pipeline": [lookup("d", vec![])] }, vec![on("v", &["collMod"]), f("c"), f("d")]),

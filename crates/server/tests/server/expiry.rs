@@ -1,6 +1,7 @@
-//! Expiry as a client of the real binary sees it: archives and `kill -9`, a broken archive, and what the traffic beside it feels.
-//! A process cannot be given a clock, so each of these waits for the first pass, a second after the start. The pace of deletion, which
-//! is about time, is tested with a clock that is moved (`pace.rs`).
+//! Expiry as a client of the real binary sees it: archives and `kill -9`, a broken archive, and
+//! what the traffic beside it feels. A process cannot be given a clock, so each of these waits for
+//! the first pass, a second after the start. The pace of deletion, which is about time, is tested
+//! with a clock that is moved (`pace.rs`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -74,7 +75,7 @@ fn insert_due(client: &mut Connection, ids: std::ops::Range<i64>) {
     }
 }
 
-/// What `$ttlStats` says of the policy.
+/// The `$ttlStats` of the policy.
 fn ttl_stats(client: &mut Connection) -> DocBuf {
     let command = doc! {
         "aggregate": "c", "pipeline": [{ "$ttlStats": {} }], "cursor": {}, "$db": "crash",
@@ -90,7 +91,8 @@ fn kill(mut server: Server) {
 const ROUNDS: i64 = 4;
 const EACH: i64 = 4000;
 
-/// T-71: whenever the server dies, every document is in the collection or in the archive, and never in both.
+/// T-71: whenever the server dies, every document is in the collection or in the archive, and never
+/// in both.
 #[test]
 fn t_71_no_document_is_lost_while_it_is_archived_into_a_collection() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +206,7 @@ fn an_archive_that_cannot_be_written_keeps_everything() {
     assert_eq!(refused.as_doc().get("code"), Some(RawValue::Int32(72)));
     fs::remove_file(&in_the_way).unwrap();
     make_policy(&mut client, ttl);
-    // What gets in the way later is an error of the policy.
+    // A later obstacle is an error of the policy.
     fs::write(&in_the_way, "in the way").unwrap();
     insert_due(&mut client, 0..100);
     wait_until("a visit fails", || {
@@ -275,11 +277,11 @@ fn t_58_updates_beside_a_long_pass_are_quick() {
     assert_eq!(left.len() as i64, 100 + refreshed, "what was refreshed in time stayed");
 }
 
-/// What all files of a folder take.
+/// The size of all files of a folder.
 fn bytes_in(folder: &Path) -> u64 {
     let size = |entry: std::io::Result<fs::DirEntry>| match entry.and_then(|e| e.metadata()) {
         Ok(file) => file.len(),
-        // It went while we looked.
+        // It was removed concurrently.
         Err(_) => 0,
     };
     fs::read_dir(folder).unwrap().map(size).sum()

@@ -1,5 +1,5 @@
-//! The real binary, started in every way that cannot work: each ends with the exit code of its kind and with one sentence that
-//! says what was tried, what went wrong and what to do. Nothing is left half done.
+//! Starts of the real binary that must fail: each ends with the exit code of the failure and one
+//! sentence with the action, the cause, and what the operator can do. No partial state is left.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// A start that has not failed after this time has worked.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a process that was started in vain has left.
+/// The result of a failed start.
 struct Ended {
     code: i32,
     sentence: String,
@@ -64,7 +64,7 @@ fn start_over(folder: &Path, more: &[&str]) -> Ended {
     start(&[&["--port", "0", "--dbpath", folder.to_str().unwrap()], more].concat(), &[])
 }
 
-/// A folder that does not exist yet, in one that goes with the test.
+/// A folder that does not exist yet, in a temporary one.
 fn new_folder() -> (TempDir, PathBuf) {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("data");
@@ -264,7 +264,7 @@ fn a_place_that_cannot_be_a_folder() {
     let below = file.join("data");
     for folder in [&file, &below] {
         let ended = start_over(folder, &[]);
-        ended.says(100, folder.to_str().unwrap(), "", "a file stands on this path");
+        ended.says(100, folder.to_str().unwrap(), "", "a file has this path");
     }
     let (_above, folder) = new_folder();
     let archive = start_over(&folder, &["--archiveFolder", below.to_str().unwrap()]);
@@ -390,8 +390,8 @@ fn a_full_disk() {
     // The last write is cut short where the disk ends.
     let _ = fs::write(&filler, vec![0; 1 << 20]);
     let ended = start_over(&folder, &[]);
-    ended.says(100, "cannot open data folder", "No space left on device", "make room on its disk");
-    // What the first attempt has left is no obstacle.
+    ended.says(100, "cannot open data folder", "No space left on device", "free space on its disk");
+    // The files of the first attempt are no obstacle.
     disk.grow();
     drop(Server::start(&folder));
 }

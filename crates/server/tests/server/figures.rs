@@ -1,4 +1,5 @@
-//! Figures that only a server with a folder has: the disk, the write-ahead log, sizes before anything was flushed.
+//! Figures that only a server with a folder has: the disk, the write-ahead log, sizes before
+//! anything was flushed.
 
 use crate::common::{Connection, Server};
 use mayfly_service::observe::{Figure, Unit, figures};
@@ -37,7 +38,7 @@ fn sizes_are_there_from_the_first_write() {
     let status = found(&mut client, &doc! { "serverStatus": 1, "$db": "admin" });
     let engine = status.get_document("storageEngine").unwrap();
     assert!(engine.get_i64("writeAheadLogBytes").unwrap() > 0, "{engine}");
-    // What is deleted while the log refers to it is kept for change streams.
+    // Deleted documents that the log references are kept for change streams.
     client.ok(&doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }], "$db": "test" });
     client.ok(&doc! { "fsync": 1, "$db": "admin" });
     client.ok(&doc! { "compact": "c", "$db": "test" });
@@ -112,7 +113,7 @@ fn each_number_of_server_status_has_a_row() {
     each_number(&status, &mut Vec::new(), &mut |steps| {
         let place = steps.join(".");
         let rows = figures().filter(|row| row.is_at(steps.iter().copied())).map(|row| row.place);
-        // A field may also have a row of its own beside one with labels.
+        // A field may have its own row in addition to one with labels.
         let rows: Vec<&str> = rows.collect();
         seen.extend(rows.iter().copied());
         let listed = NO_FIGURES.iter().find(|(listed, _)| {

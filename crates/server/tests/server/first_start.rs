@@ -1,4 +1,5 @@
-//! The first start of a container: a user from the environment, scripts from a folder, and the strangers of a server with users.
+//! The first start of a container: a user from the environment, scripts from a folder, and the
+//! strangers of a server with users.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +12,7 @@ use mayfly_value::bson::doc;
 use crate::authorization::{log_in, ok, ok_login, run};
 use crate::common::{Server, message};
 
-/// A program that stands for the shell: it notes how it was called.
+/// A replacement of the shell that records its arguments.
 fn shell(folder: &Path) {
     let program = folder.join("mongosh");
     let text = format!("#!/bin/sh\necho \"$@\" >> {}/called\n", folder.display());
@@ -80,10 +81,10 @@ fn a_first_start_that_fails_is_not_taken_for_done() {
     };
     let said = refused();
     assert!(said.contains("a.sh") && said.contains("exit status: 3"), "{said}");
-    // What the script has left undone nobody knows.
+    // The effects of the failed script are unknown.
     fs::write(scripts.join("a.sh"), "exit 0\n").unwrap();
     let said = refused();
-    assert!(said.contains("did not end") && said.contains("empty the data folder"), "{said}");
+    assert!(said.contains("did not finish") && said.contains("empty the data folder"), "{said}");
     fs::remove_dir_all(&data).unwrap();
     let options = ["--initFolder", scripts.to_str().unwrap()];
     let server = Server::start_by(command(folder.path(), &[USER, PASSWORD]), &data, &options);
@@ -104,7 +105,8 @@ fn strangers_send_little_and_do_not_stay() {
     let mut stranger = server.connect().stream;
     stranger.write_all(&message(&large)[..16]).unwrap();
     assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0);
-    // Half of the eight connections are for strangers. Of more the oldest gives its place to the newest, and who has logged in stays.
+    // Half of the eight connections are for clients without a login. When there are more, the
+    // oldest one is closed; connections with a login stay open.
     let mut strangers: Vec<_> = (0..5).map(|_| server.connect()).collect();
     let hello = doc! { "hello": 1, "$db": "admin" };
     for newest in &mut strangers[1..] {
@@ -112,7 +114,8 @@ fn strangers_send_little_and_do_not_stay() {
     }
     assert_eq!(strangers[0].stream.read(&mut [0]).unwrap_or(0), 0);
     ok(&mut known, hello.clone());
-    // One of them begins a request and does not finish it: it has ten seconds. The others wait between requests, as drivers' monitors do.
+    // One of them begins a request and does not finish it: it has ten seconds. The others wait
+    // between requests, as drivers' monitors do.
     let mut slow = strangers.pop().unwrap().stream;
     slow.write_all(&message(&hello)[..20]).unwrap();
     assert_eq!(slow.read(&mut [0]).unwrap_or(0), 0);

@@ -1,5 +1,5 @@
-//! The operation log gives its space back when it is resized. That a full disk is left again is tested on real file systems, by the step
-//! `disk` of the torture program.
+//! The operation log frees its space when it is resized. Recovery from a full disk is tested on
+//! real file systems, by the step `disk` of the torture program.
 
 use mayfly_base::testing::wait_until;
 use mayfly_value::RawValue;
@@ -8,7 +8,7 @@ use rand::RngCore;
 
 use crate::common::{Connection, Server};
 
-/// What the log and what is kept for it take in the engine, in bytes.
+/// The bytes that the log and the documents kept for it use in the engine.
 fn stored(client: &mut Connection) -> i64 {
     let reply = client.ok(&doc! { "collStats": "oplog.rs", "$db": "local" });
     match reply.as_doc().get("storageSize") {
@@ -37,7 +37,7 @@ fn a_smaller_log_gives_its_space_back_within_a_minute() {
     }
     // Each of them is kept for the log.
     client.ok(&doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }], "$db": "log" });
-    // What is in memtables is not counted.
+    // Data in memtables is not counted.
     client.ok(&doc! { "fsync": 1, "$db": "admin" });
     client.ok(&doc! { "replSetResizeOplog": 1, "size": 1.0, "$db": "admin" });
     let folder_bytes = || {
@@ -45,7 +45,7 @@ fn a_smaller_log_gives_its_space_back_within_a_minute() {
         let tables = files.filter(|file| file.path().extension().is_some_and(|it| it == "sst"));
         tables.map(|file| file.metadata().map_or(0, |it| it.len())).sum::<u64>()
     };
-    // Real time on purpose: that is what is promised.
+    // Uses real time, because that is the guarantee.
     wait_until("log and tables are small", || {
         stored(&mut client) <= 2 << 20 && folder_bytes() <= 60 << 20
     });

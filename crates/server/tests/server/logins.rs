@@ -1,4 +1,5 @@
-//! Logins that another client tries to take over or to repeat, unfinished logins, and logins by the messages of old drivers.
+//! Logins that another client tries to take over or to repeat, unfinished logins, and logins by the
+//! messages of old drivers.
 
 use mayfly_value::bson::{Document, doc};
 
@@ -42,7 +43,7 @@ fn a_proof_is_good_for_one_conversation_of_one_user_on_one_connection() {
     let last = proof(bare, &first, "pw");
     // Another connection knows nothing of the conversation.
     is_refused(&sasl_continue(&mut server.connect(), &last, "admin"), 17);
-    // A login that was begun anew is another one, for the same user and for another.
+    // A login that begins again is another login, for the same user and for another one.
     sasl_start(&mut client, bare);
     is_refused(&sasl_continue(&mut client, &last, "admin"), 18);
     let first = text(&sasl_start(&mut client, bare));
@@ -52,7 +53,7 @@ fn a_proof_is_good_for_one_conversation_of_one_user_on_one_connection() {
     let first = text(&sasl_start(&mut client, bare));
     let swapped = proof("n=other,r=abcdefghijklmnop", &first, "pw");
     is_refused(&sasl_continue(&mut client, &swapped, "admin"), 18);
-    // A client that was told to hash less often.
+    // A client that received a lower iteration count.
     let first = text(&sasl_start(&mut client, bare));
     let cheap = first.replace("i=15000", "i=4096");
     assert_ne!(cheap, first);
@@ -80,7 +81,8 @@ fn a_failed_login_leaves_the_user_who_is_logged_in() {
     ok(&mut admin, doc! { "find": "c", "$db": "test" });
 }
 
-/// Many begun and never ended, of users that exist and others, with messages as long as they may be.
+/// Many begun and never ended, of users that exist and others, with messages as long as they may
+/// be.
 #[test]
 #[cfg(target_os = "linux")]
 fn logins_that_nobody_ends_take_no_memory() {
@@ -122,7 +124,8 @@ fn commands_that_are_missing_are_no_oracle() {
     is_refused(&run(&mut nobody, doc! { "noSuchCommand": 1, "$db": "test" }), 59);
 }
 
-/// "Database Command Support" of OP_QUERY, and the exchange of Java 3.12: its third message repeats the server's signature.
+/// "Database Command Support" of OP_QUERY, and the exchange of Java 3.12: its third message repeats
+/// the server's signature.
 #[test]
 fn old_drivers_log_in_by_op_query() {
     let (_folder, server) = start(&[]);

@@ -1,5 +1,5 @@
-//! The server as a whole, in one binary: inside a test with a clock of its own, and as a process that is killed, started
-//! wrongly, or asked twice.
+//! The server as a whole, in one binary: inside a test with a clock of its own, and as a process
+//! that is killed, started wrongly, or asked twice.
 
 mod audit;
 mod authorization;

@@ -14,7 +14,8 @@ fn what_is_not_rust_allocates_from_jemalloc() {
         .unwrap()
         .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
         .collect();
-    // The thread that gives free pages back: there is one where the linker took its malloc, with our options.
+    // The thread that gives free pages back: there is one where the linker took its malloc, with
+    // our options.
     assert!(names.iter().any(|name| name.starts_with("jemalloc_bg")), "{names:?}");
 }
 

@@ -1,5 +1,6 @@
-//! Little memory by a limit of the process: a control group, which only root can make, or the address space. The server serves or
-//! refuses what its clients ask; it is neither killed nor aborts.
+//! Little memory by a limit of the process: a control group, which only root can make, or the
+//! address space. The server serves or refuses what its clients ask; it is neither killed nor
+//! aborts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

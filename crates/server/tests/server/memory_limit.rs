@@ -11,9 +11,9 @@ use crate::common::{Connection, Server, message};
 
 /// Clients that ask for 15 MB and do not read them.
 const UNREAD: usize = 100;
-/// What the process may hold, in megabytes.
+/// The memory limit of the process, in megabytes.
 const LIMIT: usize = 300;
-/// What allocators keep that is free, and what is allocated between two looks.
+/// Free memory that allocators retain, and memory that is allocated between two checks.
 const BESIDE: usize = 350;
 
 fn start(folder: &std::path::Path) -> Server {
@@ -68,7 +68,7 @@ fn operations_end_before_the_process_does() {
     let facet =
         doc! { "aggregate": "c", "pipeline": [{ "$facet": facets }], "cursor": {}, "$db": "m" };
     assert_eq!(code(&mut client, &facet), Some(146));
-    // Idle cursors that may not use files, and hold what they sorted.
+    // Idle cursors that may not spill and hold their sorted results.
     let sorted = doc! {
         "aggregate": "c", "pipeline": [{ "$sort": { "s": 1, "_id": 1 } }, { "$set": { "q": 1 } }],
         "cursor": { "batchSize": 1 }, "allowDiskUse": false, "$db": "m"
@@ -111,7 +111,7 @@ fn messages_under_way_have_a_limit() {
     for n in 0..15 {
         insert(&mut client, "big", vec![doc! { "_id": n, "s": &text }]);
     }
-    // Replies of 15 MB that nobody reads.
+    // Replies of 15 MB that clients do not read.
     let find = message(&doc! { "find": "big", "$db": "m" });
     let mut unread: Vec<_> = (0..UNREAD).map(|_| server.connect()).collect();
     for one in &mut unread {
@@ -119,7 +119,7 @@ fn messages_under_way_have_a_limit() {
     }
     wait_until("replies are put into files", || server_files(&server) >= 3);
     client.ok(&doc! { "ping": 1, "$db": "admin" });
-    // What was put aside arrives whole; the others were told that there is no memory.
+    // Replies in files arrive completely; other clients got an error for lack of memory.
     let mut whole = 0;
     for one in &mut unread {
         let reply = one.read_reply().unwrap();
@@ -139,12 +139,12 @@ fn messages_under_way_have_a_limit() {
     let mut halves: Vec<_> = (0..40).map(|_| server.connect()).collect();
     for one in &mut halves {
         one.stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
-        // Whoever has to wait is not read.
+        // Requests that wait for memory are not read.
         let _ = one.stream.write_all(&half);
     }
     client.ok(&doc! { "ping": 1, "$db": "admin" });
     insert(&mut client, "c", vec![doc! { "s": "small" }]);
-    // Those that do not go on are closed, and one that is whole gets its turn.
+    // Stalled requests are closed, and a complete one is executed.
     insert(&mut client, "c", vec![doc! { "s": "y".repeat(14 << 20) }]);
     let most = most_memory(&server);
     assert!(most < LIMIT + BESIDE, "{most} MB");

@@ -1,4 +1,4 @@
-//! What the server keeps of itself in `local` and `config`.
+//! The server's own documents in `local` and `config`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn all(client: &mut Connection, db: &str, collection: &str) -> Vec<Document> {
     batch.iter().map(|document| document.as_document().unwrap().clone()).collect()
 }
 
-/// A server that ends as it should, so that what it wrote is there.
+/// A server that is shut down cleanly, so that its writes persist.
 fn with_server<T>(folder: &Path, options: &[&str], act: impl FnOnce(&mut Connection) -> T) -> T {
     let mut server = Server::start_with(folder, options);
     let mut client = server.connect();

@@ -12,7 +12,7 @@ const DUE: i64 = 5000;
 const PER_SEC: i64 = 500;
 const SLEEP_MS: i64 = 60_000;
 
-/// Lets the monitor do what is due when so much time has passed.
+/// Advances the clock, and lets the monitor do its due work.
 fn after(server: &Running, clock: &ManualClock, ms: i64) -> i64 {
     clock.advance_ms(ms);
     let params = server.service.store.ttl_params();
@@ -22,7 +22,7 @@ fn after(server: &Running, clock: &ManualClock, ms: i64) -> i64 {
     stats.deleted_documents.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// What `$ttlStats` says of the policy.
+/// The `$ttlStats` of the policy.
 async fn ttl_stats(client: &mut TaskConnection) -> Document {
     let command =
         doc! { "aggregate": "c", "pipeline": [{ "$ttlStats": {} }], "cursor": {}, "$db": "test" };
@@ -46,7 +46,7 @@ async fn t_69_deletion_keeps_its_pace() {
     let at = DateTime::from_millis(1_000_000);
     let documents: Vec<Bson> = (0..DUE).map(|id| doc! { "_id": id, "at": at }.into()).collect();
     client.run(doc! { "insert": "c", "documents": documents, "$db": "test" }).await;
-    // The first visit may take what was saved up.
+    // The first visit may use the accumulated budget.
     let begun = after(&server, &clock, SLEEP_MS);
     assert!(begun > 0 && begun <= PER_SEC, "{begun}");
     for step in 1..=40 {

@@ -1,4 +1,5 @@
-//! Configuration files of MongoDB's packages start the real binary, in the foreground and in the background, and its keys are used.
+//! Configuration files of MongoDB's packages start the real binary, in the foreground and in the
+//! background, and its keys are used.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +40,7 @@ fn the_file_of_the_debian_package_starts_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mongod.conf");
     fs::write(&file, DEBIAN).unwrap();
-    // The flags of the command line stand for folders that a test must not write to.
+    // The flags replace folders that a test must not write to.
     let log = folder.path().join("mongod.log");
     let options = ["--config", file.to_str().unwrap()];
     let server = Server::start_logging(&folder.path().join("data"), &log, &options);
@@ -48,7 +49,7 @@ fn the_file_of_the_debian_package_starts_the_server() {
     assert_eq!(ignored.len(), 1, "{text}");
     let line = "mongod.conf:11: processManagement.timeZoneInfo is ignored: the time zone database";
     assert!(ignored[0].contains(line), "{text}");
-    // What the first look at the log shows: where the data is.
+    // The log states where the data is.
     let data = fs::canonicalize(folder.path().join("data")).unwrap();
     let ready = format!("data in {}, started in", data.display());
     assert!(text.lines().any(|line| line.contains("\"id\":23016") && line.contains(&ready)));
@@ -130,7 +131,7 @@ fn the_profiler_begins_as_configured() {
     assert_eq!(asked.get_i32("was").ok(), Some(2));
     assert_eq!(asked.get_i32("slowms").ok(), Some(250));
     assert_eq!(asked.get_f64("sampleRate").ok(), Some(0.5));
-    // A look at a database that does not exist does not create it.
+    // A read from a missing database does not create it.
     client.ok(&doc! { "find": "c", "$db": "nowhere" });
     client.ok(&doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "test" });
     client.ok(&doc! { "find": "c", "$db": "test" });
@@ -151,7 +152,7 @@ fn the_profiler_begins_as_configured() {
     );
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended.
 fn wait_for_end(process: Pid) {
     wait_until("the process ends", || test_kill_process(process).is_err());
 }
@@ -187,7 +188,7 @@ fn the_server_runs_in_the_background() {
         .output()
         .unwrap();
     assert!(healthy.status.success(), "{healthy:?}");
-    // A second one says why it does not start, with the exit code of its kind.
+    // A second server reports why it does not start, with the exit code of the failure.
     let second = start(&["--pidfilepath", path("second.pid").to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(100), "{second:?}");
     let sentence = String::from_utf8(second.stderr).unwrap();

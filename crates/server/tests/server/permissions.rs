@@ -1,4 +1,5 @@
-//! Permissions of the files that the real binary writes: other users of the machine read none of them.
+//! Permissions of the files that the real binary writes: other users of the machine read none of
+//! them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -37,7 +38,7 @@ fn start(mask: &str, folder: &Path, options: &[&str]) -> Server {
     Server::start_by(shell, folder, options)
 }
 
-/// Writes what makes files of every kind: tables, logs, scratch files.
+/// Creates files of every kind: tables, logs, spill files.
 fn use_it(server: &Server) {
     let mut client = server.connect();
     for round in 0..20 {
@@ -62,7 +63,7 @@ fn files_are_for_the_servers_user_only() {
     server.child.wait().unwrap();
     all_closed(&folder);
 
-    // What an older version left open is closed, and so are logs beside the data.
+    // Files of an older version are restricted, including logs next to the data.
     for (path, _) in modes(&folder) {
         let mode = if path.is_dir() { 0o755 } else { 0o644 };
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

@@ -1,5 +1,6 @@
-//! A connection that is cut at every byte of a write's request and reply, and a server that is killed in between: whoever
-//! sends the write again under its transaction number gets one effect, and the first answer.
+//! A connection that is cut at every byte of a write's request and reply, and a server that is
+//! killed in between: a retry with the same transaction number has one effect and returns the first
+//! result.
 
 use std::io::{Read, Write};
 
@@ -56,7 +57,7 @@ fn numbered(write: Document, session: &Document, number: i32) -> Document {
     command
 }
 
-/// Sends the first bytes of a request, takes the first bytes of the reply, and is gone.
+/// Sends the first bytes of a request, reads the first bytes of the reply, and disconnects.
 fn cut_off(server: &Server, request: &[u8], sent: usize, taken: usize) {
     let mut stream = server.connect().stream;
     stream.write_all(&request[..sent]).unwrap();
@@ -65,7 +66,7 @@ fn cut_off(server: &Server, request: &[u8], sent: usize, taken: usize) {
     }
 }
 
-/// Runs the write once for each place where it can be cut; gives how often that was.
+/// Runs the write once for each position of a cut; returns the number of positions.
 fn at_every_byte(server: &Server, session: &Document, write: Write1) -> i32 {
     let mut client = server.connect();
     let mut number = 0;
@@ -83,7 +84,7 @@ fn at_every_byte(server: &Server, session: &Document, write: Write1) -> i32 {
     for sent in 0..request_bytes {
         next(&|request| cut_off(server, request, sent.min(request.len()), 0));
     }
-    // A reply that is cut is a reply that nobody heard.
+    // A cut reply is never received.
     for taken in (0..reply_bytes).step_by(3) {
         (_, reply_bytes) =
             next(&|request| cut_off(server, request, request.len(), taken.min(reply_bytes / 2)));
@@ -91,7 +92,7 @@ fn at_every_byte(server: &Server, session: &Document, write: Write1) -> i32 {
     number
 }
 
-/// A reply without what says that it was sent again.
+/// A reply without the fields that mark a retry.
 fn without_ids(reply: &DocBuf) -> Vec<String> {
     let told = |name: &str| {
         let times = matches!(name, "$clusterTime" | "operationTime");

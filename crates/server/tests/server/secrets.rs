@@ -1,4 +1,5 @@
-//! Passwords and keys: nowhere but where they must be. Values of documents: not in the log of a server that is asked to leave them out.
+//! Passwords and keys: nowhere but where they must be. Values of documents: not in the log of a
+//! server that is asked to leave them out.
 
 use std::path::Path;
 
@@ -70,7 +71,7 @@ fn no_password_is_written_anywhere() {
     let reply = crate::authorization::log_in(&mut client, "u", "shop", "hunter-wrong");
     assert_eq!(reply.get_i32("code").ok(), Some(18));
     ok_login(&mut client, "u", "shop", "hunter-new");
-    // One that is not allowed, one that is malformed, one that comes twice, one that nobody knows.
+    // A refused command, an invalid one, a repeated one, and an unknown one.
     let refused = [
         (new("createUser", "hunter-refused"), 13),
         (new("updateUser", "hunter-refused"), 13),

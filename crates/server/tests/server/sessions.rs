@@ -1,5 +1,6 @@
-//! Sessions of different users: one id names another session for each of them. Manual: "Server Sessions", `killSessions`,
-//! `killAllSessions`, `killAllSessionsByPattern`, `$listLocalSessions`, `endSessions`.
+//! Sessions of different users: one id names another session for each of them. Manual: "Server
+//! Sessions", `killSessions`, `killAllSessions`, `killAllSessionsByPattern`, `$listLocalSessions`,
+//! `endSessions`.
 
 use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
@@ -82,7 +83,7 @@ fn one_id_is_another_session_for_each_user() {
     let count = ok(&mut ann, doc! { "count": "c", "$db": "shop" });
     assert_eq!(count.get_i32("n").ok(), Some(5), "{count}");
 
-    // Who ends or kills sessions ends its own; before a login none.
+    // A user ends or kills only its own sessions; an unauthenticated client none.
     ok(&mut ann, begin(7, 30));
     let mut nobody = server.connect();
     for client in [&mut bob, &mut nobody] {
@@ -116,7 +117,7 @@ fn others_sessions_are_named_by_those_who_may() {
     refused(&mut bob, listing(doc! { "allUsers": true }));
     refused(&mut bob, listing(users));
 
-    // The digest of somebody else opens nothing.
+    // The digest of another user gives no access.
     let mut theirs = statement(1, 3);
     theirs.insert("lsid", of_owner(7, &uid));
     refused(&mut bob, theirs.clone());

@@ -37,7 +37,7 @@ async fn others_are_answered_beside_commands_that_do_not_end() {
         running.push(tokio::spawn(async move { client.run(endless).await }));
     }
     let began = Instant::now();
-    // All of them are there, and leave room for more.
+    // All of them run, and leave threads for others.
     wait_until("they run", || server.service.ops.list().len() >= ENDLESS);
     for _ in 0..5 {
         assert_eq!(client.run(doc! {"ping": 1}).await, doc! {"ok": 1.0});
@@ -71,7 +71,7 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
         client.run(doc! {"fsync": 1, "lock": true}).await.get_i64("lockCount").ok(),
         Some(1)
     );
-    // The same write twice, as a driver sends it again, and others beside it.
+    // The same write twice, like a retry of a driver, and others concurrently.
     let again = doc! {
         "update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}],
         "lsid": {"id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] }}, "txnNumber": 1_i64
@@ -96,7 +96,8 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
     server.stop().await.unwrap();
 }
 
-/// More conversions than the runtime has threads wait for a transaction, and take no thread from others.
+/// More conversions than the runtime has threads wait for a transaction, and take no thread from
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conversions_to_capped_collections_leave_threads_to_others() {
     const CONVERSIONS: usize = 4;
@@ -152,7 +153,7 @@ fn long_sums() -> Document {
     doc! {"$project": {"x": {"$sum": sums}}}
 }
 
-/// Everything that keeps a server busy; the connections, on which nobody reads.
+/// Keeps a server busy; returns the connections, which are not read.
 fn keep_busy(server: &Server) -> Vec<common::Connection> {
     let mut client = server.connect();
     let db = "test";
@@ -229,8 +230,8 @@ fn a_busy_server_ends_by_a_signal() {
     });
 }
 
-/// So many clients wait for a lock, and so many compute. (An unoptimised server on a busy machine would not begin to compute for more of
-/// them in a minute.)
+/// So many clients wait for a lock, and so many compute. (An unoptimised server on a busy machine
+/// would not begin to compute for more of them in a minute.)
 const WAITING: usize = 600;
 const COMPUTING: usize = 40;
 /// An answer takes a tenth of a second at most where the machine has nothing else to do.

@@ -1,4 +1,5 @@
-//! Encrypted connections to the real binary: who is served, who logs in by a certificate, and what happens to the files.
+//! Encrypted connections to the real binary: the modes, logins by certificate, and rotation of the
+//! files.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -134,7 +135,7 @@ fn connect_by(
     let name = ServerName::try_from("localhost").unwrap();
     let session = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = StreamOwned::new(session, TcpStream::connect(("127.0.0.1", port))?);
-    // With TLS 1.3 the server refuses a client's certificate behind the handshake.
+    // With TLS 1.3 the server refuses a client's certificate after the handshake.
     exchange(&mut stream, &doc! { "ping": 1, "$db": "admin" })?;
     Ok(stream)
 }
@@ -179,7 +180,7 @@ fn modes_say_who_is_served() {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     });
     assert!(required.connect(Some(&server)).is_err());
-    // Nonsense behind the first byte of a handshake ends that connection only.
+    // Invalid data after the first byte of a handshake only ends that connection.
     let mut broken = TcpStream::connect(("127.0.0.1", required.server.port)).unwrap();
     broken.write_all(&[22, 3, 1, 0, 5, 1, 2, 3, 4, 5]).unwrap();
     let _ = broken.read_to_end(&mut Vec::new());
@@ -221,7 +222,7 @@ fn certificates_log_their_users_in() {
     ok(&mut first, doc! { "createUser": "root", "pwd": "pw", "roles": ["root"], "$db": "admin" });
     drop(first);
 
-    // Roles of the certificate itself, so that somebody can make users: root on admin.
+    // The certificate has roles, so that its user can create others: root on admin.
     let roles = b"\x31\x0f\x30\x0d\x0c\x04root\x0c\x05admin";
     let chief = encrypted.authority.sign("chief", |params| {
         let oid = [1, 3, 6, 1, 4, 1, 34601, 2, 1, 1];
@@ -269,10 +270,10 @@ fn certificates_log_their_users_in() {
     let answer = reply.get_document("speculativeAuthenticate").unwrap();
     assert_eq!(answer.get_str("user").ok(), Some(name));
     ok(&mut second, find.clone());
-    // What holds for other users holds for these.
+    // The rules for other users apply to these.
     ok(&mut chief, doc! { "dropUser": name, "$db": "$external" });
     assert_eq!(code(&mut second, find), Some(13));
-    // Without a certificate there is nobody to log in.
+    // Without a certificate there is no user to log in.
     let mut nobody = encrypted.connect(None).unwrap();
     assert_eq!(code(&mut nobody, x509(None)), Some(18));
     assert_eq!(code(&mut nobody, x509(Some("CN=chief,O=Example"))), Some(18));
@@ -301,7 +302,7 @@ fn files_are_read_again_without_dropping_connections() {
     assert!(encrypted.connect(None).is_err());
     connect(encrypted.server.port, &other.pem, None).unwrap();
 
-    // SIGHUP does the same, and goes on with the files that there were if those are no use.
+    // SIGHUP does the same; invalid files leave the previous ones in use.
     let process = rustix::process::Pid::from_child(&encrypted.server.child);
     for (pem, subject_then) in [
         ("nonsense".to_owned(), "CN=second,O=Example"),
@@ -328,7 +329,7 @@ fn large_replies_and_vanished_clients_are_as_without_encryption() {
     let document = batch[0].as_document().unwrap();
     assert_eq!(document.get_str("s").unwrap().len(), text.len());
 
-    // A client that says its last words while its command runs.
+    // A client that sends `close_notify` while its command runs.
     let mut gone = encrypted.connect(None).unwrap();
     let script =
         doc! { "$function": { "body": "function() { for (;;); }", "args": [], "lang": "js" } };
@@ -367,10 +368,10 @@ fn files_and_options_that_cannot_be_used_are_refused_at_the_start() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "net.tls.certificateKeyFile is not set"),
         (&["--tlsCertificateKeyFile", "/nowhere/at-all"], "/nowhere/at-all"),
-        (&["--tlsCertificateKeyFile", &empty], "holds no certificate"),
-        (&["--tlsCertificateKeyFile", &ca], "holds no private key"),
+        (&["--tlsCertificateKeyFile", &empty], "contains no certificate"),
+        (&["--tlsCertificateKeyFile", &ca], "contains no private key"),
         (&["--tlsCertificateKeyFile", &locked], "has a password"),
-        (&["--tlsCertificateKeyFile", &good, "--tlsCAFile", &empty], "holds no certificate"),
+        (&["--tlsCertificateKeyFile", &good, "--tlsCAFile", &empty], "contains no certificate"),
         (&["--tlsCertificateKeyFile", &good, "--tlsCRLFile", &ca], "needs net.tls.CAFile"),
         (&["--tlsCertificateKeyFile", &good, "--tlsFIPSMode"], "no certified"),
         (&["--tlsCertificateKeyFile", &good, "--tlsDisabledProtocols", "SSL3"], "SSL3"),
@@ -461,7 +462,7 @@ fn a_key_with_a_password_serves_and_a_near_end_is_told() {
     let own = ["--storageEngine", "memory", "--tlsMode", "requireTLS"];
     let server = Server::start_with(folder.path(), &[&own[..], &options].concat());
     let mut client = connect(server.port, &authority.pem, None).unwrap();
-    // A task of its own looks at the certificate.
+    // A background task checks the certificate.
     wait_until("the warning is logged", || {
         let log = ok(&mut client, doc! { "getLog": "global", "$db": "admin" }).to_string();
         log.contains("the server's certificate expires soon")
@@ -518,7 +519,7 @@ fn the_health_check_needs_no_flags_over_tls() {
     }
 }
 
-/// What the binary says that does not start.
+/// The error message of a binary that does not start.
 fn refused(folder: &str, options: &[&str]) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_mayflydb"))
         .args(["--port", "0", "--dbpath", folder])

@@ -1,4 +1,5 @@
-//! Transactions of several statements beside others' writes: who waits for one must not keep it from ending.
+//! Multi-document transactions with concurrent writes: writers that wait for a transaction must not
+//! keep it from ending.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ async fn counted(client: &mut TaskConnection) -> i32 {
     batch[0].as_document().unwrap().get_i32("n").unwrap()
 }
 
-/// Writers of the record that a transaction holds, each on a connection of its own; gives them when all wait.
+/// Starts writers of the record that a transaction has written, each on its own connection; returns
+/// them when all wait.
 async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
     let mut writers = Vec::new();
     for at in 0..WRITERS {
@@ -63,7 +65,8 @@ async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
         writers.push(tokio::spawn(async move {
             let command = with(increment(), session.unwrap_or_default());
             let reply = client.run(command).await;
-            // The older number of two that share a session comes too late when the other one was first.
+            // The older number of two that share a session comes too late when the other one was
+            // first.
             assert!(int(&reply, "n") == 1 || int(&reply, "code") == 225, "{reply}");
         }));
     }
@@ -105,7 +108,7 @@ async fn a_transaction_ends_by_itself_and_those_behind_it_go_on() {
     ok(&mut client, doc! {"setParameter": 1, "transactionLifetimeLimitSeconds": 1}).await;
     ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
     ok(&mut client, with(increment(), part(1, 1, true))).await;
-    // Its connection goes; that alone ends nothing.
+    // Its connection is closed, which does not end the transaction.
     for writer in waiting_writers(&server).await {
         writer.await.unwrap();
     }
@@ -124,7 +127,8 @@ async fn a_server_that_stops_leaves_open_transactions_behind() {
     server.stop().await.unwrap();
 }
 
-/// Manual, "Transactions", "In Progress Transactions and Write Conflicts": a change of a definition waits for transactions.
+/// Manual, "Transactions", "In Progress Transactions and Write Conflicts": a change of a definition
+/// waits for transactions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_a_definition_waits_as_long_as_it_may() {
     let clock = Arc::new(SystemClock::new());
@@ -142,7 +146,7 @@ async fn a_change_of_a_definition_waits_as_long_as_it_may() {
         let reply = other.run(change).await;
         assert_eq!(int(&reply, "code"), 50, "{reply}");
     }
-    // More of them than the runtime has workers, and the transaction goes on and commits.
+    // Their number exceeds the runtime's workers; the transaction continues and commits.
     let mut changes = Vec::new();
     for number in 0..WRITERS {
         let mut client = TaskConnection::open(server.address()).await;

@@ -1,4 +1,4 @@
-//! Open connections: who they are, and a way to tell each to end.
+//! Open connections: their clients, and a signal to end each of them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -17,26 +17,27 @@ pub struct Connection {
     pub id: i64,
     /// The client's `address:port`.
     pub client: Arc<str>,
-    /// The address that it connected to.
+    /// The server's address that the client connected to.
     pub local: String,
     /// When it was opened, in milliseconds since 1970.
     pub opened_ms: i64,
-    /// Tells its task to end.
+    /// Signals the connection's task to end.
     pub close: Shutdown,
-    /// Says whether its client is gone, while one of its commands runs; nothing without a network.
+    /// Checks whether the client has disconnected while one of its commands runs; unset without a
+    /// network.
     pub is_gone: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
-    /// Its user.
+    /// The login state.
     pub access: ConnectionAccess,
-    /// Its key among the strangers, while it is one of them.
-    stranger: AtomicU64,
+    /// The connection's key in `Open::unauthenticated` while it is there.
+    unauthenticated_number: AtomicU64,
     desc: Arc<str>,
     info: Mutex<ClientInfo>,
 }
 
-/// What the client said about itself in its handshake.
+/// The client's description of itself in the handshake.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInfo {
-    /// The application's name, empty when it has none.
+    /// The application's name, or empty.
     pub app_name: String,
     /// The whole `client` document.
     pub metadata: Option<DocBuf>,
@@ -57,7 +58,7 @@ impl Connection {
             close: Shutdown::default(),
             is_gone: OnceLock::new(),
             access: ConnectionAccess::default(),
-            stranger: AtomicU64::new(0),
+            unauthenticated_number: AtomicU64::new(0),
             desc: format!("conn{id}").into(),
             info: Mutex::new(ClientInfo::default()),
         }
@@ -68,17 +69,17 @@ impl Connection {
         &self.desc
     }
 
-    /// What the client said about itself.
+    /// The client's description of itself.
     pub fn info(&self) -> ClientInfo {
         self.info.lock().clone()
     }
 
-    /// The application's name, empty when it has none.
+    /// The application's name, or empty.
     pub fn app_name(&self) -> String {
         self.info.lock().app_name.clone()
     }
 
-    /// Takes what the client says about itself. False when it said so before.
+    /// Stores the client's description of itself. Returns false when there is one already.
     pub fn set_info(&self, info: ClientInfo) -> bool {
         let mut current = self.info.lock();
         if current.metadata.is_some() {
@@ -94,8 +95,8 @@ pub struct Connections {
     max: usize,
     /// `maxConnectionsPerAddress`; 0 for as many as there may be.
     pub max_per_address: AtomicI64,
-    /// Most connections on which nobody has logged in; 0 for as many as there may be.
-    most_strangers: AtomicUsize,
+    /// The largest number of connections without a login; 0 for no limit of their own.
+    max_unauthenticated: AtomicUsize,
     next_id: AtomicI64,
     open: Mutex<Open>,
 }
@@ -103,12 +104,13 @@ pub struct Connections {
 #[derive(Default)]
 struct Open {
     by_id: BTreeMap<i64, Arc<Connection>>,
-    /// How many there are from each address that has some.
+    /// The number of connections from each address.
     by_address: HashMap<String, i64>,
-    /// Those on which nobody is logged in, by an ascending number, while how many there are is limited.
-    strangers: BTreeMap<u64, Arc<Connection>>,
-    /// The number of the last stranger.
-    last_stranger: u64,
+    /// Connections without a login, by an ascending number; only filled while their number is
+    /// limited.
+    unauthenticated: BTreeMap<u64, Arc<Connection>>,
+    /// The number of the newest connection without a login.
+    last_number: u64,
 }
 
 /// The address of a client without its port.
@@ -121,13 +123,14 @@ impl Connections {
         Connections {
             max,
             max_per_address: AtomicI64::new(0),
-            most_strangers: AtomicUsize::new(0),
+            max_unauthenticated: AtomicUsize::new(0),
             next_id: AtomicI64::new(1),
             open: Mutex::default(),
         }
     }
 
-    /// Registers a connection; nothing when there are as many as may be, of all clients or of its address.
+    /// Registers a connection. Returns `None` when the limit of all connections or of the client's
+    /// address is reached.
     pub fn open(&self, client: String, local: String, now_ms: i64) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
         if open.by_id.len() >= self.max {
@@ -142,50 +145,50 @@ impl Connections {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, client, local, now_ms));
         open.by_id.insert(id, connection.clone());
-        self.add_stranger(&mut open, &connection);
+        self.add_unauthenticated(&mut open, &connection);
         Some(connection)
     }
 
-    /// Keeps half of the connections for those who log in: of more strangers than that the ones are closed that have been strangers for
-    /// the longest time.
-    pub fn limit_strangers(&self) {
-        self.most_strangers.store((self.max / 2).max(1), Ordering::Relaxed);
+    /// Reserves half of the connections for clients that log in: when more are unauthenticated, the
+    /// one that has been so for the longest time is closed.
+    pub fn limit_unauthenticated(&self) {
+        self.max_unauthenticated.store((self.max / 2).max(1), Ordering::Relaxed);
     }
 
-    fn add_stranger(&self, open: &mut Open, connection: &Arc<Connection>) {
-        let most = self.most_strangers.load(Ordering::Relaxed);
+    fn add_unauthenticated(&self, open: &mut Open, connection: &Arc<Connection>) {
+        let most = self.max_unauthenticated.load(Ordering::Relaxed);
         if most == 0 {
             return;
         }
-        open.last_stranger += 1;
-        connection.stranger.store(open.last_stranger, Ordering::Relaxed);
-        open.strangers.insert(open.last_stranger, connection.clone());
-        while open.strangers.len() > most
-            && let Some((_, oldest)) = open.strangers.pop_first()
+        open.last_number += 1;
+        connection.unauthenticated_number.store(open.last_number, Ordering::Relaxed);
+        open.unauthenticated.insert(open.last_number, connection.clone());
+        while open.unauthenticated.len() > most
+            && let Some((_, oldest)) = open.unauthenticated.pop_first()
         {
             oldest.close.request();
         }
     }
 
-    /// Somebody has logged in on a connection.
+    /// Records a login on a connection.
     pub fn logged_in(&self, connection: &Connection) {
-        let number = connection.stranger.load(Ordering::Relaxed);
-        self.open.lock().strangers.remove(&number);
+        let number = connection.unauthenticated_number.load(Ordering::Relaxed);
+        self.open.lock().unauthenticated.remove(&number);
     }
 
-    /// Somebody has logged out.
+    /// Records a logout on a connection.
     pub fn logged_out(&self, connection: &Arc<Connection>) {
         let mut open = self.open.lock();
-        let number = connection.stranger.load(Ordering::Relaxed);
-        open.strangers.remove(&number);
-        self.add_stranger(&mut open, connection);
+        let number = connection.unauthenticated_number.load(Ordering::Relaxed);
+        open.unauthenticated.remove(&number);
+        self.add_unauthenticated(&mut open, connection);
     }
 
-    /// The connection is gone.
+    /// Removes a closed connection.
     pub fn closed(&self, id: i64) {
         let mut open = self.open.lock();
         let Some(gone) = open.by_id.remove(&id) else { return };
-        open.strangers.remove(&gone.stranger.load(Ordering::Relaxed));
+        open.unauthenticated.remove(&gone.unauthenticated_number.load(Ordering::Relaxed));
         if let Entry::Occupied(mut left) = open.by_address.entry(address(&gone.client).to_owned()) {
             *left.get_mut() -= 1;
             if *left.get() == 0 {
@@ -199,22 +202,22 @@ impl Connections {
         self.open.lock().by_id.get(&id).cloned()
     }
 
-    /// Those that are open, ascending by id.
+    /// The open connections, ascending by id.
     pub fn list(&self) -> Vec<Arc<Connection>> {
         self.open.lock().by_id.values().cloned().collect()
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub fn current(&self) -> usize {
         self.open.lock().by_id.len()
     }
 
-    /// How many more there may be.
+    /// The number of connections that may still be opened.
     pub fn available(&self) -> usize {
         self.max.saturating_sub(self.current())
     }
 
-    /// How many there ever were.
+    /// The number of connections since the start.
     pub fn total_created(&self) -> i64 {
         self.next_id.load(Ordering::Relaxed) - 1
     }
@@ -227,7 +230,7 @@ mod tests {
     #[test]
     fn strangers_give_their_places_to_newer_ones() {
         let all = Connections::new(6);
-        all.limit_strangers();
+        all.limit_unauthenticated();
         let open = || all.open("10.0.0.1:5".to_owned(), String::new(), 0).unwrap();
         let (known, first, second) = (open(), open(), open());
         all.logged_in(&known);
@@ -235,13 +238,13 @@ mod tests {
         assert!(!first.close.is_requested());
         let _fourth = open();
         assert!(first.close.is_requested() && !second.close.is_requested());
-        // Who has logged out became a stranger only now.
+        // `known` has been unauthenticated only since its logout.
         all.logged_out(&known);
         assert!(second.close.is_requested() && !known.close.is_requested());
         all.logged_out(&known);
-        assert_eq!(all.open.lock().strangers.len(), 3);
+        assert_eq!(all.open.lock().unauthenticated.len(), 3);
         all.list().iter().for_each(|one| all.closed(one.id));
-        assert!(all.open.lock().strangers.is_empty());
+        assert!(all.open.lock().unauthenticated.is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Clients: connections, logins and rights, the names of sessions.
+//! Clients: connections, logins and rights, session ids.
 
 pub mod access;
 mod connections;

@@ -1,5 +1,6 @@
-//! What names a logical session: the id that its client made up, and whose it is. Another user's session of the same id is another
-//! session, so that nobody reads, ends or goes on with what others have in theirs.
+//! The identity of a logical session: the id that its client chose, and its owner. The same id of
+//! another user is another session, so that users cannot read, end or continue each other's
+//! sessions.
 
 use std::hash::{Hash, Hasher};
 
@@ -9,33 +10,33 @@ use sha2::{Digest, Sha256};
 
 use crate::clients::access::Authority;
 
-/// Whose sessions they are: `uid`, the SHA-256 of the user's name and database, `user@db`.
+/// The owner of sessions: `uid`, the SHA-256 of the user's name and database, `user@db`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionOwner(pub [u8; 32]);
 
-/// A logical session.
+/// The identity of a logical session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId {
-    /// The UUID that the client knows it by.
+    /// The UUID that the client chose.
     pub id: [u8; 16],
-    /// Whose it is.
+    /// The owner.
     pub owner: SessionOwner,
 }
 
 impl SessionOwner {
-    /// The digest of the empty name: without access control all sessions belong to nobody.
+    /// The digest of the empty name: the owner of all sessions without access control.
     pub const NOBODY: SessionOwner = SessionOwner([
         0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9,
         0x24, 0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52,
         0xb8, 0x55,
     ]);
 
-    /// The user of this name in all databases, `user@db`.
+    /// The owner for a user, by its name and database (`user@db`).
     pub fn named(full_name: &str) -> SessionOwner {
         SessionOwner(Sha256::digest(full_name).into())
     }
 
-    /// Whose sessions a command means that runs by this right.
+    /// The owner of the sessions of commands that run by this right.
     pub fn of(authority: &Authority) -> SessionOwner {
         match authority {
             Authority::User(user) => user.session_owner,
@@ -46,7 +47,8 @@ impl SessionOwner {
     }
 }
 
-/// Every command with a session looks it up, and two owners hardly ever have the same id.
+/// Hashes the id only: every command with a session looks it up, and two owners hardly ever have
+/// the same id.
 impl Hash for SessionId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.id);
@@ -54,7 +56,8 @@ impl Hash for SessionId {
 }
 
 impl SessionId {
-    /// What the store keeps the session's statements under: the id, and for a user's session a digest of both parts.
+    /// The key of the session's statements in the store: the id, or for a user's session a digest
+    /// of owner and id.
     pub fn key(&self) -> SessionKey {
         if self.owner == SessionOwner::NOBODY {
             return self.id;
@@ -72,8 +75,8 @@ impl SessionId {
         out.finish()
     }
 
-    /// The bytes of [`to_document`](SessionId::to_document). Every command of a user makes them, and building the document costs ten
-    /// times as much.
+    /// The bytes of [`to_document`](SessionId::to_document). Every command of a user needs them,
+    /// and building the document costs ten times as much.
     #[inline]
     pub fn to_bytes(&self) -> Vec<u8> {
         let before_id = b"\x48\0\0\0\x05id\0\x10\0\0\0\x04";
@@ -81,7 +84,7 @@ impl SessionId {
         [&before_id[..], &self.id, before_owner, &self.owner.0, b"\0"].concat()
     }
 
-    /// Writes `id` and `uid` into an open document.
+    /// Appends `id` and `uid` to an open document.
     pub fn append_to(&self, out: &mut DocBuilder) {
         out.append("id", RawValue::Binary { subtype: 4, bytes: &self.id });
         out.append("uid", RawValue::Binary { subtype: 0, bytes: &self.owner.0 });
@@ -89,7 +92,7 @@ impl SessionId {
 }
 
 impl std::fmt::Display for SessionId {
-    /// As the reference shows it: the UUID.
+    /// Formats the UUID, as the reference does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, byte) in self.id.iter().enumerate() {
             let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };

@@ -1,11 +1,11 @@
-//! How many operations took how long. Manual: "db.collection.latencyStats()", "histogram": each range is twice as wide as the one
-//! before, with half-steps between two milliseconds and a second.
+//! A histogram of latencies. Manual: "db.collection.latencyStats()", "histogram": each range is
+//! twice as wide as the previous one, with half-steps between two milliseconds and a second.
 
-/// Where ranges begin, in microseconds.
+/// The lower bounds of the ranges, in microseconds.
 const LOWER_BOUNDS: [i64; RANGES] = lower_bounds();
 
 const RANGES: usize = 51;
-/// Half-steps stand behind these.
+/// The bounds that a half-step follows.
 const HALF_STEPS: std::ops::RangeInclusive<i64> = 2048..=1 << 20;
 
 const fn lower_bounds() -> [i64; RANGES] {
@@ -23,7 +23,7 @@ const fn lower_bounds() -> [i64; RANGES] {
     bounds
 }
 
-/// Counts by range.
+/// The number of operations in each range.
 #[derive(Clone, Debug)]
 pub struct Histogram([u32; RANGES]);
 
@@ -39,7 +39,7 @@ impl Histogram {
         self.0[at] = self.0[at].saturating_add(1);
     }
 
-    /// Lower bounds of ranges that have operations, inclusive, and how many.
+    /// The lower bounds (inclusive) and counts of all ranges that have operations.
     pub fn ranges(&self) -> impl Iterator<Item = (i64, i64)> {
         let counted = LOWER_BOUNDS.into_iter().zip(self.0.iter().map(|count| i64::from(*count)));
         counted.filter(|(_, count)| *count > 0)

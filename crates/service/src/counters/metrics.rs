@@ -1,25 +1,25 @@
-//! Counters since start, as `serverStatus` shows them.
+//! Counters since the start, as in `serverStatus`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_work::OpCtx;
 use mayfly_work::spill::SpillCounters;
 
-/// Most commands that have counters of their own.
+/// The largest number of commands with counters of their own.
 pub const MAX_COMMANDS: usize = 512;
 
-/// A count that only goes up.
+/// A counter that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts this many more.
+    /// Adds to the counter.
     #[inline]
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// The count as an int64.
+    /// The count, capped at the largest int64.
     pub fn get(&self) -> i64 {
         i64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
     }
@@ -54,34 +54,34 @@ pub struct Network {
     pub bytes_in: Counter,
     pub bytes_out: Counter,
     pub requests: Counter,
-    /// Connections by the version of TLS that they speak: those of [`TLS_VERSIONS`].
+    /// Connections by TLS version, in the order of [`TLS_VERSIONS`].
     pub tls: [Counter; TLS_VERSIONS.len()],
 }
 
-/// Versions of TLS as `transportSecurity` calls them.
+/// The names of TLS versions in `transportSecurity`.
 pub const TLS_VERSIONS: [&str; 5] = ["1.0", "1.1", "1.2", "1.3", "unknown"];
 
-/// Mechanisms of logins, in the order of [`Metrics::logins`].
+/// Login mechanisms, in the order of [`Metrics::logins`].
 pub const LOGIN_MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
-/// Logins by one mechanism.
+/// The counts of logins by one mechanism.
 #[derive(Debug, Default)]
 pub struct Logins {
-    /// Inside of the handshake.
+    /// In the handshake (`speculativeAuthenticate`).
     pub speculative: LoginCounts,
-    /// By a command of their own.
+    /// In commands of their own.
     pub asked: LoginCounts,
 }
 
 impl Metrics {
-    /// The counts of logins by a mechanism; of an unknown one there are none.
+    /// The counts of logins by a mechanism; `None` for an unknown one.
     pub fn logins(&self, mechanism: &str) -> Option<&Logins> {
         let at = LOGIN_MECHANISMS.iter().position(|name| *name == mechanism)?;
         self.logins.get(at)
     }
 }
 
-/// How many logins were begun, and how many succeeded.
+/// The numbers of logins that began and that succeeded.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct LoginCounts {
@@ -92,13 +92,13 @@ pub struct LoginCounts {
 /// `asserts`.
 #[derive(Debug, Default)]
 pub struct Asserts {
-    /// Errors of users.
+    /// Errors caused by clients.
     pub user: Counter,
-    /// Bugs of ours.
+    /// Internal errors.
     pub msg: Counter,
 }
 
-/// How often a command ran and failed.
+/// The numbers of executions and failures of a command.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct CommandCounts {
@@ -112,19 +112,19 @@ pub struct Metrics {
     pub opcounters: OpCounters,
     pub network: Network,
     pub asserts: Asserts,
-    /// Logins, by the mechanisms of [`LOGIN_MECHANISMS`].
+    /// Logins by mechanism, in the order of [`LOGIN_MECHANISMS`].
     pub logins: [Logins; LOGIN_MECHANISMS.len()],
     /// Documents returned to clients, and inserted, updated and deleted by them.
     pub documents: DocumentCounts,
-    /// Statements that an earlier attempt had executed.
+    /// Statements that were sent again after they had been executed.
     pub retried_statements: Counter,
-    /// Documents that were sorted: `metrics.query.sort.totalKeysSorted`.
+    /// Sorted documents: `metrics.query.sort.totalKeysSorted`.
     pub keys_sorted: Counter,
-    /// Their bytes.
+    /// Bytes of the sorted documents.
     pub bytes_sorted: Counter,
-    /// What operators wrote into files: `metrics.query`.
+    /// What operators spilled to files: `metrics.query`.
     pub spills: SpillCounters,
-    /// Idle cursors that were closed because memory was used up.
+    /// Idle cursors that were closed because the memory limit was near.
     pub closed_for_memory: Counter,
     commands: Vec<CommandCounts>,
 }
@@ -148,7 +148,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts what an operation that is over has sorted and written into files.
+    /// Adds the sort and spill counts of a finished operation.
     pub fn count_memory(&self, op: &OpCtx) {
         if op.has_sort_stage.load(Ordering::Relaxed) {
             self.keys_sorted.add(op.keys_sorted.load(Ordering::Relaxed));
@@ -157,9 +157,9 @@ impl Metrics {
         self.spills.add_all(&op.spills);
     }
 
-    /// The counts of the command at this place of the command table.
+    /// The counts of the command with this index in the command table.
     pub fn command(&self, index: usize) -> &CommandCounts {
-        // The table is tested to fit; a place beyond it shares the last counter.
+        // A test checks that the table fits; an index beyond it shares the last counter.
         &self.commands[index.min(MAX_COMMANDS - 1)]
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted: operations, documents, bytes, latencies.
+//! Counters of operations, documents and bytes, and latencies.
 
 mod histogram;
 pub mod metrics;

@@ -1,4 +1,5 @@
-//! How often and how long each collection is used, and the whole server by kind of work: `top` and `opLatencies`.
+//! The use of each collection and of the whole server, by kind of operation: `top` and
+//! `opLatencies`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,10 +8,10 @@ use parking_lot::Mutex;
 
 use crate::counters::histogram::Histogram;
 
-/// Most namespaces that are kept apart.
+/// The largest number of namespaces with counts of their own.
 const MOST_NAMESPACES: usize = 10_000;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the fields of top")]
 pub enum Use {
@@ -23,11 +24,11 @@ pub enum Use {
 }
 
 impl Use {
-    /// All, in the order in which they are shown.
+    /// All kinds, in the order of `top`.
     pub const ALL: [Use; 6] =
         [Use::Queries, Use::GetMore, Use::Insert, Use::Update, Use::Remove, Use::Commands];
 
-    /// As `top` calls it.
+    /// The name in `top`.
     pub fn name(self) -> &'static str {
         match self {
             Use::Queries => "queries",
@@ -44,12 +45,12 @@ impl Use {
     }
 }
 
-/// Operations and the time that they took.
+/// A number of operations and their total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Microseconds.
+    /// The total time in microseconds.
     pub micros: i64,
-    /// Operations.
+    /// The number of operations.
     pub count: i64,
 }
 
@@ -60,17 +61,17 @@ impl Usage {
     }
 }
 
-/// The use of one namespace.
+/// The use of one namespace, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NamespaceUse([Usage; 6]);
 
 impl NamespaceUse {
-    /// One kind.
+    /// The use of one kind.
     pub fn of(&self, kind: Use) -> Usage {
         self.0[kind as usize]
     }
 
-    /// Everything, only what reads, only what writes.
+    /// The sums of all operations, of reads, and of writes.
     pub fn sums(&self) -> [Usage; 3] {
         let mut sums = [Usage::default(); 3];
         for kind in Use::ALL {
@@ -81,47 +82,47 @@ impl NamespaceUse {
     }
 }
 
-/// What is known of one namespace.
+/// The counts of one namespace.
 #[derive(Default)]
 struct Namespace {
     used: NamespaceUse,
     latencies: Box<Latencies>,
 }
 
-/// How long operations on one namespace took, and how often all of it was scanned.
+/// Latencies of the operations on one namespace, and its collection scans.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
-    /// Those that read, those that write, all others: time and number.
+    /// Time and number of reads, of writes, and of all other commands.
     pub sums: [Usage; 3],
-    /// The same by ranges.
+    /// Histograms, in the order of `sums`.
     pub histograms: [Histogram; 3],
-    /// Scans of the whole collection.
+    /// Collection scans.
     pub scans: i64,
-    /// Those that did not wait at its end.
+    /// Collection scans without a tailable cursor.
     pub ending_scans: i64,
 }
 
-/// A scan of a whole collection.
+/// The collection scan of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// There was none.
+    /// No collection scan.
     None,
-    /// To the end.
+    /// A scan that ends at the last document.
     Ending,
-    /// That waits there.
+    /// A scan by a tailable cursor, which waits for more documents.
     Tailing,
 }
 
-/// An operation that is over.
+/// A finished operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// What it did.
+    /// Its kind.
     pub kind: Use,
-    /// Whether it is a command that does nothing but read documents: it counts among those that read.
+    /// Whether it is a command that only reads documents: it counts as a read.
     pub reads: bool,
-    /// How long, in microseconds.
+    /// Its duration in microseconds.
     pub micros: i64,
-    /// Whether it looked at everything.
+    /// Its collection scan.
     pub scan: Scan,
 }
 
@@ -142,7 +143,7 @@ impl Namespace {
     }
 }
 
-/// Operations of one kind of work on the whole server.
+/// The latency of one kind of operations on the whole server.
 #[derive(Default)]
 pub struct Latency {
     micros: AtomicI64,
@@ -155,7 +156,7 @@ impl Latency {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As it is now.
+    /// The current count and time.
     pub fn get(&self) -> Usage {
         Usage {
             micros: self.micros.load(Ordering::Relaxed),
@@ -164,21 +165,21 @@ impl Latency {
     }
 }
 
-/// All use since the start.
+/// The use of all namespaces since the start.
 #[derive(Default)]
 pub struct Top {
     namespaces: Mutex<HashMap<Box<str>, Namespace>>,
-    /// Operations that read.
+    /// Reads on the whole server.
     pub reads: Latency,
-    /// Operations that write.
+    /// Writes on the whole server.
     pub writes: Latency,
-    /// All others.
+    /// All other commands on the whole server.
     pub commands: Latency,
 }
 
 impl Top {
-    /// Counts an operation; those on no collection count for the server only. `exists` says of a namespace whether there is a collection
-    /// or a view of this name; others are not kept.
+    /// Counts an operation; without a namespace, for the server only. `exists` reports whether a
+    /// collection or view of this name exists; other namespaces are not counted.
     pub fn record(
         &self,
         namespace: Option<(&str, &str)>,
@@ -193,7 +194,7 @@ impl Top {
             Use::Commands => self.commands.add(micros),
         }
         let Some((db, collection)) = namespace else { return };
-        // Joined on the stack: names are short, and nothing is allocated for a namespace that is known.
+        // Joined on the stack: names are short, and a known namespace needs no allocation.
         let mut joined = [0u8; mayfly_base::limits::MAX_NAMESPACE_BYTES];
         let len = db.len() + 1 + collection.len();
         let Some(text) = joined.get_mut(..len) else { return };
@@ -209,23 +210,24 @@ impl Top {
         }
     }
 
-    /// A collection or a view was dropped or renamed: one that is created under its name begins with zeros.
+    /// Drops the counts of a dropped or renamed namespace, so that a new one of the same name
+    /// begins at zero.
     pub fn forget(&self, namespace: &str) {
         self.namespaces.lock().remove(namespace);
     }
 
-    /// Forgets all namespaces but these.
+    /// Drops the counts of all namespaces for which `exists` is false.
     pub fn forget_others(&self, exists: impl Fn(&str) -> bool) {
         self.namespaces.lock().retain(|name, _| exists(name));
     }
 
-    /// How long operations on a namespace took.
+    /// The latencies of the operations on a namespace.
     pub fn latencies(&self, namespace: &str) -> Latencies {
         let namespaces = self.namespaces.lock();
         namespaces.get(namespace).map(|it| (*it.latencies).clone()).unwrap_or_default()
     }
 
-    /// All namespaces, ascending by name.
+    /// The use of all namespaces, ascending by name.
     pub fn list(&self) -> Vec<(Box<str>, NamespaceUse)> {
         let mut list: Vec<_> =
             self.namespaces.lock().iter().map(|(name, it)| (name.clone(), it.used)).collect();

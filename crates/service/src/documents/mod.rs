@@ -1,14 +1,14 @@
-//! Documents that the server keeps in collections of its own, each under a string as its `_id`.
+//! Documents that the server keeps in its own collections, each with a string as `_id`.
 
 use mayfly_base::{Namespace, Result};
 use mayfly_storage::{ReadView, Store, UpdateStyle};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
-/// The document with this id.
+/// Reads the document with this id.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn read(store: &Store, ns: &Namespace, id: &str) -> Result<Option<DocBuf>> {
     let view = ReadView::now();
     let Some(collection) = store.collection(&view, ns) else { return Ok(None) };
@@ -21,7 +21,7 @@ pub(crate) fn read(store: &Store, ns: &Namespace, id: &str) -> Result<Option<Doc
 /// Writes the document with this id. The collection is created if it is missing.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn put(
     store: &Store,
     op: &OpCtx,

@@ -1,16 +1,16 @@
-//! What a row of the table of figures says.
+//! A row of the table of figures.
 
 use super::reading::Reading;
 
 /// How a figure changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureKind {
-    /// It counts up from the start of the server.
+    /// It increases from the start of the server.
     Counter,
     /// It goes up and down.
     Gauge,
-    /// A field of `serverStatus` that clients of the reference expect, and that has no name as a metric: it is always zero, or
-    /// repeats another figure.
+    /// A field of `serverStatus` that clients of the reference expect and that is not a metric: it
+    /// is always zero, or repeats another figure.
     Expected,
 }
 
@@ -30,7 +30,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The base unit of a metric, as its name ends; empty for numbers of things.
+    /// The suffix of a metric's name for its base unit; empty for counts.
     pub fn base(self) -> &'static str {
         match self {
             Unit::Count | Unit::Flag => "",
@@ -39,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// A value in the base unit.
+    /// Converts a value to the base unit.
     pub fn in_base(self, value: i64) -> f64 {
         match self {
             Unit::Count | Unit::Bytes | Unit::Flag => value as f64,
@@ -49,16 +49,16 @@ impl Unit {
     }
 }
 
-/// How `serverStatus` shows a figure.
+/// The representation of a figure in `serverStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Representation {
     /// As an int64.
     Long,
     /// As an int32, at most the largest one.
     Int,
     /// As a boolean.
     Bool,
-    /// A thousandth of it, as an int64.
+    /// Divided by 1,000, as an int64.
     Thousandth,
     /// Milliseconds as seconds with a fraction of zero, as a double.
     WholeSeconds,
@@ -68,7 +68,7 @@ pub enum Shown {
     Mebibytes,
 }
 
-/// Reads a figure: one point, or one for each combination of labels.
+/// How a figure is read: one point, or one for each combination of labels.
 #[derive(Clone, Copy)]
 enum Read {
     One(fn(&Reading<'_>) -> i64),
@@ -78,22 +78,22 @@ enum Read {
 /// One figure, or one for each combination of its labels.
 #[derive(Clone, Copy)]
 pub struct Figure {
-    /// Its place in `serverStatus`, with labels in braces.
+    /// Its path in `serverStatus`, with labels in braces.
     pub place: &'static str,
-    /// Its name as a metric; empty for those of [`FigureKind::Expected`].
+    /// Its name as a metric; empty for [`FigureKind::Expected`].
     pub name: &'static str,
     /// How it changes.
     pub kind: FigureKind,
     /// The unit in which it is read.
     pub unit: Unit,
-    /// How `serverStatus` shows it.
-    pub shown: Shown,
-    /// What it says; of [`FigureKind::Expected`], why it has no name.
+    /// Its representation in `serverStatus`.
+    pub shown: Representation,
+    /// Its description; for [`FigureKind::Expected`], why it is not a metric.
     pub help: &'static str,
     read: Read,
 }
 
-/// Takes the points of a figure: values of its labels, in their order, and a number.
+/// Receives the points of a figure: the values of its labels, in their order, and a number.
 pub struct Points<'t> {
     take: &'t mut dyn FnMut(&[&str], i64),
 }
@@ -106,12 +106,12 @@ impl Points<'_> {
 }
 
 impl Figure {
-    /// The names of its labels, in the order of its place.
+    /// The names of its labels, in the order of its path.
     pub fn labels(&self) -> impl Iterator<Item = &'static str> {
         self.place.split('.').filter_map(label)
     }
 
-    /// Whether it has this place in `serverStatus`.
+    /// Whether this is its path in `serverStatus`; any value matches a label.
     pub fn is_at<'p>(&self, place: impl IntoIterator<Item = &'p str>) -> bool {
         let mut steps = self.place.split('.');
         let all_match = place
@@ -120,7 +120,7 @@ impl Figure {
         all_match && steps.next().is_none()
     }
 
-    /// Reads it.
+    /// Reads the points.
     pub fn read(&self, reading: &Reading<'_>, take: &mut dyn FnMut(&[&str], i64)) {
         match self.read {
             Read::One(read) => take(&[], read(reading)),
@@ -129,7 +129,7 @@ impl Figure {
     }
 }
 
-/// The label that a step of a place stands for.
+/// The label that a step of a path stands for.
 pub(super) fn label(step: &str) -> Option<&str> {
     step.strip_prefix('{')?.strip_suffix('}')
 }
@@ -143,21 +143,21 @@ const fn draft(
     kind: FigureKind,
     help: &'static str,
 ) -> Draft {
-    let (unit, shown, read) = (Unit::Count, Shown::Long, Read::One(|_| 0));
+    let (unit, shown, read) = (Unit::Count, Representation::Long, Read::One(|_| 0));
     Draft(Figure { place, name, kind, unit, shown, help, read })
 }
 
-/// A row of something that counts up.
+/// A row of a counter.
 pub(super) const fn counter(place: &'static str, name: &'static str, help: &'static str) -> Draft {
     draft(place, name, FigureKind::Counter, help)
 }
 
-/// A row of something that goes up and down.
+/// A row of a gauge.
 pub(super) const fn gauge(place: &'static str, name: &'static str, help: &'static str) -> Draft {
     draft(place, name, FigureKind::Gauge, help)
 }
 
-/// A row of a field that is there for clients of the reference, and why it is no metric.
+/// A row of a field that clients of the reference expect, and why it is not a metric.
 pub(super) const fn expected(place: &'static str, why: &'static str) -> Draft {
     draft(place, "", FigureKind::Expected, why)
 }
@@ -167,13 +167,13 @@ impl Draft {
         Draft(Figure { unit, ..self.0 })
     }
 
-    pub(super) const fn shown(self, shown: Shown) -> Draft {
+    pub(super) const fn shown(self, shown: Representation) -> Draft {
         Draft(Figure { shown, ..self.0 })
     }
 
-    /// Shown as an int32.
+    /// Represented as an int32.
     pub(super) const fn int(self) -> Draft {
-        self.shown(Shown::Int)
+        self.shown(Representation::Int)
     }
 
     /// Read in bytes.
@@ -186,17 +186,17 @@ impl Draft {
         self.unit(Unit::Micros)
     }
 
-    /// The row, of a figure without labels.
+    /// Completes the row of a figure without labels.
     pub(super) const fn read(self, read: fn(&Reading<'_>) -> i64) -> Figure {
         Figure { read: Read::One(read), ..self.0 }
     }
 
-    /// The row, of a figure with labels, or of one that may be missing.
+    /// Completes the row of a figure that has labels or may be missing.
     pub(super) const fn each(self, read: fn(&Reading<'_>, &mut Points<'_>)) -> Figure {
         Figure { read: Read::Each(read), ..self.0 }
     }
 
-    /// The row, of a figure that is always zero.
+    /// Completes the row of a figure that is always zero.
     pub(super) const fn zero(self) -> Figure {
         self.0
     }

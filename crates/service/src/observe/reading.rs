@@ -1,4 +1,4 @@
-//! The sources of figures at one moment. A source that costs something is asked when the first row needs it, and once.
+//! The sources of figures at one moment. A costly source is read once, when the first row needs it.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::sessions::TransactionCounts;
 pub struct Reading<'s> {
     /// The server.
     pub service: &'s Service,
-    /// Names of the commands, by their places in the command table.
+    /// The names of the commands, by their index in the command table.
     pub commands: &'s [&'static str],
     catalog: OnceCell<CatalogCounts>,
     engine: OnceCell<EngineStats>,
@@ -27,7 +27,7 @@ pub struct Reading<'s> {
     messages: OnceCell<(usize, usize, u64)>,
 }
 
-/// Collections by what they are.
+/// The numbers of collections by sort.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CatalogCounts {
     pub(super) collections: i64,
@@ -39,7 +39,8 @@ pub(super) struct CatalogCounts {
 }
 
 impl<'s> Reading<'s> {
-    /// Reads figures of a server; `commands` are the names of its commands by their places in the command table.
+    /// Reads the figures of a server. `commands` are the names of its commands by their index in
+    /// the command table.
     pub fn new(service: &'s Service, commands: &'s [&'static str]) -> Reading<'s> {
         Reading {
             service,
@@ -63,13 +64,13 @@ impl<'s> Reading<'s> {
         self.running.get_or_init(|| self.service.ops.list())
     }
 
-    /// How many of the running operations read.
+    /// The number of running operations that read.
     pub(super) fn running_reads(&self) -> i64 {
         let reads = |op: &&Arc<OpCtx>| matches!(op.info().op, "query" | "getmore" | "command");
         self.running().iter().filter(reads).count() as i64
     }
 
-    /// Open cursors, and how many timed out.
+    /// The numbers of open cursors and of cursors that timed out.
     pub(super) fn cursors(&self) -> (i64, i64) {
         let now = || self.service.clock.monotonic_micros();
         *self.cursors.get_or_init(|| self.service.cursors.counts(now()))
@@ -83,7 +84,8 @@ impl<'s> Reading<'s> {
         self.memory.get_or_init(usage::memory)
     }
 
-    /// Bytes of requests and of replies that are under way, and connections that were closed for their sake.
+    /// Bytes of incoming requests, bytes of unsent replies, and the number of connections that were
+    /// closed to free memory of requests.
     pub(super) fn messages(&self) -> (usize, usize, u64) {
         *self.messages.get_or_init(|| self.service.buffers.counts())
     }
@@ -111,7 +113,7 @@ fn count_catalog(service: &Service) -> CatalogCounts {
         counts.clustered += i64::from(clustered);
         databases.insert(ns.db().to_owned());
     }
-    // A database whose views cannot be read has none to count.
+    // A database whose views cannot be read counts as having none.
     let views = |db: &String| {
         service.store.views(&ReadView::now(), db).map_or(0, |views| views.len() as i64)
     };

@@ -1,17 +1,17 @@
-//! Figures as documents of `serverStatus`.
+//! Sections of `serverStatus` from figures.
 
 use mayfly_value::DocBuilder;
 
-use super::figure::{Figure, Shown, label};
+use super::figure::{Figure, Representation, label};
 use super::reading::Reading;
 use super::rows::figures;
 
-/// Figures by their places below a document, in the order of their rows.
+/// Figures as a tree of fields, in the order of their rows.
 #[derive(Default)]
 pub struct Section(Vec<(String, Node)>);
 
 enum Node {
-    Value(Shown, i64),
+    Value(Representation, i64),
     Section(Section),
 }
 
@@ -37,7 +37,7 @@ impl Section {
         }
     }
 
-    fn put(&mut self, steps: &[&str], shown: Shown, value: i64) {
+    fn put(&mut self, steps: &[&str], shown: Representation, value: i64) {
         let Some((name, rest)) = steps.split_first() else { return };
         if rest.is_empty() {
             self.0.push(((*name).to_owned(), Node::Value(shown, value)));
@@ -52,7 +52,7 @@ impl Section {
         }
     }
 
-    /// Appends the figure or document of a name and takes it out; nothing if there is none.
+    /// Removes a field and appends it to the document; does nothing if it is missing.
     pub fn append(&mut self, name: &str, doc: &mut DocBuilder) {
         if let Some(at) = self.0.iter().position(|(known, _)| known == name) {
             let (name, node) = self.0.remove(at);
@@ -60,7 +60,7 @@ impl Section {
         }
     }
 
-    /// Appends what is left.
+    /// Appends the remaining fields.
     pub fn append_rest(&self, doc: &mut DocBuilder) {
         self.0.iter().for_each(|(name, node)| node.append(name, doc));
     }
@@ -79,16 +79,16 @@ impl Node {
     }
 }
 
-fn append_value(name: &str, shown: Shown, value: i64, doc: &mut DocBuilder) {
+fn append_value(name: &str, shown: Representation, value: i64, doc: &mut DocBuilder) {
     let int = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
     match shown {
-        Shown::Long => doc.append(name, value),
-        Shown::Int => doc.append(name, int(value)),
-        Shown::Bool => doc.append(name, value != 0),
-        Shown::Thousandth => doc.append(name, value / 1000),
-        Shown::WholeSeconds => doc.append(name, (value / 1000) as f64),
-        Shown::Hours => doc.append(name, value as f64 / 3_600_000.0),
-        Shown::Mebibytes => doc.append(name, int(value >> 20)),
+        Representation::Long => doc.append(name, value),
+        Representation::Int => doc.append(name, int(value)),
+        Representation::Bool => doc.append(name, value != 0),
+        Representation::Thousandth => doc.append(name, value / 1000),
+        Representation::WholeSeconds => doc.append(name, (value / 1000) as f64),
+        Representation::Hours => doc.append(name, value as f64 / 3_600_000.0),
+        Representation::Mebibytes => doc.append(name, int(value >> 20)),
     };
 }
 
@@ -100,10 +100,10 @@ mod tests {
     #[test]
     fn places_that_begin_alike_are_one_document() {
         let mut section = Section::default();
-        section.put(&["sort", "spills"], Shown::Long, 1);
-        section.put(&["group", "spills"], Shown::Long, 2);
-        section.put(&["sort", "bytes"], Shown::Int, i64::MAX);
-        section.put(&["full"], Shown::Bool, 1);
+        section.put(&["sort", "spills"], Representation::Long, 1);
+        section.put(&["group", "spills"], Representation::Long, 2);
+        section.put(&["sort", "bytes"], Representation::Int, i64::MAX);
+        section.put(&["full"], Representation::Bool, 1);
         let mut out = DocBuilder::new();
         section.append("full", &mut out);
         section.append("nothing", &mut out);

@@ -1,7 +1,7 @@
 //! Server parameters: the table behind `getParameter`, `setParameter` and `--setParameter`.
 //!
-//! A row says the type and the bounds once; values live with their owner (the TTL monitor's in `storage`, the
-//! rest in [`Settings`](crate::Settings)).
+//! A row declares the type and the bounds; the value lives with its owner (the TTL monitor's
+//! parameters in `storage`, the others in [`Settings`](crate::Settings)).
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -17,34 +17,34 @@ pub use table::{FEATURE_COMPATIBILITY_VERSION, TABLE};
 /// When a parameter may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetAt {
-    /// Never: it only tells something.
+    /// Never: the parameter is read-only.
     Never,
-    /// At the start only.
+    /// Only at startup.
     Startup,
-    /// At the start and while running.
+    /// At startup and at runtime.
     Both,
 }
 
 /// A parameter's type and bounds.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// A flag.
+pub enum ParameterKind {
+    /// A boolean.
     Bool,
-    /// A 32-bit number, at least this.
+    /// A 32-bit integer with a lower bound.
     Int {
         /// The bound.
         least: i64,
         /// Whether the bound itself is refused.
         exclusive: bool,
     },
-    /// A 64-bit number, at least this.
+    /// A 64-bit integer with a lower bound.
     Long {
         /// The bound.
         least: i64,
         /// Whether the bound itself is refused.
         exclusive: bool,
     },
-    /// A number with a fraction, in these bounds.
+    /// A floating-point number within bounds.
     Double {
         /// The lower bound.
         least: f64,
@@ -57,7 +57,7 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A document.
     Document,
-    /// How much the log tells, by component.
+    /// Log verbosity by component, as a document.
     LogVerbosity,
 }
 
@@ -74,38 +74,40 @@ pub enum Value {
 
 /// One parameter.
 pub struct Parameter {
-    /// Its name.
+    /// The name in `getParameter`.
     pub name: &'static str,
-    /// What it does, its unit, and its default: a line of docs/configuration.md.
+    /// Its effect, unit, and default: a line of docs/configuration.md.
     pub help: &'static str,
     /// When it may be set.
     pub set_at: SetAt,
-    /// Type and bounds.
-    pub kind: Kind,
-    /// Reads it.
+    /// Its type and bounds.
+    pub kind: ParameterKind,
+    /// Reads the value.
     pub get: fn(&Service) -> Value,
-    /// Sets it to a value that was checked.
+    /// Stores a checked value.
     pub set: fn(&Service, &Value),
 }
 
-/// The parameter of this name.
+/// Finds a parameter by name.
 pub fn find(name: &str) -> Option<&'static Parameter> {
     TABLE.iter().find(|parameter| parameter.name == name)
 }
 
 impl Parameter {
-    /// Appends its value under a name.
+    /// Appends the value to a document under a name.
     pub fn append(&self, service: &Service, name: &str, doc: &mut DocBuilder) {
         match (self.get)(service) {
             Value::Bool(value) => doc.append(name, value),
             Value::Number(value) => match self.kind {
-                Kind::Int { .. } => doc.append(name, i32::try_from(value).unwrap_or(i32::MAX)),
-                Kind::Bool
-                | Kind::Long { .. }
-                | Kind::Double { .. }
-                | Kind::Word(_)
-                | Kind::Document
-                | Kind::LogVerbosity => doc.append(name, value),
+                ParameterKind::Int { .. } => {
+                    doc.append(name, i32::try_from(value).unwrap_or(i32::MAX))
+                }
+                ParameterKind::Bool
+                | ParameterKind::Long { .. }
+                | ParameterKind::Double { .. }
+                | ParameterKind::Word(_)
+                | ParameterKind::Document
+                | ParameterKind::LogVerbosity => doc.append(name, value),
             },
             Value::Double(value) => doc.append(name, value),
             Value::Word(value) => doc.append(name, value),
@@ -113,10 +115,11 @@ impl Parameter {
         };
     }
 
-    /// Sets it while running.
+    /// Sets the parameter at runtime.
     ///
     /// # Errors
-    /// 20 IllegalOperation when it may not be set now, 2 BadValue out of bounds, 14 TypeMismatch.
+    /// 20 IllegalOperation when it may not be set at runtime, 2 BadValue out of bounds, 14
+    /// TypeMismatch.
     pub fn set_running(&self, service: &Service, value: RawValue<'_>) -> Result<()> {
         if self.set_at != SetAt::Both {
             let text = format!("not allowed to change [{}] at runtime", self.name);
@@ -127,20 +130,20 @@ impl Parameter {
         Ok(())
     }
 
-    /// Sets it at the start, from text.
+    /// Sets the parameter at startup, from text.
     ///
     /// # Errors
-    /// As [`Parameter::set_running`].
+    /// The same as for [`Parameter::set_running`].
     pub fn set_starting(&self, service: &Service, text: &str) -> Result<()> {
         let value = self.starting_value(text)?;
         (self.set)(service, &value);
         Ok(())
     }
 
-    /// Checks a text that would set it at the start, before there is a service.
+    /// Checks a text for [`set_starting`](Parameter::set_starting), before a service exists.
     ///
     /// # Errors
-    /// As [`Parameter::set_running`].
+    /// The same as for [`Parameter::set_running`].
     pub fn check_starting(&self, text: &str) -> Result<()> {
         self.starting_value(text).map(drop)
     }
@@ -151,13 +154,14 @@ impl Parameter {
             return Err(Error::new(ErrorCode::IllegalOperation, text));
         }
         let value = match (self.kind, text.parse::<i64>()) {
-            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. }, Ok(number)) => {
-                RawValue::Int64(number)
-            }
-            (Kind::Bool, Err(_)) if text == "true" || text == "false" => {
+            (
+                ParameterKind::Bool | ParameterKind::Int { .. } | ParameterKind::Long { .. },
+                Ok(number),
+            ) => RawValue::Int64(number),
+            (ParameterKind::Bool, Err(_)) if text == "true" || text == "false" => {
                 RawValue::Bool(text == "true")
             }
-            (Kind::Double { .. }, _) if text.parse::<f64>().is_ok() => {
+            (ParameterKind::Double { .. }, _) if text.parse::<f64>().is_ok() => {
                 RawValue::Double(text.parse().unwrap_or_default())
             }
             _ => RawValue::String(text),
@@ -173,24 +177,24 @@ impl Parameter {
             RawValue::Bool(flag) => Some(i64::from(flag)),
             _ => None,
         };
-        if let (Kind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
+        if let (ParameterKind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
             LogVerbosity::default().changed_by(wanted)?;
             return Ok(Value::Document(wanted.to_owned()));
         }
         match (self.kind, number) {
-            (Kind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
-            (Kind::Int { least, exclusive }, Some(number)) => {
+            (ParameterKind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
+            (ParameterKind::Int { least, exclusive }, Some(number)) => {
                 self.check_bounds(number, least, exclusive)?;
                 if number > i64::from(i32::MAX) {
                     return Err(self.invalid(&format!("{number} is not a 32-bit integer")));
                 }
                 Ok(Value::Number(number))
             }
-            (Kind::Long { least, exclusive }, Some(number)) => {
+            (ParameterKind::Long { least, exclusive }, Some(number)) => {
                 self.check_bounds(number, least, exclusive)?;
                 Ok(Value::Number(number))
             }
-            (Kind::Double { least, exclusive, most }, Some(number)) => {
+            (ParameterKind::Double { least, exclusive, most }, Some(number)) => {
                 let number = match value {
                     RawValue::Double(number) => number,
                     _ => number as f64,
@@ -208,23 +212,31 @@ impl Parameter {
                 }
                 Ok(Value::Double(number))
             }
-            (Kind::Word(words), None) => {
-                let told = value.as_str().unwrap_or_default();
-                match words.iter().find(|word| **word == told) {
+            (ParameterKind::Word(words), None) => {
+                let given = value.as_str().unwrap_or_default();
+                match words.iter().find(|word| **word == given) {
                     Some(word) => Ok(Value::Word(word)),
                     None => {
                         let words = words.join(", ");
-                        Err(self.invalid(&format!("'{told}' is not one of {words}")))
+                        Err(self.invalid(&format!("'{given}' is not one of {words}")))
                     }
                 }
             }
-            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. } | Kind::Double { .. }, None)
-            | (Kind::Word(_), Some(_))
-            | (Kind::Document | Kind::LogVerbosity, _) => Err(Error::type_mismatch(format!(
-                "Invalid type for parameter {}: {}",
-                self.name,
-                value.type_name()
-            ))),
+            (
+                ParameterKind::Bool
+                | ParameterKind::Int { .. }
+                | ParameterKind::Long { .. }
+                | ParameterKind::Double { .. },
+                None,
+            )
+            | (ParameterKind::Word(_), Some(_))
+            | (ParameterKind::Document | ParameterKind::LogVerbosity, _) => {
+                Err(Error::type_mismatch(format!(
+                    "Invalid type for parameter {}: {}",
+                    self.name,
+                    value.type_name()
+                )))
+            }
         }
     }
 

@@ -1,25 +1,30 @@
-//! What rows of the table are made of: kinds that several have, and forms of rows whose value is in an atomic.
+//! Building blocks of the table's rows: shared kinds, and macros for rows whose value is in an
+//! atomic.
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 
-use super::{Kind, Parameter, SetAt, Value};
+use super::{Parameter, ParameterKind, SetAt, Value};
 use crate::server::Service;
 
-pub(super) const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
-pub(super) const FROM_MINUS_ONE: Kind = Kind::Int { least: -1, exclusive: false };
-pub(super) const FROM_ONE: Kind = Kind::Int { least: 1, exclusive: false };
-pub(super) const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
-pub(super) const SOME_BYTES: Kind = Kind::Long { least: 0, exclusive: true };
-pub(super) const ANY_BYTES: Kind = Kind::Long { least: 0, exclusive: false };
-pub(super) const RATIO: Kind = Kind::Double { least: 0.0, exclusive: false, most: f64::MAX };
-pub(super) const GROWTH: Kind = Kind::Double { least: 1.0, exclusive: true, most: f64::MAX };
-pub(super) const SHARE: Kind = Kind::Double { least: 0.0, exclusive: false, most: 1.0 };
-/// Whatever a stored document has room for.
-pub(super) const DOCUMENT_BYTES: Kind =
-    Kind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
+pub(super) const NOT_NEGATIVE: ParameterKind = ParameterKind::Int { least: 0, exclusive: false };
+pub(super) const FROM_MINUS_ONE: ParameterKind = ParameterKind::Int { least: -1, exclusive: false };
+pub(super) const FROM_ONE: ParameterKind = ParameterKind::Int { least: 1, exclusive: false };
+pub(super) const POSITIVE: ParameterKind = ParameterKind::Int { least: 0, exclusive: true };
+pub(super) const SOME_BYTES: ParameterKind = ParameterKind::Long { least: 0, exclusive: true };
+pub(super) const ANY_BYTES: ParameterKind = ParameterKind::Long { least: 0, exclusive: false };
+pub(super) const RATIO: ParameterKind =
+    ParameterKind::Double { least: 0.0, exclusive: false, most: f64::MAX };
+pub(super) const GROWTH: ParameterKind =
+    ParameterKind::Double { least: 1.0, exclusive: true, most: f64::MAX };
+pub(super) const SHARE: ParameterKind =
+    ParameterKind::Double { least: 0.0, exclusive: false, most: 1.0 };
+/// A document that is stored may have this size.
+pub(super) const DOCUMENT_BYTES: ParameterKind =
+    ParameterKind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
 
-/// With less each document would be a file of its own.
-pub(super) const OPERATION_BYTES: Kind = Kind::Long { least: 64 << 10, exclusive: false };
+/// With less memory each document would be spilled to a file of its own.
+pub(super) const OPERATION_BYTES: ParameterKind =
+    ParameterKind::Long { least: 64 << 10, exclusive: false };
 
 /// A row whose value is a number in an atomic.
 macro_rules! number {
@@ -46,7 +51,7 @@ macro_rules! flag {
             name: $name,
             help: $help,
             set_at: SetAt::Both,
-            kind: Kind::Bool,
+            kind: ParameterKind::Bool,
             get: |$service| Value::Bool($place.load(Ordering::Relaxed)),
             set: |$service, value| {
                 if let Value::Bool(value) = value {
@@ -57,7 +62,7 @@ macro_rules! flag {
     };
 }
 
-/// A row whose value is a number with a fraction.
+/// A row whose value is a floating-point number in an atomic.
 macro_rules! fraction {
     ($name:literal, $help:literal, $kind:expr, |$service:ident| $place:expr) => {
         Parameter {
@@ -75,11 +80,11 @@ macro_rules! fraction {
     };
 }
 
-/// A row that only tells something.
-pub(super) const fn told(
+/// A read-only row.
+pub(super) const fn read_only(
     name: &'static str,
     help: &'static str,
-    kind: Kind,
+    kind: ParameterKind,
     get: fn(&Service) -> Value,
 ) -> Parameter {
     Parameter { name, help, set_at: SetAt::Never, kind, get, set: |_, _| {} }

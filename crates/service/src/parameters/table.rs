@@ -10,14 +10,14 @@ use mayfly_work::spill::Operator;
 
 use super::row::{
     ANY_BYTES, DOCUMENT_BYTES, FROM_MINUS_ONE, FROM_ONE, GROWTH, NOT_NEGATIVE, OPERATION_BYTES,
-    POSITIVE, RATIO, SHARE, SOME_BYTES, flag, fraction, number, told,
+    POSITIVE, RATIO, SHARE, SOME_BYTES, flag, fraction, number, read_only,
 };
-use super::{Kind, Parameter, SetAt, Value};
+use super::{Parameter, ParameterKind, SetAt, Value};
 use crate::server::Service;
 use crate::sessions::OpenTransactions;
 use crate::settings::MemoryParameters;
 
-/// The version whose features clients may expect.
+/// The version of the reference whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
 
 fn memory(service: &Service) -> &MemoryParameters {
@@ -44,15 +44,17 @@ fn open(service: &Service) -> &OpenTransactions {
 pub const TABLE: &[Parameter] = &[
     flag!(
         "allowDiskUseByDefault",
-        "Whether sorts, groups and other operators of queries may use files, where a command does not say so. Default: true.",
+        "The default of allowDiskUse: whether sorts, groups and other operators of queries may use files. Default: true.",
         |s| memory(s).allow_disk_use
     ),
     flag!(
         "auditAuthorizationSuccess",
-        "Whether the audit log records commands that were allowed, too. Default: false.",
+        "Whether the audit log also records commands that were allowed. Default: false.",
         |s| s.audit.authorization_success
     ),
-    told("authSchemaVersion", "The format of users and roles.", NOT_NEGATIVE, |_| Value::Number(5)),
+    read_only("authSchemaVersion", "The format of users and roles.", NOT_NEGATIVE, |_| {
+        Value::Number(5)
+    }),
     number!(
         "batchedDeletesTargetBatchDocs",
         "Most expired documents that the TTL monitor deletes in one batch; 0 for no limit. Default: 10.",
@@ -74,26 +76,26 @@ pub const TABLE: &[Parameter] = &[
     number!(
         "cursorTimeoutMillis",
         "Milliseconds after which an idle cursor is closed. Default: 600000.",
-        Kind::Long { least: 1, exclusive: false },
+        ParameterKind::Long { least: 1, exclusive: false },
         |s| s.cursors.timeout_ms
     ),
     Parameter {
         name: "enableTestCommands",
-        help: "Whether the command configureFailPoint works. Default: false.",
+        help: "Whether commands for tests, such as configureFailPoint, are available. Default: false.",
         set_at: SetAt::Startup,
-        kind: Kind::Bool,
+        kind: ParameterKind::Bool,
         get: |s| Value::Bool(s.fail_points.are_enabled()),
         set: |s, value| {
-            // It is set at the start only, so that it is never switched off.
+            // Only set at startup, so fail points are never disabled again.
             if *value == Value::Bool(true) {
                 s.fail_points.enable();
             }
         },
     },
-    told(
+    read_only(
         "featureCompatibilityVersion",
         "The version of the reference whose features clients may expect.",
-        Kind::Document,
+        ParameterKind::Document,
         |_| {
             let mut doc = DocBuilder::new();
             doc.append("version", FEATURE_COMPATIBILITY_VERSION);
@@ -102,9 +104,9 @@ pub const TABLE: &[Parameter] = &[
     ),
     Parameter {
         name: "honorSystemUmask",
-        help: "Whether the mask of the system decides about permissions of new files; otherwise only the server's user may read them. Default: false.",
+        help: "Whether the permissions of new files follow the system's umask; otherwise only the server's user can read them. Default: false.",
         set_at: SetAt::Startup,
-        kind: Kind::Bool,
+        kind: ParameterKind::Bool,
         get: |s| Value::Bool(s.settings.honor_system_umask.load(Ordering::Relaxed)),
         set: |s, value| {
             let honors = *value == Value::Bool(true);
@@ -137,7 +139,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "internalDocumentSourceLookupCacheSizeBytes",
-        "Bytes of results that $lookup keeps of a pipeline that does not depend on the document. Default: 104857600.",
+        "Bytes of results that $lookup caches for a pipeline that does not depend on the document. Default: 104857600.",
         ANY_BYTES,
         |s| operator(s, Operator::LookupCache)
     ),
@@ -155,7 +157,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "internalLookupStageIntermediateDocumentMaxSizeBytes",
-        "Most bytes of a document that $lookup makes, if the next stage takes the array apart. Default: 104857600.",
+        "Most bytes of a document that $lookup builds, if the next stage unwinds the array. Default: 104857600.",
         DOCUMENT_BYTES,
         |s| memory(s).lookup_array
     ),
@@ -167,24 +169,24 @@ pub const TABLE: &[Parameter] = &[
     ),
     flag!(
         "internalQueryCacheDisableInactiveEntries",
-        "Whether a cached plan is used from its first trial on; otherwise a second trial has to confirm it. Default: false.",
+        "Whether a cached plan is active after its first trial; otherwise a second trial has to confirm it. Default: false.",
         |s| planner(s).active_at_once
     ),
     fraction!(
         "internalQueryCacheEvictionRatio",
-        "How many times the works of its trial a cached plan may need before the plans are tried again. Default: 10.",
+        "The number of works of a cached plan, as a multiple of those of its trial, after which the query is planned again. Default: 10.",
         RATIO,
         |s| planner(s).replanned_at
     ),
     number!(
         "internalQueryCacheMaxEntriesPerCollection",
-        "Most plans that the cache keeps of a collection. Default: 1000.",
+        "Most plans in the plan cache of a collection. Default: 1000.",
         NOT_NEGATIVE,
         |s| planner(s).cached_plans
     ),
     fraction!(
         "internalQueryCacheWorksGrowthCoefficient",
-        "By which factor an inactive entry of the plan cache allows more works with each trial that needed more. Default: 2.",
+        "The factor by which the works of an inactive plan cache entry grow when a trial needs more. Default: 2.",
         GROWTH,
         |s| planner(s).cache_growth
     ),
@@ -202,7 +204,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "internalQueryMaxAddToSetBytes",
-        "Most bytes of the array that $addToSet of a group may make. Default: 104857600.",
+        "Most bytes of the array that $addToSet of a group may build. Default: 104857600.",
         POSITIVE,
         |s| memory(s).add_to_set
     ),
@@ -214,31 +216,31 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "internalQueryMaxConcatArraysBytes",
-        "Most bytes of the array that $concatArrays of a group may make. Default: 104857600.",
+        "Most bytes of the array that $concatArrays of a group may build. Default: 104857600.",
         POSITIVE,
         |s| memory(s).concat_arrays
     ),
     number!(
         "internalQueryMaxPushBytes",
-        "Most bytes of the array that $push of a group may make. Default: 104857600.",
+        "Most bytes of the array that $push of a group may build. Default: 104857600.",
         POSITIVE,
         |s| memory(s).push
     ),
     number!(
         "internalQueryMaxScansToExplode",
-        "Most scans of an index that a plan merges to give a sort order. Default: 200.",
+        "Most index scans that a plan merges to provide a sort order. Default: 200.",
         NOT_NEGATIVE,
         |s| planner(s).merged_scans
     ),
     number!(
         "internalQueryMaxSetUnionBytes",
-        "Most bytes of the array that $setUnion of a group may make. Default: 104857600.",
+        "Most bytes of the array that $setUnion of a group may build. Default: 104857600.",
         POSITIVE,
         |s| memory(s).set_union
     ),
     fraction!(
         "internalQueryPlanEvaluationCollFraction",
-        "The share of a collection that a trial of plans may look at, where that is more than internalQueryPlanEvaluationWorks; from 0 to 1. Default: 0.",
+        "The fraction of a collection that a plan may examine in its trial, if that is more than internalQueryPlanEvaluationWorks; from 0 to 1. Default: 0.",
         SHARE,
         |s| planner(s).trial_share
     ),
@@ -250,7 +252,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "internalQueryPlanEvaluationWorks",
-        "Most keys and documents that a plan looks at in its trial. Default: 10000.",
+        "Most keys and documents that a plan examines in its trial. Default: 10000.",
         POSITIVE,
         |s| planner(s).trial_works
     ),
@@ -261,7 +263,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "internalQueryPlannerMaxIndexedSolutions",
-        "Most plans by indexes that are tried for a query. Default: 64.",
+        "Most indexed plans that are tried for a query. Default: 64.",
         POSITIVE,
         |s| planner(s).plans
     ),
@@ -285,7 +287,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "internalQueryJavaScriptFnTimeoutMillis",
-        "Milliseconds after which a call of a script ends with an error. Default: 60000.",
+        "Timeout of a call of a script in milliseconds. Default: 60000.",
         POSITIVE,
         |s| s.settings.script_timeout_ms
     ),
@@ -297,7 +299,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "jsHeapLimitMB",
-        "Megabytes that scripts may hold, whatever internalQueryJavaScriptHeapSizeLimitMB says. Default: 1100.",
+        "Upper limit of internalQueryJavaScriptHeapSizeLimitMB, in megabytes. Default: 1100.",
         POSITIVE,
         |s| s.settings.any_script_heap_mb
     ),
@@ -308,12 +310,12 @@ pub const TABLE: &[Parameter] = &[
     ),
     Parameter {
         name: "logComponentVerbosity",
-        help: "How much the log tells, by component: a document with a verbosity from 0 to 5 for each, -1 for that of the component above. Default: 0 for all.",
+        help: "Verbosity of the log by component: a document with a level from 0 to 5 for each, or -1 for that of the parent component. Default: 0 for all.",
         set_at: SetAt::Both,
-        kind: Kind::LogVerbosity,
+        kind: ParameterKind::LogVerbosity,
         get: |s| Value::Document(s.settings.log_verbosity().document()),
         set: |s, value| {
-            // It was tried when it was checked.
+            // The document was checked before.
             if let Value::Document(wanted) = value
                 && let Ok(changed) = s.settings.log_verbosity().changed_by(wanted.as_doc())
             {
@@ -323,7 +325,7 @@ pub const TABLE: &[Parameter] = &[
     },
     Parameter {
         name: "logLevel",
-        help: "How much the log tells of components without a verbosity of their own, from 0 to 5. Default: 0.",
+        help: "Verbosity of the log for components without their own, from 0 to 5. Default: 0.",
         set_at: SetAt::Both,
         kind: NOT_NEGATIVE,
         get: |s| Value::Number(s.settings.log_level()),
@@ -373,7 +375,7 @@ pub const TABLE: &[Parameter] = &[
         name: "maxIndexBuildMemoryUsageMegabytes",
         help: "Megabytes that all index builds of a command may hold before they use files. Default: an eighth of the memory, at most 200.",
         set_at: SetAt::Both,
-        kind: Kind::Int { least: 50, exclusive: false },
+        kind: ParameterKind::Int { least: 50, exclusive: false },
         get: |s| Value::Number(s.store.index_build_bytes.load(Ordering::Relaxed) >> 20),
         set: |s, value| {
             if let Value::Number(megabytes) = value {
@@ -383,7 +385,7 @@ pub const TABLE: &[Parameter] = &[
     },
     number!(
         "maxTransactionLockRequestTimeoutMillis",
-        "Milliseconds that a statement of a transaction waits for a lock of a collection; -1 for as long as the operation may. Default: 5.",
+        "Milliseconds that a statement of a transaction waits for a lock of a collection; -1 for no limit of its own. Default: 5.",
         FROM_MINUS_ONE,
         |s| s.store.transaction_lock_timeout_ms
     ),
@@ -394,9 +396,9 @@ pub const TABLE: &[Parameter] = &[
     ),
     Parameter {
         name: "redactClientLogData",
-        help: "Whether the log has ### in place of values of documents and commands. Default: false.",
+        help: "Whether the log shows ### instead of values of documents and commands. Default: false.",
         set_at: SetAt::Both,
-        kind: Kind::Bool,
+        kind: ParameterKind::Bool,
         get: |_| Value::Bool(is_client_data_redacted()),
         set: |_, value| {
             if let Value::Bool(redacted) = value {
@@ -406,7 +408,7 @@ pub const TABLE: &[Parameter] = &[
     },
     number!(
         "shutdownTimeoutMillisForSignaledShutdown",
-        "Milliseconds that running commands may go on after SIGTERM or SIGINT. Default: 5000.",
+        "Milliseconds that running commands may continue after SIGTERM or SIGINT. Default: 5000.",
         NOT_NEGATIVE,
         |s| s.settings.signaled_shutdown_ms
     ),
@@ -418,7 +420,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",
-        help: "Seconds for which snapshots are kept for reads of the past. Default: 300.",
+        help: "Seconds for which snapshots are kept for reads at a past time. Default: 300.",
         set_at: SetAt::Both,
         kind: NOT_NEGATIVE,
         get: |s| Value::Number(s.store.history().window_secs()),
@@ -436,7 +438,7 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "ttlIndexDeleteTargetDocs",
-        "Most documents that the TTL monitor deletes in one visit of an index; 0 for no limit. Default: 50000.",
+        "Most documents that the TTL monitor deletes in one visit to an index; 0 for no limit. Default: 50000.",
         NOT_NEGATIVE,
         |s| ttl(s).index_target_docs
     ),
@@ -448,9 +450,9 @@ pub const TABLE: &[Parameter] = &[
     ),
     Parameter {
         name: "ttlIndexRules",
-        help: "Whose rules of expiry hold where they differ: manual, what the manual promises, or mongod8, what servers of 8.x do. Default: manual.",
+        help: "Rules of expiry where the manual and servers of version 8.x differ: manual or mongod8. Default: manual.",
         set_at: SetAt::Both,
-        kind: Kind::Word(&["manual", "mongod8"]),
+        kind: ParameterKind::Word(&["manual", "mongod8"]),
         get: |s| {
             Value::Word(match ttl(s).rules() {
                 TtlIndexRules::Manual => "manual",
@@ -478,7 +480,7 @@ pub const TABLE: &[Parameter] = &[
         name: "ttlMonitorSleepSecs",
         help: "Seconds between two passes of the TTL monitor. Default: 60.",
         set_at: SetAt::Both,
-        kind: Kind::Int { least: 0, exclusive: true },
+        kind: ParameterKind::Int { least: 0, exclusive: true },
         get: |s| Value::Number(ttl(s).sleep_secs()),
         set: |s, value| {
             if let Value::Number(secs) = value {

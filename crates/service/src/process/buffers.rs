@@ -1,10 +1,12 @@
-//! Memory for messages that are under way: requests that have not arrived whole, replies that their clients have not taken.
+//! Memory for messages in transit: requests that have not arrived completely, and replies that
+//! clients have not received.
 //!
-//! Small ones are free. Large requests take room for all that they announce before more of them is read, first come, first served, so
-//! that those that have room arrive; the bytes themselves are allocated as they come. Whoever is slow while others wait is closed.
+//! Small messages are not counted. A large request reserves its announced size before more of it is
+//! read, in order of arrival, so that admitted requests can complete; its buffer is allocated as
+//! the bytes arrive. A connection whose request is slow is closed when others wait for memory.
 //!
-//! Of replies nobody knows beforehand how large they get, and nobody should wait because others do not take theirs: when many are
-//! held, what a client does not take at once goes into a file.
+//! The size of a reply is not known in advance, and replies must not wait for clients that do not
+//! read theirs: when replies occupy much memory, the unsent part of a reply is written to a file.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,11 +15,11 @@ use mayfly_work::memory;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::time::Instant;
 
-/// Messages up to this size are free.
+/// Messages up to this size are not counted.
 pub const LARGE_BYTES: usize = 64 << 10;
-/// So long a large request may take while others wait, beside a second for each megabyte.
+/// The time that a large request may take while others wait, in addition to a second per megabyte.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So long nothing of it may arrive while others wait.
+/// The longest pause between two parts of a request while others wait.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// The messages of all connections.
@@ -25,23 +27,23 @@ const STALLED: Duration = Duration::from_secs(2);
 pub struct Buffers {
     requests: Pool,
     replies: Pool,
-    /// Requests get room one after the other.
+    /// Admits one request at a time, in order of arrival.
     turn: Mutex<()>,
-    /// Replies are written into files one after the other.
+    /// Lets one reply at a time be written to a file.
     filing: Mutex<()>,
     closed: AtomicU64,
 }
 
-/// What large messages of one direction take.
+/// The memory of large messages in one direction.
 #[derive(Default)]
 struct Pool {
     bytes: AtomicUsize,
-    /// Those who wait for room.
+    /// The number of requests or replies that wait for memory.
     waiting: AtomicUsize,
     freed: Notify,
 }
 
-/// A large message that is under way.
+/// A large message in transit; dropping it releases its memory.
 pub struct UnderWay<'b> {
     pool: &'b Pool,
     bytes: usize,
@@ -49,7 +51,7 @@ pub struct UnderWay<'b> {
 }
 
 impl Pool {
-    /// Whether it holds something, and would hold more than its share with so many bytes in addition.
+    /// Whether the pool is in use, and `more` bytes would exceed its share.
     fn is_full(&self, more: usize) -> bool {
         let held = self.bytes.load(Ordering::Relaxed);
         held > 0 && held.saturating_add(more) > memory::limit() / 4
@@ -87,7 +89,8 @@ impl Drop for UnderWay<'_> {
 }
 
 impl UnderWay<'_> {
-    /// Waits until nothing of it has arrived for a while, from now on, or it takes too long altogether, and others wait for its room.
+    /// Waits until the message is stalled (for a while from now on, nothing has arrived) or late,
+    /// and others wait for its memory.
     pub async fn overdue(&self) {
         let longest = PATIENCE + Duration::from_secs((self.bytes >> 20) as u64);
         tokio::time::sleep_until((self.since + longest).min(Instant::now() + STALLED)).await;
@@ -98,7 +101,7 @@ impl UnderWay<'_> {
 }
 
 impl Buffers {
-    /// Waits for room for a request that announces so many bytes.
+    /// Reserves memory for a request of this size; waits until it is available.
     pub async fn request(&self, bytes: usize) -> UnderWay<'_> {
         if self.requests.is_full(bytes) {
             let _turn = self.turn.lock().await;
@@ -107,34 +110,35 @@ impl Buffers {
         self.requests.hold(bytes)
     }
 
-    /// A reply of so many bytes is there and has to be sent.
+    /// Counts a reply of this size until it is sent.
     pub fn reply(&self, bytes: usize) -> UnderWay<'_> {
         self.replies.hold(bytes)
     }
 
-    /// Whether so much is held for replies that those that are not taken should go elsewhere.
+    /// Whether replies occupy so much memory that unsent ones should be written to files.
     pub fn is_crowded(&self) -> bool {
         self.replies.is_full(memory::limit() / 8)
     }
 
-    /// Waits while more is held for replies than files take up at once.
+    /// Waits while replies occupy more memory than files can absorb at once.
     pub async fn room_for_reply(&self) {
         if self.replies.is_full(0) {
             self.replies.wait_for(0).await;
         }
     }
 
-    /// Waits until no other reply is being written into a file.
+    /// Waits until no other reply is being written to a file.
     pub async fn filing(&self) -> MutexGuard<'_, ()> {
         self.filing.lock().await
     }
 
-    /// Counts a connection that is closed because it was too slow.
+    /// Counts a connection that was closed because it was too slow.
     pub fn note_closed(&self) {
         self.closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes of large requests, as announced; bytes of large replies; connections closed because they were too slow.
+    /// The bytes of large requests (as announced) and of large replies, and the number of
+    /// connections that were closed because they were too slow.
     pub fn counts(&self) -> (usize, usize, u64) {
         let bytes = |pool: &Pool| pool.bytes.load(Ordering::Relaxed);
         (bytes(&self.requests), bytes(&self.replies), self.closed.load(Ordering::Relaxed))

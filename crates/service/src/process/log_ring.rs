@@ -1,26 +1,26 @@
-//! The last lines of the log, for `getLog`.
+//! The latest lines of the log, for `getLog`.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-/// Lines that are kept.
+/// The capacity of the ring.
 const LINES: usize = 1024;
 
-/// How a file of the log or of the audit log makes way for another.
+/// How a log file or audit log file is rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRotation {
-    /// As `systemLog.logRotate` says: the file is renamed, or opened again.
+    /// As `systemLog.logRotate` specifies: the file is renamed, or opened again.
     Configured,
     /// The file is opened again, which creates it if another program has renamed it.
     Reopen,
 }
 
-/// Begins a new log file.
+/// The function that rotates the log file.
 type Rotate = Box<dyn Fn(LogRotation) -> Result<(), String> + Send + Sync>;
 
-/// A ring of lines, each a JSON object.
+/// A ring of log lines, each a JSON object.
 #[derive(Default)]
 pub struct LogRing {
     inner: Mutex<Inner>,
@@ -35,7 +35,7 @@ struct Inner {
 }
 
 impl LogRing {
-    /// Adds a line; the oldest goes when the ring is full.
+    /// Adds a line; a full ring drops the oldest one.
     pub fn push(&self, line: String) {
         let mut inner = self.inner.lock();
         if inner.lines.len() == LINES {
@@ -45,7 +45,7 @@ impl LogRing {
         inner.total += 1;
     }
 
-    /// Adds a line to what `getLog: "startupWarnings"` shows.
+    /// Adds a line to the answer of `getLog: "startupWarnings"`.
     pub fn push_startup_warning(&self, line: String) {
         let mut inner = self.inner.lock();
         if inner.startup_warnings.len() < LINES {
@@ -53,7 +53,7 @@ impl LogRing {
         }
     }
 
-    /// Sets the function that begins a new log file; the first one stays.
+    /// Sets the function that rotates the log file; only the first call has an effect.
     pub fn on_rotate(
         &self,
         rotate: impl Fn(LogRotation) -> Result<(), String> + Send + Sync + 'static,
@@ -62,21 +62,21 @@ impl LogRing {
         let _ = self.rotate.set(Box::new(rotate));
     }
 
-    /// Begins a new log file; nothing happens where the log is no file.
+    /// Rotates the log file; does nothing when the log is not a file.
     ///
     /// # Errors
-    /// One line that says why there is none.
+    /// The reason why the file could not be rotated, as one line.
     pub fn rotate(&self, how: LogRotation) -> Result<(), String> {
         self.rotate.get().map_or(Ok(()), |rotate| rotate(how))
     }
 
-    /// The lines that are left, and how many there ever were.
+    /// The lines in the ring, and the number of all lines since the start.
     pub fn lines(&self) -> (Vec<String>, u64) {
         let inner = self.inner.lock();
         (inner.lines.iter().cloned().collect(), inner.total)
     }
 
-    /// The warnings of the start.
+    /// The startup warnings.
     pub fn startup_warnings(&self) -> Vec<String> {
         self.inner.lock().startup_warnings.clone()
     }

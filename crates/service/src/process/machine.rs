@@ -1,30 +1,31 @@
-//! How much memory there is: the machine's, or less where a container's limit (a control group of either version) or the limit of the
-//! address space (`ulimit -v`) says so.
+//! The usable memory: that of the machine, or less if a container's limit (a control group of
+//! either version) or the limit of the address space (`ulimit -v`) is lower.
 
 use std::fs;
 use std::path::Path;
 
-/// What the system says about memory.
+/// The memory of the machine and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Of the machine, in bytes; 0 where the system does not tell.
+    /// The memory of the machine in bytes; 0 if unknown.
     pub machine_bytes: u64,
-    /// The least limit of the control groups that this process is in, and of its address space, where it is less than the machine has.
+    /// The lowest limit of the process's control groups and address space, if it is lower than
+    /// `machine_bytes`.
     pub limit_bytes: Option<u64>,
 }
 
 impl Memory {
-    /// Asks the system.
+    /// Reads the memory from `/proc` and `/sys`.
     pub fn of_system() -> Memory {
         Memory::below(Path::new("/"))
     }
 
-    /// What this process may use, in bytes; 0 where the system does not tell.
+    /// The memory that this process may use, in bytes; 0 if unknown.
     pub fn usable_bytes(&self) -> u64 {
         self.limit_bytes.unwrap_or(self.machine_bytes)
     }
 
-    /// Reads the files of the system below a folder.
+    /// Reads the system's files below `root`.
     fn below(root: &Path) -> Memory {
         let text = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -49,13 +50,13 @@ fn addresses(root: &Path) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What the limit of the address space leaves for memory in use: stacks of threads, and what allocators keep apart, take addresses that
-/// no memory backs.
+/// The memory that the limit of the address space allows. Thread stacks and reserves of the
+/// allocators use addresses that are not backed by memory.
 fn limit_of_addresses(root: &Path) -> Option<u64> {
     addresses(root).map(|bytes| bytes / 4)
 }
 
-/// The limit of a line `NUMBER:CONTROLLERS:PATH`; controllers are empty in version 2.
+/// The limit of a line `NUMBER:CONTROLLERS:PATH`; version 2 has no controllers there.
 fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -67,8 +68,8 @@ fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
         _ => return None,
     };
     let mount = root.join(mount);
-    // A group is also bound by those above it. In a container the path may be the host's: then only the mount's own
-    // folder is there, and it is the container's group.
+    // The limits of all ancestors apply as well. In a container the path may be that of the host:
+    // then only the mount's root exists, which is the container's group.
     let group = mount.join(path.trim_start_matches('/'));
     let folders = group.ancestors().take_while(|folder| folder.starts_with(&mount));
     let limit = |folder: &Path| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     /// The memory that these files describe.
-    fn told(files: &[(&str, &str)]) -> Memory {
+    fn memory_of(files: &[(&str, &str)]) -> Memory {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let file = root.path().join(name);
@@ -95,7 +96,7 @@ mod tests {
         const MACHINE: (&str, &str) = ("proc/meminfo", "MemTotal: 8388608 kB\nMemFree: 5 kB\n");
         let machine_bytes = 8 << 30;
         let limit = |files: &[(&str, &str)]| {
-            let memory = told(&[&[MACHINE], files].concat());
+            let memory = memory_of(&[&[MACHINE], files].concat());
             assert_eq!(memory.machine_bytes, machine_bytes);
             assert_eq!(memory.usable_bytes(), memory.limit_bytes.unwrap_or(machine_bytes));
             memory.limit_bytes
@@ -106,10 +107,10 @@ mod tests {
         let above = ("sys/fs/cgroup/a.slice/memory.max", "1073741824\n");
         let own = ("sys/fs/cgroup/a.slice/b/memory.max", "2147483648\n");
         assert_eq!(limit(&[second, above, own]), Some(1 << 30));
-        // In a container of its own namespace.
+        // In a container with a cgroup namespace.
         let inside = ("proc/self/cgroup", "0::/\n");
         assert_eq!(limit(&[inside, ("sys/fs/cgroup/memory.max", "536870912\n")]), Some(512 << 20));
-        // Version 1; a container sees the host's path and its own mount.
+        // Version 1: a container sees the host's path and its own mount.
         let first = ("proc/self/cgroup", "9:cpu,cpuacct:/\n4:memory:/docker/77\n0::/\n");
         let own = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
         assert_eq!(limit(&[first, own]), Some(256 << 20));
@@ -128,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_system_may_tell_nothing() {
-        assert_eq!(told(&[]), Memory { machine_bytes: 0, limit_bytes: None });
+        assert_eq!(memory_of(&[]), Memory { machine_bytes: 0, limit_bytes: None });
         let odd = [("proc/meminfo", "MemTotal: much\n"), ("proc/self/cgroup", "x\n1:memory\n::\n")];
-        assert_eq!(told(&odd).usable_bytes(), 0);
+        assert_eq!(memory_of(&odd).usable_bytes(), 0);
     }
 }

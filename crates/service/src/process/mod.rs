@@ -1,4 +1,5 @@
-//! What the process has: its machine, its log, pools for messages, and the signals that everything waits for.
+//! The process: its machine, its log ring, memory for messages, and the signals of shutdown and of
+//! topology changes.
 
 mod buffers;
 mod log_ring;

@@ -1,8 +1,8 @@
-//! The wish to end, told to everybody who waits.
+//! A signal to end, which any number of tasks can wait for.
 
 use tokio::sync::watch;
 
-/// A flag that goes up once.
+/// A flag that is set at most once.
 pub struct Shutdown {
     requested: watch::Sender<bool>,
 }
@@ -14,20 +14,20 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// Asks everybody to end.
+    /// Sets the flag.
     pub fn request(&self) {
         self.requested.send_replace(true);
     }
 
-    /// Whether somebody asked.
+    /// Whether the flag is set.
     pub fn is_requested(&self) -> bool {
         *self.requested.borrow()
     }
 
-    /// Waits until somebody asks.
+    /// Waits until the flag is set.
     pub async fn requested(&self) {
         let mut receiver = self.requested.subscribe();
-        // An error means that the flag is gone with the service, which is an end, too.
+        // An error means that the flag was dropped with the service, which is an end as well.
         let _ = receiver.wait_for(|requested| *requested).await;
     }
 }

@@ -1,4 +1,4 @@
-//! `topologyVersion`: which process answers, and how often what it says about itself has changed.
+//! `topologyVersion`: the identity of the process, and how often its answer to `hello` has changed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,16 +32,16 @@ impl Topology {
         *self.counter.borrow()
     }
 
-    /// What `hello` says has changed: answers those who wait.
+    /// Counts a change of the answer to `hello` and wakes waiting commands.
     pub fn changed(&self) {
         self.counter.send_modify(|counter| *counter += 1);
     }
 
-    /// Waits until the counter is another than the one seen.
+    /// Waits until the counter differs from `seen`.
     pub async fn changed_from(&self, seen: i64) {
         let mut receiver = self.counter.subscribe();
         if receiver.wait_for(|counter| *counter != seen).await.is_err() {
-            // The sender is our own field, so this future ends with us.
+            // The sender is a field of `self`, so this future ends with it.
             std::future::pending::<()>().await;
         }
     }

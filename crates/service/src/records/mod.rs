@@ -1,4 +1,4 @@
-//! What is recorded of operations: the audit log and the profiler.
+//! Records of operations: the audit log and the profiler.
 
 pub mod audit;
 pub mod profiler;

@@ -1,8 +1,9 @@
-//! The profiler: which operations are worth a line in the log or a document in `system.profile`, and keeping those.
+//! The profiler: decides which operations get a log line or a document in `system.profile`, and
+//! writes these documents.
 //!
-//! `slowms` and `sampleRate` are the server's, level and filter a database's. `system.profile` is an ordinary collection
-//! whose oldest documents go when it grows over a megabyte. A document that cannot be kept is lost: the operation that it
-//! is about was answered already.
+//! `slowms` and `sampleRate` apply to the server, level and filter to a database. `system.profile`
+//! is an ordinary collection whose oldest documents are deleted when it grows beyond a megabyte. A
+//! document that cannot be written is lost, because its operation has already been answered.
 
 #[cfg(test)]
 mod tests;
@@ -19,20 +20,20 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use mayfly_work::OpCtx;
 use parking_lot::{Mutex, RwLock};
 
-/// The collection's name in each database.
+/// The name of the collection in each database.
 pub const COLLECTION: &str = "system.profile";
-/// How large it may grow.
+/// The largest size of the collection.
 const MOST_BYTES: i64 = 1 << 20;
-/// How many of the oldest documents go at once.
+/// How many of the oldest documents are deleted at once.
 const DELETED_AT_ONCE: usize = 100;
 const DEFAULT_SLOW_MS: i64 = 100;
 
-/// What is recorded of a database.
+/// The profiling settings of a database.
 #[derive(Clone, Default)]
 pub struct Profiled {
-    /// 0 nothing, 1 what is slow or passes the filter, 2 everything.
+    /// 0 for nothing, 1 for operations that are slow or pass the filter, 2 for all.
     pub level: i32,
-    /// Instead of `slowms` and `sampleRate`: as it was sent, and compiled.
+    /// Replaces `slowms` and `sampleRate`: as sent, and compiled.
     pub filter: Option<(DocBuf, Matcher)>,
 }
 
@@ -42,12 +43,12 @@ pub struct Profiler {
     /// The bits of an f64.
     sample_rate: AtomicU64,
     databases: RwLock<HashMap<String, Profiled>>,
-    /// What is recorded of all other databases but `local`.
+    /// The settings of all other databases except `local`.
     default: RwLock<Profiled>,
-    /// Some database has a level or a filter.
+    /// Whether any database has a level or a filter.
     any: AtomicBool,
     last_id: AtomicI64,
-    /// Held by the one who deletes old documents.
+    /// Held while old documents are deleted.
     trimming: Mutex<()>,
 }
 
@@ -65,9 +66,9 @@ impl Default for Profiler {
     }
 }
 
-/// Where an operation is to be recorded.
+/// Where an operation is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RecordTargets {
     /// In the log.
     pub log: bool,
     /// In `system.profile`.
@@ -80,7 +81,8 @@ impl Profiler {
         self.slow_ms.load(Ordering::Relaxed)
     }
 
-    /// Sets `slowms`; for all who ask for it at once: [`Service::set_slow_ms`](crate::Service::set_slow_ms).
+    /// Sets `slowms` of the profiler only; see
+    /// [`Service::set_slow_ms`](crate::Service::set_slow_ms).
     pub(crate) fn set_slow_ms(&self, slow_ms: i64) {
         self.slow_ms.store(slow_ms, Ordering::Relaxed);
     }
@@ -95,7 +97,7 @@ impl Profiler {
         self.sample_rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 
-    /// What is recorded of a database.
+    /// The profiling settings of a database.
     pub fn database(&self, db: &str) -> Profiled {
         match self.databases.read().get(db) {
             Some(profiled) => profiled.clone(),
@@ -104,13 +106,14 @@ impl Profiler {
         }
     }
 
-    /// Says what is to be recorded of databases for which no command said anything: `operationProfiling` of the configuration.
+    /// Sets the settings of databases that no command has set: `operationProfiling` of the
+    /// configuration.
     pub fn set_default(&self, profiled: Profiled) {
         *self.default.write() = profiled;
         self.note_any();
     }
 
-    /// Says what is to be recorded of a database.
+    /// Sets the profiling settings of a database.
     pub fn set_database(&self, db: &str, profiled: Profiled) {
         self.databases.write().insert(db.to_owned(), profiled);
         self.note_any();
@@ -123,36 +126,42 @@ impl Profiler {
         self.any.store(any, Ordering::Release);
     }
 
-    /// Whether an operation that took this long may be wanted at all; nearly all are not.
+    /// Whether an operation of this duration may be recorded; false for nearly all of them.
     pub fn may_want(&self, micros: i64) -> bool {
         micros.max(1) > self.slow_ms().saturating_mul(1000) || self.any.load(Ordering::Acquire)
     }
 
-    /// Where an operation is to be recorded. `describe` makes its document, for a filter.
-    pub fn wanted(&self, db: &str, micros: i64, describe: &mut dyn FnMut() -> DocBuf) -> Wanted {
+    /// Decides where an operation is recorded. `describe` creates its document for a filter.
+    pub fn wanted(
+        &self,
+        db: &str,
+        micros: i64,
+        describe: &mut dyn FnMut() -> DocBuf,
+    ) -> RecordTargets {
         let Profiled { level, filter } = self.database(db);
         if let Some((_, filter)) = filter {
-            // What the filter cannot judge is recorded: nobody would look for what is missing.
+            // An operation on which the filter fails is recorded, because its absence would go
+            // unnoticed.
             let passes = filter.matches(describe().as_doc()).unwrap_or(true);
-            return Wanted { log: passes, profile: level == 2 || (level == 1 && passes) };
+            return RecordTargets { log: passes, profile: level == 2 || (level == 1 && passes) };
         }
         let slow = micros.max(1) > self.slow_ms().saturating_mul(1000);
         let sampled = slow && rand::random::<f64>() < self.sample_rate();
-        Wanted { log: sampled, profile: level == 2 || (level == 1 && sampled) }
+        RecordTargets { log: sampled, profile: level == 2 || (level == 1 && sampled) }
     }
 
     /// Creates the collection of a database.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn create(&self, store: &Store, db: &str) -> Result<()> {
         store.get_or_create(&ReadView::now(), &Namespace::new(db, COLLECTION)?).map(|_| ())
     }
 
-    /// Keeps a document about an operation.
+    /// Writes the document of an operation.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn keep(&self, store: &Store, op: &OpCtx, db: &str, about: RawDoc<'_>) -> Result<()> {
         let namespace = Namespace::new(db, COLLECTION)?;
         // An operation on a database that does not exist must not create it.
@@ -201,7 +210,7 @@ impl Profiler {
         Ok(())
     }
 
-    /// Ascending with the time, so that the collection is in the order of the operations.
+    /// Ascends with time, so that the collection is in the order of the operations.
     fn next_id(&self, now_ms: i64) -> i64 {
         let floor = now_ms.saturating_mul(1 << 20);
         let update = |last: i64| Some(last.max(floor) + 1);

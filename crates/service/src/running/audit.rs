@@ -1,4 +1,4 @@
-//! Events of the audit log: each is made here, passes the filter, and is written by the sink.
+//! Creates, filters and writes the events of the audit log.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::records::{Actor, AuditConfig, AuditOptions};
 use crate::server::Service;
 
 impl Service {
-    /// Begins to audit.
+    /// Starts the audit log.
     ///
     /// # Errors
-    /// Those of a stored configuration that cannot be read, or of the filter.
+    /// A stored configuration cannot be read, or its filter is invalid.
     pub fn begin_audit(self: &Arc<Service>, options: AuditOptions) -> Result<()> {
         let mut config = AuditConfig::new(options.filter)?;
         config.authorization_success = self.audit.has_authorization_success();
@@ -29,7 +29,7 @@ impl Service {
         {
             self.audit.install(stored);
         }
-        // A second one would belong to a second server, which has a service of its own.
+        // Only a second server could set a second sink, and it has its own service.
         let _ = self.audit.sink.set(options.sink);
         let service = Arc::downgrade(self);
         self.store.on_definition(move |change| {
@@ -47,7 +47,8 @@ impl Service {
         Ok(())
     }
 
-    /// Writes an event, if there is an audit log and its filter wants it. `param` appends what the event is about.
+    /// Writes an event if there is an audit log and its filter matches. `param` appends the
+    /// details.
     pub fn audit(
         &self,
         actor: Actor<'_>,
@@ -80,12 +81,12 @@ impl Service {
         if let Err(error) = sink.write(event.as_doc())
             && !self.audit.failed.swap(true, Ordering::Relaxed)
         {
-            tracing::error!(%error, atype, "an audit event cannot be written; the server stops");
+            tracing::error!(%error, atype, "the audit event cannot be written; the server stops, see auditLog.path");
             self.shutdown.request();
         }
     }
 
-    /// The user of a connection is logged out.
+    /// Records the logout of a connection's user.
     pub fn audit_logout(&self, connection: &Connection, reason: &str) {
         let Some(user) = connection.access.user().filter(|_| self.audit.is_on()) else { return };
         self.audit(Actor::Client(connection), "logout", ErrorCode::OK, |param| {
@@ -95,7 +96,7 @@ impl Service {
         });
     }
 
-    /// A connection was closed.
+    /// Records the end of a connection.
     pub fn audit_closed(&self, connection: &Connection) {
         if !self.audit.is_on() {
             return;
@@ -107,7 +108,7 @@ impl Service {
         self.audit_logout(connection, "Implicit logout due to client connection closure");
     }
 
-    /// A client logged in, or tried to.
+    /// Records an attempt to log in.
     pub fn audit_login(
         &self,
         connection: &Connection,
@@ -120,17 +121,17 @@ impl Service {
         });
     }
 
-    /// The server begins to stop.
+    /// Records that the server begins to stop, once.
     pub fn audit_stop(&self, actor: Actor<'_>) {
         if self.audit.is_on() && !self.audit.stop_noted.swap(true, Ordering::Relaxed) {
             self.audit(actor, "shutdown", ErrorCode::OK, |_| {});
         }
     }
 
-    /// Begins a new file of the audit log.
+    /// Rotates the file of the audit log.
     ///
     /// # Errors
-    /// One line that says why there is none.
+    /// The reason why the file could not be rotated, as one line.
     pub fn rotate_audit(
         &self,
         actor: Actor<'_>,
@@ -153,10 +154,10 @@ impl Service {
         rotated.map(drop)
     }
 
-    /// Stores a configuration and audits by it from here on. That it changed is the last event by the old one.
+    /// Stores and applies a configuration. The change itself is the last event under the old one.
     ///
     /// # Errors
-    /// Those of the engine; then the old one stays.
+    /// Errors of the engine; the old configuration stays in effect.
     pub fn store_audit_config(
         &self,
         op: &OpCtx,
@@ -178,7 +179,7 @@ impl Service {
     }
 }
 
-/// `{ ip, port }`, `{ unix }`, or `{ isSystemUser: true }` where there is no client.
+/// Appends `{ ip, port }`, `{ unix }`, or `{ isSystemUser: true }` without a client.
 fn append_address(event: &mut DocBuilder, name: &str, address: Option<&str>) {
     event.start_document(name);
     match address.map(|address| (address, address.parse::<SocketAddr>())) {

@@ -1,5 +1,6 @@
-//! Events of collections, indexes, views and databases, from what the store says of them. An operation of a client gives the event
-//! its user; what the server does by itself is the system's.
+//! Audit events of collections, indexes, views and databases, from the changes that the store
+//! reports. A change by a client's operation is recorded with its user, a change by the server
+//! itself as the system's.
 
 use mayfly_base::{ErrorCode, Namespace};
 use mayfly_storage::DefinitionChange;
@@ -63,12 +64,13 @@ impl Service {
             "renameCollection" => self.audit_current("renameCollection", ErrorCode::OK, |param| {
                 param.append("old", text("renameCollection")).append("new", text("to"));
             }),
-            // Changes of options are no events of the reference.
+            // Changes of options are not events of the reference.
             _ => {}
         }
     }
 
-    /// `spec` is the index's definition, or the log's command, which is its collection's name and the definition.
+    /// `spec` is the definition of the index, or the log's command: the collection's name and the
+    /// definition.
     fn audit_index(&self, ns: &str, spec: RawDoc<'_>, (state, result): (&str, ErrorCode)) {
         self.audit_current("createIndex", result, |param| {
             let name = spec.get("name").and_then(RawValue::as_str).unwrap_or_default();
@@ -91,7 +93,7 @@ impl Service {
         });
     }
 
-    /// Writes an event of the operation that runs on this thread.
+    /// Writes an event for the operation of this thread.
     fn audit_current(&self, atype: &str, result: ErrorCode, param: impl FnOnce(&mut DocBuilder)) {
         let mut id = 0;
         if let Some(op) = current::current().op {

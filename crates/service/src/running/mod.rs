@@ -1,5 +1,5 @@
-//! What a running server does by itself: it starts, writes its events into the audit log, keeps documents about itself, records
-//! visits of the TTL monitor, and ends transactions and cursors whose time is over.
+//! The server's own activities: it starts, writes audit events, maintains documents about itself,
+//! records visits of the TTL monitor, and ends expired transactions and cursors.
 
 mod audit;
 mod definitions;

@@ -1,12 +1,12 @@
-//! What the server keeps of itself in `local` and `config`, where tools look for it.
+//! Documents about the server in `local` and `config`, where tools read them.
 //!
-//! | posture | collection | document |
+//! | mode | collection | document |
 //! |---|---|---|
-//! | member of a set | `local.system.replset` | the set's configuration; `rs.printSecondaryReplicationInfo()` asks for it |
-//! | router | `config.version` | `{ _id: 1, clusterId: ObjectId }`; `sh.status()` asks for it |
+//! | member of a set | `local.system.replset` | the set's configuration; `rs.printSecondaryReplicationInfo()` reads it |
+//! | router | `config.version` | `{ _id: 1, clusterId: ObjectId }`; `sh.status()` reads it |
 //! | router | `config.shards` | `{ _id: "mayflydb", host: "address", state: 1 }`: this server |
 //!
-//! A start writes only what has changed. The log has none of it.
+//! A start writes only changed documents. The operation log does not contain them.
 
 use mayfly_storage::ReadView;
 use mayfly_work::OpCtx;
@@ -19,20 +19,20 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue, new_object_id};
 use crate::server::Service;
 use crate::settings::replica_set::SetConfig;
 
-/// A database and a collection of it.
+/// A database and one of its collections.
 type Place = (&'static str, &'static str);
 
 const REPLSET: Place = ("local", "system.replset");
 const VERSION: Place = ("config", "version");
 const SHARDS: Place = ("config", "shards");
-/// What the only shard is called.
+/// The name of the only shard.
 const SHARD: &str = "mayflydb";
 
 impl Service {
-    /// Reads and writes those documents when the server starts.
+    /// Reads and writes these documents at startup.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn begin_own_documents(&self) -> Result<()> {
         if let Some(set) = self.replica_set.get() {
             if let Some(stored) = self.own_document(REPLSET, RawValue::String(&set.name))? {
@@ -53,10 +53,10 @@ impl Service {
         self.put_own(SHARDS, Some(&shard.finish()))
     }
 
-    /// Keeps the set's configuration as it is now.
+    /// Stores the current configuration of the set.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn keep_set_config(&self) -> Result<()> {
         let Some(set) = self.replica_set.get() else { return Ok(()) };
         let stored = set.config().stored(set, &self.host);
@@ -72,7 +72,7 @@ impl Service {
         }
     }
 
-    /// Makes this the only document of the collection; nothing empties it.
+    /// Makes this the only document of the collection; `None` empties it.
     fn put_own(&self, (db, name): Place, document: Option<&DocBuf>) -> Result<()> {
         let ns = Namespace::new(db, name)?;
         let collection = match (self.store.collection(&ReadView::now(), &ns), document) {

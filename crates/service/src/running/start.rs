@@ -1,11 +1,11 @@
-//! A service that begins.
+//! Construction of a service.
 
 use std::sync::Arc;
 
 use crate::server::{Service, ServiceOptions};
 
 impl Service {
-    /// A service that begins now, and records the visits of the TTL monitor.
+    /// Creates a service, which starts now and records the visits of the TTL monitor.
     pub fn new(options: ServiceOptions) -> Arc<Service> {
         let service = Service::assemble(options);
         let recorder = Arc::downgrade(&service);

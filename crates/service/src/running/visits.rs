@@ -6,7 +6,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use crate::server::Service;
 
 impl Service {
-    /// Keeps a visit when its database is profiled. The monitor writes its own line into the log.
+    /// Records a visit if its database is profiled. The monitor writes its own log line.
     pub(crate) fn profile_visit(&self, report: &VisitReport<'_>) {
         let info = report.op.info();
         let Some((db, _)) = info.ns.split_once('.') else { return };
@@ -20,7 +20,7 @@ impl Service {
         }
         let kept = self.profiler.keep(&self.store, report.op, db, describe().as_doc());
         if let Err(error) = kept {
-            tracing::debug!(%error, "a visit could not be recorded");
+            tracing::debug!(%error, "a visit of the TTL monitor could not be written to system.profile");
         }
     }
 }

@@ -1,19 +1,20 @@
-//! The thread that ends transactions and cursors whose time is over.
+//! The thread that ends expired transactions and cursors.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::server::Service;
 
-/// How often those are looked for whose time is over.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The interval between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// Begins to look, once a second, for transactions and cursors whose time is over, until the server ends. A thread of its own does
-    /// it: threads that run commands may all be waiting for just such a transaction, and on a quiet server no command runs.
+    /// Starts a thread that ends expired transactions and cursors, once a second, until the server
+    /// stops. It needs its own thread: all threads that run commands may be waiting for such a
+    /// transaction, and on an idle server no command runs.
     ///
     /// # Errors
-    /// There is no further thread.
+    /// The thread could not be created.
     pub fn watch_transactions(self: &Arc<Service>) -> std::io::Result<()> {
         let service = Arc::downgrade(self);
         let look = move || {
@@ -22,7 +23,7 @@ impl Service {
                 service.sessions.transactions.abort_expired(now_micros);
                 service.cursors.close_idle(now_micros);
                 drop(service);
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(CHECK_INTERVAL);
             }
         };
         std::thread::Builder::new().name("transactions".into()).spawn(look).map(drop)

@@ -1,4 +1,4 @@
-//! One running server as commands see it.
+//! One running server, as commands see it.
 
 use mayfly_storage::ReadView;
 use std::path::PathBuf;
@@ -20,27 +20,28 @@ use crate::settings::Settings;
 use crate::settings::write_block;
 use crate::settings::{Defaults, FailPoints, QuerySettings, ReplicaSet};
 
-/// Idle cursors that hold less stay when memory is used up.
+/// Smaller idle cursors stay open when memory is short.
 const LARGE_CURSOR_BYTES: usize = 1 << 20;
 
-/// How it was started, for `getCmdLineOpts`.
+/// How the server was started, for `getCmdLineOpts`.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
-    /// The words of the command line.
+    /// The arguments.
     pub argv: Vec<String>,
-    /// What they and the configuration file mean, in the configuration file's own structure.
+    /// The options from the arguments and the configuration file, in the structure of the
+    /// configuration file.
     pub parsed: DocBuf,
 }
 
-/// What a service is made of.
+/// The parts of a new service.
 pub struct ServiceOptions {
     /// The open store.
     pub store: Arc<Store>,
-    /// The operations that run, the store's own included.
+    /// The running operations, including those of the store.
     pub ops: Arc<OpRegistry>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The ring that the log is also written to.
+    /// The ring that receives a copy of the log.
     pub log: Arc<LogRing>,
     /// How it was started.
     pub command_line: CommandLine,
@@ -48,7 +49,7 @@ pub struct ServiceOptions {
     pub host: String,
     /// `rocksdb` or `memory`.
     pub engine_name: &'static str,
-    /// Most connections served at once.
+    /// The largest number of connections.
     pub max_connections: usize,
 }
 
@@ -56,11 +57,11 @@ pub struct ServiceOptions {
 pub struct Service {
     /// The open store.
     pub store: Arc<Store>,
-    /// The operations that run.
+    /// The running operations, including those of the store.
     pub ops: Arc<OpRegistry>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The ring that the log is also written to.
+    /// The ring that receives a copy of the log.
     pub log: Arc<LogRing>,
     /// How it was started.
     pub command_line: CommandLine,
@@ -68,67 +69,67 @@ pub struct Service {
     pub host: String,
     /// `rocksdb` or `memory`.
     pub engine_name: &'static str,
-    /// The replica set that it is the member of; unset: it answers like a router.
+    /// The replica set of this member; unset if it answers like a router.
     pub replica_set: OnceLock<ReplicaSet>,
-    /// Counters.
+    /// Counters for `serverStatus`.
     pub metrics: Metrics,
     /// Open connections.
     pub connections: Connections,
-    /// Memory for messages that are under way.
+    /// Memory for messages in transit.
     pub buffers: Buffers,
     /// Open cursors.
     pub cursors: Cursors,
     /// Logical sessions.
     pub sessions: Sessions,
-    /// Which operations are recorded.
+    /// Settings of the profiler.
     pub profiler: Profiler,
-    /// How much each collection is used.
+    /// The use of each collection.
     pub top: Top,
-    /// What operations get that say nothing themselves.
+    /// Defaults of options that commands do not give.
     pub defaults: Defaults,
-    /// What administrators say about queries of one shape.
+    /// Query settings by query shape.
     pub query_settings: QuerySettings,
     /// Users, roles, and whether commands need a right.
     pub access: Access,
-    /// What encrypts connections; unset: nothing.
+    /// The encryption of connections; unset without TLS.
     pub transport: OnceLock<Arc<dyn TransportSecurity>>,
     /// The audit log.
     pub audit: Audit,
-    /// Places at which tests make the server fail.
+    /// Fail points, with which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
-    /// Values of the parameters that have no other owner.
+    /// Values of parameters without another owner.
     pub settings: Settings,
-    /// What `topologyVersion` says.
+    /// `topologyVersion`.
     pub topology: Topology,
     /// The request to stop.
     pub shutdown: Shutdown,
-    /// The folder of the data; unset: the data is in memory only.
+    /// The data folder; unset if data is in memory only.
     pub data_folder: OnceLock<PathBuf>,
-    /// Where queries put what does not fit into memory; unset: the machine's own folder for temporary files.
+    /// The folder for spill files; unset for the system's temporary folder.
     pub spill_folder: OnceLock<PathBuf>,
     spill_room: OnceLock<Room>,
-    /// The latest cluster time that a client knew from elsewhere.
+    /// The latest cluster time that clients have gossiped.
     gossiped: AtomicU64,
     started_wall_ms: i64,
     started_micros: i64,
 }
 
 impl Service {
-    /// The parts of a service that begins now.
+    /// Assembles the parts of a new service.
     pub(crate) fn assemble(options: ServiceOptions) -> Arc<Service> {
         let ServiceOptions { store, ops, clock, log, command_line, host, engine_name, .. } =
             options;
         let started_wall_ms = clock.now_ms();
         let defaults = Defaults::load(&store, started_wall_ms).unwrap_or_else(|error| {
-            tracing::error!(%error, "the default concerns could not be read");
+            tracing::error!(%error, "the default read and write concern in config.settings cannot be read and are not used");
             Defaults::default()
         });
         let query_settings = QuerySettings::load(&store).unwrap_or_else(|error| {
-            tracing::error!(%error, "the query settings could not be read");
+            tracing::error!(%error, "the query settings in config.clusterParameters cannot be read and are not used");
             QuerySettings::default()
         });
         if let Err(error) = write_block::load(&store) {
-            tracing::error!(%error, "whether user writes are blocked could not be read");
+            tracing::error!(%error, "config.user_writes_critical_sections cannot be read; user writes are allowed");
         }
         Arc::new(Service {
             store,
@@ -164,7 +165,7 @@ impl Service {
         })
     }
 
-    /// Whether clients may write to it.
+    /// Whether clients may write to this server.
     pub fn is_primary(&self) -> bool {
         match self.replica_set.get() {
             Some(set) => set.is_primary(&self.store, &self.topology, self.clock.now_ms()),
@@ -172,10 +173,10 @@ impl Service {
         }
     }
 
-    /// Whether a namespace is that of a collection, a view, a time series or the operation log.
+    /// Whether a collection, a view, a time series or the operation log has this name.
     pub fn has_namespace(&self, namespace: &str) -> bool {
         let Ok(ns) = Namespace::parse(namespace) else { return false };
-        // What cannot be read is taken for existing.
+        // A view that cannot be read counts as existing.
         namespace == OPLOG
             || self.store.collection(&ReadView::now(), &ns).is_some()
             || self.store.view(&ReadView::now(), &ns).map_or(true, |view| view.is_some())
@@ -187,28 +188,28 @@ impl Service {
         self.store.ttl_params().slow_ms.store(slow_ms, Ordering::Relaxed);
     }
 
-    /// The latest cluster time that a client knew from elsewhere; 0 when none did.
+    /// The latest cluster time that a client has gossiped, or 0.
     pub fn gossiped(&self) -> u64 {
         self.gossiped.load(Ordering::Relaxed)
     }
 
-    /// Notes a cluster time that a client knows.
+    /// Records a cluster time from a client.
     pub fn note_gossiped(&self, time: u64) {
         self.gossiped.fetch_max(time, Ordering::Relaxed);
     }
 
-    /// When it began, in milliseconds since 1970.
+    /// When the server started, in milliseconds since 1970.
     pub fn started_wall_ms(&self) -> i64 {
         self.started_wall_ms
     }
 
-    /// The folder of files for what does not fit into memory. They have no names, so that without a data folder the system's
-    /// temporary folder serves all users and servers.
+    /// The folder for spill files. They have no names, so the system's temporary folder can be
+    /// shared by users and servers.
     pub fn spill_folder(&self) -> PathBuf {
         self.spill_folder.get().cloned().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Whether there is room for it.
+    /// The check for free disk space for spill files.
     pub fn spill_room(&self) -> Room {
         let ask = || {
             let store = self.store.clone();
@@ -217,7 +218,7 @@ impl Service {
         self.spill_room.get_or_init(ask).clone()
     }
 
-    /// Closes an idle cursor that holds much, if the process has little memory left.
+    /// Closes the largest idle cursor if the process is short of memory.
     pub fn relieve_memory(&self) {
         if memory::is_short()
             && let Some((namespace, bytes)) = self.cursors.close_largest(LARGE_CURSOR_BYTES)
@@ -226,12 +227,12 @@ impl Service {
             tracing::warn!(
                 ns = namespace.as_str(),
                 bytes,
-                "closed an idle cursor because little memory is left; see memoryLimitMB"
+                "closed an idle cursor because memory is short; raise memoryLimitMB or lower cursorTimeoutMillis"
             );
         }
     }
 
-    /// How long it has been running.
+    /// The time since the start.
     pub fn uptime_ms(&self) -> i64 {
         (self.clock.monotonic_micros() - self.started_micros) / 1000
     }

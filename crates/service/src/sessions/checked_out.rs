@@ -1,4 +1,4 @@
-//! A session that one command has: which of its statements were executed, and its open transaction.
+//! A session that one command has checked out: its executed statements, and its open transaction.
 
 use std::sync::{Arc, Weak};
 
@@ -20,38 +20,41 @@ pub struct CheckedOut {
 }
 
 impl CheckedOut {
-    /// The name under which a statement is recorded.
+    /// The identity under which a statement is recorded.
     pub fn statement(&self, id: i32) -> Statement {
         Statement { session: self.session, txn_number: self.txn_number, id }
     }
 
-    /// What the statement was answered when it was executed, if it was.
+    /// The result of a statement that was already executed.
     pub fn executed(&self, id: i32) -> Option<&DocBuf> {
         self.state.executed.of(id).map(|executed| &executed.result)
     }
 
-    /// To be called after the commit that recorded the statements.
+    /// Remembers statements after the commit that recorded them.
     pub fn note(&mut self, executed: Executed) {
         self.state.executed.add(executed);
     }
 
-    /// A command failed, and perhaps behind a commit: the next one asks the store what was executed.
+    /// Discards what is known about executed statements after a command that failed, perhaps after
+    /// a commit: the next command reads it from the store.
     pub fn doubt(&mut self) {
         self.state.key = None;
     }
 
-    /// From here on this thread reads and writes in the transaction.
+    /// Enters the transaction: this thread reads and writes in it from now on.
     ///
     /// # Errors
-    /// 251 NoSuchTransaction when it was aborted or its time is over, 256 TransactionCommitted.
+    /// 251 NoSuchTransaction when it was aborted or has expired, 256 TransactionCommitted.
     pub fn enter(&mut self, op: &Arc<OpCtx>) -> Result<ReadView> {
         Ok(self.open(op)?.take(op)?.enter())
     }
 
-    /// The statement is over, with a reply that takes so many bytes, and its transaction goes on, unless somebody has ended it meanwhile.
+    /// Leaves the transaction after a statement, whose reply has `reply_bytes` bytes. The
+    /// transaction stays open unless it was ended meanwhile.
     ///
     /// # Errors
-    /// 246 SnapshotUnavailable when a definition changed of what the transaction has touched: then it is aborted.
+    /// 246 SnapshotUnavailable when a definition that the transaction has used was changed; the
+    /// transaction is aborted.
     pub fn leave(&mut self, view: ReadView, op: &OpCtx, reply_bytes: usize) -> Result<()> {
         let left = OpenTransaction::leave(view);
         let number = self.txn_number;
@@ -67,15 +70,16 @@ impl CheckedOut {
         goes_on.map(drop)
     }
 
-    /// Undoes the transaction, if it is open.
+    /// Rolls the transaction back if it is open.
     pub fn abort_open(&mut self) {
         self.state.abort(self.txn_number);
     }
 
-    /// Commits the transaction; true when it was committed before.
+    /// Commits the transaction; returns true if it was committed before.
     ///
     /// # Errors
-    /// 251 NoSuchTransaction when it was aborted or its time is over; 112 and 246 when it cannot be committed; those of the engine.
+    /// 251 NoSuchTransaction when it was aborted or has expired; 112 and 246 when it cannot be
+    /// committed; errors of the engine.
     pub fn commit(&mut self, store: &Store, op: &Arc<OpCtx>) -> Result<bool> {
         if matches!(self.state.usage, Usage::Committed) {
             return Ok(true);
@@ -91,7 +95,7 @@ impl CheckedOut {
             Err(error) => {
                 self.state.usage = Usage::Aborted;
                 if !is_undone(error.code()) {
-                    // Nobody knows what became of it.
+                    // It is unknown whether the commit took effect.
                     self.doubt();
                 }
                 Err(error)
@@ -109,7 +113,7 @@ impl CheckedOut {
         Ok(())
     }
 
-    /// The cluster time of what the open transaction reads; 0 when there is none.
+    /// The cluster time of the open transaction's snapshot; 0 without one.
     pub fn read_time(&self) -> u64 {
         match &self.state.usage {
             Usage::Open(transaction) => transaction.read_time(),
@@ -125,7 +129,7 @@ impl CheckedOut {
         }
     }
 
-    /// What is there as long as the open transaction is.
+    /// A reference that is alive as long as the open transaction.
     pub fn alive(&self) -> Weak<()> {
         match &self.state.usage {
             Usage::Open(transaction) => transaction.alive(),
@@ -161,14 +165,14 @@ impl Drop for CheckedOut {
             self.state.executed.clear();
             self.doubt();
         }
-        // A statement that never gave its transaction back has undone it.
+        // A statement that did not leave its transaction has rolled it back.
         if matches!(&self.state.usage, Usage::Open(transaction) if transaction.is_taken()) {
             self.abort_open();
         }
     }
 }
 
-/// Whether a commit that failed so has certainly left nothing behind.
+/// Whether a commit that failed with this error certainly had no effect.
 fn is_undone(code: ErrorCode) -> bool {
     matches!(
         code,

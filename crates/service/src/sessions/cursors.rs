@@ -1,7 +1,8 @@
 //! Open cursors between two batches.
 //!
-//! A batch takes its cursor out and puts it back, so that two batches never run on one cursor. Cursors that nobody asks for are
-//! closed after their time, which is measured by the monotonic clock: somebody who sets the wall clock neither closes nor keeps them.
+//! A batch takes its cursor out and puts it back, so that two batches never run on one cursor. Idle
+//! cursors are closed after a timeout on the monotonic clock, which changes of the wall clock do
+//! not affect.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,60 +18,60 @@ use parking_lot::Mutex;
 
 use crate::clients::SessionId;
 
-/// How often idle cursors are looked for, in microseconds.
-const LOOK_EVERY_MICROS: i64 = 4_000_000;
-/// Idle time after which a cursor is closed, in milliseconds, unless a parameter says otherwise.
+/// The interval between two checks for idle cursors, in microseconds.
+const CHECK_INTERVAL_MICROS: i64 = 4_000_000;
+/// The default timeout of idle cursors, in milliseconds.
 const IDLE_MS: i64 = 10 * 60 * 1000;
 
 /// All open cursors.
 pub struct Cursors {
     open: Mutex<HashMap<i64, Entry>>,
-    last_look_micros: AtomicI64,
+    last_check_micros: AtomicI64,
     timed_out: AtomicI64,
     /// `cursorTimeoutMillis`.
     pub timeout_ms: AtomicI64,
 }
 
-/// Whose cursor it is, or who asks for one.
+/// The owner of a cursor, or of a request for one.
 #[derive(Clone, Debug, Default)]
 pub struct CursorOwner {
-    /// The user, where users matter.
+    /// The user, if access control is on.
     pub user: Option<UserName>,
     /// The session.
     pub session: Option<SessionId>,
-    /// The transaction's number, and what is there as long as it is open.
+    /// The number of the transaction, and a reference that is alive as long as it is open.
     pub transaction: Option<(i64, Weak<()>)>,
 }
 
 struct Entry {
     namespace: Namespace,
     owner: CursorOwner,
-    /// Nothing while a batch is being made.
+    /// `None` while a batch runs.
     cursor: Option<Cursor>,
     last_used_micros: i64,
-    /// What it holds between two batches.
+    /// The memory that it holds between two batches.
     kept: Kept,
-    /// Its temporary files count for all of its batches together.
+    /// Its temporary files, which count for all of its batches together.
     scratch: Option<Arc<OperationScratch>>,
     no_timeout: bool,
     killed: bool,
 }
 
-/// How long a cursor may be idle.
+/// The timeout of an idle cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleTime {
-    /// As long as `cursorTimeoutMillis` says.
+    /// `cursorTimeoutMillis`.
     Limited,
-    /// As long as its session is there.
+    /// The lifetime of its session.
     Unlimited,
 }
 
-/// What `killCursors` reports.
+/// The answer of `killCursors`.
 #[derive(Debug, Default)]
 pub struct Killed {
-    /// Closed.
+    /// The closed cursors.
     pub killed: Vec<i64>,
-    /// There was no such cursor.
+    /// Ids without a cursor.
     pub not_found: Vec<i64>,
 }
 
@@ -78,7 +79,7 @@ impl Default for Cursors {
     fn default() -> Cursors {
         Cursors {
             open: Mutex::default(),
-            last_look_micros: AtomicI64::new(0),
+            last_check_micros: AtomicI64::new(0),
             timed_out: AtomicI64::new(0),
             timeout_ms: AtomicI64::new(IDLE_MS),
         }
@@ -86,7 +87,7 @@ impl Default for Cursors {
 }
 
 impl Cursors {
-    /// Keeps a cursor, which holds so much; gives the id that clients use.
+    /// Stores a cursor with the memory that it holds, and returns its id.
     pub fn register(
         &self,
         (cursor, kept): (Cursor, Kept),
@@ -117,11 +118,12 @@ impl Cursors {
         }
     }
 
-    /// Takes a cursor out for a batch of the thread's operation, which holds from now on what the cursor does.
+    /// Takes a cursor out for a batch. The memory of the cursor is charged to the thread's
+    /// operation.
     ///
     /// # Errors
-    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace, 50736 to 50741 for another session or
-    /// transaction.
+    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace, 50736 to 50741
+    /// for another session or transaction.
     pub fn take(
         &self,
         id: i64,
@@ -155,7 +157,8 @@ impl Cursors {
         Ok((cursor, entry.kept))
     }
 
-    /// Puts a cursor back after a batch, with what it holds now; false when it is over or was killed meanwhile, and is closed now.
+    /// Puts a cursor back after a batch, with the memory that it holds. Returns false when it is
+    /// exhausted or was killed; it is closed then.
     pub fn put_back(&self, id: i64, (cursor, kept): (Cursor, Kept), now_micros: i64) -> bool {
         let mut open = self.open.lock();
         let keep = open.get(&id).is_some_and(|entry| !entry.killed) && !cursor.is_done();
@@ -171,7 +174,8 @@ impl Cursors {
         true
     }
 
-    /// Closes the idle cursor that holds most, if that is at least so much; gives its namespace and what it held.
+    /// Closes the idle cursor that holds the most memory, if that is at least `least` bytes.
+    /// Returns its namespace and the memory.
     pub fn close_largest(&self, least: usize) -> Option<(Namespace, usize)> {
         let mut open = self.open.lock();
         let idle = open.iter().filter(|(_, entry)| entry.cursor.is_some());
@@ -183,17 +187,17 @@ impl Cursors {
         open.remove(&id).map(|entry| (entry.namespace, bytes))
     }
 
-    /// What they hold between two batches, those left aside that hold little.
+    /// The memory of all idle cursors; cursors with little memory are not counted.
     pub fn kept_bytes(&self) -> usize {
         self.open.lock().values().map(|entry| entry.kept.bytes()).sum()
     }
 
-    /// Forgets a cursor whose batch failed.
+    /// Drops a cursor whose batch failed.
     pub fn forget(&self, id: i64) {
         self.open.lock().remove(&id);
     }
 
-    /// Closes cursors of a namespace, those whose owner may be asked for. The others look as if there were none.
+    /// Closes cursors of a namespace whose owner passes `may`. Others are reported as not found.
     pub fn kill(
         &self,
         ids: &[i64],
@@ -222,7 +226,7 @@ impl Cursors {
         result
     }
 
-    /// Closes the cursors of sessions.
+    /// Closes the cursors of the chosen sessions.
     pub fn kill_of(&self, chosen: impl Fn(SessionId) -> bool) {
         self.open.lock().retain(|_, entry| {
             if !entry.owner.session.is_some_and(&chosen) {
@@ -233,7 +237,7 @@ impl Cursors {
         });
     }
 
-    /// Open cursors, and how many timed out since start.
+    /// The numbers of open cursors and of cursors that have timed out since the start.
     pub fn counts(&self, now_micros: i64) -> (i64, i64) {
         self.close_idle(now_micros);
         let mut open = self.open.lock();
@@ -241,13 +245,14 @@ impl Cursors {
         (open.len() as i64, self.timed_out.load(Ordering::Relaxed))
     }
 
-    /// Closes cursors that nobody has asked for so long; it looks every few seconds, however often it is called.
+    /// Closes cursors whose timeout is over. Checks at most every few seconds, however often it is
+    /// called.
     pub fn close_idle(&self, now_micros: i64) {
-        let last = self.last_look_micros.load(Ordering::Relaxed);
-        if (now_micros - last).abs() < LOOK_EVERY_MICROS {
+        let last = self.last_check_micros.load(Ordering::Relaxed);
+        if (now_micros - last).abs() < CHECK_INTERVAL_MICROS {
             return;
         }
-        self.last_look_micros.store(now_micros, Ordering::Relaxed);
+        self.last_check_micros.store(now_micros, Ordering::Relaxed);
         let timeout_micros = self.timeout_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let mut open = self.open.lock();
         open.retain(|_, entry| !entry.owner.is_over());
@@ -261,15 +266,15 @@ impl Cursors {
 }
 
 impl CursorOwner {
-    /// Whether it belongs to a transaction that has ended.
+    /// Whether the cursor belongs to a transaction that has ended.
     fn is_over(&self) -> bool {
         self.transaction.as_ref().is_some_and(|(_, alive)| alive.strong_count() == 0)
     }
 
-    /// Whether who asks may have the cursor.
+    /// Checks whether the cursor may be used by `asker`.
     ///
     /// # Errors
-    /// 50736 to 50741.
+    /// 13 Unauthorized for another user; 50736 to 50741 for another session or transaction.
     fn check(&self, id: i64, asker: &CursorOwner) -> Result<()> {
         let refused = |code: i32, how: String| {
             Err(Error::new(

@@ -1,9 +1,11 @@
-//! Logical sessions: which are there, when each was last used, and what its last transaction number stands for: writes that
-//! may be sent again, or one transaction of several statements. They time out after half an hour.
+//! Logical sessions: when each was last used, and the purpose of its latest transaction number,
+//! which is retryable writes or a multi-statement transaction. Sessions time out after half an
+//! hour.
 //!
-//! A command with a transaction number checks its session out: nobody else runs under the session meanwhile, so that
-//! a write that is sent again finds the first attempt over, whatever became of it. A session that is ended or times out while a
-//! command has it stays until the command is over: a second one must not begin a session of its own beside it.
+//! A command with a transaction number checks its session out. No other command runs in the session
+//! meanwhile, so a retried write finds that its first attempt has ended, with or without success. A
+//! session that ends or times out while it is checked out stays until the command is over, so that
+//! no other command begins a second session with the same id.
 
 mod checked_out;
 mod cursors;
@@ -29,31 +31,31 @@ use self::state::{State, Usage};
 use self::transactions::Transaction;
 use crate::clients::SessionId;
 
-/// How often one who waits for a session looks whether it may go on waiting.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which a command that waits for a session checks whether it must end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Most sessions remembered at once.
+/// The largest number of sessions.
 const MAX_SESSIONS: usize = 1_000_000;
 
-/// The last use of a session that was ended while a command had it.
+/// The last use of a session that ended while it was checked out.
 const ENDED: i64 = i64::MIN;
 
 /// All sessions.
 #[derive(Default)]
 pub struct Sessions {
     sessions: Mutex<HashMap<SessionId, Session>>,
-    /// Their open transactions.
+    /// The open transactions.
     pub transactions: Arc<OpenTransactions>,
 }
 
 struct Session {
     last_use_ms: i64,
-    /// Only of sessions with transaction numbers.
+    /// Only sessions with transaction numbers have one.
     state: Option<Arc<Mutex<State>>>,
 }
 
 impl Sessions {
-    /// The session is used now; it begins when it was not there.
+    /// Records the use of a session; creates it if it is missing.
     ///
     /// # Errors
     /// 261 TooManyLogicalSessions.
@@ -74,11 +76,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// Takes the session for a write with this transaction number; waits while another command has it.
+    /// Checks the session out for a write with this transaction number; waits while another command
+    /// has it.
     ///
     /// # Errors
-    /// 225 TransactionTooOld when a greater number was used, 217 IncompleteTransactionHistory when the number is that of a
-    /// transaction; those of the store and of the operation's deadline.
+    /// 225 TransactionTooOld when a greater number was used, 217 IncompleteTransactionHistory when
+    /// the number belongs to a transaction; errors of the store and of the operation's deadline.
     pub fn check_out(
         &self,
         store: &Store,
@@ -91,11 +94,13 @@ impl Sessions {
         Ok(CheckedOut { session: key, txn_number, state })
     }
 
-    /// Takes the session for a statement of the transaction with this number, which begins with it when there is a beginning.
+    /// Checks the session out for a statement of the transaction with this number. With a
+    /// `beginning`, it begins the transaction.
     ///
     /// # Errors
-    /// 225 TransactionTooOld when a greater number was used, 117 ConflictingOperationInProgress when one begins whose number was
-    /// used, 251 NoSuchTransaction when there is none to go on with; those of the store and of the operation's deadline.
+    /// 225 TransactionTooOld when a greater number was used, 117 ConflictingOperationInProgress
+    /// when a transaction begins with a number that was used, 251 NoSuchTransaction when there is
+    /// none to continue; errors of the store and of the operation's deadline.
     pub fn check_out_transaction(
         &self,
         store: &Store,
@@ -111,7 +116,7 @@ impl Sessions {
         if let Some(beginning) = beginning {
             state.executed.clear();
             state.txn_number = Some(txn_number);
-            // What was open goes now.
+            // Aborts a transaction that is still open.
             state.usage = Usage::Aborted;
             let lsid = beginning.lsid.clone();
             let owner = TransactionOwner { session: key, lsid, txn_number };
@@ -124,7 +129,8 @@ impl Sessions {
         Ok(CheckedOut { session: key, txn_number, state })
     }
 
-    /// The session's state and what the store keeps it under, for who may have to wait for another command under it.
+    /// Locks the session's state, waiting for other commands; returns it with the session's key in
+    /// the store.
     fn lock(
         &self,
         store: &Store,
@@ -142,7 +148,7 @@ impl Sessions {
             Some(guard) => guard,
             None => current::wait(|| {
                 loop {
-                    match state.try_lock_arc_for(LOOK) {
+                    match state.try_lock_arc_for(CHECK_INTERVAL) {
                         Some(guard) => return Ok(guard),
                         None => op.check()?,
                     }
@@ -153,7 +159,8 @@ impl Sessions {
         Ok((key, state))
     }
 
-    /// The session is over, and with it its transaction. When a command has it, it goes after the command.
+    /// Ends a session and aborts its transaction. A session that is checked out is removed after
+    /// the command.
     pub fn end(&self, session: SessionId) {
         self.transactions.abort(ErrorCode::Interrupted, |other| other == session);
         let mut sessions = self.sessions.lock();
@@ -165,12 +172,12 @@ impl Sessions {
         }
     }
 
-    /// How many there are, those that timed out left aside.
+    /// The number of sessions that have not timed out.
     pub fn count(&self, now_ms: i64) -> usize {
         self.list(now_ms).len()
     }
 
-    /// Id and last use of each.
+    /// The id and last use of each session.
     pub fn list(&self, now_ms: i64) -> Vec<(SessionId, i64)> {
         let mut sessions = self.sessions.lock();
         expire(&mut sessions, now_ms);
@@ -180,7 +187,8 @@ impl Sessions {
 }
 
 impl Session {
-    /// Whether a command has it, or waits for it: nobody else clones its state but under the sessions' lock.
+    /// Whether a command has the session or waits for it: the state is only cloned under the lock
+    /// of all sessions.
     fn is_in_use(&self) -> bool {
         self.state.as_ref().is_some_and(|state| Arc::strong_count(state) > 1)
     }

@@ -1,4 +1,4 @@
-//! What a session's latest transaction number stands for: writes that may be sent again, or a transaction.
+//! The purpose of a session's latest transaction number: retryable writes, or a transaction.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{COMMIT_STATEMENT, SessionKey, Store};
@@ -7,32 +7,34 @@ use super::statements::Statements;
 use super::transactions::Transaction;
 use crate::clients::SessionId;
 
-/// What a session's latest transaction number stands for.
+/// The state of a session.
 #[derive(Default)]
 pub(crate) struct State {
-    /// What the store keeps it under; nothing until the store was asked what was executed before this process began.
+    /// The session's key in the store; `None` until the statements that were executed before this
+    /// process started are read.
     pub(super) key: Option<SessionKey>,
     pub(super) txn_number: Option<i64>,
     pub(super) usage: Usage,
     pub(super) executed: Statements,
 }
 
-/// What a transaction number is used for.
+/// The purpose of a transaction number.
 #[derive(Default)]
 pub(super) enum Usage {
-    /// Writes that may be sent again.
+    /// Retryable writes.
     #[default]
     Writes,
-    /// A transaction that is open.
+    /// An open transaction.
     Open(Box<Transaction>),
-    /// One that was committed.
+    /// A committed transaction.
     Committed,
-    /// One that was aborted.
+    /// An aborted transaction.
     Aborted,
 }
 
 impl State {
-    /// Asks the store what was executed, when memory may not know it all. Gives the session's key.
+    /// Reads the executed statements from the store, unless memory has them all. Returns the
+    /// session's key.
     pub(super) fn load(&mut self, store: &Store, session: SessionId) -> Result<SessionKey> {
         if let Some(key) = self.key {
             return Ok(key);
@@ -78,7 +80,7 @@ impl State {
         }
     }
 
-    /// Whether a transaction of this number can begin.
+    /// Checks that a transaction with this number can begin.
     pub(super) fn check_beginning(&self, session: SessionId, number: i64) -> Result<()> {
         self.check_latest(session, number)?;
         match self.txn_number == Some(number) {
@@ -90,7 +92,7 @@ impl State {
         }
     }
 
-    /// Whether there is a transaction of this number that can go on.
+    /// Checks that there is a transaction with this number to continue.
     pub(super) fn check_going_on(&self, session: SessionId, number: i64) -> Result<()> {
         self.check_latest(session, number)?;
         match self.txn_number == Some(number) && !matches!(self.usage, Usage::Writes) {
@@ -106,7 +108,7 @@ impl State {
         }
     }
 
-    /// Whether no greater number than that of a transaction was used.
+    /// Checks that no greater number was used.
     fn check_latest(&self, session: SessionId, number: i64) -> Result<()> {
         let Some(latest) = self.txn_number.filter(|latest| number < *latest) else { return Ok(()) };
         Err(Error::new(
@@ -120,7 +122,7 @@ impl State {
         ))
     }
 
-    /// The open transaction with this number between two statements.
+    /// The open transaction with this number, between two statements.
     pub(crate) fn transaction(&self, number: i64) -> Option<&Transaction> {
         match &self.usage {
             Usage::Open(open) if open.number() == number && !open.is_taken() => Some(open),
@@ -128,7 +130,7 @@ impl State {
         }
     }
 
-    /// Undoes the transaction with this number if it is open.
+    /// Rolls back the transaction with this number if it is open.
     pub(crate) fn abort(&mut self, number: i64) {
         if matches!(&self.usage, Usage::Open(open) if open.number() == number) {
             self.usage = Usage::Aborted;

@@ -1,11 +1,11 @@
-//! Executed statements of a session, within a limit for all sessions.
+//! The executed statements of a session, within a memory limit for all sessions.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mayfly_storage::Executed;
 
-/// Executed statements by the first id that each record stands for.
+/// Executed statements, by the first statement id of each record.
 #[derive(Default)]
 pub(super) struct Statements {
     records: BTreeMap<i32, Executed>,
@@ -13,13 +13,13 @@ pub(super) struct Statements {
     bytes: usize,
 }
 
-/// Most bytes of results that a session remembers: of one statement that shows its document, and of many others. Whatever is asked
-/// beyond it is asked of the store again.
+/// The most bytes of results that a session caches: one statement with its document, and many
+/// others. Results beyond it are read from the store again.
 const MOST_REMEMBERED: usize = 1 << 20;
-/// Most bytes of results that all sessions remember.
+/// The most bytes of results that all sessions cache.
 const ALL_REMEMBERED: usize = 64 << 20;
 
-/// Bytes of results that all sessions remember.
+/// The bytes of results that all sessions cache.
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
 impl Statements {

@@ -1,7 +1,9 @@
-//! Transactions of several statements that are open: whose they are, how long they may stay, who runs a statement of one now.
+//! Open transactions of several statements: their owners, lifetimes, and running statements.
 //!
-//! The transaction itself is a part of its session ([`super`]); here stands what others must know of it who do not
-//! have the session: the look for those whose time is over, kills, `currentOp` and `serverStatus`. Who ends a transaction whose
+//! The transaction itself is part of its session ([`super`]). This module holds what code without
+//! the session needs: the check for expired transactions, kills, `currentOp` and `serverStatus`. To
+//! end a transaction whose session is checked out, it marks the transaction and kills the
+//! statement; the transaction is dropped when the session is returned.
 //! session is checked out marks it and kills the statement; it goes when the session is given back.
 
 use std::collections::HashMap;
@@ -19,13 +21,13 @@ use crate::clients::SessionId;
 use crate::counters::metrics::Counter;
 use crate::sessions::State;
 
-/// `transactionLifetimeLimitSeconds` by default.
+/// The default of `transactionLifetimeLimitSeconds`.
 const LIFETIME_SECS: i64 = 60;
 
-/// What of a transaction its client said when it began, for `currentOp`.
+/// The client's options at the beginning of a transaction, for `currentOp`.
 #[derive(Clone, Debug)]
 pub struct Beginning {
-    /// Its session, as the log names it.
+    /// Its session, in the form of the operation log.
     pub lsid: DocBuf,
     /// `readConcern` as sent.
     pub read_concern: DocBuf,
@@ -35,79 +37,79 @@ pub struct Beginning {
     pub connection_id: i64,
 }
 
-/// All open transactions, and counts of those that were.
+/// All open transactions, and counters.
 pub struct OpenTransactions {
     open: Mutex<HashMap<SessionId, Arc<Handle>>>,
     /// `transactionLifetimeLimitSeconds`.
     pub lifetime_secs: AtomicI64,
-    /// Begun.
+    /// Transactions that began.
     pub started: Counter,
-    /// Ended without a commit.
+    /// Transactions that ended without a commit.
     pub aborted: Counter,
-    /// Committed.
+    /// Committed transactions.
     pub committed: Counter,
-    /// Commits that were asked for again.
+    /// Repeated commits.
     pub retried_commands: Counter,
 }
 
-/// What others see of an open transaction.
+/// The part of an open transaction that is accessible without its session.
 struct Handle {
     number: i64,
     state: Weak<Mutex<State>>,
     expires_micros: i64,
-    /// 0, or the code of the reason why it ends as soon as its session is given back.
+    /// 0, or the error code with which the transaction ends when its session is returned.
     doomed: AtomicI32,
-    /// The statement that runs.
+    /// The running statement.
     op: Mutex<Option<Arc<OpCtx>>>,
 }
 
-/// An open transaction inside its session. Dropping it undoes it.
+/// An open transaction inside its session. Dropping it rolls it back.
 pub(crate) struct Transaction {
     session: SessionId,
     all: Arc<OpenTransactions>,
     handle: Arc<Handle>,
-    /// Nothing while a statement runs.
+    /// `None` while a statement runs.
     open: Option<OpenTransaction>,
     beginning: Beginning,
     read_time: u64,
     started_ms: i64,
     started_micros: i64,
-    /// When the statement that runs began.
+    /// When the running statement began.
     active_since: i64,
     active_micros: i64,
-    /// What it holds between two statements.
+    /// The memory that it holds between two statements.
     kept: Kept,
-    /// The memory of the thread when the statement that runs began.
+    /// The memory of the thread when the running statement began.
     mark: isize,
     is_committed: bool,
-    /// Cursors that were opened in it are there as long as this is.
+    /// Alive as long as the transaction; its cursors hold weak references to it.
     alive: Arc<()>,
 }
 
-/// An open transaction as `currentOp` shows it.
+/// An open transaction, for `currentOp`.
 pub struct ShownTransaction {
     /// `txnNumber`.
     pub number: i64,
-    /// What the client said.
+    /// The client's options.
     pub beginning: Beginning,
-    /// The cluster time of what it reads.
+    /// The cluster time of its snapshot.
     pub read_time: u64,
     /// When it began, in milliseconds since 1970.
     pub started_ms: i64,
-    /// Microseconds since then.
+    /// Microseconds since it began.
     pub open_micros: i64,
-    /// Microseconds in which statements ran.
+    /// Microseconds during which statements ran.
     pub active_micros: i64,
-    /// When its time is over, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_ms: i64,
 }
 
-/// How many there are now.
+/// The current numbers of open transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TransactionCounts {
-    /// Those of which a statement runs.
+    /// Transactions with a running statement.
     pub active: i64,
-    /// The others.
+    /// Transactions without a running statement.
     pub inactive: i64,
 }
 
@@ -125,20 +127,20 @@ impl Default for OpenTransactions {
 }
 
 impl OpenTransactions {
-    /// Ends those of the chosen sessions; one of which a statement runs ends with it.
+    /// Aborts the transactions of the chosen sessions; a running statement is killed.
     pub fn abort(&self, code: ErrorCode, chosen: impl Fn(SessionId) -> bool) {
         self.end_where(code, |session, _| chosen(session));
     }
 
-    /// Ends those of which no statement runs.
+    /// Aborts the transactions without a running statement.
     pub fn abort_idle(&self, code: ErrorCode) {
         self.end_where(code, |_, handle| handle.op.lock().is_none());
     }
 
-    /// Ends those whose time is over.
+    /// Aborts the expired transactions.
     pub fn abort_expired(&self, now_micros: i64) {
         let code = ErrorCode::TransactionExceededLifetimeLimitSeconds;
-        // One that was marked while its session was just being given back is looked at again.
+        // Includes transactions that were marked while their session was just being returned.
         self.end_where(code, |_, handle| handle.is_over(now_micros));
     }
 
@@ -153,14 +155,14 @@ impl OpenTransactions {
         due.iter().for_each(|handle| handle.end(code));
     }
 
-    /// How many there are.
+    /// The current numbers of open transactions.
     pub fn counts(&self) -> TransactionCounts {
         let open = self.open.lock();
         let active = open.values().filter(|handle| handle.op.lock().is_some()).count() as i64;
         TransactionCounts { active, inactive: open.len() as i64 - active }
     }
 
-    /// Those of which no statement runs.
+    /// The transactions without a running statement.
     pub fn inactive(&self, clock: &dyn Clock) -> Vec<ShownTransaction> {
         let handles: Vec<_> = self.open.lock().values().cloned().collect();
         let mut list = Vec::new();
@@ -192,7 +194,7 @@ impl Handle {
 }
 
 impl Transaction {
-    /// A transaction that begins now.
+    /// Begins a transaction.
     pub(crate) fn begin(
         all: &Arc<OpenTransactions>,
         (session, number): (SessionId, i64),
@@ -230,15 +232,15 @@ impl Transaction {
         }
     }
 
-    /// Whether its time is over, or somebody has ended it.
+    /// Whether it has expired or was ended.
     pub(crate) fn is_over(&self, op: &OpCtx) -> bool {
         self.handle.is_over(op.clock().monotonic_micros())
     }
 
-    /// Takes it for a statement that this operation runs, on this thread.
+    /// Takes it for a statement that this operation runs on this thread.
     ///
     /// # Errors
-    /// A bug when one runs already.
+    /// An internal error when a statement is already running.
     pub(crate) fn take(&mut self, op: &Arc<OpCtx>) -> Result<OpenTransaction, Error> {
         *self.handle.op.lock() = Some(op.clone());
         self.active_since = op.clock().monotonic_micros();
@@ -247,7 +249,8 @@ impl Transaction {
         self.open.take().ok_or_else(|| Error::internal("a transaction runs two statements at once"))
     }
 
-    /// Gives it back after the statement, whose reply takes so many bytes; false when it is over.
+    /// Returns it after a statement with a reply of `reply_bytes` bytes. Returns false when it has
+    /// ended.
     #[must_use]
     pub(crate) fn give_back(
         &mut self,
@@ -262,7 +265,7 @@ impl Transaction {
         !op.is_killed() && self.handle.doomed.load(Ordering::Acquire) == 0
     }
 
-    /// Whether a statement has taken it.
+    /// Whether a statement is running.
     pub(crate) fn is_taken(&self) -> bool {
         self.open.is_none()
     }
@@ -279,7 +282,7 @@ impl Transaction {
         self.read_time
     }
 
-    /// What is there as long as the transaction is.
+    /// A reference that is alive as long as the transaction.
     pub(crate) fn alive(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }

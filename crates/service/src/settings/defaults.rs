@@ -1,5 +1,6 @@
-//! Defaults for operations that say nothing themselves: read and write concern, and the time that reads may take. They are
-//! documents of the database `config`, where other servers have them, too, and are read when the server starts.
+//! Defaults of options that operations do not give: read and write concern, and the time limit of
+//! reads. They are documents of the database `config`, as in the reference, and are read at
+//! startup.
 //!
 //! ```text
 //! config.settings            { _id: "ReadWriteConcernDefaults", defaultReadConcern?, defaultWriteConcern?,
@@ -20,20 +21,20 @@ use super::stored::{put, read};
 const CONCERNS: (&str, &str) = ("settings", "ReadWriteConcernDefaults");
 const MAX_TIME: (&str, &str) = ("clusterParameters", "defaultMaxTimeMS");
 
-/// Concerns of operations that give none.
+/// The default concerns.
 #[derive(Clone, Debug, Default)]
 pub struct DefaultConcerns {
     /// The read concern, if one was set.
     pub read: Option<DocBuf>,
     /// The write concern, if one was set.
     pub write: Option<DocBuf>,
-    /// When one was set last: the log's timestamp, and milliseconds since 1970.
+    /// When one was last set: the operation log's timestamp, and milliseconds since 1970.
     pub updated: Option<(u64, i64)>,
     /// When this server read or set them, in milliseconds since 1970.
     pub loaded_ms: i64,
 }
 
-/// All of them.
+/// All defaults.
 #[derive(Default)]
 pub struct Defaults {
     concerns: Mutex<DefaultConcerns>,
@@ -43,10 +44,10 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// As the store has them.
+    /// Reads the stored defaults.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn load(store: &Store, now_ms: i64) -> Result<Defaults> {
         let mut concerns = DefaultConcerns { loaded_ms: now_ms, ..DefaultConcerns::default() };
         if let Some(stored) = read(store, CONCERNS)? {
@@ -56,7 +57,7 @@ impl Defaults {
             concerns.write = part("defaultWriteConcern").map(RawDoc::to_owned);
             if concerns.write.as_ref().is_some_and(|write| !can_be_met(write.as_doc())) {
                 tracing::warn!(
-                    "the default write concern in config.{} does not apply: this server cannot meet it",
+                    "the default write concern in config.{} is not used, because this server cannot satisfy it",
                     CONCERNS.0
                 );
                 concerns.write = None;
@@ -81,7 +82,7 @@ impl Defaults {
         Ok(defaults)
     }
 
-    /// The concerns as they are now.
+    /// The current default concerns.
     pub fn get(&self) -> DefaultConcerns {
         self.concerns.lock().clone()
     }
@@ -91,10 +92,10 @@ impl Defaults {
         self.has_concerns.load(Ordering::Relaxed)
     }
 
-    /// Stores concerns and applies them from here on.
+    /// Stores and applies default concerns.
     ///
     /// # Errors
-    /// Those of the engine; then the old ones stay.
+    /// Errors of the engine; the old ones stay in effect.
     pub fn keep(&self, store: &Store, op: &OpCtx, concerns: DefaultConcerns) -> Result<()> {
         let now_ms = op.now_ms();
         let timestamp = store.new_timestamp();
@@ -114,10 +115,10 @@ impl Defaults {
         Ok(())
     }
 
-    /// Stores `defaultMaxTimeMS.readOperations` and applies it from here on.
+    /// Stores and applies `defaultMaxTimeMS.readOperations`.
     ///
     /// # Errors
-    /// Those of the engine; then the old one stays.
+    /// Errors of the engine; the old value stays in effect.
     pub fn keep_max_time(&self, store: &Store, op: &OpCtx, ms: i64) -> Result<()> {
         let timestamp = store.new_timestamp();
         let mut out = DocBuilder::new();
@@ -136,19 +137,20 @@ impl Defaults {
         self.has_concerns.store(set, Ordering::Relaxed);
     }
 
-    /// `defaultMaxTimeMS.readOperations`: milliseconds that a read may take which sets no limit; 0 is no limit.
+    /// `defaultMaxTimeMS.readOperations`: the time limit in milliseconds of reads that set none; 0
+    /// for no limit.
     pub fn max_time_ms(&self) -> i64 {
         self.max_time_ms.load(Ordering::Relaxed)
     }
 
-    /// The log's timestamp at which `defaultMaxTimeMS` was set last; 0 when it never was.
+    /// The operation log's timestamp at which `defaultMaxTimeMS` was last set, or 0.
     pub fn max_time_set_at(&self) -> u64 {
         *self.max_time_set.lock()
     }
 }
 
-/// Whether this server can meet a stored write concern. A configuration that was restored may be that of a larger cluster, and
-/// would refuse every write that gives none.
+/// Whether this server can meet a stored write concern. A restored configuration may come from a
+/// larger cluster, and would refuse every write that gives none.
 fn can_be_met(write: RawDoc<'_>) -> bool {
     write.iter().all(|part| {
         matches!(

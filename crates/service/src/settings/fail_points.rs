@@ -1,8 +1,9 @@
-//! Fail points: places at which a test makes the server fail. Drivers are tested with them.
+//! Fail points: places in the code at which a test makes the server fail. Tests of drivers use
+//! them.
 //!
-//! They exist only on a server that was started with `enableTestCommands`. A point has a mode, which says how often it fires,
-//! and data, which whoever stands at the point reads. [`FailPoints::any_on`] is the one question that an ordinary command
-//! asks; everything else lies behind it.
+//! They are available only on a server that was started with `enableTestCommands`. A point has a
+//! mode, which decides how often it fires, and data, which the code at the point reads. An ordinary
+//! command only checks [`FailPoints::any_on`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,18 +12,18 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, Number, RawDoc, RawValue};
 use parking_lot::Mutex;
 
-/// The points that this server has.
+/// The fail points of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailPoint {
-    /// Before a command runs; with a write concern error, after it ran.
+    /// Before a command runs; with a write concern error, after it has run.
     Command,
-    /// In a `getMore` that has its cursor.
+    /// In a `getMore` that has taken its cursor.
     GetMoreAfterCursorCheckout,
-    /// Every operation with a limit of time has exceeded it.
+    /// Every operation with a time limit has exceeded it.
     MaxTimeAlwaysTimeOut,
-    /// No operation exceeds its limit of time.
+    /// No operation exceeds its time limit.
     MaxTimeNeverTimeOut,
-    /// Before the commit of a statement that a client may send again.
+    /// Before the commit of a retryable statement.
     PrimaryTransactionalWrite,
 }
 
@@ -36,10 +37,10 @@ const NAMES: [(&str, FailPoint); 5] = [
 ];
 
 impl FailPoint {
-    /// The point of this name.
+    /// Finds a fail point by name.
     ///
     /// # Errors
-    /// 266 FailPointSetFailed for a name that no point has.
+    /// 266 FailPointSetFailed for an unknown name.
     pub fn named(name: &str) -> Result<FailPoint> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found
@@ -56,9 +57,9 @@ pub enum Mode {
     Off,
     /// Each time.
     AlwaysOn,
-    /// So many times more.
+    /// This many more times.
     Times(i64),
-    /// Each time after so many more.
+    /// Each time, after this many passages.
     Skip(i64),
     /// Each time with this probability.
     Probability(f64),
@@ -136,7 +137,7 @@ pub struct FailPoints {
 struct Point {
     mode: Mode,
     data: Option<DocBuf>,
-    /// How often it has fired since the server began.
+    /// How often it has fired since the start.
     entered: i64,
 }
 
@@ -146,18 +147,18 @@ impl FailPoints {
         self.enabled.load(Ordering::Relaxed)
     }
 
-    /// Lets commands set points: the server is started with `enableTestCommands`.
+    /// Lets commands set fail points.
     pub fn enable(&self) {
         self.enabled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a point may fire.
+    /// Whether any fail point is set.
     #[inline]
     pub fn any_on(&self) -> bool {
         self.any_on.load(Ordering::Relaxed)
     }
 
-    /// Sets a point; gives how often it has fired so far.
+    /// Sets a fail point; returns how often it has fired so far.
     pub fn set(&self, point: FailPoint, mode: Mode, data: Option<DocBuf>) -> i64 {
         let mut points = self.points.lock();
         let set = &mut points[point as usize];
@@ -167,12 +168,13 @@ impl FailPoints {
         entered
     }
 
-    /// How often a point has fired since the server began.
+    /// How often a fail point has fired since the start.
     pub fn entered(&self, point: FailPoint) -> i64 {
         self.points.lock()[point as usize].entered
     }
 
-    /// Passes a point; gives its data when it fires. A passage that is not `meant` does not count.
+    /// Passes a fail point; returns its data when it fires. A passage for which `meant` is false
+    /// does not count.
     #[cold]
     pub fn pass(&self, point: FailPoint, meant: impl FnOnce(RawDoc<'_>) -> bool) -> Option<DocBuf> {
         let mut points = self.points.lock();
@@ -194,7 +196,7 @@ impl FailPoints {
 }
 
 impl Mode {
-    /// Counts a passage; true when the point fires.
+    /// Counts a passage; returns whether the fail point fires.
     fn count_passage(&mut self) -> bool {
         match self {
             Mode::Off => false,

@@ -1,11 +1,13 @@
-//! `logComponentVerbosity`: how much the log tells, as a whole and by component. -1 is what the level above has.
+//! `logComponentVerbosity`: the verbosity of the log, in total and by component. -1 inherits that
+//! of the level above.
 
 use std::collections::BTreeMap;
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
-/// The components and theirs. Manual: "Log Messages", "Components". Some of them have no messages here.
+/// The components and their subcomponents. Manual: "Log Messages", "Components". Some have no
+/// messages here.
 const COMPONENTS: &[(&str, &[&str])] = &[
     ("accessControl", &[]),
     ("assert", &[]),
@@ -25,30 +27,30 @@ const COMPONENTS: &[(&str, &[&str])] = &[
 ];
 
 const NAME: &str = "logComponentVerbosity";
-/// The level of a component that has none of its own.
+/// A component with this level has that of the level above.
 const INHERITED: i32 = -1;
 
-/// How much the log tells.
+/// The verbosity levels of the log.
 #[derive(Clone, Debug, Default)]
 pub struct LogVerbosity {
-    /// The level of all components that have none of their own.
+    /// The level of all components without their own.
     all: i64,
-    /// Components, and `component.part`, that have a level.
+    /// The levels of components, and of `component.subcomponent`.
     own: BTreeMap<String, i32>,
 }
 
 impl LogVerbosity {
-    /// One level for everything.
+    /// The same level for all components.
     pub fn of_all(all: i64) -> LogVerbosity {
         LogVerbosity { all, own: BTreeMap::new() }
     }
 
-    /// The level of all components that have none of their own.
+    /// The level of all components without their own.
     pub fn all(&self) -> i64 {
         self.all
     }
 
-    /// The same with another level of all.
+    /// The same levels with another one for components without their own.
     #[must_use]
     pub fn with_all(&self, all: i64) -> LogVerbosity {
         LogVerbosity { all, own: self.own.clone() }
@@ -64,7 +66,7 @@ impl LogVerbosity {
         self.own.values().map(|level| i64::from(*level)).fold(self.all, i64::max)
     }
 
-    /// The whole document.
+    /// All levels as a document.
     pub(crate) fn document(&self) -> DocBuf {
         let level = |path: &str| self.own.get(path).copied().unwrap_or(INHERITED);
         let mut out = DocBuilder::new();
@@ -80,10 +82,10 @@ impl LogVerbosity {
         out.finish()
     }
 
-    /// The levels with what a client wants to change; nothing changes when a part of it is wrong.
+    /// Applies a client's changes. An invalid part makes the whole change fail.
     ///
     /// # Errors
-    /// 2 BadValue for unknown components and for numbers that are no levels.
+    /// 2 BadValue for unknown components and invalid levels.
     pub(crate) fn changed_by(&self, wanted: RawDoc<'_>) -> Result<LogVerbosity> {
         let mut changed = self.clone();
         for element in wanted {
@@ -101,7 +103,7 @@ impl LogVerbosity {
         Ok(changed)
     }
 
-    /// `component: 2`, or a document with the component's level and those of its parts.
+    /// Sets `component: 2`, or a document with the levels of the component and its subcomponents.
     fn set_component(
         &mut self,
         component: &str,
@@ -145,7 +147,7 @@ fn level(element: RawElement<'_>) -> Result<i32> {
         Some(number) if number.trunc() >= -1.0 && number <= f64::from(i32::MAX) => {
             Ok(number as i32)
         }
-        _ => Err(invalid(&format!("'{}' is no level of 32 bits", element.name()))),
+        _ => Err(invalid(&format!("'{}' is not a 32-bit integer", element.name()))),
     }
 }
 

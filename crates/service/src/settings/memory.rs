@@ -1,4 +1,4 @@
-//! How much memory the operators of queries may use: `internalQueryMaxBlockingSortMemoryUsageBytes` and its family.
+//! Memory limits of query operators: `internalQueryMaxBlockingSortMemoryUsageBytes` and its family.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -10,15 +10,16 @@ use mayfly_work::spill::Operator;
 
 use crate::process::machine::Memory;
 
-/// The least that an operation may hold. What one of two documents of 16 MB needs does not depend on the machine.
+/// The lower bound of an operation's limit. Two documents of 16 MB need this much on any machine.
 const LEAST_MOST: usize = 256 << 20;
-/// The least that operators share, or an eighth of the memory where that is less.
+/// The lower bound of the memory that the operators of an operation share, or an eighth of the
+/// memory if that is less.
 const LEAST_OPERATION_BYTES: u64 = 64 << 20;
 
-/// The parameters about memory.
+/// The memory parameters.
 #[derive(Debug)]
 pub struct MemoryParameters {
-    /// `allowDiskUseByDefault`: what a command does that does not say `allowDiskUse`.
+    /// `allowDiskUseByDefault`: the default of `allowDiskUse`.
     pub(crate) allow_disk_use: AtomicBool,
     /// `maxOperationMemoryBytes`: all operators of an operation together.
     pub(crate) operation: AtomicI64,
@@ -34,8 +35,9 @@ pub struct MemoryParameters {
     pub(crate) set_union: AtomicI64,
     /// `internalQueryTopNAccumulatorBytes`.
     pub(crate) top_n: AtomicI64,
-    /// `internalQueryFacetBufferSizeBytes`: how much input a `$facet` may collect before it hands it to its pipelines. This one
-    /// hands on each document at once, which is within every limit; what comes of it has the limit of [`Operator::Facet`].
+    /// `internalQueryFacetBufferSizeBytes`: how much input `$facet` may buffer. This implementation
+    /// passes each document on at once and buffers none; its result has the limit of
+    /// [`Operator::Facet`].
     pub(crate) facet_buffer: AtomicI64,
     operators: [AtomicI64; Operator::ALL.len()],
 }
@@ -58,7 +60,7 @@ impl Default for MemoryParameters {
     }
 }
 
-/// `memoryLimitMB`: what the process may hold; 0 for as much as there is.
+/// `memoryLimitMB`: the memory limit of the process; 0 for none.
 pub(crate) fn process_limit_mb() -> i64 {
     match memory::process_limit() {
         usize::MAX => 0,
@@ -66,7 +68,7 @@ pub(crate) fn process_limit_mb() -> i64 {
     }
 }
 
-/// Changes `memoryLimitMB`.
+/// Sets `memoryLimitMB`.
 pub(crate) fn set_process_limit_mb(megabytes: i64) {
     memory::set_process_limit(match usize::try_from(megabytes) {
         Ok(0) | Err(_) => usize::MAX,
@@ -74,7 +76,8 @@ pub(crate) fn set_process_limit_mb(megabytes: i64) {
     });
 }
 
-/// Lets the process hold three quarters of the memory, of which so many bytes are the engine's.
+/// Limits the process to three quarters of the memory, of which `engine_bytes` belong to the
+/// engine.
 pub fn limit_memory(engine_bytes: usize) {
     memory::set_others(engine_bytes);
     if let Ok(all @ 1..) = usize::try_from(Memory::of_system().usable_bytes()) {
@@ -82,7 +85,8 @@ pub fn limit_memory(engine_bytes: usize) {
     }
 }
 
-/// `maxIndexBuildMemoryUsageMegabytes` at the start, in bytes: 200 MB, or an eighth of the memory where that is less.
+/// The initial value of `maxIndexBuildMemoryUsageMegabytes` in bytes: 200 MB, or an eighth of the
+/// memory if that is less.
 pub fn index_build_bytes() -> i64 {
     const MOST: u64 = 200 << 20;
     match Memory::of_system().usable_bytes() {
@@ -91,7 +95,7 @@ pub fn index_build_bytes() -> i64 {
     }
 }
 
-/// 1 GiB, or a quarter of the memory where that is less.
+/// The default memory limit of an operation: 1 GiB, or a quarter of the memory if that is less.
 fn operation_bytes() -> i64 {
     static BYTES: OnceLock<i64> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -111,22 +115,22 @@ fn get(place: &AtomicI64) -> usize {
 }
 
 impl MemoryParameters {
-    /// The limit of an operator.
+    /// The memory limit of an operator.
     pub(crate) fn operator(&self, operator: Operator) -> &AtomicI64 {
         &self.operators[operator as usize]
     }
 
-    /// Whether a command may use files that does not say so.
+    /// Whether commands that do not give `allowDiskUse` may use files.
     pub fn allows_disk_use(&self) -> bool {
         self.allow_disk_use.load(Ordering::Relaxed)
     }
 
-    /// What an operation may hold with everything that it has, in bytes. Its operators are told to do with less before that.
+    /// The largest memory of an operation as a whole, in bytes. Its operators spill before that.
     pub fn most_of_operation(&self) -> usize {
         get(&self.operation).max(LEAST_MOST)
     }
 
-    /// The limits of operators.
+    /// The limits of operators, for a query.
     pub fn limits(&self) -> MemoryLimits {
         let mut limits = MemoryLimits::default();
         limits.operation = get(&self.operation);

@@ -1,4 +1,5 @@
-//! What administrators set: values of parameters, and what is stored in `config` and holds for every command.
+//! Settings of administrators: values of parameters, and documents of `config` that apply to every
+//! command.
 
 mod defaults;
 pub mod fail_points;

@@ -1,12 +1,13 @@
-//! Query settings: what administrators say about queries of one shape. They are kept in one document of the database `config`,
-//! where the reference has them, too, and are read when the server starts.
+//! Query settings: what administrators specify for queries of one shape. They are stored in one
+//! document of the database `config`, as in the reference, and are read at startup.
 //!
 //! ```text
 //! config.clusterParameters   { _id: "querySettings", clusterParameterTime,
 //!                              settingsArray: [ { queryShapeHash, settings, representativeQuery? } ... ] }
 //! ```
 //!
-//! A command without settings for its collection costs one load to find that out; the shape of others is made and looked up.
+//! A command on a collection without settings only does one load. For other collections, the
+//! command's shape is computed and looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,26 +24,27 @@ use super::stored::{put, read};
 
 const STORED: (&str, &str) = ("clusterParameters", "querySettings");
 
-/// Settings for queries of one shape.
+/// The settings for queries of one shape.
 #[derive(Clone, Debug)]
 pub struct QuerySetting {
-    /// The shape.
+    /// The hash of the shape.
     pub hash: QueryShapeHash,
-    /// As they were set.
+    /// The settings as they were sent.
     pub settings: DocBuf,
-    /// A query of the shape, with its `$db`; nothing when it is not known.
+    /// A query of the shape, with its `$db`, if known.
     pub query: Option<DocBuf>,
-    /// Such queries are refused.
+    /// Whether such queries are refused.
     pub reject: bool,
-    /// The indexes that they may use; nothing when they may use all.
+    /// The indexes that they may use; `None` for all.
     pub hints: Option<Arc<IndexHints>>,
 }
 
 impl QuerySetting {
-    /// Reads settings.
+    /// Reads the settings.
     ///
     /// # Errors
-    /// 8727500 and 8727501 without a namespace, 7746608 for two lists of one collection, those of hints.
+    /// 8727500 and 8727501 without a namespace, 7746608 for two lists of one collection; errors of
+    /// the hints.
     pub fn new(hash: QueryShapeHash, settings: DocBuf, query: Option<DocBuf>) -> Result<Self> {
         let reject = settings.as_doc().get("reject") == Some(RawValue::Bool(true));
         let hints = hints(settings.as_doc())?;
@@ -50,7 +52,7 @@ impl QuerySetting {
         Ok(QuerySetting { hash, settings, query, reject, hints })
     }
 
-    /// The command's name, its collection and its body.
+    /// The command's name, collection and body.
     fn command(&self) -> Option<(&str, Namespace, RawDoc<'_>)> {
         let body = self.query.as_ref()?.as_doc();
         let first = body.iter().next()?;
@@ -58,13 +60,13 @@ impl QuerySetting {
         Some((first.name(), ns, body))
     }
 
-    /// The shape, when a query of it is known.
+    /// The shape, if a query of it is known.
     pub fn shape(&self) -> Option<QueryShape> {
         let (name, ns, body) = self.command()?;
         QueryShape::of(name, &ns, body)
     }
 
-    /// As `setQuerySettings` and `$querySettings` show it.
+    /// Appends the fields as in `setQuerySettings` and `$querySettings`.
     pub fn append_to(&self, out: &mut DocBuilder) {
         out.append("queryShapeHash", self.hash.to_string().as_str());
         out.append("settings", &self.settings);
@@ -74,7 +76,7 @@ impl QuerySetting {
     }
 }
 
-/// The namespace that a command's first value names; that of none where it is a number.
+/// The namespace in a command's first value; that of a collectionless aggregate for a number.
 pub fn namespace_of(db: &str, target: RawValue<'_>) -> Option<Namespace> {
     match target {
         RawValue::String(collection) => Namespace::new(db, collection).ok(),
@@ -124,7 +126,7 @@ fn add_hint(hint: RawDoc<'_>, hints: &mut IndexHints) -> Result<()> {
     }
 }
 
-/// All query settings, in the order of the shapes' hashes.
+/// All query settings, ordered by the hash of their shape.
 pub type Entries = BTreeMap<QueryShapeHash, Arc<QuerySetting>>;
 
 /// The settings, and the namespaces of their queries.
@@ -134,20 +136,20 @@ struct Installed {
     namespaces: BTreeSet<Namespace>,
 }
 
-/// The settings of a server.
+/// The query settings of a server.
 #[derive(Default)]
 pub struct QuerySettings {
     any: AtomicBool,
     installed: RwLock<Arc<Installed>>,
-    /// Held by whoever changes them.
+    /// Held while they are changed.
     changing: Mutex<()>,
 }
 
 impl QuerySettings {
-    /// As the store has them.
+    /// Reads the stored settings.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn load(store: &Store) -> Result<QuerySettings> {
         let settings = QuerySettings::default();
         let stored = read(store, STORED)?;
@@ -172,18 +174,18 @@ impl QuerySettings {
         self.any.store(any, Ordering::Relaxed);
     }
 
-    /// Whether there are any.
+    /// Whether there are any query settings.
     #[inline]
     pub fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// All of them.
+    /// All query settings.
     pub fn all(&self) -> Vec<Arc<QuerySetting>> {
         self.installed.read().entries.values().cloned().collect()
     }
 
-    /// Those for a command on this namespace.
+    /// The settings that apply to a command on this namespace.
     pub fn of(&self, name: &str, ns: &Namespace, body: RawDoc<'_>) -> Option<Arc<QuerySetting>> {
         if !self.any() {
             return None;
@@ -195,10 +197,11 @@ impl QuerySettings {
         installed.entries.get(&QueryShape::of(name, ns, body)?.hash()).cloned()
     }
 
-    /// Changes them, in the store first.
+    /// Changes the settings, in the store first.
     ///
     /// # Errors
-    /// 10334 BSONObjectTooLarge, those of `change` and of the engine; then all stays as it was.
+    /// 10334 BSONObjectTooLarge, errors of `change` and of the engine; the settings stay as they
+    /// were.
     pub fn change(
         &self,
         store: &Store,
@@ -228,7 +231,8 @@ impl QuerySettings {
     }
 }
 
-/// An entry of the stored list. What is stored under an older idea of shapes goes under the present one, where its query is known.
+/// Reads an entry of the stored list. If its query is known, its hash is computed again, because an
+/// older version may have computed shapes differently.
 fn stored_setting(item: RawDoc<'_>) -> Option<QuerySetting> {
     let document =
         |name: &str| item.get(name).and_then(RawValue::as_document).map(RawDoc::to_owned);

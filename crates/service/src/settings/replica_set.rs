@@ -1,6 +1,7 @@
-//! A replica set of one member: what drivers need to see of it, and who is primary when.
+//! A replica set with one member: the state that drivers see, and when this node is the primary.
 //!
-//! The store knows whether it is the primary; here is which term it is in, and what it was when clients were last told.
+//! The store knows whether it is the primary; this module keeps the term, and the state that
+//! clients last saw.
 
 mod config;
 
@@ -17,15 +18,15 @@ use crate::process::Topology;
 pub struct ReplicaSet {
     /// `setName`.
     pub name: String,
-    /// The address that clients shall use; unset: the one that a connection came in on.
+    /// The address for clients; unset for the one that a connection came in on.
     advertised: Option<String>,
     id: [u8; 12],
     term: AtomicI64,
-    /// What clients were told.
+    /// Whether clients last saw a primary.
     primary: AtomicBool,
-    /// Held while that changes.
+    /// Held while `primary` changes.
     changing: Mutex<()>,
-    /// When the present primary was elected, in milliseconds since 1970.
+    /// When the current primary was elected, in milliseconds since 1970.
     elected_ms: AtomicI64,
     config: RwLock<SetConfig>,
     /// Held while the configuration is changed and stored.
@@ -33,7 +34,7 @@ pub struct ReplicaSet {
 }
 
 impl ReplicaSet {
-    /// A set that begins now, with this node as its primary.
+    /// A new set with this node as its primary.
     pub fn new(name: String, advertised: Option<String>, now_ms: i64) -> ReplicaSet {
         // The same after a restart with the same name.
         let mut id = [0; 12];
@@ -53,12 +54,13 @@ impl ReplicaSet {
         }
     }
 
-    /// The address that a client of this connection knows the node by.
+    /// The address by which the client of this connection knows the node.
     pub fn me(&self, connection: &Connection, host: &str) -> String {
         self.address(Some(connection), host)
     }
 
-    /// The address: the one that was given at the start, else the configured one, else that of the connection, else the host's.
+    /// The address: that of the command line, else the configured one, else that of the connection,
+    /// else the host's.
     pub(crate) fn address(&self, connection: Option<&Connection>, host: &str) -> String {
         if let Some(address) = &self.advertised {
             return address.to_lowercase();
@@ -70,17 +72,17 @@ impl ReplicaSet {
         local.filter(|local| !local.is_empty()).unwrap_or(host).to_lowercase()
     }
 
-    /// The address that was given at the start.
+    /// The address of the command line.
     pub fn advertised(&self) -> Option<&str> {
         self.advertised.as_deref()
     }
 
-    /// The configuration.
+    /// The current configuration.
     pub fn config(&self) -> SetConfig {
         self.config.read().clone()
     }
 
-    /// Puts another configuration in place of the present one.
+    /// Replaces the configuration.
     pub fn configure(&self, config: SetConfig) {
         *self.config.write() = config;
     }
@@ -90,12 +92,12 @@ impl ReplicaSet {
         self.id
     }
 
-    /// How often a primary was elected since the start.
+    /// The number of elections since the start.
     pub fn term(&self) -> i64 {
         self.term.load(Ordering::Acquire)
     }
 
-    /// `electionId` of the present term.
+    /// `electionId` of the current term.
     pub fn election_id(&self) -> [u8; 12] {
         let mut id = [0; 12];
         id[..4].copy_from_slice(&0x7fff_ffff_u32.to_be_bytes());
@@ -103,18 +105,19 @@ impl ReplicaSet {
         id
     }
 
-    /// When the present primary was elected, in milliseconds since 1970.
+    /// When the current primary was elected, in milliseconds since 1970.
     pub fn elected_ms(&self) -> i64 {
         self.elected_ms.load(Ordering::Acquire)
     }
 
-    /// Whether the node is the primary now; those who wait for a change of it are told.
+    /// Whether the node is the primary now. A change wakes the commands that wait for one.
     pub fn is_primary(&self, store: &Store, topology: &Topology, now_ms: i64) -> bool {
         let now = store.is_primary();
         if self.primary.load(Ordering::Acquire) == now {
             return now;
         }
-        // Asked again by one at a time: an answer from before a step-down must not look like an election behind it.
+        // Read again under a lock: a value from before a step-down must not look like an election
+        // after it.
         let _changing = self.changing.lock();
         let now = store.is_primary();
         if self.primary.swap(now, Ordering::AcqRel) != now {

@@ -7,10 +7,10 @@ use mayfly_work::OpCtx;
 
 use crate::documents;
 
-/// The document with this id.
+/// Reads the document with this id.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
     documents::read(store, &Namespace::new("config", collection)?, id)
 }
@@ -18,7 +18,7 @@ pub(crate) fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Opti
 /// Writes the document with this id.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn put(
     store: &Store,
     op: &OpCtx,

@@ -1,4 +1,4 @@
-//! Values of the parameters that have no other owner.
+//! Values of parameters without another owner.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use super::{LogVerbosity, MemoryParameters};
 /// Less than the reference's 15 seconds: Docker kills a container 10 seconds after the signal.
 const SIGNALED_SHUTDOWN_MS: i64 = 5_000;
 
-/// A function that is called with new levels of the log.
+/// A function that is called with new log verbosities.
 type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
 
-/// What becomes of scripts in queries.
+/// Whether queries may run scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scripts {
-    /// They run.
+    /// Scripts run.
     Run,
     /// Commands with scripts fail.
     Refused,
 }
 
-/// Values of the parameters that have no other owner.
+/// Values of parameters without another owner.
 pub struct Settings {
     pub(crate) log_verbosity: Mutex<LogVerbosity>,
     pub(crate) log_level_hook: std::sync::OnceLock<LogLevelHook>,
@@ -33,7 +33,7 @@ pub struct Settings {
     pub(crate) honor_system_umask: AtomicBool,
     pub(crate) script_heap_mb: AtomicI64,
     pub(crate) any_script_heap_mb: AtomicI64,
-    /// How much memory the operators of queries may use.
+    /// The memory parameters.
     pub memory: MemoryParameters,
 }
 
@@ -69,7 +69,7 @@ impl Settings {
         self.set_log_verbosity(self.log_verbosity().with_all(level));
     }
 
-    /// Sets `logComponentVerbosity`, for the one who filters the log, too.
+    /// Sets `logComponentVerbosity`, and passes it to the log's filter.
     pub fn set_log_verbosity(&self, verbosity: LogVerbosity) {
         if let Some(hook) = self.log_level_hook.get() {
             hook(&verbosity);
@@ -77,7 +77,7 @@ impl Settings {
         *self.log_verbosity.lock() = verbosity;
     }
 
-    /// Whether the server runs scripts, and what they may take.
+    /// Whether the server runs scripts, and their limits.
     pub fn script_limits(&self) -> ScriptLimits {
         let any_mb = self.any_script_heap_mb.load(Ordering::Relaxed);
         let heap_mb = match self.script_heap_mb.load(Ordering::Relaxed) {
@@ -91,18 +91,18 @@ impl Settings {
         }
     }
 
-    /// How long running commands may go on after a signal to stop.
+    /// How long running commands may continue after SIGTERM or SIGINT.
     pub fn signaled_shutdown(&self) -> Duration {
         let ms = self.signaled_shutdown_ms.load(Ordering::Relaxed);
         Duration::from_millis(ms.unsigned_abs())
     }
 
-    /// Whether the server runs scripts: `security.javascriptEnabled`.
+    /// Sets whether the server runs scripts: `security.javascriptEnabled`.
     pub fn set_scripts(&self, scripts: Scripts) {
         self.scripts_enabled.store(scripts == Scripts::Run, Ordering::Relaxed);
     }
 
-    /// Names the one who filters the log; the first one stays.
+    /// Sets the function that changes the log's filter; only the first call has an effect.
     pub fn on_log_level(&self, hook: impl Fn(&LogVerbosity) + Send + Sync + 'static) {
         // A second hook would belong to a second subscriber, which a process cannot have.
         let _ = self.log_level_hook.set(Box::new(hook));

@@ -1,5 +1,5 @@
-//! Whether clients may write, kept over restarts: `setUserWriteBlockMode`. The check itself is the store's
-//! ([`mayfly_storage::Writer::block_user_writes`]).
+//! Whether clients may write, stored over restarts: `setUserWriteBlockMode`. The store does the
+//! check ([`mayfly_storage::Writer::block_user_writes`]).
 //!
 //! ```text
 //! config.user_writes_critical_sections   { _id: "", blockNewUserShardedDDL, blockUserWrites, userWritesBlockReason? }
@@ -14,16 +14,16 @@ use super::stored::{put, read};
 
 const PLACE: (&str, &str) = ("user_writes_critical_sections", "");
 
-/// The reason of who gives none.
+/// The reason if none is given.
 pub const UNSPECIFIED: &str = "Unspecified";
-/// The reasons that there are.
+/// The valid reasons.
 pub const REASONS: &[&str] =
     &[UNSPECIFIED, "ClusterToClusterMigrationInProgress", "DiskUseThresholdExceeded"];
 
-/// Blocks writes if they were blocked when the server ended.
+/// Blocks writes if they were blocked when the server stopped.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(crate) fn load(store: &Store) -> Result<()> {
     let Some(stored) = read(store, PLACE)? else { return Ok(()) };
     let stored = stored.as_doc();
@@ -35,10 +35,11 @@ pub(crate) fn load(store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// Blocks writes for this reason, or lets clients write again, from here on and after a restart.
+/// Blocks writes for this reason, or allows them again, now and after a restart.
 ///
 /// # Errors
-/// Those of the engine; then it stays as it was. Those of the operation's deadline, while writes are under way; then it is set.
+/// Errors of the engine; the old mode stays in effect. Errors of the operation's deadline while
+/// running writes are awaited; the new mode is in effect.
 pub fn set(store: &Store, op: &OpCtx, reason: Option<&'static str>) -> Result<()> {
     let mut out = DocBuilder::new();
     out.append("_id", PLACE.1);

@@ -21,7 +21,7 @@ use crate::dialect::{self, parsed};
 pub(super) const KEYS: u32 = 6;
 /// Numbers that are written before other lists and registers take their place.
 const TURN: u64 = 60;
-/// Turns before other collections take their place, unless told otherwise.
+/// The default number of turns before other collections are used.
 const GENERATION: u32 = 10;
 /// How often something whose outcome is unknown is asked for again.
 const ATTEMPTS: usize = 12;
@@ -33,7 +33,7 @@ const TRANSIENT: &[i32] = &[24, 112, 246, 251];
 /// What became of a write is not known.
 const DOUBTFUL: &[i32] = &[6, 91, 189, 11600, 11602];
 
-/// Nobody knows whether the command was executed.
+/// It is unknown whether the command was executed.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost;
 
@@ -57,7 +57,7 @@ pub struct Run {
     generation: u32,
     /// Whether a client is sometimes slower than `transactionLifetimeLimitSeconds` of 1.
     is_slow: bool,
-    /// The disturber ends, and clients that run until they are told to.
+    /// The end of the disturber, and of clients that run until it.
     pub over: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ impl Run {
         self.refusals.lock().map(|counts| counts.clone()).unwrap_or_default()
     }
 
-    /// What became of writes and commits that were asked for again, because nobody knew.
+    /// The outcome of writes and commits that were retried because it was unknown.
     pub fn repeats(&self) -> BTreeMap<&'static str, u64> {
         self.repeats.lock().map(|counts| counts.clone()).unwrap_or_default()
     }
@@ -167,7 +167,7 @@ impl Run {
         generations.flat_map(of).collect()
     }
 
-    /// Reads all lists and registers, when nobody writes any more.
+    /// Reads all lists and registers after the last write.
     ///
     /// # Errors
     /// What was not answered as it should be.
@@ -282,7 +282,7 @@ enum Ended {
     Lost,
 }
 
-/// One who runs transactions one after the other.
+/// A client that runs transactions sequentially.
 pub struct Client<'r, L> {
     run: &'r Run,
     line: L,
@@ -437,7 +437,7 @@ impl<'r, L: Line> Client<'r, L> {
                 steps.push(Step::Write { key, value });
                 Outcome::Fail
             }
-            // Somebody else was faster: it has only read.
+            // Another client was faster: this one has only read.
             Some(reply) if number(reply.document.as_doc(), "n") == 0 => Outcome::Ok,
             Some(_) => {
                 steps.push(Step::Write { key, value });

@@ -1,4 +1,4 @@
-//! What goes on beside the clients of a history: kills, changes of definitions, expiry.
+//! Disturbances concurrent to the clients of a history: kills, changes of definitions, expiry.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use super::client::{KEYS, Line, Lost, Reply, Run, number};
 use crate::dialect::parsed;
 
-/// Whether indexes come and go beside the clients.
+/// Whether indexes are created and dropped concurrently to the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexChanges {
     /// They do.
@@ -30,7 +30,7 @@ pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: IndexChanges, clients:
             true => run.register_at(key),
             false => run.list_at(key),
         };
-        // Whoever is killed or not there is no matter.
+        // It does not matter what is killed or missing.
         let _answer = match random.random_range(least..8) {
             0..3 => {
                 let index = "{key: {length: 1}, name: 'length'}";

@@ -178,7 +178,7 @@ impl<'r> Follower<'r> {
         wrong
     }
 
-    /// A register is written by whoever has read it: its events are a chain.
+    /// A register is written by clients that have read it: its events are a chain.
     fn check_registers(&self, at: usize, transaction: &Transaction, wrong: &mut Vec<String>) {
         let mut read: HashMap<u32, Option<u64>> = HashMap::new();
         for step in &transaction.steps {

@@ -133,7 +133,7 @@ type Orders = BTreeMap<u32, Vec<u64>>;
 struct Checker<'h> {
     history: &'h [Transaction],
     anomalies: Vec<Anomaly>,
-    /// Who appended a number: transaction, list, and which of its appends to that list.
+    /// The origin of a number: transaction, list, and index among its appends to that list.
     writers: HashMap<u64, Writer>,
 }
 
@@ -165,7 +165,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a transaction saw, alone and against who wrote it.
+    /// Checks the reads of a transaction, alone and against the writers.
     fn check_inside(&mut self, at: usize, transaction: &Transaction) {
         let mut seen: HashMap<u32, Vec<u64>> = HashMap::new();
         let mut own: HashMap<u32, Vec<u64>> = HashMap::new();
@@ -322,7 +322,7 @@ impl Checker<'_> {
             if let Some(last) = values.last() {
                 graph.before(writer(*last), at, "was read by");
             }
-            // Its own appends stand behind what it saw.
+            // Its own appends follow those that it saw.
             let next = values.last().map_or(0, |last| place[last].1 + 1);
             if let Some(next) = order.get(next) {
                 graph.overwritten(at, writer(*next));

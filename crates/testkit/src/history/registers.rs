@@ -38,7 +38,7 @@ pub(super) fn as_lists(history: &[Transaction]) -> (Vec<Transaction>, Vec<Anomal
 struct Registers {
     /// What was there before a value.
     before: HashMap<u64, Option<u64>>,
-    /// Which transaction committed a value behind this one, and what it wrote.
+    /// The transaction that committed a value after this one, and its value.
     behind: HashMap<(u32, Option<u64>), (usize, u64)>,
     anomalies: Vec<Anomaly>,
 }

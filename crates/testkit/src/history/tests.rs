@@ -15,9 +15,9 @@ fn what_snapshot_isolation_allows() {
     // Write skew: both read what the other one overwrites.
     let skew = "1 9 ok r:1= r:2= a:1=1\n1 9 ok r:1= r:2= a:2=2\n10 11 ok r:1=1 r:2=2";
     assert!(kinds(skew).is_empty());
-    // Beside each other, with an older snapshot.
+    // Concurrent, with an older snapshot.
     assert!(kinds("1 9 ok a:1=1\n2 8 ok r:1=\n10 11 ok r:1=1").is_empty());
-    // Nobody knows whether the first one was committed.
+    // It is unknown whether the first one was committed.
     assert!(kinds("1 2 info a:1=1\n3 4 ok r:1=\n9 10 ok r:1=1").is_empty());
     assert!(kinds("1 2 info a:1=1\n3 4 ok r:1=").is_empty());
 }
@@ -65,7 +65,7 @@ fn circles_that_it_forbids() {
 
 #[test]
 fn registers_that_are_right() {
-    // A chain, with a failed one beside it, and one of which nobody knows.
+    // A chain, with a concurrent failure and one unknown outcome.
     assert!(
         kinds("1 2 ok g:1= w:1=1\n3 4 ok g:1=1 w:1=2\n3 4 fail g:1=1 w:1=3\n9 9 ok g:1=2")
             .is_empty()

@@ -88,16 +88,17 @@ impl Server {
         self.process.child.id()
     }
 
-    /// The memory that it has; 0 when it has ended, or where nobody tells.
+    /// The resident memory; 0 when the process has ended, or if it is unknown.
     pub fn resident_bytes(&self) -> u64 {
         self.figure("VmRSS:") << 10
     }
 
-    /// The time that it has spent on processors; 0 when it has ended, or where nobody tells.
+    /// The CPU time; 0 when the process has ended, or if it is unknown.
     pub fn processor_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.child.id()));
         let stat = stat.unwrap_or_default();
-        // Behind the name, which may hold spaces: user and system time are the 12th and 13th, in hundredths of a second.
+        // After the name, which may contain spaces: user and system time are the 12th and 13th
+        // field, in hundredths of a second.
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks =
             rest.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());

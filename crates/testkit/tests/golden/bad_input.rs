@@ -85,7 +85,7 @@ fn command(text: &str) -> Vec<u8> {
     message(&document(text))
 }
 
-/// `{insert: 'c', documents: [<document>], $db: 'test'}` around bytes that nobody checked.
+/// `{insert: 'c', documents: [<document>], $db: 'test'}` around unchecked bytes.
 fn insert_of(inner: &[u8]) -> Vec<u8> {
     let mut array = vec![3, b'0', 0];
     array.extend_from_slice(inner);

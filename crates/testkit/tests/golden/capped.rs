@@ -68,7 +68,7 @@ fn inserts_at_the_limit_are_cheap(open: OpenEngine, limit: &str) {
         assert!(steps.take() <= 2, "after a crash: {crash}");
     }
 
-    // Who removes the oldest documents makes the search go over them once.
+    // Removing the oldest documents makes the scan skip them once.
     f.ok("test", "{delete: 'c', deletes: [{q: {_id: {$lt: 2380}}, limit: 0}]}");
     insert_next(&f, 100);
     assert!(steps_of_an_insert(&f, &steps, 10_000) <= 2);

@@ -17,7 +17,7 @@ enum Step {
     Admin(&'static str),
     Advance,
     Read(u8),
-    /// Goes on behind the event at this share of those that were seen.
+    /// Resumes after the event at this fraction of the events that were seen.
     Resume(u8),
     /// Goes on where the last batch stood.
     ResumeFromBatch,
@@ -102,7 +102,7 @@ fn to_bson(document: RawDoc<'_>) -> Document {
     Document::from_reader(&mut bytes).unwrap_or_default()
 }
 
-/// Its fields in the order of their names: events do not tell where a field stands.
+/// Its fields in the order of their names: events do not contain positions of fields.
 fn normal(value: &Bson) -> String {
     match value {
         Bson::Document(fields) => {
@@ -200,7 +200,7 @@ impl Follower {
         }
     }
 
-    /// Reads a batch; goes on behind the end of the collection.
+    /// Reads a batch; continues after the end of the collection.
     fn read(&mut self, fixture: &Fixture, size: u8) {
         if self.cursor == 0 {
             let last = self.events.last().expect("only an event ends a stream");
@@ -384,7 +384,7 @@ fn copies_by_events_are_the_database_over_clustered_records() {
     copies_follow(None, 100, || clustered(memory()));
 }
 
-/// The end of a stream is an event of its own: who saw the one that caused it goes on with the end.
+/// The end of a stream is an event of its own: a client that saw its cause resumes with the end.
 #[test]
 fn a_stream_that_goes_on_behind_a_drop_ends() {
     let fixture = Fixture::new(memory());
@@ -445,7 +445,7 @@ fn a_rare_event_is_found_in_one_batch() {
     assert_eq!(batch_ids(fixture.ok("test", &more).as_doc(), "nextBatch"), [1499]);
 }
 
-/// What cannot be shown comes behind all that can, when the client reads them one by one.
+/// An event that cannot be returned follows all others when the client reads them one by one.
 #[test]
 fn events_before_a_failing_one_are_shown() {
     let fixture = Fixture::new(memory());
@@ -594,7 +594,7 @@ fn under_wait(fixture: &Fixture, cursor: i64, name: &str, meanwhile: &str) -> Do
     })
 }
 
-/// Who waits for events is told when the cursor is closed, and when there will be no more.
+/// Waiting clients get an error when the cursor is closed, and when no more events follow.
 #[test]
 fn a_waiting_batch_ends_with_its_cursor() {
     let fixture = Fixture::new(memory());

@@ -1,4 +1,4 @@
-//! Every operation ends soon after its time is over and after somebody killed it, whatever it does.
+//! Every operation ends soon after its deadline and after a kill, whatever it does.
 //!
 //! Each row of [`ENDLESS`] is a command that would run for many seconds. It runs twice: with a deadline that comes while it runs, and
 //! killed. A command that looks at neither often enough is found by the time that it takes to end. `ENDS=part` runs some of them and
@@ -11,11 +11,12 @@ use mayfly_base::ErrorCode;
 use mayfly_testkit::{Fixture, dialect, environment};
 use mayfly_value::{DocBuf, RawValue};
 
-/// So long a command runs before its end comes.
+/// The time that a command runs before it is ended.
 const RUNS: Duration = Duration::from_millis(100);
 /// Until an operation is registered, at most.
 const STARTS: Duration = Duration::from_secs(60);
-/// So long it may take to notice, on a busy machine and without optimisation. In a release build it is a tenth of that.
+/// The time in which it must end, on a busy machine and without optimisation. In a release build it
+/// is a tenth of that.
 const NOTICES: Duration = Duration::from_secs(3);
 /// `maxTimeMS`, by the fixture's clock.
 const MAX_TIME_MS: i64 = 100;
@@ -510,7 +511,7 @@ fn end(fixture: &Fixture, row: &Endless, end: End, free: Duration) -> Result<Dur
     let (reply, took) = std::thread::scope(|scope| {
         scope.spawn(|| {
             let reply = fixture.run_document("test", command.as_doc());
-            // Nobody waits for it when the test has failed.
+            // It is not awaited when the test has failed.
             let _ = sender.send(reply);
         });
         // The deadline is set when the operation is registered, and the clock moves after that. On a busy machine this can take long.

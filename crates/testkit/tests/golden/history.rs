@@ -89,7 +89,7 @@ struct Run {
     next_value: AtomicU64,
 }
 
-/// One who runs transactions one after the other.
+/// A client that runs transactions sequentially.
 struct Client<'r> {
     run: &'r Run,
     session: u8,

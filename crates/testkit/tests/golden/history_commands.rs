@@ -148,7 +148,7 @@ fn commands_with_commits_in_doubt() {
     no_anomalies(open, 300, Some((engine, options)));
 }
 
-/// An engine without faults, until it is told to have some.
+/// An engine without faults until they are enabled.
 fn calm() -> (OpenEngine, Arc<ChaosEngine>) {
     let chaos = Arc::new(ChaosEngine::new(Arc::new(MemoryEngine::new()), ChaosOptions::default()));
     let engine: Arc<dyn Engine> = Arc::new(KeptOpen(chaos.clone()));

@@ -1,4 +1,5 @@
-//! Streams of changes that wait while something else is written: nobody runs them, they read nothing, and they miss nothing.
+//! Change streams that wait while unrelated data is written: they do not run, read nothing, and
+//! miss nothing.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -1,4 +1,5 @@
-//! Index builds over whole servers: all kinds of indexes beside writers on other threads, over engines with files.
+//! Index builds in whole servers: all kinds of indexes with concurrent writers, on engines with
+//! files.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;

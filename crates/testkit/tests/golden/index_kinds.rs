@@ -33,7 +33,7 @@ const PATHS: &[&str] =
 fn document() -> impl Strategy<Value = String> {
     let field = || prop::option::weighted(0.8, value());
     let scalar = select(vec!["1", "2", "null", "'a'", "'A'", "{x: 1}", "{}", "NumberLong(1)"]);
-    // Fields beside a wildcard refuse arrays, so often they have none.
+    // Fields next to a wildcard refuse arrays, so often they have none.
     let plain = prop_oneof![3 => scalar.prop_map(str::to_owned), 1 => value()];
     (field(), prop::option::weighted(0.7, plain.clone()), prop::option::weighted(0.7, plain))
         .prop_map(|(a, b, c)| {

@@ -275,7 +275,7 @@ impl Model {
                 (name, self.steps(name))
             })
             .collect();
-        // Under chaos a transaction may fail at any of its steps; then it is begun anew.
+        // Under chaos a transaction may fail at any of its steps; it is retried then.
         let committed = (0..1000).find_map(|_| {
             let mut open = self.store.begin_transaction(owner.clone()).ok()?;
             for (name, (steps, _)) in &units {
@@ -331,7 +331,7 @@ impl Model {
         if self.random.random_bool(0.5) {
             self.store.close().unwrap();
         }
-        // The engine is opened anew when nobody has it any more.
+        // The engine is opened again after its last owner has dropped it.
         self.store = {
             let clock = self.clock.clone();
             drop(std::mem::replace(&mut self.store, open_store(&memory(), &clock)));
@@ -341,7 +341,7 @@ impl Model {
         assert_eq!((after.entries, after.bytes), (before.entries, before.bytes));
     }
 
-    /// What the shadow list has behind a time.
+    /// The entries of the shadow list after a time.
     fn wanted(&self, after: u64) -> Vec<(u64, Vec<Logged>)> {
         self.log.iter().filter(|(timestamp, _)| *timestamp > after).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Operations whose memory is used up while something happens to them: the disk is full, somebody kills them.
+//! Operations that have reached their memory limit when the disk is full or they are killed.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use mayfly_testkit::Fixture;
 use mayfly_value::RawValue;
 use mayfly_work::OpRegistry;
 
-/// Says what happens when somebody asks for room for files.
+/// Calls a function when space for files is requested.
 type Ask = Box<dyn Fn() -> KvResult<()> + Send + Sync>;
 
 /// An engine in memory that is asked for room.

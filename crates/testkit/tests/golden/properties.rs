@@ -149,7 +149,7 @@ pub(crate) fn load(fixture: &Fixture, documents: &[String], indexes_first: bool)
     if !indexes_first
         && fixture.run("test", &create).as_doc().get("ok") == Some(RawValue::Double(0.0))
     {
-        // Some document cannot be indexed: the build left nothing behind, as the comparison shows.
+        // Some document cannot be indexed: the build left no entries, as the comparison shows.
         let fewer = "[{key: {a: 1}, name: '1'}, {key: {c: 1}, name: '4', sparse: true}]";
         fixture.ok("test", &format!("{{createIndexes: 'indexed', indexes: {fewer}}}"));
     }

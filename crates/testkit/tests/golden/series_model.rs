@@ -126,7 +126,7 @@ fn run(fixture: &mut Fixture, model: &mut Model, step: &Step) -> Result<(), Test
             let value = seconds.map_or("'off'".to_owned(), |seconds| seconds.to_string());
             fixture.ok("test", &format!("{{collMod: 's', expireAfterSeconds: {value}}}"));
             model.seconds = *seconds;
-            // Who switches it off takes its options with it.
+            // Disabling it removes its options, too.
             model.paused &= seconds.is_some();
         }
         Step::Pause(paused) => {

@@ -198,7 +198,7 @@ fn the_time_of_a_reply_is_readable_as_long_as_it_is_the_newest() {
             time & 0xFFFF_FFFF
         );
         assert_eq!(batch(fixture.ok("test", &find).as_doc()).len(), id + 1);
-        // What does nothing is in nobody's way.
+        // A command without effect blocks no other.
         fixture.ok("test", "{ping: 1}");
         assert_eq!(batch(fixture.ok("test", &find).as_doc()).len(), id + 1);
     }

@@ -1,4 +1,5 @@
-//! Events in fragments: what they hold together, and what comes when a stream goes on behind each of them.
+//! Fragments of events: their contents, and the events of a stream that resumes after each
+//! fragment.
 
 use mayfly_testkit::{Fixture, dialect, memory};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -121,7 +122,7 @@ fn fragments_hold_the_event_and_each_can_be_gone_on_behind() {
         let rest = follow(&fixture, SPLIT, &behind(token));
         assert_eq!(rest.documents, all.documents[event..], "behind the batch of {event}");
     }
-    // Behind each of them, and behind the end of each batch, comes the rest.
+    // After each of them, and after the end of each batch, the rest follows.
     for at in 0..all.documents.len() {
         let id = all.documents[at].as_doc().get("_id").unwrap().as_document().unwrap().to_owned();
         for token in [&id, &all.batch_tokens[at]] {

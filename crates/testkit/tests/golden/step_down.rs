@@ -49,7 +49,7 @@ fn interrupted(fixture: &Fixture, after_ms: u64, command: RawDoc<'_>) -> DocBuf 
         worker.join().unwrap()
     });
     let ok = reply.as_doc().get("ok") == Some(RawValue::Double(1.0));
-    // What begins behind the step-down is a read first where it both reads and writes.
+    // A command that reads and writes and begins after the step-down is a read first.
     let known = ok || [11602, 10107, 13435].contains(&code(&reply));
     assert!(known, "{}", dialect::show(reply.as_doc()));
     let errors = reply.as_doc().get("writeErrors");

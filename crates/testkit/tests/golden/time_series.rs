@@ -166,7 +166,7 @@ fn validate_finds_buckets_that_are_not_sound() {
     };
     validate("nNonCompliantDocuments: 0, nrecords: 2");
     validate("valid: true");
-    // Somebody writes 6 where one bucket's control says that its greatest x is 7.
+    // A client writes 6 where the control of one bucket has 7 as its greatest x.
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     let all = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
     let mut found = None;

@@ -1,4 +1,5 @@
-//! Transactions of several statements that run beside each other, are killed, and lose their sessions while they run.
+//! Multi-document transactions that run concurrently, are killed, and lose their sessions while
+//! they run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

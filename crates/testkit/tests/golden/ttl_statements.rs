@@ -97,7 +97,7 @@ fn t_59_a_visit_is_an_operation_and_kill_op_ends_it() {
         let [killed] = operations(&fixture, "TTLMonitor").try_into().unwrap();
         assert!(killed.get_bool("killPending").unwrap());
     });
-    // The batch that stood before the gate still goes; nothing behind it does.
+    // The batch that waits at the gate is still deleted, but none after it.
     assert_eq!(count(&fixture, "test", "c"), 12);
     let [idle] = operations(&fixture, "TTLMonitor").try_into().unwrap();
     assert!(!idle.get_bool("active").unwrap());
@@ -170,7 +170,8 @@ fn t_38_a_document_refreshed_after_it_was_selected_survives() {
     assert!(shown.contains("firstBatch: [{_id: 3}, {_id: 4}]"), "{shown}");
 }
 
-/// Stops a pass in its third visit of `test.c`, before it looks at anything; 4 of the 10 documents are gone then.
+/// Stops a pass in its third visit of `test.c`, before it reads anything; 4 of the 10 documents are
+/// deleted then.
 fn in_third_visit(meanwhile: impl FnOnce(&Fixture)) -> Fixture {
     let (fixture, gate) = gated();
     due(&fixture, "c", 10);

@@ -67,7 +67,8 @@ fn survivors(engine: &PowerCut) -> BTreeSet<i64> {
 
 const WRITES: i64 = 400;
 
-/// Runs a reader beside a writer; each thing that the reader has seen must survive at once.
+/// Runs a reader concurrently to a writer; everything that the reader has seen must survive at
+/// once.
 fn survives(mut read: impl FnMut(&Fixture) -> Vec<i64>) {
     let engine = powered();
     let fixture = over(&engine);
@@ -203,7 +204,7 @@ fn a_document_that_a_change_stream_looks_up() {
     assert_eq!(number(batch(reply.as_doc())[0].get("n")), 2);
 }
 
-/// Of what is durable nobody syncs again.
+/// Durable data is not synced again.
 #[test]
 fn a_quiet_server_syncs_for_no_read() {
     let engine = Arc::new(PowerCut::new(Arc::new(MemoryEngine::new())).unwrap());

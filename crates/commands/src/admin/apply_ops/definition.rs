@@ -1,5 +1,5 @@
-//! Entries that are commands: definitions of collections and indexes, as the log has them. They run as the commands of
-//! clients do, from which some of them differ in their form.
+//! Entries that are commands: definitions of collections and indexes in the form of the log. They
+//! run as client commands after a conversion.
 
 use mayfly_auth::{Action, Target};
 use mayfly_base::{ClientData, Error, Result};
@@ -11,13 +11,13 @@ use crate::request::Demands;
 use crate::request::row::{LogForm, Names, Replayed};
 use crate::request::{Request, Row, RowFlags};
 
-/// What the names of collections of buckets begin with.
+/// The prefix of bucket collections.
 const BUCKETS: &str = "system.buckets.";
 
 /// Runs the command of an entry.
 ///
 /// # Errors
-/// 2 BadValue for a command that no log has, those of the command.
+/// 2 BadValue for a command that no log contains; errors of the command.
 pub(super) fn apply(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
@@ -43,21 +43,22 @@ pub(super) fn apply(
     match run(ctx, &inner, &mut DocBuilder::new()) {
         Err(error) if acceptable.contains(&error.code()) => {
             let error = ClientData(error);
-            tracing::debug!(command = name, %error, "an op of a replayed log found its work done");
+            tracing::debug!(command = name, %error, "an op of a replayed log had no effect: its result already exists");
             Ok(())
         }
         other => other,
     }
 }
 
-/// Demands what the command of an entry needs; everything for one that no log has, and for entries in an entry.
+/// Demands the rights for the command of an entry; all rights for an unknown command, and for
+/// nested entries.
 pub(super) fn demand(demands: &mut Demands<'_>, entry: &Entry<'_>) {
     let row = demands.row(name(entry)).and_then(|row| Some((row, row.replayed?.form)));
     let creates = row.is_some_and(|(row, _)| row.flags.contains(RowFlags::CREATES));
     match entry.uuid {
         None => {}
         Some(_) if creates => demands.need(Target::Cluster, Action::ForceUuid),
-        // It says more than the name that rights are on.
+        // The UUID may select another collection than the name that rights apply to.
         Some(_) => demands.need(Target::Everything, Action::AnyAction),
     }
     let Some((row, form)) = row else {
@@ -71,7 +72,7 @@ fn name<'a>(entry: &Entry<'a>) -> &'a str {
     entry.object.iter().next().map_or("", |first| first.name())
 }
 
-/// The database that the command is sent to.
+/// The database in which the command runs.
 fn database<'a>(row: &Row, entry: &'a Entry<'_>) -> &'a str {
     match row.flags.contains(RowFlags::ADMIN_ONLY) {
         true => "admin",
@@ -79,11 +80,11 @@ fn database<'a>(row: &Row, entry: &'a Entry<'_>) -> &'a str {
     }
 }
 
-/// The command as a client would send it.
+/// The command in the form of a client.
 fn as_command(form: LogForm, object: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     match form {
-        // A log has one entry for each index, with the definition's fields in the command itself.
+        // A log has one entry per index, with the fields of the definition in the command itself.
         LogForm::OneIndex if object.get("indexes").is_none() => {
             let mut fields = object.iter();
             if let Some(first) = fields.next() {
@@ -96,7 +97,7 @@ fn as_command(form: LogForm, object: RawDoc<'_>) -> DocBuf {
             out.end().end();
             out.append("ignoreUnknownIndexOptions", true);
         }
-        // A time series stands in a log as the collection of its buckets.
+        // In a log, a time series appears as the collection of its buckets.
         LogForm::Buckets if object.get("timeseries").is_some() => {
             let created = object.iter().next().map_or("", |first| first.name());
             for field in object {
@@ -104,7 +105,7 @@ fn as_command(form: LogForm, object: RawDoc<'_>) -> DocBuf {
                     (field, RawValue::String(name)) if field == created => {
                         out.append(created, name.strip_prefix(BUCKETS).unwrap_or(name));
                     }
-                    // The reference's own, for the buckets.
+                    // Options of the reference for the buckets.
                     ("clusteredIndex" | "validator", _) => {}
                     _ => {
                         out.append_element(field);
@@ -112,7 +113,7 @@ fn as_command(form: LogForm, object: RawDoc<'_>) -> DocBuf {
                 }
             }
         }
-        // What was dropped is named by its UUID there.
+        // The dropped target is named by its UUID there.
         LogForm::DroppedByUuid => {
             for field in object {
                 match (field.name(), field.value()) {
@@ -121,7 +122,7 @@ fn as_command(form: LogForm, object: RawDoc<'_>) -> DocBuf {
                 };
             }
         }
-        // The definition that was dropped is said for those who follow the log.
+        // The definition of the dropped index is only for readers of the log.
         LogForm::WithDefinition => {
             for field in object.iter().filter(|field| field.name() != "spec") {
                 out.append_element(field);

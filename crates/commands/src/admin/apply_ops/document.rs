@@ -1,4 +1,4 @@
-//! Entries that write a document: by its `_id`, whatever the document is now.
+//! Entries that write a document: selected by its `_id`, whatever its present content.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, equal_values};
 use super::entry::{Entry, EntryKind};
 use crate::context::CommandContext;
 
-/// An entry and the record that it is for.
+/// An entry with its collection and record.
 pub(super) struct DocumentChange<'a> {
     pub(super) collection: Arc<Collection>,
     id: RawValue<'a>,
@@ -19,13 +19,13 @@ pub(super) struct DocumentChange<'a> {
 }
 
 enum Action<'a> {
-    /// The document as it has to be.
+    /// Writes the document.
     Put(RawDoc<'a>),
-    /// The bucket of a time series as it has to be. One that is missing was deleted later in the log.
+    /// Writes the bucket of a time series. A missing one was deleted later in the log.
     PutBucket(RawDoc<'a>),
-    /// What is added to a bucket.
+    /// Adds measurements to a bucket.
     GrowBucket(RawDoc<'a>),
-    /// What becomes of the document; whether it is inserted when it is missing.
+    /// Updates the document; `upsert` inserts a missing one.
     Change {
         change: ChangeKind<'a>,
         upsert: bool,
@@ -33,20 +33,20 @@ enum Action<'a> {
     Remove,
 }
 
-/// The forms of an update in a log.
+/// The forms of updates in a log.
 enum ChangeKind<'a> {
     /// `{ $v: 2, diff }`.
     Delta(RawDoc<'a>),
-    /// Operators, as logs had them before deltas.
+    /// Update operators, the form of logs before deltas.
     Operators(Update),
     Replacement(RawDoc<'a>),
 }
 
 impl<'a> DocumentChange<'a> {
-    /// Finds the collection and the record; nothing for a delete from a collection that does not exist.
+    /// Finds the collection and the record; `None` for a delete from a missing collection.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, 9 FailedToParse without an `_id`, those of the update.
+    /// 26 NamespaceNotFound, 9 FailedToParse without an `_id`; errors of the update.
     pub(super) fn of(
         ctx: &CommandContext<'_>,
         entry: &Entry<'a>,
@@ -74,15 +74,15 @@ impl<'a> DocumentChange<'a> {
         Ok(Some(DocumentChange { collection, id, action, bypasses: entry.bypasses }))
     }
 
-    /// Writes; false when the document of an update is missing.
+    /// Writes the change; returns false when the document of an update is missing.
     ///
     /// # Errors
-    /// Those of [`WriteUnit::insert`] and [`WriteUnit::update`].
+    /// Errors of [`WriteUnit::insert`] and [`WriteUnit::update`].
     pub(super) fn apply(&self, ctx: &CommandContext<'_>, unit: &mut WriteUnit<'_>) -> Result<bool> {
         if self.bypasses {
             unit.bypass_validation();
         }
-        // An operation before this one may have put it there.
+        // An earlier operation of the unit may have inserted it.
         let old = match unit.locate(self.collection.id_key(self.id))? {
             Some(key) => unit.read(&key)?.map(|old| (key, old)),
             None => None,
@@ -116,7 +116,8 @@ impl<'a> DocumentChange<'a> {
     }
 }
 
-/// The collection of an entry: by its UUID where it has one. Deleting from one that does not exist is nothing to do.
+/// The collection of an entry, by its UUID if it has one. A delete from a missing collection has no
+/// effect.
 fn find(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<Option<Arc<Collection>>> {
     let store = &ctx.service.store;
     let found = match entry.uuid {
@@ -172,7 +173,7 @@ impl<'a> ChangeKind<'a> {
         }
     }
 
-    /// The document afterwards; nothing when it stays as it is.
+    /// The document after the update; `None` if it does not change.
     fn applied(&self, old: RawDoc<'_>, now_ms: i64) -> Result<Option<DocBuf>> {
         let new = match self {
             ChangeKind::Delta(delta) => apply_delta(old, *delta)?,
@@ -191,7 +192,7 @@ impl<'a> ChangeKind<'a> {
     }
 }
 
-/// The replacement, with the document's own `_id` where it has none.
+/// The replacement, with the old document's `_id` if it has none.
 fn replaced(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     if let (None, Some(id)) = (new.get_element("_id"), old.get_element("_id")) {

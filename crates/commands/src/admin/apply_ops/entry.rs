@@ -1,31 +1,31 @@
-//! One entry of a log, checked for the fields that every entry has.
+//! An entry of a log, with the checks of the fields that all entries have.
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
-/// What an entry does.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryKind {
     Insert,
     Update,
     Delete,
     Command,
-    /// Nothing.
+    /// A no-op.
     Note,
 }
 
-/// One entry.
+/// An entry.
 pub(super) struct Entry<'a> {
     pub(super) kind: EntryKind,
     /// The collection, or `$cmd` of the database for a command.
     pub(super) ns: Namespace,
-    /// The collection's UUID, which says more than its name.
+    /// The collection's UUID, which takes precedence over its name.
     pub(super) uuid: Option<[u8; 16]>,
     /// `o`: the document, the update, the `_id` or the command.
     pub(super) object: RawDoc<'a>,
-    /// `o2`: which document an update is for.
+    /// `o2`: selects the document of an update.
     pub(super) target: Option<RawDoc<'a>>,
-    /// `b`: an update without its document inserts one.
+    /// `b`: whether an update inserts a missing document.
     pub(super) upsert: bool,
     /// The command's `bypassDocumentValidation`.
     pub(super) bypasses: bool,
@@ -39,7 +39,7 @@ impl<'a> Entry<'a> {
     /// Reads an element of `applyOps`.
     ///
     /// # Errors
-    /// 9 FailedToParse for what is no entry, 2 BadValue for an unknown kind, 73 InvalidNamespace.
+    /// 9 FailedToParse for an invalid entry, 2 BadValue for an unknown kind, 73 InvalidNamespace.
     pub(super) fn parse(element: RawElement<'a>) -> Result<Entry<'a>> {
         let RawValue::Document(entry) = element.value() else {
             return Err(fault("an element of applyOps is not an object"));

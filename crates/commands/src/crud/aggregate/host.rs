@@ -1,4 +1,4 @@
-//! What stages are told about their server and about the collection of the command.
+//! The server and the command's collection as stages see them.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::not_on_views;
 use crate::context::CommandContext;
 use crate::diagnostics::coll_stats::{
-    Shown, coll_stats_document, log_stats_document, view_stats_document,
+    CountedAs, coll_stats_document, log_stats_document, view_stats_document,
 };
 use crate::diagnostics::current_op::{CurrentOpOptions, Whose, current_ops};
 use crate::diagnostics::index_stats::index_stats;
 use crate::request::Fields;
 
-/// What a stage describes that reads no documents.
+/// The subject of a stage that reads no documents.
 pub(super) enum Described {
     /// A collection.
     Documents(Arc<Collection>),
-    /// The measurements in these buckets.
+    /// The measurements of a time series, by its buckets.
     Measurements(Arc<Collection>),
-    /// A view, of which only its use is known.
+    /// A view, of which only the use is known.
     View(Namespace),
     /// The operation log.
     Log,
@@ -84,10 +84,10 @@ impl Host for ServerHost<'_, '_> {
     fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
         Ok(vec![match &self.described {
             Described::Documents(collection) => {
-                coll_stats_document(self.ctx, collection, Shown::Documents, options)?
+                coll_stats_document(self.ctx, collection, CountedAs::Documents, options)?
             }
             Described::Measurements(buckets) => {
-                coll_stats_document(self.ctx, buckets, Shown::Measurements, options)?
+                coll_stats_document(self.ctx, buckets, CountedAs::Measurements, options)?
             }
             Described::Log => log_stats_document(self.ctx, options)?,
             Described::View(ns) if options.iter().all(|part| part.name() == "latencyStats") => {

@@ -1,4 +1,4 @@
-//! The elements of `ops`, parsed.
+//! The parsed elements of `ops`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{ModifyOutcome, Repeatable};
@@ -13,9 +13,9 @@ use crate::crud::update::{Names, UpdateStatement};
 use crate::crud::write::DocumentRules;
 use crate::request::Fields;
 
-/// One element.
+/// A parsed element of `ops`.
 pub(super) struct Operation<'a> {
-    /// Its collection's place in `nsInfo`.
+    /// The index of its collection in `nsInfo`.
     pub(super) namespace: usize,
     pub(super) action: Action<'a>,
 }
@@ -25,7 +25,7 @@ pub(super) enum Action<'a> {
     Change(Change<'a>),
 }
 
-/// An operation on documents that are there.
+/// An operation on existing documents.
 pub(super) enum Change<'a> {
     Update(Box<UpdateStatement<'a>>),
     Delete(DeleteStatement<'a>),
@@ -64,10 +64,10 @@ impl WriteStatement for Change<'_> {
 }
 
 impl<'a> Operation<'a> {
-    /// Reads an element; its first field says what it is.
+    /// Parses an element; the name of its first field is its kind.
     ///
     /// # Errors
-    /// 40415, 40414, 14 for what is no operation, 2 for a place outside of `nsInfo`.
+    /// 40415, 40414, 14 for an invalid operation, 2 for an index outside of `nsInfo`.
     pub(super) fn parse(
         op: RawDoc<'a>,
         namespaces: usize,
@@ -105,12 +105,12 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Whether it changes documents of this collection.
+    /// Whether it changes documents of the collection with this index.
     pub(super) fn changes_in(&self, namespace: usize) -> bool {
         self.namespace == namespace && matches!(self.action, Action::Change(_))
     }
 
-    /// Whether it inserts into this collection.
+    /// Whether it inserts into the collection with this index.
     pub(super) fn inserts_into(&self, namespace: usize) -> bool {
         self.namespace == namespace && matches!(self.action, Action::Insert(_))
     }

@@ -1,4 +1,4 @@
-//! The results of a `bulkWrite`: a document for each operation, and the sums.
+//! The results of a `bulkWrite`: a document per operation, and totals.
 
 use std::collections::VecDeque;
 
@@ -10,29 +10,29 @@ use crate::context::CommandContext;
 use crate::context::DocumentChanges;
 use crate::crud::write::{clamped, ends_command};
 
-/// What an operation was.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Insert,
     Update,
     Delete,
 }
 
-/// What an operation did.
+/// The result of a successful operation.
 pub(super) enum Outcome {
     Inserted,
     Updated(ModifyOutcome),
     Deleted(i64),
 }
 
-/// Results so far.
+/// The results so far.
 pub(super) struct Results {
     errors_only: bool,
     items: VecDeque<DocBuf>,
     counts: Counts,
 }
 
-/// The sums in the reply.
+/// The totals in the reply.
 #[derive(Default)]
 pub(super) struct Counts {
     errors: i64,
@@ -48,15 +48,15 @@ impl Results {
         Results { errors_only, items: VecDeque::new(), counts: Counts::default() }
     }
 
-    /// Notes how an operation ended; true when it failed.
+    /// Records the result of an operation; returns whether it failed.
     ///
     /// # Errors
-    /// What ends the whole command.
+    /// An error that ends the whole command.
     pub(super) fn note(
         &mut self,
         ctx: &CommandContext<'_>,
         index: usize,
-        kind: Kind,
+        kind: OperationKind,
         outcome: Result<Outcome>,
     ) -> Result<bool> {
         match outcome {
@@ -102,11 +102,11 @@ impl Results {
         }
     }
 
-    fn failed(&mut self, index: usize, kind: Kind, error: &Error) {
+    fn failed(&mut self, index: usize, kind: OperationKind, error: &Error) {
         self.counts.errors += 1;
         let mut item = DocBuilder::new();
         item.append("ok", 0.0).append("idx", index as i32).append("n", 0);
-        if kind == Kind::Update {
+        if kind == OperationKind::Update {
             item.append("nModified", 0);
         }
         item.append("code", error.code().0);
@@ -123,7 +123,7 @@ impl Results {
 }
 
 impl Counts {
-    /// What the command changed.
+    /// The numbers of changed documents.
     pub(super) fn changes(&self) -> DocumentChanges {
         DocumentChanges {
             inserted: self.inserted + self.upserted,

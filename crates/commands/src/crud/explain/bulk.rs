@@ -1,17 +1,18 @@
-//! `explain` of `bulkWrite`: one operation, as the `update` or `delete` that it stands for.
+//! `explain` of `bulkWrite`: its only operation, as an `update` or `delete`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::request::Fields;
 
-/// What an operation's fields are called in an `update` and a `delete`; those that have the same name are left out.
+/// Fields of an operation that have another name in `update` and `delete`.
 const NAMES: [(&str, &str); 3] = [("filter", "q"), ("updateMods", "u"), ("constants", "c")];
 
-/// The database of the only operation's collection, and the write.
+/// The database of the only operation's collection, and the operation as a command.
 ///
 /// # Errors
-/// 16 InvalidLength for several operations, 20 IllegalOperation for an insert, 2, 14, 40414 and 40415 for malformed ones.
+/// 16 InvalidLength for several operations, 20 IllegalOperation for an insert, 2, 14, 40414 and
+/// 40415 for invalid ones.
 pub(super) fn as_write(body: RawDoc<'_>) -> Result<(String, DocBuf)> {
     let fields = Fields::new(body, "bulkWrite");
     let ops = fields.array("ops")?.ok_or_else(|| fields.missing("ops"))?;

@@ -1,4 +1,4 @@
-//! Explaining `aggregate`: the plan of the stages at its front, and the stages behind it.
+//! Explains `aggregate`: the plan of the leading stages, and the stages after it.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
@@ -24,8 +24,8 @@ pub(super) fn aggregate(
     explain_stages(ctx, inner, (pipeline, 0), doc)
 }
 
-/// Explains stages over the collection of a command, the first of which are those of a view; the other arguments are those of the
-/// command.
+/// Explains stages over the command's collection. The first `of_view` stages belong to a view; the
+/// other arguments are those of the command.
 pub(super) fn explain_stages(
     ctx: &CommandContext<'_>,
     inner: &Inner<'_>,
@@ -40,7 +40,7 @@ pub(super) fn explain_stages(
     let around = Around::command(inner.ns.db(), &scope).after_view(of_view);
     let parsed = ctx.checked(inner.request, UncheckedPipeline::parse(pipeline, &around))?;
     if parsed.follows_changes().is_some() {
-        // What it reads is the log, not the collection whose plan would be shown.
+        // It reads the log and not the collection, whose plan would be returned.
         return Err(Error::not_implemented("explain of '$changeStream'"));
     }
     if parsed.is_source() {
@@ -81,13 +81,13 @@ pub(super) fn explain_stages(
         doc.append("executionTimeMillisEstimate", took(micros));
     }
     doc.end();
-    // What the front took over of them did not run as a stage.
+    // Stages whose work the plan took over did not run.
     let taken = shown.behind.len().saturating_sub(did.len());
     let mut did = did.iter().peekable();
     for (at, stage) in shown.behind.iter().enumerate() {
         doc.push_document().append_all(stage.as_doc());
         if let Some((did, own)) = did.next_if(|_| at >= taken) {
-            // As the reference counts it, with all stages before.
+            // The reference includes the time of all previous stages.
             micros += own;
             doc.append_all(did.as_doc()).append("executionTimeMillisEstimate", took(micros));
         }
@@ -97,7 +97,7 @@ pub(super) fn explain_stages(
     Ok(())
 }
 
-/// A key pattern that a hint names, as it stands on buckets: of measurements the client knows others.
+/// Translates the key pattern of a hint on measurements into that on buckets.
 fn hinted_buckets(collection: &Collection, hint: Option<RawValue<'_>>) -> Option<DocBuf> {
     let (Some(RawValue::Document(key)), series) = (hint, collection.time_series()?) else {
         return None;
@@ -105,7 +105,8 @@ fn hinted_buckets(collection: &Collection, hint: Option<RawValue<'_>>) -> Option
     key.get("$natural").is_none().then(|| series.fields.key_on_buckets(key))
 }
 
-/// Runs the whole pipeline and throws its results away; gives what the stages did, and the microseconds that reading took.
+/// Runs the whole pipeline and discards its results; returns the statistics of the stages, and the
+/// microseconds of reading.
 fn run(
     ctx: &CommandContext<'_>,
     inner: &Inner<'_>,

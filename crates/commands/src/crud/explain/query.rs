@@ -1,4 +1,4 @@
-//! Explaining the commands that find documents by a filter.
+//! Explains the commands that select documents with a filter.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::crud::budget;
 use crate::request::Fields;
 use crate::request::fields::whole_number;
 
-/// What the query is made of, as it was sent.
+/// The parts of the query as they were sent.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) filter: RawDoc<'a>,
@@ -28,12 +28,12 @@ pub(super) struct Parts<'a> {
     pub(super) max: Option<RawDoc<'a>>,
     pub(super) first_of: Option<&'a FirstOf>,
     pub(super) shows: Option<&'a Vec<String>>,
-    /// The field whose values `distinct` asks for.
+    /// The field of `distinct`.
     pub(super) values_of: Option<&'a str>,
 }
 
 impl<'a> Parts<'a> {
-    /// Only a filter.
+    /// A query with only a filter.
     pub(super) fn of(filter: RawDoc<'a>) -> Parts<'a> {
         Parts {
             filter,
@@ -79,7 +79,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Writes plan and statistics of a query; gives the number of results.
+/// Appends plan and statistics of a query; returns the number of results.
 pub(super) fn write(
     ctx: &CommandContext<'_>,
     inner: &Inner<'_>,
@@ -161,7 +161,7 @@ pub(super) fn distinct(
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
 }
 
-/// The one statement of a writing command.
+/// The only statement of a write command.
 fn statement<'a>(inner: &Inner<'a>, name: &'static str) -> Result<Fields<'a>> {
     let Some(list) = inner.fields.array(name)? else { return Err(inner.fields.missing(name)) };
     let mut items = list.iter();

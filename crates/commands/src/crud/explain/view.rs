@@ -1,4 +1,4 @@
-//! Explaining what reads a view: the pipeline that it comes to, over the collection below.
+//! Explains commands on a view: the combined pipeline over the underlying collection.
 
 use mayfly_base::{Error, Result};
 use mayfly_storage::ResolvedView;
@@ -9,10 +9,10 @@ use crate::context::CommandContext;
 use crate::crud::{Collating, Stages, check_collation, count_on_view, reads_log};
 use crate::request::Fields;
 
-/// Explains a command that reads a view.
+/// Explains a command on a view.
 ///
 /// # Errors
-/// 167 OptionNotSupportedOnView for another collation, those of the command and of its stages.
+/// 167 OptionNotSupportedOnView for another collation; errors of the command and of its stages.
 pub(super) fn explain(
     ctx: &CommandContext<'_>,
     on_view: OnView,

@@ -1,51 +1,52 @@
-//! Write concerns: how durable a write must be before it is acknowledged.
+//! Write concerns: the durability of a write before its acknowledgement.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::request::fields::{whole_number, wrong_type};
 
-/// Most members a write concern may count.
+/// The largest number of members in a write concern.
 const MAX_W: i64 = 50;
 
-/// How durable a write must be before its reply.
+/// The durability of a write before its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// No acknowledgement is wanted (`w: 0`).
+    /// No acknowledgement (`w: 0`).
     None,
-    /// In the log; synced within 100 ms.
+    /// In the log, which is synced within 100 ms.
     Logged,
-    /// In the log and synced.
+    /// In the log and synced to disk.
     Synced,
 }
 
-/// Which acknowledgement a write wants.
+/// The acknowledgement that a write asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteConcern {
-    /// A number of members; nothing for `majority`, which is also the default.
+    /// The number of members; `None` for `majority`, which is also the default.
     pub w: Option<i64>,
-    /// Synced to disk.
+    /// Whether the write must be synced to disk.
     pub j: bool,
-    /// Milliseconds to wait, 0 without limit.
+    /// The timeout in milliseconds; 0 for none.
     pub wtimeout: i64,
     /// Whether the client sent one.
     pub given: bool,
-    /// Why it cannot be met.
+    /// Why this node cannot meet it.
     pub unmet: Option<Unmet>,
 }
 
-/// What a single node cannot acknowledge. One that is in no replica set refuses the command; the only member of a set writes and
-/// says that no other member acknowledged it (manual, "Write Concern").
+/// A write concern that a single node cannot meet. Outside of a replica set, the command is
+/// refused; the only member of a set writes and reports that other members did not acknowledge it
+/// (manual, "Write Concern").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmet {
-    /// More members than there are.
+    /// It counts more members than exist.
     Members,
-    /// A mode that the configuration would have to name.
+    /// It names a mode, which the configuration of a set would have to define.
     Mode,
 }
 
 impl Unmet {
-    /// What a node that is in no replica set answers.
+    /// The error of a node outside of a replica set.
     pub(crate) fn refusal(self) -> Error {
         Error::bad_value(match self {
             Unmet::Members => "cannot use 'w' > 1 when a host is not replicated",
@@ -55,7 +56,7 @@ impl Unmet {
         })
     }
 
-    /// `writeConcernError` of the only member of a set, at the end of the reply to a write.
+    /// Appends `writeConcernError` of the only member of a set to the reply of a write.
     pub(crate) fn append(self, body: RawDoc<'_>, doc: &mut DocBuilder) {
         let concern = body.get("writeConcern").and_then(RawValue::as_document);
         let mode = concern.and_then(|concern| concern.get("w")).and_then(RawValue::as_str);
@@ -82,7 +83,7 @@ impl Unmet {
 }
 
 impl WriteConcern {
-    /// How durable a write must be before its reply.
+    /// The durability of the write before its reply.
     pub fn durability(&self) -> Durability {
         match self.w {
             _ if self.j => Durability::Synced,
@@ -92,10 +93,10 @@ impl WriteConcern {
         }
     }
 
-    /// The number of members in `w`; 2 stands for any number above 1.
+    /// The number of members in `w`; 2 stands for every number above 1.
     ///
     /// # Errors
-    /// 9 FailedToParse for what is no such number.
+    /// 9 FailedToParse for an invalid number.
     pub(crate) fn parse_members(value: RawValue<'_>) -> Result<i64> {
         parse_w(value).map(|(w, _)| w.unwrap_or(2))
     }
@@ -110,7 +111,7 @@ impl WriteConcern {
             let value = element.value();
             match element.name() {
                 "w" => (concern.w, concern.unmet) = parse_w(value)?,
-                // `fsync` is the old name of a synced write.
+                // `fsync` is an obsolete name of `j`.
                 name @ ("j" | "fsync") => {
                     let RawValue::Bool(flag) = value else {
                         let number = whole_number(value);

@@ -1,8 +1,11 @@
-//! Read concerns: which levels a command takes, and the times that a read is bound to. Manual: "Read Concern".
+//! Read concerns: the levels that commands accept, and the cluster times of reads. Manual: "Read
+//! Concern".
 //!
-//! On a single node `local` and `available` read the same. `majority`, `linearizable` and `snapshot` show only what survives a
-//! power cut: their reply waits for a sync of the log when something is newer than the last one. `snapshot` pins the reads of
-//! the command ([`mayfly_storage::Core::pin_reads`]). A router takes all of them, as a member of a replica set does.
+//! On a single node, `local` and `available` have the same effect. `majority`, `linearizable` and
+//! `snapshot` only return data that survives a power failure: their reply waits for a sync of the
+//! log if it contains newer data. `snapshot` pins the reads of the command
+//! ([`mayfly_storage::Core::pin_reads`]). A server outside of a replica set answers like a router,
+//! which accepts all levels.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{StageConcern, StageRow};
@@ -12,19 +15,19 @@ use mayfly_value::{RawDoc, RawValue};
 use crate::request::fields::wrong_type;
 use crate::request::row::{Reads, Row, RowFlags};
 
-/// How a command wants to read.
+/// The level of a read concern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadLevel {
     /// The default.
     #[default]
     Local,
-    /// As local.
+    /// The same as `Local`.
     Available,
-    /// What most members have: as local, with one member.
+    /// Data on a majority of the members: durable data of the only one.
     Majority,
-    /// Only what is durable by the time of the reply.
+    /// Data that is durable before the reply.
     Linearizable,
-    /// Everything as of one time.
+    /// The state at a single time.
     Snapshot,
 }
 
@@ -51,7 +54,7 @@ impl ReadLevel {
 pub struct ReadConcern {
     /// The level.
     pub level: ReadLevel,
-    /// Whether the command names one.
+    /// Whether the command names a level.
     pub has_level: bool,
     /// `afterClusterTime`; 0 for none.
     pub after: u64,
@@ -60,7 +63,7 @@ pub struct ReadConcern {
 }
 
 const KNOWN: &[&str] = &["level", "afterOpTime", "afterClusterTime", "atClusterTime", "provenance"];
-/// Who may have made up a read concern.
+/// The possible origins of a read concern.
 const PROVENANCES: &[&str] = &[
     "clientSupplied",
     "implicitDefault",
@@ -74,7 +77,7 @@ fn invalid(text: impl Into<String>) -> Error {
 }
 
 impl ReadConcern {
-    /// Parses a `readConcern` argument; null counts as absent.
+    /// Parses `readConcern`; null counts as absent.
     pub(crate) fn parse(value: RawValue<'_>) -> Result<ReadConcern> {
         let doc = match value {
             RawValue::Null | RawValue::Undefined => return Ok(ReadConcern::default()),
@@ -122,10 +125,10 @@ impl ReadConcern {
         Ok(concern)
     }
 
-    /// Whether the command takes it here.
+    /// Checks that the command accepts the read concern.
     ///
     /// # Errors
-    /// 72 for a level that the command does not take, and for a time that has not come.
+    /// 72 for a level that the command does not accept, and for a time in the future.
     #[inline]
     pub(crate) fn check(&self, service: &Service, row: &Row, body: RawDoc<'_>) -> Result<()> {
         let plain = !self.has_level && self.after == 0;
@@ -166,10 +169,10 @@ impl ReadConcern {
         self.check_after(service)
     }
 
-    /// Whether the time that it must have come to is there.
+    /// Checks that the times are not in the future.
     ///
     /// # Errors
-    /// 72 for a time that has not come.
+    /// 72 for a time in the future.
     pub(crate) fn check_after(&self, service: &Service) -> Result<()> {
         let known = service.store.last_timestamp().max(service.gossiped());
         for (name, time) in [("afterClusterTime", self.after), ("atClusterTime", self.at)] {
@@ -180,14 +183,14 @@ impl ReadConcern {
         Ok(())
     }
 
-    /// The time up to which the log must be complete before the command may read; 0 when it does not say.
+    /// The time up to which the log must be complete before the command may read; 0 for none.
     #[inline]
     pub(crate) fn time(&self) -> u64 {
         self.after.max(self.at)
     }
 }
 
-/// Whether the times suit the level, and each other.
+/// Checks that the times agree with the level and with each other.
 fn check_times(level: ReadLevel, after: Option<u64>, at: Option<u64>) -> Result<()> {
     use ReadLevel::{Local, Majority, Snapshot};
     if at.is_some() && level != Snapshot {
@@ -233,7 +236,7 @@ fn too_late(name: &str, time: u64, known: u64) -> Error {
     ))
 }
 
-/// What stages of a pipeline have against a level.
+/// Checks that the stages of a pipeline accept the level.
 fn check_stages(concern: &ReadConcern, body: RawDoc<'_>) -> Result<()> {
     let level = concern.level;
     let Some(RawValue::Array(pipeline)) = body.get("pipeline") else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Whether a command may run, and the one error of those that may not.
+//! The check whether a command may run, and its error.
 
 use mayfly_auth::{Action, RoleName, Target, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
@@ -13,7 +13,7 @@ use crate::request::needs::{FindRow, are_met};
 use crate::rules::redaction;
 use crate::rules::rights::is_set;
 
-/// That a command may run.
+/// Checks that a command may run.
 ///
 /// # Errors
 /// 13 Unauthorized.
@@ -26,7 +26,7 @@ pub(crate) fn check(authority: &Authority, request: &Request<'_>, find: FindRow)
 }
 
 impl CommandContext<'_> {
-    /// That the client may do this: 13 Unauthorized where it may not.
+    /// Checks that the client may do an action: 13 Unauthorized otherwise.
     pub(crate) fn permit(
         &self,
         request: &Request<'_>,
@@ -39,10 +39,11 @@ impl CommandContext<'_> {
         }
     }
 
-    /// The pipeline of the command, which the client may run over the collection that the command names.
+    /// Checks the client's rights on the pipeline of the command, over the collection in the
+    /// command's value.
     ///
     /// # Errors
-    /// 13 Unauthorized, those of the stages.
+    /// 13 Unauthorized; errors of the stages.
     pub(crate) fn checked(
         &self,
         request: &Request<'_>,
@@ -51,10 +52,10 @@ impl CommandContext<'_> {
         self.checked_over(request, request.target().as_str(), stages)
     }
 
-    /// The same over another collection of the database.
+    /// The same as [`CommandContext::checked`] over another collection of the database.
     ///
     /// # Errors
-    /// As [`CommandContext::checked`].
+    /// The same as for [`CommandContext::checked`].
     pub(crate) fn checked_over(
         &self,
         request: &Request<'_>,
@@ -71,7 +72,7 @@ impl CommandContext<'_> {
         })
     }
 
-    /// That the client may give or take these roles: each belongs to its database.
+    /// Checks that the client may grant or revoke these roles, each in its database.
     pub(crate) fn permit_roles(
         &self,
         request: &Request<'_>,

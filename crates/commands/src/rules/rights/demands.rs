@@ -1,5 +1,6 @@
-//! Commands whose needs depend on their arguments, one function each. None of them finds fault with arguments: what is malformed
-//! demands at least as much as what it was meant to be, and the handler says what is wrong.
+//! The rights of commands that depend on their arguments, one function per command. These functions
+//! do not report invalid arguments: an invalid one demands at least the rights of a valid one, and
+//! the handler reports it.
 
 use mayfly_auth::{Action, Target};
 use mayfly_query::{Inside, UncheckedPipeline};
@@ -7,7 +8,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use crate::request::{Demands, Fields, Request, RowFlags};
 
-/// A flag as handlers read it; what is no flag counts as set.
+/// A boolean as handlers read it; an invalid value counts as set.
 pub(crate) fn is_set(body: RawDoc<'_>, name: &str) -> bool {
     Fields::new(body, "").bool(name).map_or(true, |flag| flag.unwrap_or(false))
 }
@@ -18,7 +19,8 @@ fn bypasses(demands: &mut Demands<'_>, request: &Request<'_>, target: Target<'_>
     }
 }
 
-/// The collection that is the command's value; nothing for another value, which is refused.
+/// The collection in the command's value; any other value, which the handler refuses, counts as
+/// everything.
 fn target<'r>(request: &Request<'r>) -> Target<'r> {
     match request.target().as_str() {
         Some(collection) => Target::Collection(request.db, collection),
@@ -87,10 +89,11 @@ pub(crate) fn bulk_write(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
-/// The cursor belongs to the user; beside that the user must still be allowed to read.
+/// The cursor belongs to the user, who also still needs a right to read.
 pub(crate) fn get_more(demands: &mut Demands<'_>, request: &Request<'_>) {
     match request.body.get("collection").and_then(RawValue::as_str) {
-        // Listings and sources without a collection: who may not ask for them got no cursor.
+        // Cursors of listings and of pipelines without a collection: their rights were checked when
+        // they were opened.
         Some(name) if name.starts_with("$cmd.") => {}
         Some(name) => {
             let target = Target::Collection(request.db, name);
@@ -117,10 +120,11 @@ pub(crate) fn create_indexes(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
-/// As deep in a command as a policy stands: `indexes.0.ttl.archive`.
+/// The depth of a policy in a command: `indexes.0.ttl.archive`.
 const MAX_ARCHIVE_DEPTH: usize = 6;
 
-/// A policy that archives writes into another collection with the rights of the client that defines it.
+/// A policy that archives writes to another collection with the rights of the client that defines
+/// it.
 fn archives(demands: &mut Demands<'_>, body: RawDoc<'_>, depth: usize) {
     for field in body {
         let (RawValue::Document(inner) | RawValue::Array(inner)) = field.value() else { continue };
@@ -135,7 +139,8 @@ fn archives(demands: &mut Demands<'_>, body: RawDoc<'_>, depth: usize) {
     }
 }
 
-/// A view shows what it reads to all who may read the view: the client that defines it must be allowed to read that.
+/// A view returns documents of its collections to everyone who may read the view, so the client
+/// that defines it needs the right to read them.
 fn view(demands: &mut Demands<'_>, request: &Request<'_>) {
     let on = request.body.get("viewOn");
     let Some(on) = on else { return };
@@ -157,7 +162,8 @@ pub(crate) fn coll_mod(demands: &mut Demands<'_>, request: &Request<'_>) {
     view(demands, request);
 }
 
-/// Within a database a right of its own; between databases it is reading, writing and dropping.
+/// A rename within a database has its own action; a rename to another database needs reading,
+/// writing and dropping.
 pub(crate) fn rename(demands: &mut Demands<'_>, request: &Request<'_>) {
     let full = |value: Option<RawValue<'_>>| -> Option<(String, String)> {
         let (db, collection) = value?.as_str()?.split_once('.')?;
@@ -188,7 +194,8 @@ pub(crate) fn clone_as_capped(demands: &mut Demands<'_>, request: &Request<'_>) 
     demands.need_all(goal, &[Action::Insert, Action::CreateIndex, Action::ConvertToCapped]);
 }
 
-/// Names alone need no right: they are shown for the collections that the user has rights on.
+/// Listing only names needs no right: the names of collections on which the user has rights are
+/// returned.
 pub(crate) fn list_collections(demands: &mut Demands<'_>, request: &Request<'_>) {
     let own = is_set(request.body, "authorizedCollections") && is_set(request.body, "nameOnly");
     if !own {
@@ -196,14 +203,15 @@ pub(crate) fn list_collections(demands: &mut Demands<'_>, request: &Request<'_>)
     }
 }
 
-/// Without the right to all databases the reply has those that the user has rights on, unless the command asks for all.
+/// Without the right to list all databases, those on which the user has rights are returned, unless
+/// the command asks for all.
 pub(crate) fn list_databases(demands: &mut Demands<'_>, request: &Request<'_>) {
     if request.body.get("authorizedDatabases") == Some(RawValue::Bool(false)) {
         demands.need(Target::Cluster, Action::ListDatabases);
     }
 }
 
-/// Asking for the level reads it; anything else sets it.
+/// -1 reads the settings; any other level changes them.
 pub(crate) fn profile(demands: &mut Demands<'_>, request: &Request<'_>) {
     let reads = crate::request::fields::whole_number(request.target()) == Some(-1);
     let system = Target::Collection(request.db, "system.profile");
@@ -214,13 +222,13 @@ pub(crate) fn profile(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
-/// What the stages of a pipeline need, for commands that explain or keep it. The handler checks the pipeline again, as it is parsed
-/// then; this check comes before anything of the command is done.
+/// Demands the rights of a pipeline, for commands that explain or store it. The handler checks the
+/// parsed pipeline again; this check comes before the command has any effect.
 fn stages(demands: &mut Demands<'_>, on: (&str, Option<&str>), stages: RawDoc<'_>, inside: Inside) {
     demands.need_rights(UncheckedPipeline::parse_alone(stages, on.0, inside).rights(), on);
 }
 
-/// What the explained command needs.
+/// Demands the rights of the explained command.
 pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
     let RawValue::Document(body) = request.target() else {
         return demands.need(Target::Everything, Action::Find);
@@ -230,7 +238,7 @@ pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
     let name = body.iter().next().map_or("", |first| first.name());
     let Some(row) = demands.row(name) else { return };
-    // An explanation of an explanation is refused: nothing to ask for, at any depth.
+    // An explain of an explain is refused and needs no right, at any depth.
     if row.name != request.row.name {
         let inner = Request::inner(row, request.db, body);
         demands.need_for(&inner);
@@ -242,14 +250,15 @@ pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
-/// Whether a field stands twice in a document: what is checked could then be another value than what is used.
+/// Whether a field is repeated in a document: the checked value could differ from the one that is
+/// used.
 fn has_repeats(document: RawDoc<'_>) -> bool {
     document.iter().enumerate().any(|(at, field)| {
         document.iter().take(at).any(|before| before.name_bytes() == field.name_bytes())
     })
 }
 
-/// The balancer's settings are documents.
+/// The balancer's settings are documents of `config.settings`.
 pub(crate) fn config_settings(demands: &mut Demands<'_>, _: &Request<'_>) {
     demands.need(Target::Collection("config", "settings"), Action::Find);
 }

@@ -1,4 +1,4 @@
-//! Whether a command may run, and what commands demand whose rights depend on their arguments.
+//! The check whether a command may run, and the rights of commands that depend on their arguments.
 
 pub(crate) mod check;
 pub(crate) mod demands;

@@ -37,7 +37,7 @@ impl Server {
         Self::start_logging_to(Stdio::inherit(), folder, log, options)
     }
 
-    /// The same, and what it prints goes there.
+    /// The same, with its output in a file.
     pub(crate) fn start_logging_to(
         out: Stdio,
         folder: &Path,

@@ -1,8 +1,9 @@
-//! Failed logins by address, which are slowed down.
+//! Failed logins by client address, and the delay of their answers.
 //!
-//! An address has [`FREE`] failures; one comes back each second. Each failure beyond these is answered as late as if failures of that
-//! address had to come a second apart, [`LONGEST`] at most. Logins that succeed are never slowed down, so that those who share an
-//! address with an attacker get in.
+//! An address has [`FREE`] failures and regains one each second. The answer to each further failure
+//! is delayed as if the failures of that address had to be a second apart, by [`LONGEST`] at most.
+//! Successful logins are never delayed, so that clients that share an address with an attacker can
+//! log in.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,22 +13,24 @@ use parking_lot::Mutex;
 
 /// Failures that are answered at once.
 const FREE: u32 = 10;
-/// What each failure costs, in microseconds.
+/// The cost of each failure, in microseconds.
 const COST_MICROS: i64 = 1_000_000;
-/// Most that an answer is delayed.
+/// The longest delay of an answer.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Addresses that are remembered. With more at once, those beyond share one memory.
+/// The number of addresses that are tracked. Further addresses share one entry.
 const MOST_ADDRESSES: usize = 10_000;
 
-/// Failed logins.
+/// Failed logins by client address.
 #[derive(Default)]
 pub struct Attempts {
-    /// For each address, until when its failures are paid, in monotonic microseconds. Without an address: all that found no place.
+    /// For each address, the monotonic microsecond at which its failures are paid for. The key
+    /// `None` stands for all addresses beyond [`MOST_ADDRESSES`].
     paid_until: Mutex<HashMap<Option<IpAddr>, i64>>,
 }
 
 impl Attempts {
-    /// A login from `client` (`address:port`) failed; how long the answer has to wait. `now` is in monotonic microseconds.
+    /// Records a failed login from `client` (`address:port`) and returns the delay of the answer.
+    /// `now` is in monotonic microseconds.
     pub fn failed(&self, client: &str, now: i64) -> Duration {
         let mut paid_until = self.paid_until.lock();
         let mut address = super::ip(client).map(network);
@@ -46,7 +49,8 @@ impl Attempts {
     }
 }
 
-/// One who has an IPv6 address has a whole network of them.
+/// The address without its host part for IPv6, because a client with an IPv6 address usually owns
+/// its whole /64 network.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -1,4 +1,4 @@
-//! What a connection knows about its user: who has logged in, and who is about to.
+//! The login state of a connection: its user, and a login that has begun.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,72 +10,72 @@ use parking_lot::Mutex;
 use super::{ClientCertificate, LoggedIn};
 use crate::clients::Connection;
 
-/// A login that was begun. A connection has one at most, so that many half-open ones cost no memory.
+/// A login that has begun. A connection has at most one, so that half-open logins use no memory.
 pub struct OpenLogin {
-    /// Who logs in.
+    /// The user that logs in.
     pub name: UserName,
-    /// By which mechanism.
+    /// The mechanism, such as `SCRAM-SHA-256`.
     pub mechanism: &'static str,
-    /// Where the client's first message came from.
+    /// Whether the client's first message was part of the handshake.
     pub origin: LoginOrigin,
-    /// What is said to the client next.
+    /// The next step of the conversation.
     pub step: LoginStep,
-    /// The client wants no empty message after the server's proof.
+    /// `skipEmptyExchange`: the client wants no empty message after the server's proof.
     pub skip_empty: bool,
 }
 
-/// Where the first message of a login came from.
+/// How the first message of a login arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginOrigin {
-    /// It was a command of its own.
+    /// In a `saslStart` command.
     Command,
-    /// It was part of the handshake.
+    /// In the handshake (`speculativeAuthenticate`).
     Handshake,
 }
 
-/// Where a login stands.
+/// The step that a login waits for.
 pub enum LoginStep {
-    /// It waits for the client's proof.
+    /// The client's proof.
     Proof(Box<Conversation>),
-    /// The client has proved itself and has yet to agree with the server's proof.
+    /// The client has proved itself and has yet to acknowledge the server's proof.
     Agreement,
 }
 
-/// The user of a connection.
+/// The login state of a connection.
 #[derive(Default)]
 pub struct ConnectionAccess {
-    /// What the client's certificate says; nothing without one that was verified.
+    /// The client's verified certificate; unset without one.
     pub certificate: OnceLock<ClientCertificate>,
-    /// Whether somebody has logged in, without a look at who.
+    /// Whether a user is logged in; readable without the lock.
     known: AtomicBool,
     user: Mutex<Option<Arc<LoggedIn>>>,
     login: Mutex<Option<OpenLogin>>,
 }
 
 impl ConnectionAccess {
-    /// Who is logged in, as it was when it was looked at last.
+    /// The logged-in user, with the privileges of its last refresh.
     pub fn user(&self) -> Option<Arc<LoggedIn>> {
         self.user.lock().clone()
     }
 
-    /// Whether somebody has logged in.
+    /// Whether a user is logged in.
     #[inline]
     pub fn is_known(&self) -> bool {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Whether a login was begun and waits for the client.
+    /// Whether a login has begun and waits for the client.
     pub fn is_logging_in(&self) -> bool {
         self.login.lock().is_some()
     }
 
-    /// Logs in or out.
+    /// Logs a user in, or out with `None`.
     pub fn set(&self, user: Option<Arc<LoggedIn>>) {
         self.known.store(user.is_some(), Ordering::Relaxed);
         *self.user.lock() = user;
     }
 
-    /// Puts another state in place of a known one, unless somebody else has logged in meanwhile.
+    /// Replaces the state of a user, unless another user has logged in since.
     pub(super) fn replace(&self, known: &Arc<LoggedIn>, other: Option<Arc<LoggedIn>>) {
         let mut user = self.user.lock();
         if user.as_ref().is_some_and(|present| Arc::ptr_eq(present, known)) {
@@ -84,19 +84,19 @@ impl ConnectionAccess {
         }
     }
 
-    /// Begins a login; one that was begun before ends.
+    /// Begins a login, in place of an unfinished one.
     pub fn begin_login(&self, login: OpenLogin) {
         *self.login.lock() = Some(login);
     }
 
-    /// Takes the login that was begun.
+    /// Takes the login that has begun.
     pub fn take_login(&self) -> Option<OpenLogin> {
         self.login.lock().take()
     }
 }
 
 impl Connection {
-    /// Whether the client is on this machine.
+    /// Whether the client connects from this machine.
     pub fn is_local(&self) -> bool {
         super::ip(&self.client).is_some_and(|address| address.is_loopback())
     }

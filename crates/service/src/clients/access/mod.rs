@@ -1,11 +1,13 @@
-//! Who may do what on this server: users and roles as the store has them, and who is logged in on a connection.
+//! Access control: the stored users and roles, and the users that are logged in on connections.
 //!
-//! Users and roles are documents of `admin.system.users` and `admin.system.roles`, written like any others, by commands or by a
-//! restore. Nothing has to announce a change: each collection counts its commits, and a [`Stamp`] of both counts says whether what
-//! was read is still what is stored. A connection resolves its user's privileges once and keeps them as long as the stamp stays, so
-//! that a change of users or roles holds for the next command of every connection.
+//! Users and roles are documents of `admin.system.users` and `admin.system.roles`. Commands or a
+//! restore write them like any other document, and no change is announced: each collection counts
+//! its commits, and a [`Stamp`] of both counts says whether what was read is still current. A
+//! connection resolves its user's privileges once and keeps them while the stamp stays the same, so
+//! a change of users or roles takes effect with the next command of every connection.
 //!
-//! Without `security.authorization` everybody may do everything, and users can be created and logged in all the same.
+//! Without `security.authorization` every command is allowed; users can still be created and can
+//! log in.
 
 mod attempts;
 mod login;
@@ -32,53 +34,56 @@ pub use login::{ConnectionAccess, LoginOrigin, LoginStep, OpenLogin};
 pub use stored::each_document;
 pub use transport::{ClientCertificate, ServerCertificate, TransportSecurity};
 
-/// What is known about users and roles of a server.
+/// The users and roles of a server.
 pub struct Access {
     enforced: AtomicBool,
-    /// Credentials shown to those who ask for users that do not exist.
+    /// Invented credentials that are presented for users that do not exist.
     pub decoys: Decoys,
-    /// Logins that failed.
+    /// Failed logins by address.
     pub attempts: Attempts,
     roles: Mutex<Option<(Stamp, Arc<Roles>)>>,
     changing: Mutex<()>,
 }
 
-/// Which state of both collections something was read from: their ids and their numbers of commits.
+/// The state of both collections from which users or roles were read: their ids and their numbers
+/// of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     users: (u64, u64),
     roles: (u64, u64),
 }
 
-/// A user who has logged in, and what it may do.
+/// A logged-in user and its privileges.
 #[derive(Debug)]
 pub struct LoggedIn {
-    /// Who.
+    /// The user's name and database.
     pub name: UserName,
-    /// `userId`: another user of the same name is somebody else.
+    /// `userId`: distinguishes the user from a later one of the same name.
     pub id: Option<[u8; 16]>,
-    /// Whose sessions are the user's.
+    /// The owner of the user's sessions.
     pub session_owner: SessionOwner,
-    /// All roles, inherited ones among them, ascending by database and name.
+    /// All roles including inherited ones, ascending by database and name.
     pub roles: Vec<RoleName>,
     /// The privileges of all roles, one for each resource.
     pub listed: Vec<Privilege>,
     privileges: Privileges,
     stamp: Stamp,
-    /// The user as its certificate describes it, where the certificate grants the roles. No document is looked at then.
+    /// The user as described by its certificate, if the certificate grants the roles. Such a user
+    /// has no document.
     certified: Option<User>,
 }
 
-/// By what right a command runs.
+/// The right by which a command runs.
 #[derive(Clone, Debug)]
 pub enum Authority {
-    /// Authorization is off, or the server itself asks.
+    /// Authorization is off, or the server itself runs the command.
     Unrestricted,
-    /// Nobody has logged in, but there are no users yet and the client is on this machine: it may create the first.
+    /// No user is logged in and none exists, and the client is on this machine (localhost
+    /// exception): it may create the first user.
     FirstUser,
-    /// Nobody has logged in.
+    /// No user is logged in.
     Nobody,
-    /// This user's.
+    /// The right of a logged-in user.
     User(Arc<LoggedIn>),
 }
 
@@ -100,12 +105,12 @@ impl Authority {
         }
     }
 
-    /// Whether what it may do has limits.
+    /// Whether the right has limits.
     pub fn is_limited(&self) -> bool {
         !matches!(self, Authority::Unrestricted)
     }
 
-    /// The privileges that decide; nothing where no user's do.
+    /// The privileges of the user; `None` without one.
     pub fn privileges(&self) -> Option<&Privileges> {
         match self {
             Authority::User(user) => Some(&user.privileges),
@@ -127,7 +132,7 @@ impl Default for Access {
 }
 
 impl Access {
-    /// From here on every command needs a user with a right to it.
+    /// Makes every command need a user with the right to it.
     pub fn enforce(&self) {
         self.enforced.store(true, Ordering::Relaxed);
     }
@@ -138,18 +143,18 @@ impl Access {
         self.enforced.load(Ordering::Relaxed)
     }
 
-    /// Keeps others from changing users and roles, from reading them to writing them.
+    /// Locks users and roles for a change, from reading them to writing them.
     ///
     /// # Errors
-    /// Those of an operation that ends while it waits.
+    /// The error of an operation that is interrupted while it waits.
     pub fn change(&self) -> Result<MutexGuard<'_, ()>> {
         current::acquire(|longest| self.changing.try_lock_for(longest))
     }
 
-    /// By what right a command of this connection runs.
+    /// The right by which a command of this connection runs.
     ///
     /// # Errors
-    /// Those of the engine, where a changed user has to be read.
+    /// Errors of the engine when a changed user is read again.
     #[inline]
     pub fn authority(&self, store: &Store, connection: &Connection) -> Result<Authority> {
         match self.is_enforced() {
@@ -168,11 +173,11 @@ impl Access {
         }
     }
 
-    /// Who is logged in on a connection, with the privileges of this moment. A user that was dropped, replaced or damaged is
-    /// logged out.
+    /// The user that is logged in on a connection, with its current privileges. A user that was
+    /// dropped, replaced or damaged is logged out.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn user(&self, store: &Store, connection: &Connection) -> Result<Option<Arc<LoggedIn>>> {
         let Some(known) = connection.access.user() else { return Ok(None) };
         if known.stamp == stored::stamp(store) {
@@ -193,18 +198,19 @@ impl Access {
         Ok(refreshed)
     }
 
-    /// Logs a user in on a connection. False when its restrictions keep it out.
+    /// Logs a user in on a connection. Returns false when its restrictions exclude the connection.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn log_in(&self, store: &Store, connection: &Connection, user: &User) -> Result<bool> {
         self.admit(store, connection, user, None)
     }
 
-    /// Logs a user in whose roles its certificate grants. False when restrictions of those keep it out.
+    /// Logs a user in whose certificate grants its roles. Returns false when restrictions of the
+    /// roles exclude the connection.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn log_in_certified(
         &self,
         store: &Store,
@@ -242,13 +248,15 @@ impl Access {
         Ok(admitted)
     }
 
-    /// The user with its privileges, and the restrictions of its roles; nothing when some are not known.
+    /// The user with its privileges, and the restrictions of its roles; `None` for these when a
+    /// role is damaged.
     fn resolve(
         &self,
         store: &Store,
         user: &User,
     ) -> Result<(LoggedIn, Option<Vec<Vec<Restriction>>>)> {
-        // Taken first: what is read then is this or newer, and newer is read again.
+        // Taken first: what is read afterwards belongs to this stamp or is newer, and newer state
+        // is read again.
         let stamp = stored::stamp(store);
         let resolved = self.roles(store)?.resolve(&user.roles);
         let mut listed = Privilege::merge(resolved.privileges);
@@ -269,10 +277,10 @@ impl Access {
         Ok((logged_in, (!resolved.damaged).then_some(resolved.restrictions)))
     }
 
-    /// All roles that users have defined, as they are now.
+    /// All user-defined roles, in their current state.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn roles(&self, store: &Store) -> Result<Arc<Roles>> {
         let stamp = stored::stamp(store);
         let known = self.roles.lock().clone();
@@ -286,7 +294,7 @@ impl Access {
         Ok(roles)
     }
 
-    /// Forgets what was read.
+    /// Drops the cached roles.
     pub fn forget(&self) {
         *self.roles.lock() = None;
     }

@@ -1,4 +1,4 @@
-//! Users and roles in the store.
+//! Stored users and roles.
 
 use mayfly_storage::ReadView;
 use std::ops::ControlFlow;
@@ -17,18 +17,19 @@ type Name = LazyLock<Option<Namespace>>;
 
 static USERS: Name = LazyLock::new(|| Namespace::new("admin", "system.users").ok());
 static ROLES: Name = LazyLock::new(|| Namespace::new("admin", "system.roles").ok());
-/// Where the form of both is noted. Tools that restore a dump look there for how to read its users.
+/// Holds the schema version of both collections. `mongorestore` reads it to interpret the users of
+/// a dump.
 static VERSION: Name = LazyLock::new(|| Namespace::new("admin", "system.version").ok());
-/// The form of users and roles of every release since 3.0.
+/// The schema version of users and roles in every release since 3.0.
 const SCHEMA: i32 = 5;
-/// So many documents are read before what they hold is merged.
+/// The number of documents that are read per snapshot.
 const PAGE: usize = 256;
 
 fn collection(store: &Store, name: &Name) -> Option<Arc<Collection>> {
     store.collection(&ReadView::now(), name.as_ref()?)
 }
 
-/// The state of both collections.
+/// The current state of both collections.
 pub(super) fn stamp(store: &Store) -> Stamp {
     let of = |name: &Name| match collection(store, name) {
         Some(collection) => (collection.id(), collection.commits()),
@@ -37,7 +38,7 @@ pub(super) fn stamp(store: &Store) -> Stamp {
     Stamp { users: of(&USERS), roles: of(&ROLES) }
 }
 
-/// Hands every document of a collection over until the function breaks off.
+/// Visits each document of a collection until the function breaks.
 fn scan(
     store: &Store,
     name: &Name,
@@ -66,11 +67,11 @@ fn scan(
     }
 }
 
-/// Hands over every document of a collection, one after another. The function may write: the documents are read in pages, and no
-/// snapshot is kept over it.
+/// Visits each document of a collection. The function may write: documents are read in pages, and
+/// no snapshot is held while it runs.
 ///
 /// # Errors
-/// Those of the engine and of the function.
+/// Errors of the engine and of the function.
 pub fn each_document(
     store: &Store,
     name: &Namespace,
@@ -98,7 +99,7 @@ pub fn each_document(
     }
 }
 
-/// Whether there is any user or role, however damaged: from then on nobody enters without a login.
+/// Whether any user or role exists, damaged ones included. If so, every client has to log in.
 pub(super) fn has_users_or_roles(store: &Store) -> Result<bool> {
     let mut any = false;
     for name in [&USERS, &ROLES] {
@@ -110,7 +111,7 @@ pub(super) fn has_users_or_roles(store: &Store) -> Result<bool> {
     Ok(any)
 }
 
-/// All roles that users have defined.
+/// All user-defined roles.
 pub(super) fn read_roles(store: &Store) -> Result<Roles> {
     let mut roles = Roles::default();
     scan(store, &ROLES, &mut |document| {
@@ -119,7 +120,7 @@ pub(super) fn read_roles(store: &Store) -> Result<Roles> {
             Err(error) => {
                 let name = Role::name_of(document);
                 let shown = name.as_ref().map(RoleName::to_string).unwrap_or_default();
-                tracing::warn!(role = shown, %error, "a role cannot be read and allows nothing");
+                tracing::warn!(role = shown, %error, "the document of a role in admin.system.roles is invalid; the role grants nothing until it is corrected");
                 name.into_iter().for_each(|name| roles.insert_damaged(name));
             }
         }
@@ -129,35 +130,35 @@ pub(super) fn read_roles(store: &Store) -> Result<Roles> {
 }
 
 impl Access {
-    /// Whether there is any user or role, however damaged.
+    /// Whether any user or role exists, damaged ones included.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn has_users_or_roles(&self, store: &Store) -> Result<bool> {
         has_users_or_roles(store)
     }
 
-    /// The user of this name. One whose document is damaged counts as none.
+    /// Finds a user. One whose document is damaged does not count.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn find_user(&self, store: &Store, name: &UserName) -> Result<Option<User>> {
         let Some(document) = read(store, &USERS, &name.id())? else { return Ok(None) };
         Ok(user_of(document.as_doc()).filter(|user| user.name == *name))
     }
 
-    /// Whether there is a user of this name, however damaged.
+    /// Whether a user of this name exists, damaged ones included.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn has_user(&self, store: &Store, name: &UserName) -> Result<bool> {
         Ok(read(store, &USERS, &name.id())?.is_some())
     }
 
-    /// The names of the users of a database, or of all, damaged ones not excepted.
+    /// The names of the users of a database, or of all databases, including damaged users.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn user_names(&self, store: &Store, db: Option<&str>) -> Result<Vec<UserName>> {
         let mut names = Vec::new();
         scan(store, &USERS, &mut |document| {
@@ -172,10 +173,10 @@ impl Access {
         Ok(names)
     }
 
-    /// Hands over the users of a database, or of all, until the function breaks off.
+    /// Visits the users of a database, or of all databases; damaged ones are skipped.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn each_user(
         &self,
         store: &Store,
@@ -193,42 +194,42 @@ impl Access {
         })
     }
 
-    /// Writes a user, over the one of the same name.
+    /// Writes a user, replacing one of the same name.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn put_user(&self, store: &Store, op: &OpCtx, user: &User) -> Result<()> {
         note_schema(store, op)?;
         put(store, op, &USERS, &user.name.id(), user.to_document().as_doc())
     }
 
-    /// Removes a user. False when there is none, damaged ones not excepted.
+    /// Removes a user, even a damaged one. Returns false when there is none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn remove_user(&self, store: &Store, op: &OpCtx, name: &UserName) -> Result<bool> {
         remove(store, op, &USERS, &name.id())
     }
 
-    /// Writes a role, over the one of the same name.
+    /// Writes a role, replacing one of the same name.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn put_role(&self, store: &Store, op: &OpCtx, role: &Role) -> Result<()> {
         note_schema(store, op)?;
         put(store, op, &ROLES, &role.name.id(), role.to_document().as_doc())
     }
 
-    /// Removes a role. False when there is none, damaged ones not excepted.
+    /// Removes a role, even a damaged one. Returns false when there is none.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn remove_role(&self, store: &Store, op: &OpCtx, name: &RoleName) -> Result<bool> {
         remove(store, op, &ROLES, &name.id())
     }
 }
 
-/// Notes which form users and roles have, when nobody has yet.
+/// Writes the schema version of users and roles if it is missing.
 fn note_schema(store: &Store, op: &OpCtx) -> Result<()> {
     const ID: &str = "authSchema";
     if read(store, &VERSION, ID)?.is_some() {
@@ -244,7 +245,7 @@ fn user_of(document: RawDoc<'_>) -> Option<User> {
         Ok(user) => Some(user),
         Err(error) => {
             let id = document.get("_id").and_then(RawValue::as_str).unwrap_or_default();
-            tracing::warn!(user = id, %error, "a user cannot be read and cannot log in");
+            tracing::warn!(user = id, %error, "the document of a user in admin.system.users is invalid; the user cannot log in until it is corrected");
             None
         }
     }

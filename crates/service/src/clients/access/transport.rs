@@ -1,4 +1,5 @@
-//! Certificates: the server's own, and what a client's says about it. Who reads and checks them is the binary's business.
+//! The server's certificate, and the contents of clients' certificates. The binary reads and
+//! verifies them.
 
 use mayfly_auth::RoleName;
 use mayfly_base::Result;
@@ -10,27 +11,27 @@ pub struct ServerCertificate {
     pub subject: String,
     /// When it ends, in milliseconds since 1970.
     pub expires_ms: i64,
-    /// Whether the server knows authorities that sign clients' certificates.
+    /// Whether the server has a certificate authority for clients' certificates.
     pub has_authority: bool,
 }
 
-/// What a client's verified certificate says.
+/// The contents of a client's verified certificate.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate {
     /// The subject's name, as RFC 2253 writes it.
     pub subject: String,
-    /// The roles that it grants; nothing without the extension for roles.
+    /// The roles that it grants; `None` without the extension for roles.
     pub roles: Option<Vec<RoleName>>,
 }
 
-/// Who encrypts connections.
+/// The encryption of connections, implemented by the binary.
 pub trait TransportSecurity: Send + Sync {
-    /// The server's certificate; nothing where no connection is encrypted.
+    /// The server's certificate; `None` without TLS.
     fn certificate(&self) -> Option<ServerCertificate>;
 
-    /// Reads certificates and keys again, for connections that begin from here on.
+    /// Reads certificates and keys again. New connections use them.
     ///
     /// # Errors
-    /// 140 InvalidSSLConfiguration where the files cannot be used; everything stays as it was then.
+    /// 140 InvalidSSLConfiguration when the files cannot be used; the previous ones stay in use.
     fn rotate(&self) -> Result<()>;
 }

@@ -14,13 +14,13 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "metrics.commands.{command}.failed",
         "mayflydb_commands_failed_total",
-        "Commands that failed, by command; those that never ran are left out.",
+        "Commands that failed, by command, without commands that never ran.",
     )
     .each(|r, out| commands(r, out, |counts| counts.failed.get())),
     counter(
         "metrics.commands.{command}.total",
         "mayflydb_commands_total",
-        "Commands that ran, by command; those that never ran are left out.",
+        "Commands that ran, by command, without commands that never ran.",
     )
     .each(|r, out| commands(r, out, |counts| counts.total.get())),
     counter(
@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "metrics.cursor.timedOut",
         "mayflydb_cursors_timed_out_total",
-        "Idle cursors that were closed because their time was over.",
+        "Idle cursors that were closed because they timed out.",
     )
     .read(|r| r.cursors().1),
     gauge("metrics.cursor.open.total", "mayflydb_cursors_open", "Open cursors.")
@@ -52,32 +52,32 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "metrics.operation.writeConflicts",
         "mayflydb_write_conflicts_total",
-        "Writes that met another write of the same document.",
+        "Writes that conflicted with another write of the same document.",
     )
     .read(|r| r.service.store.write_conflicts.load(Ordering::Relaxed)),
     counter(
         "metrics.query.{operator}.spills",
         "mayflydb_spills_total",
-        "How often operators of queries went on in files, by operator.",
+        "How often operators of queries spilled to files, by operator.",
     )
     .each(|r, out| spills(r, out, |spilled| spilled.spills)),
     counter(
         "metrics.query.{operator}.spilledBytes",
         "mayflydb_spilled_bytes_total",
-        "Bytes that operators of queries put into files, by operator.",
+        "Bytes that operators of queries spilled to files, by operator.",
     )
     .bytes()
     .each(|r, out| spills(r, out, |spilled| spilled.bytes)),
     counter(
         "metrics.query.{operator}.spilledRecords",
         "mayflydb_spilled_records_total",
-        "Entries that operators of queries put into files, by operator.",
+        "Entries that operators of queries spilled to files, by operator.",
     )
     .each(|r, out| spills(r, out, |spilled| spilled.records)),
     counter(
         "metrics.query.{operator}.spilledDataStorageSize",
         "mayflydb_spill_files_bytes_total",
-        "Bytes of the files that operators of queries wrote, by operator.",
+        "Bytes of the spill files of operators of queries, by operator.",
     )
     .bytes()
     .each(|r, out| spills(r, out, |spilled| spilled.file_bytes)),
@@ -138,7 +138,7 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "metrics.ttl.invalidTTLIndexSkips",
         "mayflydb_ttl_invalid_index_skips_total",
-        "TTL indexes that a pass left out because their definition is not valid.",
+        "TTL indexes that a pass skipped because their definition is not valid.",
     )
     .read(|r| expiry(r, |stats| &stats.invalid_ttl_index_skips)),
 ];

@@ -1,4 +1,4 @@
-//! The rows, by what they are about. Sections of `serverStatus` have their fields in the order of rows.
+//! The rows by subject. The fields of a section of `serverStatus` are in the order of its rows.
 
 mod counted;
 mod process;
@@ -12,12 +12,12 @@ pub fn figures() -> impl Iterator<Item = &'static Figure> {
     [work::ROWS, storage::ROWS, process::ROWS, counted::ROWS].into_iter().flatten()
 }
 
-/// A number of things as it is shown.
+/// A count as an int64, capped at the largest one.
 fn long(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number of bytes in memory.
+/// A number of bytes as an int64, capped at the largest one.
 fn in_memory(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -29,7 +29,8 @@ mod tests {
     use super::*;
     use crate::observe::FigureKind;
 
-    /// Prometheus, "Metric and label naming": an application's prefix, base units, `total` at the end of what counts up.
+    /// Prometheus, "Metric and label naming": an application prefix, base units, and the suffix
+    /// `total` for counters.
     #[test]
     fn names_are_those_of_metrics() {
         let mut names: BTreeMap<&str, &Figure> = BTreeMap::new();

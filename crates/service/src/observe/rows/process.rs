@@ -1,9 +1,9 @@
-//! The process: its memory and what holds it.
+//! The process and its use of memory.
 
 use mayfly_work::memory as held;
 
 use super::{in_memory, long};
-use crate::observe::Shown;
+use crate::observe::Representation;
 use crate::observe::figure::{Figure, counter, gauge};
 use crate::process::usage;
 
@@ -16,16 +16,16 @@ pub(super) const ROWS: &[Figure] = &[
     .read(|_| usage::page_faults()),
     gauge("mem.resident", "mayflydb_process_resident_memory_bytes", "Memory of the process.")
         .bytes()
-        .shown(Shown::Mebibytes)
+        .shown(Representation::Mebibytes)
         .read(|r| long(r.memory().resident)),
     gauge("mem.virtual", "mayflydb_process_virtual_memory_bytes", "Address space of the process.")
         .bytes()
-        .shown(Shown::Mebibytes)
+        .shown(Representation::Mebibytes)
         .read(|r| long(r.memory().mapped)),
     gauge(
         "mem.heap.limitBytes",
         "mayflydb_memory_limit_bytes",
-        "Most memory that operations together may hold.",
+        "Most memory that all operations together may hold.",
     )
     .bytes()
     .read(|_| in_memory(held::limit())),
@@ -42,33 +42,33 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "mem.heap.requestBytes",
         "mayflydb_memory_request_bytes",
-        "Memory of large requests that have not arrived whole.",
+        "Memory of large requests that have not arrived completely.",
     )
     .bytes()
     .read(|r| in_memory(r.messages().0)),
     gauge(
         "mem.heap.replyBytes",
         "mayflydb_memory_reply_bytes",
-        "Memory of large replies that clients have not taken.",
+        "Memory of large replies that clients have not received.",
     )
     .bytes()
     .read(|r| in_memory(r.messages().1)),
     counter(
         "mem.heap.refusedOperations",
         "mayflydb_memory_refused_operations_total",
-        "Operations that failed because the process held all the memory that it may.",
+        "Operations that failed because the process had reached its memory limit.",
     )
     .read(|_| long(held::refusals())),
     counter(
         "mem.heap.closedCursors",
         "mayflydb_memory_closed_cursors_total",
-        "Idle cursors that were closed because little memory was left.",
+        "Idle cursors that were closed because memory was short.",
     )
     .read(|r| r.service.metrics.closed_for_memory.get()),
     counter(
         "mem.heap.closedConnections",
         "mayflydb_memory_closed_connections_total",
-        "Connections that were closed because others waited for the memory of their requests.",
+        "Connections that were closed because others waited for memory that their slow requests held.",
     )
     .read(|r| long(r.messages().2)),
 ];

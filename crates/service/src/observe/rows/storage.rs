@@ -1,4 +1,4 @@
-//! What is stored: the catalog, the engine, the disk, the operation log, and whether expiry may go on.
+//! Storage: the catalog, the engine, the disk, the operation log, and whether expiry is suspended.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use mayfly_kv::RoomStats;
 use mayfly_storage::TtlStats;
 
 use super::long;
-use crate::observe::Shown;
+use crate::observe::Representation;
 use crate::observe::figure::{Figure, Points, Unit, counter, expected, gauge};
 use crate::observe::reading::Reading;
 
@@ -36,14 +36,14 @@ pub(super) const ROWS: &[Figure] = &[
         "Time that batches of expired documents took.",
     )
     .micros()
-    .shown(Shown::Thousandth)
+    .shown(Representation::Thousandth)
     .read(|r| expiry(r).time_in_batch_micros.load(Ordering::Relaxed)),
     expected(
         "batchedDeletes.refetchesDueToYield",
         "Always zero: a batch reads and deletes its documents in one unit.",
     )
     .zero(),
-    gauge("catalogStats.collections", "mayflydb_collections", "Collections of users.")
+    gauge("catalogStats.collections", "mayflydb_collections", "User collections.")
         .int()
         .read(|r| r.catalog().collections),
     gauge("catalogStats.capped", "mayflydb_collections_capped", "Capped collections.")
@@ -85,17 +85,17 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "diskSpace.reserveBytes",
         "mayflydb_disk_reserve_bytes",
-        "Space that is held for deletions and for the next start.",
+        "Disk space that is reserved for deletions and for the next start.",
     )
     .bytes()
     .each(|r, out| of_disk(r, out, |room| long(room.reserve_bytes))),
     gauge(
         "diskSpace.nearlyFull",
         "mayflydb_disk_nearly_full",
-        "1 while the disk is so full that only deletions are accepted.",
+        "1 while the disk is nearly full and only deletions are accepted.",
     )
     .unit(Unit::Flag)
-    .shown(Shown::Bool)
+    .shown(Representation::Bool)
     .each(|r, out| of_disk(r, out, |room| i64::from(room.nearly_full))),
     counter(
         "diskSpace.timesNearlyFull",
@@ -135,10 +135,10 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "oplogTruncation.oplogMinRetentionHours",
         "mayflydb_oplog_min_retention_seconds",
-        "How long entries of the operation log are kept whatever its size is.",
+        "Minimum retention of operation log entries, whatever the size of the log.",
     )
     .unit(Unit::Millis)
-    .shown(Shown::Hours)
+    .shown(Representation::Hours)
     .read(|r| r.service.store.oplog().limits().retention_ms),
     gauge(
         "storageEngine.memoryBytes",
@@ -147,9 +147,13 @@ pub(super) const ROWS: &[Figure] = &[
     )
     .bytes()
     .read(|r| long(r.engine().memory_bytes)),
-    gauge("storageEngine.diskBytes", "mayflydb_storage_disk_bytes", "Tables on the disk.")
-        .bytes()
-        .read(|r| long(r.engine().disk_bytes)),
+    gauge(
+        "storageEngine.diskBytes",
+        "mayflydb_storage_disk_bytes",
+        "Bytes of table files on the disk.",
+    )
+    .bytes()
+    .read(|r| long(r.engine().disk_bytes)),
     counter(
         "storageEngine.writtenBytes",
         "mayflydb_storage_written_bytes_total",
@@ -160,29 +164,29 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "storageEngine.writeAheadLogBytes",
         "mayflydb_storage_log_bytes",
-        "Files of the write-ahead log.",
+        "Bytes of write-ahead log files.",
     )
     .bytes()
     .read(|r| long(r.engine().log_bytes)),
     gauge(
         "storageEngine.keptVersionBytes",
         "mayflydb_storage_kept_version_bytes",
-        "The part of the tables that holds deleted documents for change streams.",
+        "Bytes of table files with deleted documents that the operation log still references.",
     )
     .bytes()
     .read(|r| long(r.service.store.kept_bytes().unwrap_or(0))),
     gauge(
         "ttl.suspended",
         "mayflydb_ttl_suspended",
-        "1 while nothing expires because the clock cannot be trusted.",
+        "1 while expiry is suspended because the clock is not trusted.",
     )
     .unit(Unit::Flag)
-    .shown(Shown::Bool)
+    .shown(Representation::Bool)
     .read(|r| i64::from(r.service.store.expiry_suspension().is_some())),
     counter(
         "ttl.suspendedPasses",
         "mayflydb_ttl_suspended_passes_total",
-        "Passes of the TTL monitor that deleted nothing because the clock could not be trusted.",
+        "Passes of the TTL monitor that deleted nothing because expiry was suspended.",
     )
     .read(|r| expiry(r).suspended_passes.load(Ordering::Relaxed)),
 ];
@@ -191,7 +195,7 @@ fn expiry<'r>(reading: &'r Reading<'_>) -> &'r TtlStats {
     reading.service.store.ttl_stats()
 }
 
-/// A figure that engines without a disk do not have.
+/// Adds a figure that engines without a disk do not have.
 fn of_disk(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&RoomStats) -> i64) {
     if let Some(room) = &reading.engine().room {
         out.add(&[], of(room));

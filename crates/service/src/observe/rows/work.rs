@@ -1,10 +1,11 @@
-//! Clients and what they ask for: connections, the network, logins, operations and their latencies, sessions, transactions.
+//! The load: connections, the network, logins, operations and their latencies, sessions,
+//! transactions.
 
 use mayfly_work::queued_operations;
 
 use crate::counters::metrics::{LOGIN_MECHANISMS, LoginCounts, OpCounters, TLS_VERSIONS};
 use crate::counters::top::Usage;
-use crate::observe::Shown;
+use crate::observe::Representation;
 use crate::observe::figure::{Figure, Points, Unit, counter, expected, gauge};
 use crate::observe::reading::Reading;
 
@@ -14,7 +15,7 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "asserts.{kind}",
         "mayflydb_errors_total",
-        "Failed commands, by whose fault it was: user, or msg for an error of the server.",
+        "Failed commands, by cause: user for an error of the client, msg for an error of the server.",
     )
     .int()
     .each(|r, out| {
@@ -51,7 +52,7 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "globalLock.currentQueue.total",
         "mayflydb_operations_queued",
-        "Long operations that wait for a processor.",
+        "Long operations that wait for a scheduler slot.",
     )
     .int()
     .read(|_| queued_operations() as i64),
@@ -111,7 +112,7 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "opLatencies.{kind}.ops",
         "mayflydb_operations_timed_total",
-        "Operations whose time was taken, by kind.",
+        "Operations in mayflydb_operation_duration_seconds_total, by kind.",
     )
     .each(|r, out| latencies(r, out, |used| used.count)),
     expected(
@@ -150,13 +151,13 @@ pub(super) const ROWS: &[Figure] = &[
     counter(
         "transactions.retriedCommandsCount",
         "mayflydb_commands_retried_total",
-        "Commands that were sent again and had been executed.",
+        "Retried commands that had already been executed.",
     )
     .read(|r| r.service.sessions.transactions.retried_commands.get()),
     counter(
         "transactions.retriedStatementsCount",
         "mayflydb_statements_retried_total",
-        "Statements that were sent again and had been executed.",
+        "Retried statements that had already been executed.",
     )
     .read(|r| r.service.metrics.retried_statements.get()),
     expected(
@@ -167,13 +168,13 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "transactions.currentActive",
         "mayflydb_transactions_active",
-        "Open transactions of which a statement runs.",
+        "Open transactions with a running statement.",
     )
     .read(|r| r.transactions().active),
     gauge(
         "transactions.currentInactive",
         "mayflydb_transactions_inactive",
-        "Open transactions of which no statement runs.",
+        "Open transactions without a running statement.",
     )
     .read(|r| r.transactions().inactive),
     expected("transactions.currentOpen", "The sum of currentActive and currentInactive.")
@@ -212,19 +213,19 @@ pub(super) const ROWS: &[Figure] = &[
         .zero(),
     expected("uptime", "Repeats uptimeMillis, in whole seconds.")
         .unit(Unit::Millis)
-        .shown(Shown::WholeSeconds)
+        .shown(Representation::WholeSeconds)
         .read(|r| r.service.uptime_ms()),
     gauge("uptimeMillis", "mayflydb_uptime_seconds", "Time since the start of the server.")
         .unit(Unit::Millis)
         .read(|r| r.service.uptime_ms()),
     expected("uptimeEstimate", "Repeats uptimeMillis, in whole seconds.")
         .unit(Unit::Millis)
-        .shown(Shown::Thousandth)
+        .shown(Representation::Thousandth)
         .read(|r| r.service.uptime_ms()),
 ];
 
-/// An operation on documents takes the lock of its collection, shared, and thereby those above it; other commands pass only the
-/// global one. Waiting is not measured.
+/// An operation on documents takes the lock of its collection in shared mode, and thereby the locks
+/// above it; other commands take only the global lock. Wait times are not measured.
 fn locks(reading: &Reading<'_>, out: &mut Points<'_>) {
     let top = &reading.service.top;
     let (reads, writes) = (top.reads.get().count, top.writes.get().count);
@@ -255,7 +256,7 @@ fn operations(counters: &OpCounters, out: &mut Points<'_>) {
 fn logins(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&LoginCounts) -> i64) {
     for (mechanism, logins) in LOGIN_MECHANISMS.iter().zip(&reading.service.metrics.logins) {
         out.add(&[mechanism, "speculativeAuthenticate"], of(&logins.speculative));
-        // Members of a cluster, of which there are none, log in this way.
+        // Members of a cluster log in this way; there are none.
         out.add(&[mechanism, "clusterAuthenticate"], 0);
         out.add(&[mechanism, "authenticate"], of(&logins.asked));
     }

@@ -1,5 +1,5 @@
-//! Which events are recorded: a filter and whether commands that were allowed count. Kept over restarts where commands may change
-//! it, under the reference's name for it as a cluster parameter.
+//! The selection of events: a filter, and whether allowed commands are recorded. If commands may
+//! change it, it is stored under the reference's name for it as a cluster parameter.
 //!
 //! ```text
 //! config.clusterParameters   { _id: "auditConfig", clusterParameterTime, generation, filter, auditAuthorizationSuccess }
@@ -19,24 +19,24 @@ use crate::settings::{put, read};
 
 const STORED: (&str, &str) = ("clusterParameters", "auditConfig");
 
-/// What is recorded.
+/// Which events are recorded.
 #[derive(Clone, Debug, Default)]
 pub struct AuditConfig {
-    /// A query over events, as it was sent and compiled; nothing for all.
+    /// A query over events, as sent and as compiled; `None` for all events.
     filter: Option<(DocBuf, Matcher)>,
-    /// Commands that were allowed are events, too.
+    /// Whether allowed commands are recorded.
     pub authorization_success: bool,
-    /// Which change it comes from; zeros where no command has changed it.
+    /// The id of the change that set it; zeros if no command has changed it.
     pub generation: [u8; 12],
-    /// The log's timestamp of that change.
+    /// The operation log's timestamp of that change.
     pub time: u64,
 }
 
 impl AuditConfig {
-    /// One with this filter, for commands that were not allowed.
+    /// A configuration with this filter that does not record allowed commands.
     ///
     /// # Errors
-    /// Those of the filter.
+    /// Errors of the filter.
     pub fn new(filter: Option<DocBuf>) -> Result<AuditConfig> {
         let filter = match filter.filter(|filter| !filter.as_doc().is_empty()) {
             Some(filter) => {
@@ -48,12 +48,13 @@ impl AuditConfig {
         Ok(AuditConfig { filter, ..AuditConfig::default() })
     }
 
-    /// Whether it records an event. An event that the filter fails on is recorded: its absence would go unnoticed.
+    /// Whether an event is recorded. An event on which the filter fails is recorded, because its
+    /// absence would go unnoticed.
     pub(crate) fn wants(&self, event: RawDoc<'_>) -> bool {
         self.filter.as_ref().is_none_or(|(_, filter)| filter.matches(event).unwrap_or(true))
     }
 
-    /// As `getAuditConfig` and cluster parameters show it.
+    /// Appends the fields as in `getAuditConfig` and cluster parameters.
     pub fn append_to(&self, out: &mut DocBuilder) {
         let filter = self.filter.as_ref().map_or(RawDoc::EMPTY, |(filter, _)| filter.as_doc());
         out.append("filter", filter);
@@ -68,7 +69,7 @@ impl Audit {
     }
 }
 
-/// As the store has it; nothing where no command has ever changed it.
+/// The stored configuration; `None` if no command has ever changed it.
 pub(crate) fn load(store: &Store) -> Result<Option<AuditConfig>> {
     let Some(stored) = read(store, STORED)? else { return Ok(None) };
     let stored = stored.as_doc();
@@ -86,10 +87,10 @@ pub(crate) fn load(store: &Store) -> Result<Option<AuditConfig>> {
 }
 
 impl AuditConfig {
-    /// Stores it as a new change.
+    /// Stores the configuration as a new change.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub(crate) fn store(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
         self.generation = mayfly_value::new_object_id(op.now_ms());
         self.time = store.new_timestamp();

@@ -1,14 +1,16 @@
-//! The audit log: who did what to users, roles and definitions, who logged in, and what was refused. Manual: "System Event Audit
-//! Messages".
+//! The audit log: changes of users, roles and definitions, logins, and refused commands. Manual:
+//! "System Event Audit Messages".
 //!
-//! 1. The server names a sink ([`Service::begin_audit`](crate::Service::begin_audit)); without one the cost of auditing is one load for each command ([`Audit::is_on`]).
-//! 2. Commands, logins and the store's definitions make events ([`Service::audit`](crate::Service::audit)). An event is a document; the filter is a query
+//! 1. The server sets a sink ([`Service::begin_audit`](crate::Service::begin_audit)). Without one,
+//!    auditing costs one load per command ([`Audit::is_on`]).
+//! 2. Commands, logins and the store's definitions create events
+//!    ([`Service::audit`](crate::Service::audit)). An event is a document; the filter is a query
 //!    over it.
-//! 3. The sink writes it before the reply goes out.
+//! 3. The sink writes the event before the reply is sent.
 //!
-//! An event that cannot be written ends the server, as in the reference: the command that it is about gets no reply, no further
-//! command begins, and the server stops as it does after a SIGTERM. What is not on record may have happened at most in that one
-//! moment.
+//! If an event cannot be written, the server stops, as the reference does: the command of the event
+//! gets no reply, no further command begins, and the server shuts down as after a SIGTERM. Only
+//! what happens in that moment can be missing from the log.
 
 mod config;
 
@@ -24,18 +26,19 @@ use crate::process::LogRotation;
 pub use config::AuditConfig;
 pub(crate) use config::load;
 
-/// Where events go.
+/// The destination of events.
 pub trait AuditSink: Send + Sync {
     /// Writes an event.
     ///
     /// # Errors
-    /// The event is not on record, and the server must end.
+    /// The event was not written; the server must stop.
     fn write(&self, event: RawDoc<'_>) -> std::io::Result<()>;
 
-    /// Begins a new file; gives the new name of the old one, nothing where no file was renamed.
+    /// Rotates the file. Returns the new name of the old file, or `None` if no file was renamed.
     ///
     /// # Errors
-    /// One line that says why there is none. Events go on into the file that there was.
+    /// The reason why the file could not be rotated, as one line. Events are still written to the
+    /// old file.
     fn rotate(&self, how: LogRotation) -> std::result::Result<Option<String>, String>;
 }
 
@@ -43,15 +46,15 @@ pub trait AuditSink: Send + Sync {
 pub struct Audit {
     pub(crate) on: AtomicBool,
     pub(crate) sink: OnceLock<Box<dyn AuditSink>>,
-    /// `auditAuthorizationSuccess`: commands that were allowed are events, too.
+    /// `auditAuthorizationSuccess`: whether allowed commands are recorded.
     pub authorization_success: AtomicBool,
     config: RwLock<Arc<AuditConfig>>,
-    /// `auditLog.runtimeConfiguration`: commands may change the filter.
+    /// `auditLog.runtimeConfiguration`: whether commands may change the filter.
     pub(crate) runtime: AtomicBool,
     pub(crate) failed: AtomicBool,
-    /// The stop of the server is on record.
+    /// Whether the stop of the server was recorded.
     pub(crate) stop_noted: AtomicBool,
-    /// What the identifiers of all connections have in common.
+    /// The common part of the identifiers of all connections.
     identity: [u8; 16],
 }
 
@@ -70,13 +73,13 @@ impl Default for Audit {
     }
 }
 
-/// How a server audits.
+/// Options of the audit log.
 pub struct AuditOptions {
-    /// Where events go.
+    /// The destination of events.
     pub sink: Box<dyn AuditSink>,
-    /// Which events; nothing for all.
+    /// Which events are recorded; `None` for all.
     pub filter: Option<DocBuf>,
-    /// Whether commands may change the filter; then what is stored holds.
+    /// Whether commands may change the filter. If so, a stored configuration takes precedence.
     pub runtime: bool,
 }
 
@@ -97,33 +100,34 @@ impl Audit {
         self.runtime.load(Ordering::Relaxed)
     }
 
-    /// Whether commands that were allowed are events.
+    /// Whether allowed commands are recorded.
     pub fn has_authorization_success(&self) -> bool {
         self.authorization_success.load(Ordering::Relaxed)
     }
 
-    /// The configuration as it is now.
+    /// The current configuration.
     pub fn config(&self) -> Arc<AuditConfig> {
         self.config.read().clone()
     }
 
-    /// The configuration with the parameter `auditAuthorizationSuccess`, which can be set without it.
+    /// The configuration with the current value of the parameter `auditAuthorizationSuccess`, which
+    /// can be set separately.
     pub fn effective_config(&self) -> AuditConfig {
         let mut config = (*self.config()).clone();
         config.authorization_success = self.has_authorization_success();
         config
     }
 
-    /// The identifier of a connection; that of the server itself for 0.
+    /// The identifier of a connection; 0 selects the server itself.
     pub(crate) fn uuid(&self, connection_id: i64) -> [u8; 16] {
         let (mut uuid, id) = (self.identity, connection_id.to_be_bytes());
-        // Bytes 6 and 8 say what kind of identifier it is.
+        // Bytes 6 and 8 hold the version and variant of the UUID.
         uuid[9..].iter_mut().zip(&id[1..]).for_each(|(byte, of_id)| *byte ^= of_id);
         uuid
     }
 }
 
-/// Who an event is about.
+/// The originator of an event.
 #[derive(Clone, Copy)]
 pub enum Actor<'a> {
     /// The client of a connection.

@@ -1,4 +1,4 @@
-//! The collection stays small, and what is kept leaves no trace in the oplog.
+//! The collection stays small, and its documents do not appear in the oplog.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;
@@ -58,14 +58,17 @@ fn what_is_wanted_depends_on_level_and_time() {
     let mut describe = || DocBuf::empty();
     assert!(!profiler.may_want(100_000) && profiler.may_want(100_001));
     let wanted = profiler.wanted("db", 200_000, &mut describe);
-    assert_eq!(wanted, Wanted { log: true, profile: false });
+    assert_eq!(wanted, RecordTargets { log: true, profile: false });
     profiler.set_database("db", Profiled { level: 1, filter: None });
     assert!(profiler.may_want(0));
-    let nothing = Wanted { log: false, profile: false };
+    let nothing = RecordTargets { log: false, profile: false };
     assert_eq!(profiler.wanted("db", 5, &mut describe), nothing);
     assert_eq!(profiler.wanted("other", 5, &mut describe), nothing);
     profiler.set_sample_rate(0.0);
     assert_eq!(profiler.wanted("db", 200_000, &mut describe), nothing);
     profiler.set_database("db", Profiled { level: 2, filter: None });
-    assert_eq!(profiler.wanted("db", 5, &mut describe), Wanted { log: false, profile: true });
+    assert_eq!(
+        profiler.wanted("db", 5, &mut describe),
+        RecordTargets { log: false, profile: true }
+    );
 }

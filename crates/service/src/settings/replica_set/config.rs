@@ -1,24 +1,26 @@
-//! The configuration of the set, as `replSetGetConfig` and `local.system.replset` show it, and what of it may be changed.
+//! The configuration of the set, as in `replSetGetConfig` and `local.system.replset`, and its
+//! changeable parts.
 
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::ReplicaSet;
 
-/// The mark in the stored document that says that the address was set, and not taken from a connection.
+/// A field of the stored document: the address was set and not taken from a connection.
 const ADDRESS_SET: &str = "mayflydbAddressSet";
 
-/// What of a configuration may be changed.
+/// The changeable parts of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetConfig {
-    /// Greater with each change.
+    /// Incremented by each change.
     pub version: i64,
-    /// The member's address; unset: that by which a client knows it.
+    /// The member's address; unset for the one by which a client knows it.
     pub host: Option<String>,
-    /// The member's priority. One member is elected whatever it is.
+    /// The member's priority. The only member is elected with any priority.
     pub priority: f64,
     /// The member's tags.
     pub tags: DocBuf,
-    /// `settings` that were given; others have their defaults. None of them makes a difference to one member.
+    /// The `settings` that were given; others have their defaults. None of them affects a set of
+    /// one member.
     pub settings: DocBuf,
 }
 
@@ -34,7 +36,7 @@ impl Default for SetConfig {
     }
 }
 
-/// Numbers among the settings, and what they are by default.
+/// Numeric settings and their defaults.
 pub const NUMBERS: &[(&str, i32)] = &[
     ("heartbeatIntervalMillis", 2000),
     ("heartbeatTimeoutSecs", 10),
@@ -44,7 +46,7 @@ pub const NUMBERS: &[(&str, i32)] = &[
 ];
 
 impl SetConfig {
-    /// Writes the configuration's fields.
+    /// Appends the configuration's fields.
     pub fn append_to(&self, set: &ReplicaSet, me: &str, doc: &mut DocBuilder) {
         doc.append("_id", set.name.as_str()).append("version", whole(self.version));
         doc.append("term", set.term()).start_array("members").push_document();
@@ -74,7 +76,7 @@ impl SetConfig {
         doc.append("replicaSetId", RawValue::ObjectId(set.id())).end();
     }
 
-    /// The document of `local.system.replset`.
+    /// Builds the document of `local.system.replset`.
     pub(crate) fn stored(&self, set: &ReplicaSet, host: &str) -> DocBuf {
         let mut doc = DocBuilder::new();
         self.append_to(set, &set.address(None, host), &mut doc);
@@ -84,7 +86,7 @@ impl SetConfig {
         doc.finish()
     }
 
-    /// The configuration in that document.
+    /// Reads the document of `local.system.replset`.
     pub(crate) fn from_stored(document: RawDoc<'_>) -> SetConfig {
         let default = SetConfig::default();
         let number = |value: Option<RawValue<'_>>| value.and_then(Number::from_value);
@@ -112,7 +114,7 @@ impl SetConfig {
     }
 }
 
-/// A version as the reference shows it: as an int where it fits.
+/// A version as in the reference: an int32 if it fits.
 fn whole(version: i64) -> RawValue<'static> {
     i32::try_from(version).map_or(RawValue::Int64(version), RawValue::Int32)
 }

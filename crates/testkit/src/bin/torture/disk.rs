@@ -21,7 +21,7 @@ use crate::load::{Connection, DB, Failed, int};
 
 /// From a full disk to an accepted insert.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The disk is full when nothing was accepted for so long.
+/// The disk counts as full when no write was accepted for this time.
 const STAYS_FULL: Duration = Duration::from_secs(8);
 /// `deleteMany` or `validate` of all documents, on a machine that has other work.
 const LONGEST_ANSWER: Duration = Duration::from_secs(600);

@@ -23,7 +23,7 @@ use crate::power::{Rounds, Story, check, load, prepare};
 
 /// How long writers run into a fault.
 const LOADED: Duration = Duration::from_millis(400);
-/// So long a server may take to notice that it can write again.
+/// The time in which a server must notice that it can write again.
 const RECOVERS: Duration = Duration::from_secs(40);
 
 /// Refusals of transactions that are no faults: waits, limits of time, conflicts, and definitions that change beneath them.
@@ -34,7 +34,7 @@ const FENCED: i32 = 10107;
 /// What a server does when the cause is gone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
-    /// Nobody has noticed anything.
+    /// The server has not noticed the fault.
     Unnoticed,
     /// It writes again.
     Recovers,
@@ -174,7 +174,7 @@ impl Rounds<'_> {
         Ok(Ended { seen, met, recovered })
     }
 
-    /// A sync of ten seconds: everybody else goes on.
+    /// A sync of ten seconds: other operations continue.
     fn slow_sync(&mut self, control: &Control) -> Result<(), String> {
         const SLOW_MS: u32 = 10_000;
         let text = |error: std::io::Error| error.to_string();

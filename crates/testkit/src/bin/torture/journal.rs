@@ -303,7 +303,8 @@ impl Disk<'_> {
     fn synced(&mut self, file: u64, changes: usize, names: usize, well: bool) {
         let folder = match self.handles.get(&file) {
             Some(Handle::File(inode)) => {
-                // Nobody knows what a failed sync has written; what it has not is not asked for again.
+                // It is unknown what a failed sync has written; what it has not written is not
+                // synced again.
                 let is_lost = !well && self.random.random_bool(0.5);
                 let inode = &mut self.inodes[*inode];
                 if well || is_lost {

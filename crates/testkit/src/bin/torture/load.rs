@@ -18,13 +18,13 @@ use mayfly_testkit::outside::{self, batch};
 pub(crate) const DB: &str = "torture";
 /// Collections of documents that writers own.
 pub(crate) const COLLECTIONS: [&str; 2] = ["c0", "c1"];
-/// A server that does not answer for so long hangs.
+/// The time without an answer after which a server counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// In the year 2100: documents that no policy takes.
 const FAR_MS: i64 = 4_102_444_800_000;
-/// Who changes definitions instead of documents.
+/// The writer that changes definitions instead of documents.
 pub(crate) const DEFINER: i64 = 0;
-/// Who has large documents.
+/// The writer with large documents.
 const LARGE: i64 = 1;
 /// The states that a writer keeps at most; then it asks for a durable one.
 const MOST_OPEN: usize = 40;
@@ -125,7 +125,7 @@ fn filling(writer: i64, value: i64) -> usize {
     (value.unsigned_abs() as usize).wrapping_mul(7919) % most
 }
 
-/// One who writes.
+/// A writer.
 pub(crate) struct Writer {
     pub(crate) number: i64,
     random: SmallRng,
@@ -133,7 +133,7 @@ pub(crate) struct Writer {
     pub(crate) durable: State,
     /// What each command since would change, in order.
     open: Vec<Changes>,
-    /// Behind all of them.
+    /// The state after all of its commands.
     now: State,
     next_id: i64,
     next_value: i64,
@@ -210,7 +210,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes until the connection breaks or somebody says that it is enough.
+    /// Writes until the connection breaks or a stop is requested.
     pub(crate) fn write(&mut self, connection: &mut Connection, enough: &dyn Fn() -> bool) {
         while !enough() {
             if let Sent::End = self.step(connection) {
@@ -436,7 +436,7 @@ impl Writer {
         Sent::End
     }
 
-    /// An acknowledged write that says that it has written less than it was told to is wrong, too.
+    /// An acknowledged write that reports fewer changes than requested is wrong, too.
     fn count(&mut self, command: &Document, reply: RawDoc<'_>) {
         let lists = ["documents", "updates", "deletes"];
         let list = lists.iter().find_map(|name| command.get_array(name).ok());

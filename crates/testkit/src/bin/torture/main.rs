@@ -90,7 +90,7 @@ fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
                 let (program, folder) = (&arguments.server, folder.path());
                 let done = disk::FullDisk { program, folder, disk: &disk, seed, only }.run(rounds);
                 if done.is_err() {
-                    // What is on it tells why.
+                    // The files on it show the reason.
                     std::mem::forget(disk);
                 }
                 done

@@ -19,7 +19,7 @@ use crate::load::{
 };
 use crate::stream::Stream;
 
-/// Who writes documents.
+/// The writers of documents.
 const WRITERS: std::ops::RangeInclusive<i64> = 1..=4;
 /// Rounds over one store; then a new one is made.
 const ROUNDS_OF_A_STORE: u32 = 12;
@@ -84,7 +84,7 @@ impl Rounds<'_> {
                     .map_err(|why| format!("round {number} (cut: {}): {why}", story.cut.what))?;
                 number += 1;
             }
-            // The last cut of a store is looked at, too.
+            // The last cut of a store is checked, too.
             let checked = self.start(&[]).and_then(|mut server| {
                 check(&mut story, &mut server)?;
                 server.kill()
@@ -184,7 +184,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Writers, and a stream beside them, until it is over or the server is gone.
+/// Runs writers and a change stream until the end or until the server has stopped.
 pub(crate) fn load<'scope>(
     threads: &'scope std::thread::Scope<'scope, '_>,
     story: &'scope mut Story,
@@ -236,7 +236,7 @@ fn documents_of(connection: &mut Connection) -> Result<State, Failed> {
     Ok(all.into_values().flatten().collect())
 }
 
-/// Looks at what there is; gives how many events of the stream were read again.
+/// Checks the state; returns how many events of the stream were read again.
 pub(crate) fn check(story: &mut Story, server: &mut Server) -> Result<usize, String> {
     let mut connection = Connection::open(server.port).map_err(|error| error.to_string())?;
     let wrong = check_all(story, &mut connection).map_err(|why| format!("{why:?}"))?;

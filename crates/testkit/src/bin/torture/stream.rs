@@ -23,7 +23,7 @@ impl Stream {
         Ok(Stream { begin, cursor, seen: events.iter().map(|it| token(it.as_doc())).collect() })
     }
 
-    /// Reads until the connection breaks or somebody says that it is enough.
+    /// Reads until the connection breaks or a stop is requested.
     pub(crate) fn follow(&mut self, connection: &mut Connection, enough: &dyn Fn() -> bool) {
         while !enough() {
             let Ok((events, _)) = more(connection, self.cursor, 50) else { return };

@@ -1,4 +1,4 @@
-//! One connection: plays scripts with changed commands and looks at each answer.
+//! One connection: plays scripts with mutated commands and checks each answer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::mutate::{leaf, made, mutate};
 use crate::shared::Shared;
 use crate::tree::Node;
 
-/// A server that does not answer for so long hangs, whatever else the machine does.
+/// The time without an answer after which a server counts as hanging, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Commands of each connection that are shown after a failure.
 const REMEMBERED: usize = 60;

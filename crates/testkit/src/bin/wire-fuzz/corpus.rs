@@ -178,7 +178,7 @@ fn tables() -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Replaces what stands for a cursor and for a time, and tells the sessions of connections apart.
+/// Replaces the placeholders of a cursor and of a time, and separates the sessions of connections.
 pub(crate) fn resolve(command: &mut Node, cursor: i64, time: u64, connection: u8) {
     command.each_leaf(&mut |leaf| match leaf.as_raw() {
         RawValue::Int64(CURSOR) => *leaf = RawValue::Int64(cursor).to_owned(),

@@ -77,7 +77,7 @@ struct Arguments {
     /// Sends the commands of this file instead, and prints the answers.
     #[arg(long)]
     replay: Option<PathBuf>,
-    /// Further arguments of the server, behind `--`.
+    /// Further arguments of the server, after `--`.
     #[arg(last = true)]
     server_arguments: Vec<String>,
 }
@@ -245,7 +245,7 @@ fn restoring(port: u16) -> Result<Vec<Node>, String> {
     Ok(all)
 }
 
-/// What must hold when nobody sends any more: clean collections, a stop in time, the same after a new start.
+/// The checks after the last command: valid collections, a stop in time, the same after a restart.
 fn at_the_end(arguments: &Arguments, shared: &Shared, server: &mut Server) -> Result<(), String> {
     for it in shared.take_back() {
         Connection::open(server.port, PATIENCE)

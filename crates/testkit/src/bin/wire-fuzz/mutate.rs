@@ -311,7 +311,7 @@ pub(crate) fn made(collection: &str, corpus: &Corpus, random: &mut SmallRng) -> 
     }
 }
 
-/// Changes a command somewhere behind its name.
+/// Mutates a command after its name.
 pub(crate) fn mutate(command: &mut Node, corpus: &Corpus, random: &mut SmallRng) {
     let changes = [1, 1, 1, 2, 3, 6].choose(random).copied().unwrap_or(1);
     for _ in 0..changes {

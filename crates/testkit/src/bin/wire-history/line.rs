@@ -9,9 +9,9 @@ use mayfly_value::{DocBuf, RawDoc};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// A server that does not answer for so long hangs.
+/// The time without an answer after which a server counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So long a server may be away.
+/// The longest time that a server may be unreachable.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the server is now, which another port is after each start.

@@ -49,7 +49,7 @@ struct Arguments {
     /// Where the history goes; otherwise it is kept after a failure only.
     #[arg(long)]
     history: Option<PathBuf>,
-    /// Further arguments of the server, behind `--`.
+    /// Further arguments of the server, after `--`.
     #[arg(last = true)]
     server_arguments: Vec<String>,
 }

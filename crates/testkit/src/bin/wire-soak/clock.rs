@@ -36,7 +36,7 @@ impl Clock {
         ]
     }
 
-    /// Sets it to so many milliseconds beside the true time.
+    /// Sets it to the true time plus an offset in milliseconds.
     pub(crate) fn set(&self, offset_ms: i64) -> Result<(), String> {
         let mut file = OpenOptions::new().write(true).open(&self.file);
         let written = file.as_mut().map_err(|error| error.to_string()).map(|file| {

@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-/// A server that does not answer for so long hangs.
+/// The time without an answer after which a server counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Sessions that a client uses in turn, left open as they are.
 const SESSIONS: u8 = 8;

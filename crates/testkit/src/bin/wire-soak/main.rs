@@ -43,14 +43,14 @@ const SERVER_ARGUMENTS: &[&str] = &[
     "--setParameter",
     "ttlMonitorSleepSecs=1",
 ];
-/// So long the server may take to clear up after its clients.
+/// The time in which the server must clean up after its clients.
 const CLEARING_PATIENCE: Duration = Duration::from_secs(120);
 /// Threads that may be there beside those of a server that has only begun: the uploader, workers whose time is not over.
 const FURTHER_THREADS: u64 = 12;
 /// Descriptors beside data files that may be there more than before.
 const FURTHER_DESCRIPTORS: usize = 8;
 
-/// Mixed load, and a look at what it leaves behind.
+/// A mixed load, and a check of the state that it leaves.
 #[derive(Parser)]
 struct Arguments {
     /// The program mayflydb.
@@ -68,7 +68,7 @@ struct Arguments {
     /// How much more memory the server may have in the second half than in the first, in MB, beside a tenth.
     #[arg(long, default_value_t = 150)]
     growth_mb: u64,
-    /// Further arguments of the server, behind `--`.
+    /// Further arguments of the server, after `--`.
     #[arg(last = true)]
     server_arguments: Vec<String>,
 }
@@ -154,7 +154,7 @@ fn ask(connection: &mut Connection, db: &str, command: &str) -> Result<DocBuf, S
 struct Held {
     memory_bytes: u64,
     threads: u64,
-    /// Beside the files of the store, which come and go with compaction.
+    /// Besides the files of the store, whose number changes with compaction.
     descriptors: usize,
 }
 
@@ -175,7 +175,7 @@ impl Held {
     }
 }
 
-/// Looks at the server from outside and sets its clock, until the time is over.
+/// Observes the server from outside and sets its clock until the time is over.
 fn watch(
     arguments: &Arguments,
     seed: u64,

@@ -380,7 +380,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Chec
     }
 }
 
-/// Runs a case; gives the number of filters that told documents apart.
+/// Runs a case; returns the number of filters that matched some but not all documents.
 fn run(fixture: &mut Fixture, case: &Case, name: String, indexes: &[&str]) -> Checked<u64> {
     let documents = case.documents.iter();
     let documents = documents.map(|fields| (id_of(document(fields).as_doc()), fields.clone()));

@@ -93,7 +93,7 @@ pub(super) const HELD: &[Held] = &[
     ("true", false),
 ];
 
-/// The fields of a document beside `_id`.
+/// The fields of a document except `_id`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fields {
     pub d: Dates,

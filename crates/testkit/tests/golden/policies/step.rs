@@ -273,7 +273,7 @@ impl Step {
             Step::JumpBack => {
                 if let Some(by) = model.jumped_ms.take() {
                     fixture.clock.set_wall_ms(now - by);
-                    // A start looks at the time of the last write.
+                    // A start reads the time of the last write.
                     fixture.ok("test", "{insert: 'other', documents: [{}]}");
                 }
             }
