@@ -1,4 +1,4 @@
-//! Latencies: a histogram of them all, and one for each stretch of time when somebody wants to see their
+//! Latencies: a histogram of them all, and one for each stretch of time where a table shows their
 //! course.
 
 use std::time::{Duration, Instant};

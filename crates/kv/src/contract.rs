@@ -10,7 +10,7 @@
 //! 4. Transaction bodies can be run again; they have no side effects.
 //! 5. After a failed durable write the engine refuses further writes ([`KvError::Fenced`]).
 //!
-//! The contract is synchronous: an embedded engine answers in microseconds, and an engine behind a
+//! The contract is synchronous: an embedded engine answers in microseconds, and an engine across a
 //! network is called from sections that are allowed to block.
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Golden scripts: commands, a separator, the answer; run in this process over any engine.
 //!
-//! * [`Fixture`]: a server without a network over a chosen engine, with a clock that only moves when told.
+//! * [`Fixture`]: a server without a network over a chosen engine, with a clock that tests move.
 //! * [`Script`]: a file of blocks; its format is described in [`script`] and in `tests/README.md`.
 //! * [`Runner`]: runs a script over a fixture and says what differs, with file and line.
 //! * [`dialect`]: the shell dialect of the scripts, read and written.

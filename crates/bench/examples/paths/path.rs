@@ -1,7 +1,7 @@
 //! The table of paths: what each prepares, and the messages that are counted.
 //!
 //! Reads and updates find their documents in files (the store is opened anew after loading) whose blocks are cached
-//! already, inserts go beside documents in files. Commands look as drivers send them: with a session, and documents in a sequence of their own.
+//! already, inserts find documents in files. Commands have the form that drivers send: with a session, and documents in a sequence of their own.
 //! Writes ask for `w: 1`, because waiting for the disk costs no instructions of the thread that waits.
 
 use mayfly_testkit::START_MS;

@@ -1,5 +1,5 @@
 //! Pipelines over everything: groups few and many, sorts, joins, windows. Each answers with a handful of documents, so that it
-//! is the pipeline that is measured; beside the time stands the most memory that the server held meanwhile.
+//! is the pipeline that is measured; the table has the time and the largest memory of the server meanwhile.
 //!
 //! They run only when named: over a million documents some take many seconds.
 

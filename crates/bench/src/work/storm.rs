@@ -1,4 +1,4 @@
-//! A TTL storm: nine tenths of a collection expire at once beside readers and inserters, whose latencies
+//! A TTL storm: nine tenths of a collection expire at once while clients read and insert, whose latencies
 //! are compared before, during and after.
 //!
 //! Readers and inserters ask at a fixed rate each and their latencies count from the time at which they

@@ -1,6 +1,6 @@
 //! `currentOp` and `killOp`: what runs now. `$currentOp` lists the same documents.
 //!
-//! The TTL monitor is there even when it sleeps, so that everybody can see that somebody expires documents.
+//! The TTL monitor is listed even when it sleeps, so that users can see that expiry runs.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ pub(crate) const KILL_OP: Command = Command::new("killOp", "Ends an operation", 
     .flags(RowFlags::ADMIN_ONLY)
     .names(Names::Word);
 
-/// Everybody may see its own operations.
+/// A client may see its own operations without a right.
 fn demand(demands: &mut Demands<'_>, request: &Request<'_>) {
     let repeats = request.body.iter().filter(|field| field.name() == OWN).count() > 1;
     if repeats || !is_set(request.body, OWN) {
@@ -56,7 +56,7 @@ pub enum Whose {
 }
 
 impl Whose {
-    /// Those of the client that sends a command; without access control everybody's.
+    /// Those of the client that sends a command; without access control all operations.
     pub fn of(ctx: &CommandContext<'_>) -> Whose {
         match &ctx.authority {
             Authority::User(user) => Whose::User(user.name.clone()),

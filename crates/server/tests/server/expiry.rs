@@ -1,5 +1,5 @@
 //! Expiry as a client of the real binary sees it: archives and `kill -9`, a broken archive, and
-//! what the traffic beside it feels. A process cannot be given a clock, so each of these waits for
+//! its effect on other traffic. A process cannot be given a clock, so each of these waits for
 //! the first pass, a second after the start. The pace of deletion, which is about time, is tested
 //! with a clock that is moved (`pace.rs`).
 

@@ -1,4 +1,4 @@
-//! Server parameters: the table behind `getParameter`, `setParameter` and `--setParameter`.
+//! Server parameters: the table for `getParameter`, `setParameter` and `--setParameter`.
 //!
 //! A row declares the type and the bounds; the value lives with its owner (the TTL monitor's
 //! parameters in `storage`, the others in [`Settings`](crate::Settings)).

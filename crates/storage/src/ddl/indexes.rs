@@ -114,7 +114,7 @@ impl Store {
                         None => spec,
                     };
                     // Checked before a collection is created, which an invalid filter must not
-                    // leave behind.
+                    // leave.
                     if let Some(filter) = spec.partial_filter() {
                         self.filters.compile(filter, spec.collation())?;
                     }

@@ -16,7 +16,7 @@ use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::kept::{KeptRows, KeptVersion};
 
-/// The longest wait of a writer for the build of an index that falls behind.
+/// The longest wait of a writer for an index build that is slower than the writers.
 const LONGEST_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
 
 /// The work that a transaction leaves to its commit.

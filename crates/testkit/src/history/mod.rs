@@ -19,7 +19,7 @@
 //! ```
 //!
 //! A transaction reads a register before it writes it, so that the values of a register are a chain, and become lists
-//! ([`registers`]). The outcome is `ok`, `fail` (surely without effect) or `info` (nobody knows). The last line may read all lists once more.
+//! ([`registers`]). The outcome is `ok`, `fail` (surely without effect) or `info` (unknown). The last line may read all lists once more.
 
 pub mod client;
 pub mod disturb;

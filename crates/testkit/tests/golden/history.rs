@@ -208,7 +208,7 @@ fn disturb(run: &Run, over: &AtomicBool) {
     }
 }
 
-/// Faults begin when the store is open and its collections are there: nobody says what of the catalog is there after a commit in
+/// Faults begin when the store is open and its collections are there: it is not specified what of the catalog exists after a commit in
 /// doubt, so that nothing of it changes then.
 fn no_anomalies(
     open: OpenEngine,

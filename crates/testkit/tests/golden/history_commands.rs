@@ -1,4 +1,4 @@
-//! Histories of concurrent clients that run commands with sessions ([`mayfly_testkit::history::client`]), beside index builds, kills of
+//! Histories of concurrent clients that run commands with sessions ([`mayfly_testkit::history::client`]), during index builds, kills of
 //! operations and sessions, and a clock that makes transactions too old. `HISTORY_SEED=n` chooses the random numbers,
 //! `HISTORY_SECS=n` makes it long.
 
@@ -40,7 +40,7 @@ fn age(fixture: &Fixture, run: &Run) {
     }
 }
 
-/// Faults begin when the store is open and its collections are there: nobody says what of the catalog is there after a commit in
+/// Faults begin when the store is open and its collections are there: it is not specified what of the catalog exists after a commit in
 /// doubt, so that nothing of it changes then.
 fn no_anomalies(
     open: OpenEngine,

@@ -94,7 +94,7 @@ fn sum_at(fixture: &Fixture, command: &str) -> Option<(u64, i64, i64)> {
 }
 
 /// A session reads again and again as of the time of its first read, by other ways, while others write and change indexes: it sees
-/// the same, or is told that it cannot.
+/// the same, or gets an error.
 fn a_session_sees_one_state(open: OpenEngine) {
     let fixture = Fixture::new(open);
     for id in 0..20 {

@@ -52,7 +52,7 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// The files beside its own in which an example is named.
+/// The files other than its own in which an example is named.
 fn places(root: &Path, files: &[String], example: &Example) -> BTreeSet<String> {
     let names_it = |line: &str| {
         let line = line.trim_start();

@@ -1,7 +1,7 @@
 //! Clients that write, and what the server must hold of it afterwards.
 //!
-//! Each writer has its own documents and sends one command after the other. It keeps the state behind each of them, so that what
-//! is found after a crash must be the state behind one of its commands: all that was acknowledged as durable, and of the rest a
+//! Each writer has its own documents and sends one command after the other. It keeps the state after each of them, so that what
+//! is found after a crash must be the state after one of its commands: all that was acknowledged as durable, and of the rest a
 //! beginning, whole transactions only.
 
 use std::collections::BTreeMap;

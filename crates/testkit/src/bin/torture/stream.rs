@@ -1,4 +1,4 @@
-//! A change stream beside the writers: what it has shown must still be there after a crash, and together with what it had not
+//! A change stream that follows the writers: what it has shown must still be there after a crash, and together with what it had not
 //! shown yet it must make of the old documents those that are found.
 
 use mayfly_testkit::outside::batch;

@@ -1,4 +1,4 @@
-//! Sends commands to a running server that nobody would send: those of the golden scripts with values, types, names and nesting
+//! Sends unusual commands to a running server: those of the golden scripts with values, types, names and nesting
 //! changed, parts of one put into others, and what the tables of operators give. The server must answer each, in time, without an
 //! internal error, within its memory; its collections must be clean at the end, and it must stop and start again.
 //!

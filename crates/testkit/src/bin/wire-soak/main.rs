@@ -1,5 +1,5 @@
 //! Mixed load for a long time: short-lived documents, sorts and groups in files, change streams, archives in an object store that is
-//! slow, cursors and transactions that nobody ends, connections that end in the middle of a message, and a wall clock that somebody
+//! slow, cursors and transactions that are never ended, connections that end in the middle of a message, and a wall clock that another program
 //! sets. Afterwards nothing may be left: memory, descriptors and threads as before, no cursor, no transaction, nothing due.
 //!
 //! It prints the seed, and after a failure where the folder is.
@@ -45,9 +45,9 @@ const SERVER_ARGUMENTS: &[&str] = &[
 ];
 /// The time in which the server must clean up after its clients.
 const CLEARING_PATIENCE: Duration = Duration::from_secs(120);
-/// Threads that may be there beside those of a server that has only begun: the uploader, workers whose time is not over.
+/// Threads allowed in addition to those of a server after its start: the uploader, workers whose time is not over.
 const FURTHER_THREADS: u64 = 12;
-/// Descriptors beside data files that may be there more than before.
+/// Descriptors, apart from data files, allowed in addition to those before.
 const FURTHER_DESCRIPTORS: usize = 8;
 
 /// A mixed load, and a check of the state that it leaves.
@@ -65,7 +65,7 @@ struct Arguments {
     /// Where the random numbers begin.
     #[arg(long)]
     seed: Option<u64>,
-    /// How much more memory the server may have in the second half than in the first, in MB, beside a tenth.
+    /// How much more memory the server may have in the second half than in the first: a tenth and so many MB.
     #[arg(long, default_value_t = 150)]
     growth_mb: u64,
     /// Further arguments of the server, after `--`.
