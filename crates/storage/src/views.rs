@@ -203,7 +203,7 @@ impl Store {
         self.check_collations(ns, definition.as_doc(), &reads)?;
         let views = self.get_or_create_locked(&Namespace::new(ns.db(), SYSTEM_VIEWS)?)?;
         self.write(op, &ReadView::now(), &views, |unit| unit.insert(definition.as_doc()))?;
-        self.tell_definition(&DefinitionChange::ViewCreated {
+        self.report_definition(&DefinitionChange::ViewCreated {
             ns,
             definition: definition.as_doc(),
         });
@@ -245,7 +245,7 @@ impl Store {
         let _leaving = self.definitions.changing(ns, Definition::Changed);
         let dropped = self.write_view(op, ns, None)?;
         if dropped {
-            self.tell_definition(&DefinitionChange::ViewDropped { ns, definition: old.as_doc() });
+            self.report_definition(&DefinitionChange::ViewDropped { ns, definition: old.as_doc() });
         }
         Ok(dropped)
     }

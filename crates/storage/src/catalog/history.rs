@@ -132,8 +132,8 @@ impl History {
             exact.is_used = true;
         }
         let before = kept.range(..time).next_back().map(|(_, kept)| kept.held.clone());
-        let behind = kept.range(time..).next().map(|(_, kept)| kept.held.clone());
-        (before, behind)
+        let later = kept.range(time..).next().map(|(_, kept)| kept.held.clone());
+        (before, later)
     }
 }
 
@@ -181,8 +181,8 @@ mod tests {
         history.expire(400_000_000);
         assert_eq!(times(&history), [5]);
         let around = |time| {
-            let (before, behind) = history.neighbours(time);
-            (before.map(|held| held.time), behind.map(|held| held.time))
+            let (before, later) = history.neighbours(time);
+            (before.map(|held| held.time), later.map(|held| held.time))
         };
         assert_eq!(
             (around(4), around(5), around(6)),

@@ -144,7 +144,7 @@ impl Policy {
     }
 
     /// Whether both have the same time to live and options.
-    pub(crate) fn says_as(&self, other: &Policy) -> bool {
+    pub(crate) fn is_same_as(&self, other: &Policy) -> bool {
         self.expire_after == other.expire_after && self.options == other.options
     }
 

@@ -129,7 +129,7 @@ impl Store {
             for index in building {
                 index.runtime.abandoned.store(true, Ordering::Release);
                 let spec = index.spec.document();
-                self.tell_definition(&DefinitionChange::BuildAbandoned { ns: &ns, spec });
+                self.report_definition(&DefinitionChange::BuildAbandoned { ns: &ns, spec });
             }
             if let Err(why) = self.abandon_building(collection, building) {
                 // For example on a full disk. The sweeper and the next build of the index retry it.

@@ -25,7 +25,7 @@ use crate::catalog::{Collection, CollectionState, Definition, Index, new_index};
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
-use crate::timeseries::{checked_on_buckets, shown_to_clients};
+use crate::timeseries::{checked_on_buckets, listed_for_clients};
 use crate::write::DefinitionChange;
 
 /// The most indexes on one collection, including `_id_`.
@@ -294,7 +294,7 @@ impl Store {
         collection.install(&mut state, changed);
         for index in &building {
             let spec = index.spec.document();
-            self.tell_definition(&DefinitionChange::BuildBegun { ns: &ns, spec });
+            self.report_definition(&DefinitionChange::BuildBegun { ns: &ns, spec });
         }
         Ok(building)
     }
@@ -484,7 +484,7 @@ pub(crate) fn id_index_document(collation: Option<&Arc<Collation>>) -> DocBuf {
 impl Collection {
     /// The documents of `listIndexes` for the time series with these buckets.
     pub fn list_measurement_indexes(&self) -> Vec<DocBuf> {
-        self.wanted_indexes().iter().filter_map(|index| shown_to_clients(&index.spec)).collect()
+        self.wanted_indexes().iter().filter_map(|index| listed_for_clients(&index.spec)).collect()
     }
 
     /// All indexes except those whose failed build could not be removed yet.

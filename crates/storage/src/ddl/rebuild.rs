@@ -43,7 +43,7 @@ impl Store {
             let ns = collection.namespace();
             for index in &fresh {
                 let spec = index.spec.document();
-                self.tell_definition(&DefinitionChange::Rebuilt { ns: &ns, spec });
+                self.report_definition(&DefinitionChange::Rebuilt { ns: &ns, spec });
             }
         }
         Ok(collection.indexes().len() as i32 + 1)

@@ -68,7 +68,7 @@ impl OplogClock {
     }
 
     /// The first timestamp of the second after this time.
-    pub(crate) fn second_behind(now_ms: i64) -> u64 {
+    pub(crate) fn second_after(now_ms: i64) -> u64 {
         (u64::try_from(now_ms / 1000).unwrap_or(0) + 1) << 32
     }
 

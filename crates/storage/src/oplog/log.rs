@@ -72,7 +72,7 @@ impl Oplog {
         // again.
         let last_known = match last.timestamp.max(cut) {
             0 => 0,
-            timestamp => timestamp.max(OplogClock::second_behind(now_ms)),
+            timestamp => timestamp.max(OplogClock::second_after(now_ms)),
         };
         let clock = OplogClock::after(last_known, window);
         let oplog = Oplog {

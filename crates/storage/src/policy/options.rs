@@ -111,7 +111,7 @@ impl TtlOptions {
     }
 
     /// Whether the policy needs documents, not only their dates.
-    pub(crate) fn looks_at_documents(&self) -> bool {
+    pub(crate) fn needs_documents(&self) -> bool {
         self.hide_expired || self.archive.is_some() || self.hold_field.is_some()
     }
 

@@ -48,8 +48,8 @@ impl Core {
     /// 239 SnapshotTooOld when no snapshot shows that time; errors of the engine.
     pub fn pin_reads_at(&self, time: u64) -> Result<ReadView> {
         self.history.expire(self.clock.monotonic_micros());
-        let (before, behind) = self.history.neighbours(time);
-        for held in behind.into_iter().chain(before) {
+        let (before, later) = self.history.neighbours(time);
+        for held in later.into_iter().chain(before) {
             if self.shows(&held, time)? {
                 return ReadView::pinned(&held, time);
             }

@@ -113,7 +113,7 @@ fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
 /// # Errors
 /// 72 InvalidOptions.
 pub(crate) fn check_policy(ttl: &TtlOptions) -> Result<()> {
-    match ttl.looks_at_documents() {
+    match ttl.needs_documents() {
         false => Ok(()),
         true => Err(Error::new(
             ErrorCode::InvalidOptions,
@@ -135,7 +135,7 @@ fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bo
 }
 
 /// A definition over buckets as clients of the measurements see it.
-pub fn shown_to_clients(spec: &IndexSpec) -> Option<DocBuf> {
+pub fn listed_for_clients(spec: &IndexSpec) -> Option<DocBuf> {
     let asked = spec.document().get("originalSpec")?.as_document()?;
     let mut out = DocBuilder::new();
     for element in asked.iter().filter(|element| element.name() != "hidden") {

@@ -15,6 +15,6 @@
 mod indexes;
 pub(crate) mod open;
 
-pub use indexes::shown_to_clients;
+pub use indexes::listed_for_clients;
 pub(crate) use indexes::{check_policy, checked_on_buckets, default_index};
 pub(crate) use open::OpenBuckets;

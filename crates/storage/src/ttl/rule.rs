@@ -89,7 +89,7 @@ impl Rule {
 
     /// Whether the policy has not changed when the unit runs.
     pub(super) fn holds_in(&self, unit: &WriteUnit<'_>) -> bool {
-        unit.policy(self.policy.id).is_some_and(|now| now.says_as(&self.policy))
+        unit.policy(self.policy.id).is_some_and(|now| now.is_same_as(&self.policy))
     }
 
     /// When a bucket is due; `None` for a record that is no bucket.
@@ -136,7 +136,7 @@ impl Rule {
     }
 
     /// The range of values of the same type that are not due yet.
-    pub(super) fn behind(&self, due: &KeyRange) -> Option<KeyRange> {
+    pub(super) fn not_due(&self, due: &KeyRange) -> Option<KeyRange> {
         let backward = self.direction() == Direction::Backward;
         let first = RawValue::Date(i64::MIN);
         let dates = between(first, RawValue::Date(i64::MAX), backward);

@@ -152,7 +152,7 @@ impl Store {
         let mut next_due: Option<i64> = None;
         for range in rule.policy().due_ranges(moment) {
             self.count_due(op, collection, rule, range.clone(), moment, &mut due)?;
-            let next = self.first_behind(collection, rule, &range)?;
+            let next = self.first_not_due(collection, rule, &range)?;
             next_due = next_due.into_iter().chain(next).min();
         }
         let next_due = next_due.into_iter().chain(due.next).min();
@@ -242,14 +242,14 @@ impl Store {
     }
 
     /// When the document of the first entry after the due ones will be due.
-    fn first_behind(
+    fn first_not_due(
         &self,
         collection: &Collection,
         rule: &Rule,
         due: &KeyRange,
     ) -> Result<Option<i64>> {
         let mut next = None;
-        let Some(range) = rule.behind(due) else { return Ok(None) };
+        let Some(range) = rule.not_due(due) else { return Ok(None) };
         rule.scan(
             &self.latest()?,
             collection,

@@ -158,7 +158,7 @@ impl Writer {
     /// Publishes the collections that a transaction has created, before they appear in the log.
     fn publish(&self, owner: &CommitOwner<'_>, logged: Option<Logged<'_>>) {
         if let Some(logged) = &logged {
-            logged.definitions.iter().for_each(|entry| self.tell_logged(entry.as_doc()));
+            logged.definitions.iter().for_each(|entry| self.report_logged(entry.as_doc()));
         }
         if let CommitOwner::Transaction(_, made) = owner
             && !made.is_empty()

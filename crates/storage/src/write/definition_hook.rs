@@ -76,22 +76,22 @@ impl Writer {
         self.definition_hook.0.get().is_some()
     }
 
-    pub(crate) fn tell_definition(&self, change: &DefinitionChange<'_>) {
+    pub(crate) fn report_definition(&self, change: &DefinitionChange<'_>) {
         if let Some(hook) = self.definition_hook.0.get() {
             hook(change);
         }
     }
 
     /// Calls the hook for the commands in an entry of the log.
-    pub(super) fn tell_logged(&self, operation: RawDoc<'_>) {
+    pub(super) fn report_logged(&self, operation: RawDoc<'_>) {
         let text = |name| operation.get(name).and_then(RawValue::as_str);
         let (Some("c"), Some(ns)) = (text("op"), text("ns")) else { return };
         let Some(command) = operation.get("o").and_then(RawValue::as_document) else { return };
         if let Some(RawValue::Array(items)) = command.get("applyOps") {
             let items = items.iter().filter_map(|item| item.value().as_document());
-            return items.for_each(|item| self.tell_logged(item));
+            return items.for_each(|item| self.report_logged(item));
         }
         let db = ns.split_once('.').map_or(ns, |(db, _)| db);
-        self.tell_definition(&DefinitionChange::Logged { db, command });
+        self.report_definition(&DefinitionChange::Logged { db, command });
     }
 }
