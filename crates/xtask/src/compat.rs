@@ -1,4 +1,4 @@
-//! COMPATIBILITY.md: what works and what does not yet, from the tables that the server itself answers by.
+//! COMPATIBILITY.md: supported and missing members, from the tables that the server uses itself.
 
 use std::fmt::Write;
 
