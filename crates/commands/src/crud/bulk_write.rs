@@ -194,7 +194,7 @@ fn insert(
     for at in 0..documents.len() {
         match errors.next_if(|(index, _)| *index == at) {
             None => {
-                drop(results.note(ctx, first + at, OperationKind::Insert, Ok(Outcome::Inserted))?)
+                results.note(ctx, first + at, OperationKind::Insert, Ok(Outcome::Inserted))?;
             }
             Some((_, error)) => {
                 results.note(ctx, first + at, OperationKind::Insert, Err(error))?;
