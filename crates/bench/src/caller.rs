@@ -1,5 +1,5 @@
-//! What a connection asks: a state machine of requests and answers, the same for a thread that waits for
-//! each answer and for the event loop that drives thousands of them.
+//! What a connection asks: a state machine of requests and answers, the same for a thread that
+//! waits for each answer and for the event loop that drives thousands of them.
 
 use anyhow::Result;
 use mayfly_value::RawDoc;

@@ -1,7 +1,8 @@
-//! Two servers under the same loads, by turns (A B B A), and how the second compares with the first.
+//! Two servers under the same loads, by turns (A B B A), and how the second compares with the
+//! first.
 //!
-//! Ratios are formed run by run, so that what slows down the machine for a while slows down both halves
-//! of a pair.
+//! Ratios are formed run by run, so that what slows down the machine for a while slows down both
+//! halves of a pair.
 
 use serde_json::{Value, json};
 

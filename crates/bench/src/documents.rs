@@ -1,5 +1,5 @@
-//! The documents that the loads use. Their content is random, so that neither compression nor a cache of
-//! equal values makes a server look better than it is.
+//! The documents that the loads use. Their content is random, so that neither compression nor a
+//! cache of equal values makes a server look better than it is.
 
 use std::sync::OnceLock;
 
@@ -74,8 +74,8 @@ pub(crate) fn pooled(bytes: usize, random: &mut Random) -> &'static str {
     pool.get(at..at + bytes).unwrap_or_default()
 }
 
-/// A record of YCSB, changed in place for each use: ten fields of 100 bytes, 1 KB together, and a number
-/// to increment.
+/// A record of YCSB, changed in place for each use: ten fields of 100 bytes, 1 KB together, and a
+/// number to increment.
 pub(crate) struct Record {
     doc: Vec<u8>,
     id: usize,
@@ -110,8 +110,8 @@ impl Record {
     }
 }
 
-/// A batch of items, encoded once and changed in place before each use: `_id`, numbers and dates are new
-/// each time.
+/// A batch of items, encoded once and changed in place before each use: `_id`, numbers and dates
+/// are new each time.
 ///
 /// ```text
 /// { _id: ObjectId, k: int, g: int, x: int, y: long, at: Date, name: 24 letters, text: 338 letters }

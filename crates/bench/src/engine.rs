@@ -1,9 +1,11 @@
-//! Many connections in one thread, or several requests under way on each: an event loop over `epoll`.
+//! Many connections in one thread, or several requests under way on each: an event loop over
+//! `epoll`.
 //!
 //! Each caller has a slot of a connection and at most one request under way. Requests of the same
-//! connection are sent without waiting for each other's answers; an answer finds its slot by the request
-//! that it names. At a fixed rate a timer wakes the loop for the next operation, a free slot takes it,
-//! and when none is free the first to become free does, with the time at which it should have begun.
+//! connection are sent without waiting for each other's answers; an answer finds its slot by the
+//! request that it names. At a fixed rate a timer wakes the loop for the next operation, a free
+//! slot takes it, and when none is free the first to become free does, with the time at which it
+//! should have begun.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -359,8 +361,8 @@ mod tests {
     use crate::caller::caller;
     use crate::wire::reply;
 
-    /// Waits for so many requests, or until no further one comes, then answers the last one first; gives how
-    /// many it answered.
+    /// Waits for so many requests, or until no further one comes, then answers the last one first;
+    /// gives how many it answered.
     fn backwards(listener: TcpListener, together: usize) -> Result<usize> {
         let (mut stream, _) = listener.accept()?;
         stream.set_read_timeout(Some(Duration::from_millis(50)))?;

@@ -1,5 +1,5 @@
-//! What a load did and cost, as named figures: the columns of the table, the budgets, comparisons and the
-//! JSON all speak of the same names.
+//! What a load did and cost, as named figures: the columns of the table, the budgets, comparisons
+//! and the JSON all speak of the same names.
 
 use std::time::Instant;
 
@@ -126,7 +126,8 @@ impl<'t> Stopwatch<'t> {
         (seconds, measured)
     }
 
-    /// Waits until the server is quiet and adds what it did meanwhile, what it wrote and what it holds.
+    /// Waits until the server is quiet and adds what it did meanwhile, what it wrote and what it
+    /// holds.
     pub(crate) fn settle(&self, measured: &mut Measured, count: u64, user_bytes: u64) {
         let later = self.target.settle() * 1e6 / count.max(1) as f64;
         let Some(process) = self.target.process else { return };

@@ -48,9 +48,9 @@ impl Latencies {
         if self.0.is_empty() { 0.0 } else { self.0.max() as f64 / 1e6 }
     }
 
-    /// What clients would have seen that ask in the rhythm of the median, whatever happens: who waits for
-    /// an answer before asking again asks the less the longer a stall lasts, and hides it (coordinated
-    /// omission).
+    /// What clients would have seen that ask in the rhythm of the median, whatever happens: who
+    /// waits for an answer before asking again asks the less the longer a stall lasts, and hides it
+    /// (coordinated omission).
     pub(crate) fn corrected(&self) -> Latencies {
         let interval = self.0.value_at_quantile(0.5);
         Latencies(self.0.clone_correct(interval))

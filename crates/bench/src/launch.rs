@@ -1,5 +1,5 @@
-//! A server's process over a folder of its own: started, ended in order or at once, started again over
-//! the same data.
+//! A server's process over a folder of its own: started, ended in order or at once, started again
+//! over the same data.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

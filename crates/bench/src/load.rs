@@ -1,12 +1,12 @@
 //! Runs a load: some connections that ask until the time is up.
 //!
-//! Closed loop: each connection asks again as soon as it was answered, and what a stalled server would
-//! have been asked meanwhile is added by calculation. Open loop (`rate`): every operation has its time,
-//! and its latency counts from that time, however long all connections had to wait for earlier answers.
-//! What the load generator itself oversleeps is not counted against the server.
+//! Closed loop: each connection asks again as soon as it was answered, and what a stalled server
+//! would have been asked meanwhile is added by calculation. Open loop (`rate`): every operation has
+//! its time, and its latency counts from that time, however long all connections had to wait for
+//! earlier answers. What the load generator itself oversleeps is not counted against the server.
 //!
-//! A few connections get a thread each, which waits for the answer; many connections, or several requests
-//! under way on one, are driven by the event loop of [`crate::engine`].
+//! A few connections get a thread each, which waits for the answer; many connections, or several
+//! requests under way on one, are driven by the event loop of [`crate::engine`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

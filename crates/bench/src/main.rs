@@ -1,5 +1,5 @@
-//! The load generator `mayfly-bench`: puts a server under the loads that the budgets name and reports
-//! what each cost.
+//! The load generator `mayfly-bench`: puts a server under the loads that the budgets name and
+//! reports what each cost.
 //!
 //! ```text
 //! mayfly-bench --server target/release/mayflydb table              its own server over a temporary folder
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! What a load costs the server is the CPU time that the operating system counted for its process,
-//! because on a machine with few cores and other tenants throughput says more about the neighbours than
-//! about the server. Where clients wait for an answer before they ask again, a stalled server is asked
-//! less (coordinated omission): the figures "corrected p99" and "corrected p99.9" add what it would have
-//! been asked, and `--rate` asks by the clock.
+//! because on a machine with few cores and other tenants throughput says more about the neighbours
+//! than about the server. Where clients wait for an answer before they ask again, a stalled server
+//! is asked less (coordinated omission): the figures "corrected p99" and "corrected p99.9" add what
+//! it would have been asked, and `--rate` asks by the clock.
 
 mod budget;
 mod caller;

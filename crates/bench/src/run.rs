@@ -1,6 +1,6 @@
-//! The order in which everything runs: all loads once on a new server, then all of them again, so that a
-//! machine that becomes slower for a while does not spoil one of them; two servers by turns, A B for one
-//! load and B A for the next.
+//! The order in which everything runs: all loads once on a new server, then all of them again, so
+//! that a machine that becomes slower for a while does not spoil one of them; two servers by turns,
+//! A B for one load and B A for the next.
 
 use std::path::{Path, PathBuf};
 

@@ -111,8 +111,8 @@ impl Target {
         self.own.as_ref().map(|own| folder_bytes(&own.data()) as f64)
     }
 
-    /// Waits until the server has done what it does after an answer (compaction, flushes); gives its CPU
-    /// seconds.
+    /// Waits until the server has done what it does after an answer (compaction, flushes); gives
+    /// its CPU seconds.
     pub(crate) fn settle(&self) -> f64 {
         let began = Instant::now();
         let Some(first) = self.cpu_seconds() else { return 0.0 };

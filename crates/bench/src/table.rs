@@ -1,7 +1,8 @@
-//! The table on the terminal: a line per load, its ranges and further figures below it, and the verdicts
-//! at the end.
+//! The table on the terminal: a line per load, its ranges and further figures below it, and the
+//! verdicts at the end.
 //!
-//! Not `comfy-table`: a line is printed when its load is over, and what a library lays out is a table whose rows are all known.
+//! Not `comfy-table`: a line is printed when its load is over, and what a library lays out is a
+//! table whose rows are all known.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! The course of a load: for each bucket of time the operations that were answered in it and their latencies.
+//! The course of a load: for each bucket of time the operations that were answered in it and their
+//! latencies.
 
 use std::time::{Duration, Instant};
 

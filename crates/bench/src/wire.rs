@@ -1,7 +1,8 @@
 //! OP_MSG as bytes: building requests and cutting replies out of what a socket gave.
 //!
-//! It is written by itself instead of using the server's codec, so that a mistake there does not cancel
-//! out here, and costs so little that the load generator does not measure itself. It does no IO.
+//! It is written by itself instead of using the server's codec, so that a mistake there does not
+//! cancel out here, and costs so little that the load generator does not measure itself. It does no
+//! IO.
 //!
 //! ```text
 //! length u32 | request u32 | responseTo u32 | 2013 u32 | flags u32 | 0 | document

@@ -1,8 +1,8 @@
-//! Which record a request of YCSB names: a few very often, most seldom (Zipf's law), as YCSB's generators
-//! choose.
+//! Which record a request of YCSB names: a few very often, most seldom (Zipf's law), as YCSB's
+//! generators choose.
 //!
-//! The popular ones are scattered over the key space by a hash ("scrambled"), so that they do not lie in
-//! one block; in work D the newest ones are the popular ones.
+//! The popular ones are scattered over the key space by a hash ("scrambled"), so that they do not
+//! lie in one block; in work D the newest ones are the popular ones.
 
 use anyhow::Result;
 use rand_distr::Distribution;

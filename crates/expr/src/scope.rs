@@ -167,8 +167,8 @@ impl Scope {
         Ok(())
     }
 
-    /// Adds a variable whose value is not known yet. Expressions of this scope are parsed to be checked, and
-    /// never evaluated.
+    /// Adds a variable whose value is not known yet. Expressions of this scope are parsed to be
+    /// checked, and never evaluated.
     pub fn declare_unknown(&mut self, name: &str) {
         self.variables.insert(name.to_owned(), Expression::Path(vec![name.to_owned()]));
     }

@@ -1,6 +1,7 @@
 //! Environment variables that select or repeat tests.
 //!
-//! A value that cannot be used fails the test. If it were ignored, a run with a mistyped name would pass without running anything.
+//! A value that cannot be used fails the test. If it were ignored, a run with a mistyped name would
+//! pass without running anything.
 
 /// The number in a variable, or nothing when it is not set.
 ///

@@ -1,8 +1,9 @@
 //! What "the answer is as expected" means.
 //!
-//! Every field that is given must be there with the same BSON type and value, in the given order, and nothing else,
-//! unless `...` stands last. `ok: 1.0` is implied. `[..]` is the batch of a cursor in order, `unordered [..]` in any
-//! order, `!code CodeName 'text'` an error whose message contains the text.
+//! Every field that is given must be there with the same BSON type and value, in the given order,
+//! and nothing else, unless `...` stands last. `ok: 1.0` is implied. `[..]` is the batch of a
+//! cursor in order, `unordered [..]` in any order, `!code CodeName 'text'` an error whose message
+//! contains the text.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 

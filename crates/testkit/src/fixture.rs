@@ -1,6 +1,7 @@
 //! A server without a network: an engine, a store, a service and one connection.
 //!
-//! Nothing runs in the background. Time, TTL passes, the sweeper, a clean restart and a crash are calls.
+//! Nothing runs in the background. Time, TTL passes, the sweeper, a clean restart and a crash are
+//! calls.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -91,7 +92,8 @@ impl Fixture {
         self.answer(db, command).0
     }
 
-    /// Runs a command in the shell dialect; gives the reply, and what the connection's loop would do before it sends it.
+    /// Runs a command in the shell dialect; gives the reply, and what the connection's loop would
+    /// do before it sends it.
     pub fn dispatched(&self, db: &str, command: &str) -> (DocBuf, Outcome) {
         match dialect::document(command, &self.env()) {
             Ok(document) => self.answer(db, document.as_doc()),
@@ -99,7 +101,8 @@ impl Fixture {
         }
     }
 
-    /// Runs a command in the shell dialect once; gives what the connection's loop would wait for before it runs it again.
+    /// Runs a command in the shell dialect once; gives what the connection's loop would wait for
+    /// before it runs it again.
     pub fn waits_for(&self, db: &str, command: &str) -> Option<DataWait> {
         let command = match dialect::document(command, &self.env()) {
             Ok(document) => document,
@@ -134,7 +137,8 @@ impl Fixture {
         }
     }
 
-    /// Runs a command in the shell dialect; gives the reply without the times that every reply carries.
+    /// Runs a command in the shell dialect; gives the reply without the times that every reply
+    /// carries.
     pub fn run(&self, db: &str, command: &str) -> DocBuf {
         let command = match dialect::document(command, &self.env()) {
             Ok(command) => command,

@@ -1,7 +1,9 @@
-//! An engine that stops one thread at a chosen transaction, so that a test can look at, and interfere with, work in progress.
+//! An engine that stops one thread at a chosen transaction, so that a test can look at, and
+//! interfere with, work in progress.
 //!
-//! The gate stands before transactions of one kind (reads or writes) that begin on threads with one name. It lets a number
-//! of them pass; the next one waits until it is opened. Other threads never wait.
+//! The gate stands before transactions of one kind (reads or writes) that begin on threads with one
+//! name. It lets a number of them pass; the next one waits until it is opened. Other threads never
+//! wait.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;

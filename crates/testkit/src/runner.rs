@@ -10,7 +10,8 @@ use crate::fixture::succeeded;
 use crate::script::{Answer, Block, Script, Verb};
 use crate::{Fixture, OpenEngine};
 
-/// Documents in one insert of a `fill`: few enough to get through an engine in which each write may conflict.
+/// Documents in one insert of a `fill`: few enough to get through an engine in which each write may
+/// conflict.
 const FILL_BATCH: i64 = 50;
 
 /// Which indexes a run creates.

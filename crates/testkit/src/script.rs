@@ -17,10 +17,13 @@
 //! ```
 //!
 //! * `#` begins a comment. An answer ends at an empty line; a command where its brackets close.
-//! * Verbs: `clock +1000` (milliseconds), `clock = 1800000000000`, `ttl pass`, `ttl subpass`, `restart` (a clean close and
-//!   a new open), `crash` (no close), `sweep`, `member <name>` (of a replica set, until the next open),
-//!   `start <parameter> <value>` (as if the server had been started with it, until the next open), `set <parameter> <value>`, `fill <db.collection> <count> {_id: @i}`.
-//! * The dialect of commands and answers is in [`crate::dialect`], how answers are compared in [`crate::expect`].
+//! * Verbs: `clock +1000` (milliseconds), `clock = 1800000000000`, `ttl pass`, `ttl subpass`,
+//!   `restart` (a clean close and a new open), `crash` (no close), `sweep`, `member <name>` (of a
+//!   replica set, until the next open), `start <parameter> <value>` (as if the server had been
+//!   started with it, until the next open), `set <parameter> <value>`, `fill <db.collection>
+//!   <count> {_id: @i}`.
+//! * The dialect of commands and answers is in [`crate::dialect`], how answers are compared in
+//!   [`crate::expect`].
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +36,8 @@ pub struct Script {
     pub indexes_matter: bool,
     /// A conflict has its own answer: statements of transactions are not retried.
     pub conflicts_matter: bool,
-    /// Its answers are in the order in which documents were inserted, or show the numbers of records.
+    /// Its answers are in the order in which documents were inserted, or show the numbers of
+    /// records.
     pub insertion_order_matters: bool,
     /// In the order of the file.
     pub blocks: Vec<Block>,

@@ -1,8 +1,8 @@
-//! An engine that counts what reads of records look at: what is asked for by key, what scans visit, and places of what is gone
-//! that they step over.
+//! An engine that counts what reads of records look at: what is asked for by key, what scans visit,
+//! and places of what is gone that they step over.
 //!
-//! An engine that keeps what was deleted as tombstones for a while steps over those. Here they are never cleared, so that it is
-//! the same for all engines and at all times.
+//! An engine that keeps what was deleted as tombstones for a while steps over those. Here they are
+//! never cleared, so that it is the same for all engines and at all times.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! `docs/compatibility.md`: what works and what does not yet, from the tables that the server itself answers by.
+//! `docs/compatibility.md`: supported and missing members, from the tables that the server uses
+//! itself.
 
 use std::fmt::Write;
 

@@ -1,5 +1,6 @@
-//! Development tasks: `pages` writes the pages that come from tables (docs/compatibility.md, docs/metrics.md, the parameters in
-//! docs/configuration.md), `tidy` checks what no compiler checks, `ceilings` lowers counts that may only go down to what is there.
+//! Development tasks: `pages` writes the pages that come from tables (docs/compatibility.md,
+//! docs/metrics.md, the parameters in docs/configuration.md), `tidy` checks what no compiler
+//! checks, `ceilings` lowers counts that may only go down to what is there.
 
 mod compat;
 mod metrics;

@@ -1,4 +1,5 @@
-//! Logging in by the Rust driver, and what a server with `--auth` refuses; what is expected is listed in ../README.md.
+//! Logging in by the Rust driver, and what a server with `--auth` refuses; what is expected is
+//! listed in ../README.md.
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};

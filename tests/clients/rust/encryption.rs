@@ -1,4 +1,5 @@
-//! Encrypted connections of the Rust driver and logging in by a certificate; what is expected is listed in ../README.md.
+//! Encrypted connections of the Rust driver and logging in by a certificate; what is expected is
+//! listed in ../README.md.
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};

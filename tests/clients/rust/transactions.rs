@@ -1,4 +1,5 @@
-//! Transactions, causal and snapshot sessions of the Rust driver; what is expected is listed in ../README.md.
+//! Transactions, causal and snapshot sessions of the Rust driver; what is expected is listed in
+//! ../README.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -205,8 +206,8 @@ async fn snapshot_session() -> Tested {
     Ok(())
 }
 
-/// Runs a test on both servers, with a request that is lost and with a reply that is lost; all at once, because the driver comes
-/// back half a second after its connection was cut.
+/// Runs a test on both servers, with a request that is lost and with a reply that is lost; all at
+/// once, because the driver comes back half a second after its connection was cut.
 async fn on_cuts(name: &str, test: impl AsyncFn(Bank, &'static str) -> Tested) -> Tested {
     let cases = POSTURES.into_iter().flat_map(|p| ["request", "reply"].map(|when| (p, when)));
     let run = async |(posture, when)| {

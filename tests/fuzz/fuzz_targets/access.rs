@@ -1,5 +1,5 @@
-//! Any document as a user and as a role: what is read says what the document says and nothing else, and what cannot be read allows
-//! nothing and lets nobody in.
+//! Any document as a user and as a role: what is read says what the document says and nothing else,
+//! and what cannot be read allows nothing and lets nobody in.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any bytes: the check says yes or no, and what it accepts can be walked to its end, printed, compared and copied.
+//! Any bytes: the check says yes or no, and what it accepts can be walked to its end, printed,
+//! compared and copied.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

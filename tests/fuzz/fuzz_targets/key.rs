@@ -1,4 +1,5 @@
-//! Any bytes as an ordered key: reading it never panics, and what reads well is written again as it was.
+//! Any bytes as an ordered key: reading it never panics, and what reads well is written again as it
+//! was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as a connection's stream, in pieces of any size: frames come out or an error does, never a panic, and pieces
-//! make no difference.
+//! Any bytes as a connection's stream, in pieces of any size: frames come out or an error does,
+//! never a panic, and pieces make no difference.
 #![no_main]
 
 use bytes::BytesMut;
@@ -7,7 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use mayfly_wire::{Codec, WireError};
 use tokio_util::codec::Decoder;
 
-/// What the stream gives: the frames' documents, and whether it ended in an error that closes the connection.
+/// What the stream gives: the frames' documents, and whether it ended in an error that closes the
+/// connection.
 fn read(data: &[u8], piece: usize) -> (Vec<String>, bool) {
     let mut codec = Codec;
     let mut buffer = BytesMut::new();

@@ -1,4 +1,5 @@
-//! A builder given names from the input, NUL bytes and all: what comes out is one whole document that holds what was not refused.
+//! A builder given names from the input, NUL bytes and all: what comes out is one whole document
+//! that holds what was not refused.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Any two messages of a client that logs in: nothing panics, and nobody is let in without the right proof in the right
-//! conversation. Some inputs get the proof that belongs to what they say: they are let in only if they also say the right thing.
+//! Any two messages of a client that logs in: nothing panics, and nobody is let in without the
+//! right proof in the right conversation. Some inputs get the proof that belongs to what they say:
+//! they are let in only if they also say the right thing.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -5,8 +5,8 @@
 //! cargo bench -p mayfly-bench -- matcher      those whose name contains this
 //! ```
 //!
-//! They say how long a part takes alone, with its data in the processor's caches. What whole commands cost is counted by
-//! `scripts/instructions` and measured by the load generator.
+//! They say how long a part takes alone, with its data in the processor's caches. What whole
+//! commands cost is counted by `scripts/instructions` and measured by the load generator.
 
 mod bson;
 mod codec;
@@ -31,7 +31,8 @@ use mayfly_value::extjson::parse_document;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How long each is measured at least: the default, a hundred samples, is over before a processor is awake.
+/// How long each is measured at least: the default, a hundred samples, is over before a processor
+/// is awake.
 const MEASURED: Duration = Duration::from_millis(200);
 
 fn main() {

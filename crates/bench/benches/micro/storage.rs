@@ -1,7 +1,8 @@
-//! The storage engine without commands: write units and reads of items with three indexes, over both engines.
+//! The storage engine without commands: write units and reads of items with three indexes, over
+//! both engines.
 //!
-//! What was loaded is read from RocksDB's files, what is written goes to its log and memory, and nothing waits for the
-//! disk.
+//! What was loaded is read from RocksDB's files, what is written goes to its log and memory, and
+//! nothing waits for the disk.
 
 use mayfly_storage::ReadView;
 use std::cell::Cell;

@@ -1,5 +1,5 @@
-//! The documents of paths and micro benchmarks. Their content is random but the same in each run, so that a difference
-//! between two runs is one of the code.
+//! The documents of paths and micro benchmarks. Their content is random but the same in each run,
+//! so that a difference between two runs is one of the code.
 
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
@@ -14,7 +14,8 @@ pub(crate) const GROUPS: u32 = 100;
 /// Values of an item's `x` are below this.
 pub(crate) const X_END: u32 = 1_000_000;
 
-/// Random numbers (xorshift64*), not of a library: other documents than these give other counts than the kept ones.
+/// Random numbers (xorshift64*), not of a library: other documents than these give other counts
+/// than the kept ones.
 pub(crate) struct Random(u64);
 
 impl Random {

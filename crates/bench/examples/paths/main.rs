@@ -4,9 +4,10 @@
 //! message bytes -> codec -> dispatch -> handler -> store -> RocksDB in a temporary folder -> reply bytes
 //! ```
 //!
-//! There are no sockets and no runtime: one thread does what the connection loop does for each message. Background
-//! threads are those of RocksDB and the one that syncs the log. What is to be counted happens inside [`measured`] and on
-//! the main thread, so that a profiler can leave everything else out; `scripts/instructions` does.
+//! There are no sockets and no runtime: one thread does what the connection loop does for each
+//! message. Background threads are those of RocksDB and the one that syncs the log. What is to be
+//! counted happens inside [`measured`] and on the main thread, so that a profiler can leave
+//! everything else out; `scripts/instructions` does.
 //!
 //! ```text
 //! paths list             names, how often each is run, how many units that is, what it is

@@ -1,8 +1,9 @@
 //! The table of paths: what each prepares, and the messages that are counted.
 //!
-//! Reads and updates find their documents in files (the store is opened anew after loading) whose blocks are cached
-//! already, inserts find documents in files. Commands have the form that drivers send: with a session, and documents in a sequence of their own.
-//! Writes ask for `w: 1`, because waiting for the disk costs no instructions of the thread that waits.
+//! Reads and updates find their documents in files (the store is opened anew after loading) whose
+//! blocks are cached already, inserts find documents in files. Commands have the form that drivers
+//! send: with a session, and documents in a sequence of their own. Writes ask for `w: 1`, because
+//! waiting for the disk costs no instructions of the thread that waits.
 
 use mayfly_testkit::START_MS;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -106,7 +107,8 @@ fn find_10(server: &mut Server, iterations: u32) -> Work {
     Work::Messages { messages, check: |reply| expect_batch(reply, 10) }
 }
 
-/// Two of the ranges pass most items, and the last one none, so that each is evaluated and nothing is returned.
+/// Two of the ranges pass most items, and the last one none, so that each is evaluated and nothing
+/// is returned.
 fn scan(server: &mut Server, iterations: u32) -> Work {
     load_items(server, LOADED);
     let command = command(DB, "find", COLLECTION, |doc| {
@@ -231,7 +233,8 @@ fn update(id: &str, operators: impl FnOnce(&mut DocBuilder)) -> Vec<u8> {
     message(&write_command("update"), Some(("updates", doc.finish().as_bytes())))
 }
 
-/// Items one after the other. Each is a millisecond younger than the one before it, and all are long overdue.
+/// Items one after the other. Each is a millisecond younger than the one before it, and all are
+/// long overdue.
 fn items(first: u32, count: u32, random: &mut Random) -> Vec<u8> {
     let due = START_MS - 86_400_000;
     let documents = (first..first + count).map(|n| item(n, due + i64::from(n), random));

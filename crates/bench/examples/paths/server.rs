@@ -67,7 +67,8 @@ impl Server {
         assert!(logged_in.expect("it is read"), "the user may log in");
     }
 
-    /// Moves what was loaded into files, lets the engine arrange them, and reads them into its cache.
+    /// Moves what was loaded into files, lets the engine arrange them, and reads them into its
+    /// cache.
     pub(crate) fn settle(&mut self) {
         self.fixture.restart();
         self.connection = connect(&self.fixture);
@@ -85,7 +86,8 @@ impl Server {
         self.ok("{find: 'c', filter: {k: {$gte: 0}, nothing: 1}}");
     }
 
-    /// Decodes a message, runs it, and keeps the bytes of its reply, as `serve` of the connection loop does.
+    /// Decodes a message, runs it, and keeps the bytes of its reply, as `serve` of the connection
+    /// loop does.
     pub(crate) fn serve(&mut self, message: &[u8]) {
         self.input.extend_from_slice(message);
         let service = &self.fixture.service;

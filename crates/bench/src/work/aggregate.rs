@@ -1,5 +1,6 @@
-//! Pipelines over everything: groups few and many, sorts, joins, windows. Each answers with a handful of documents, so that it
-//! is the pipeline that is measured; the table has the time and the largest memory of the server meanwhile.
+//! Pipelines over everything: groups few and many, sorts, joins, windows. Each answers with a
+//! handful of documents, so that it is the pipeline that is measured; the table has the time and
+//! the largest memory of the server meanwhile.
 //!
 //! They run only when named: over a million documents some take many seconds.
 
@@ -74,7 +75,8 @@ pub(super) fn facet(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, stages, plan.documents, 1)
 }
 
-/// Runs a pipeline again and again with one client. It takes so many documents and answers with so many.
+/// Runs a pipeline again and again with one client. It takes so many documents and answers with so
+/// many.
 fn run(
     target: &Target,
     plan: &Plan,

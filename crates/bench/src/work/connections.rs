@@ -1,4 +1,5 @@
-//! Point finds over few and over thousands of connections, and with several requests under way on each.
+//! Point finds over few and over thousands of connections, and with several requests under way on
+//! each.
 //!
 //! All are driven by the event loop, so that the rows differ by the number of connections only.
 

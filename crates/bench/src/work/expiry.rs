@@ -1,5 +1,5 @@
-//! What expiry costs where nothing is due, whether the smallest waits for the largest, and what it costs to hide at once
-//! what is due.
+//! What expiry costs where nothing is due, whether the smallest waits for the largest, and what it
+//! costs to hide at once what is due.
 
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,8 @@ pub(super) fn idle_passes(target: &Target, _: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// A hundred collections, of which one has nearly everything that is due: how long the smallest wait.
+/// A hundred collections, of which one has nearly everything that is due: how long the smallest
+/// wait.
 pub(super) fn fairness(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;

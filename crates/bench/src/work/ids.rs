@@ -1,5 +1,6 @@
-//! What the kind of a collection's ids costs: ascending ObjectIds, UUIDs as strings, hashed numbers. Loads of a fixed number of
-//! documents of 1.15 KB, look-ups, expiry, and the memory that the server holds after all of it.
+//! What the kind of a collection's ids costs: ascending ObjectIds, UUIDs as strings, hashed
+//! numbers. Loads of a fixed number of documents of 1.15 KB, look-ups, expiry, and the memory that
+//! the server holds after all of it.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -178,7 +179,8 @@ pub(super) fn expire_uuid(target: &Target, plan: &Plan) -> Result<Measured> {
     expire(target, plan, Ids::Uuid)
 }
 
-/// A load by random ids, two scans, two builds of an index: the memory that the server holds, and what the builds cost.
+/// A load by random ids, two scans, two builds of an index: the memory that the server holds, and
+/// what the builds cost.
 pub(super) fn memory(target: &Target, plan: &Plan) -> Result<Measured> {
     let documents = plan.start_documents / 2 * 5;
     let mut client = target.client()?;

@@ -1,4 +1,5 @@
-//! Measurements of a hundred sensors: how fast they come in, and how fast whole buckets of them expire.
+//! Measurements of a hundred sensors: how fast they come in, and how fast whole buckets of them
+//! expire.
 
 use std::time::{Duration, Instant};
 

@@ -68,7 +68,8 @@ pub(super) fn filled(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Starts a server and looks for the last document; gives the times of the first answer and of that document.
+/// Starts a server and looks for the last document; gives the times of the first answer and of that
+/// document.
 fn start_again(server: &mut Target, documents: u32) -> Result<(Duration, Duration)> {
     let began = Instant::now();
     let answer = server.restart()?;

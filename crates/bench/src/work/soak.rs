@@ -1,8 +1,8 @@
-//! Hours of everything: reads, inserts, updates and expiry at a fixed rate, and how memory, threads, open
-//! files and the folder of data grow meanwhile.
+//! Hours of everything: reads, inserts, updates and expiry at a fixed rate, and how memory,
+//! threads, open files and the folder of data grow meanwhile.
 //!
-//! Documents live for half a minute, so that their number stays the same from then on; what still grows
-//! in the second half of the time is a leak, or waiting to be merged.
+//! Documents live for half a minute, so that their number stays the same from then on; what still
+//! grows in the second half of the time is a leak, or waiting to be merged.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ use crate::statistics::slope;
 use crate::wire::Request;
 
 const SOAKED: &str = "soaked";
-/// Operations in a second, unless the command line says how many: half of them reads, a quarter inserts
-/// and updates.
+/// Operations in a second, unless the command line says how many: half of them reads, a quarter
+/// inserts and updates.
 const RATE: f64 = 4000.0;
 const LIFE_SECONDS: i32 = 30;
 const SAMPLE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Sustained inserts, so many that the server merges its files meanwhile: how long the longest waits are,
-//! and how slow the worst second is.
+//! Sustained inserts, so many that the server merges its files meanwhile: how long the longest
+//! waits are, and how slow the worst second is.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! A TTL storm: nine tenths of a collection expire at once while clients read and insert, whose latencies
-//! are compared before, during and after.
+//! A TTL storm: nine tenths of a collection expire at once while clients read and insert, whose
+//! latencies are compared before, during and after.
 //!
-//! Readers and inserters ask at a fixed rate each and their latencies count from the time at which they
-//! should have asked, so that a stall shows in full.
+//! Readers and inserters ask at a fixed rate each and their latencies count from the time at which
+//! they should have asked, so that a stall shows in full.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -110,8 +110,8 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Seconds by which what the server says of the oldest document that is due is off: the documents are asked before and after, because
-/// the oldest one is gone a moment later.
+/// Seconds by which what the server says of the oldest document that is due is off: the documents
+/// are asked before and after, because the oldest one is gone a moment later.
 fn lag_error(client: &mut Client) -> Result<f64> {
     let before = oldest_overdue_secs(client)?;
     let status = client.ask(|doc| {

@@ -1,5 +1,5 @@
-//! Transactions of several statements: what a write costs in one against the same write outside, a counter that many want to
-//! raise, long ones, and the memory of those that are open.
+//! Transactions of several statements: what a write costs in one against the same write outside, a
+//! counter that many want to raise, long ones, and the memory of those that are open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -71,7 +71,8 @@ fn update(doc: &mut DocBuilder, id: &str) {
     doc.start_document("u").start_document("$inc").append("n", 1).end().end().end().end();
 }
 
-/// Writes to records that no other connection writes to: by so many in a transaction, or none outside.
+/// Writes to records that no other connection writes to: by so many in a transaction, or none
+/// outside.
 fn writes(target: &Target, plan: &Plan, connections: usize, each: u32) -> Result<Measured> {
     load_records(target, RECORDS, plan.records)?;
     let connections = plan.connections.unwrap_or(connections);
@@ -143,7 +144,8 @@ pub(super) fn of_hundred_many(target: &Target, plan: &Plan) -> Result<Measured> 
     writes(target, plan, MANY, 100)
 }
 
-/// Many clients that raise one counter, each by a read and a write in a transaction, again until it is committed.
+/// Many clients that raise one counter, each by a read and a write in a transaction, again until it
+/// is committed.
 pub(super) fn counter(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     fresh_collection(&mut client, COUNTED)?;
@@ -244,7 +246,8 @@ fn insert_long(client: &mut Client, from: u32, mut session: Option<&mut Session>
     Ok(())
 }
 
-/// A transaction that writes 100,000 documents, stays open for a minute, and one that reads 1,000,000.
+/// A transaction that writes 100,000 documents, stays open for a minute, and one that reads
+/// 1,000,000.
 pub(super) fn long(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     drop_collection(&mut client, LONG)?;

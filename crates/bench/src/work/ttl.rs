@@ -1,7 +1,8 @@
 //! The speed of deleting due documents, its cost, and its effect on a concurrent reader.
 //!
-//! The documents are inserted while the monitor is off and are all due when it is switched on. The reader
-//! asks at a fixed rate, so that its own cost is known and can be taken away from the server's.
+//! The documents are inserted while the monitor is off and are all due when it is switched on. The
+//! reader asks at a fixed rate, so that its own cost is known and can be taken away from the
+//! server's.
 
 use std::time::{Duration, Instant};
 

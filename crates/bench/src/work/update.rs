@@ -1,4 +1,5 @@
-//! Updates beyond those of YCSB: one field of a document with sixteen, and ten thousand in one command.
+//! Updates beyond those of YCSB: one field of a document with sixteen, and ten thousand in one
+//! command.
 
 use anyhow::{Result, bail};
 use mayfly_value::DocBuilder;

@@ -1,8 +1,8 @@
 //! The core workloads A to F of YCSB, over records of ten fields of 100 bytes.
 //!
-//! Requests follow Zipf's law, scattered over the keys; those of D prefer the newest records. D and E
-//! insert, so they have a collection of their own that begins anew. F reads a record and then changes a
-//! field of it: one operation of two requests.
+//! Requests follow Zipf's law, scattered over the keys; those of D prefer the newest records. D and
+//! E insert, so they have a collection of their own that begins anew. F reads a record and then
+//! changes a field of it: one operation of two requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,7 +60,8 @@ pub(super) fn e(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, GROWING, Mix { inserts: 5, scans: 95, ..READS })
 }
 
-/// The same over so many records that a cache of a sixth of them can be had (`--server-arg --cacheSizeGB=0.4`).
+/// The same over so many records that a cache of a sixth of them can be had (`--server-arg
+/// --cacheSizeGB=0.4`).
 pub(super) fn e_large(target: &Target, plan: &Plan) -> Result<Measured> {
     e(target, &Plan { records: plan.start_documents, ..plan.clone() })
 }

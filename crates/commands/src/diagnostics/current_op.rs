@@ -246,7 +246,8 @@ fn is_set(body: RawDoc<'_>, name: &str) -> bool {
     }
 }
 
-/// The filter of a command: all fields that are neither options nor generic arguments. Manual: "currentOp", "Syntax".
+/// The filter of a command: all fields that are neither options nor generic arguments. Manual:
+/// "currentOp", "Syntax".
 ///
 /// # Errors
 /// Those of the query language.
@@ -326,7 +327,8 @@ fn run_kill_op(
         ctx.permit(request, Target::Cluster, Action::KillOp)?;
     }
     doc.append("info", "attempting to kill op");
-    // An operation that is not there is not an error: it may have ended while the command was on its way.
+    // An operation that is not there is not an error: it may have ended while the command was on
+    // its way.
     ctx.service.ops.kill(id, ErrorCode::Interrupted);
     Ok(())
 }

@@ -49,8 +49,8 @@ pub struct ParseContext {
     pub collation: Option<Arc<Collation>>,
     /// Where scripts are allowed.
     pub scripts: Scripts,
-    /// Which names are stages of the aggregation language: an update refuses those that it does not take as such, and other names as
-    /// unrecognized.
+    /// Which names are stages of the aggregation language: an update refuses those that it does not
+    /// take as such, and other names as unrecognized.
     pub is_stage: Option<fn(&str) -> bool>,
 }
 

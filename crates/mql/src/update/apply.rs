@@ -59,8 +59,8 @@ pub(super) fn modify(
     Ok(updated)
 }
 
-/// The most frequent update: one operator on one field of the outermost level. The other fields are copied as they are, without
-/// a tree of nodes. `None` for any other update.
+/// The most frequent update: one operator on one field of the outermost level. The other fields are
+/// copied as they are, without a tree of nodes. `None` for any other update.
 fn modify_one_field(
     doc: RawDoc<'_>,
     operators: &Operators,

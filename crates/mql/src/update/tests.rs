@@ -595,7 +595,8 @@ fn many_values() {
     check(&format!("{{$unset: {{{up}}}}}"), &format!("{{_id: 7, {down}, g: 2}}"), "{_id: 7, g: 2}");
 }
 
-/// One operator on one field takes a shorter way; another operator, which changes nothing, brings it to the tree of nodes.
+/// One operator on one field takes a shorter way; another operator, which changes nothing, brings
+/// it to the tree of nodes.
 #[test]
 fn one_field_is_changed_as_several_are() {
     let documents = [

@@ -268,7 +268,7 @@ fn a_place_that_cannot_be_a_folder() {
     }
     let (_above, folder) = new_folder();
     let archive = start_over(&folder, &["--archiveFolder", below.to_str().unwrap()]);
-    archive.says(100, "folder of archives", "", "--archiveFolder");
+    archive.says(100, "folder for archives", "", "--archiveFolder");
     assert!(!folder.exists());
     assert_eq!(fs::read_to_string(&file).unwrap(), "text");
 }

@@ -1,5 +1,5 @@
-//! Log files of the real binary: rotation by command and by signal, with and without another program that moves files, and what
-//! else signals do.
+//! Log files of the real binary: rotation by command and by signal, with and without another
+//! program that moves files, and what else signals do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,8 @@ fn a_signal_to_stop_lets_commands_finish() {
     let mut logged = Logged::start(&["--setParameter", "enableTestCommands=1"]);
     let mut client = logged.server.connect();
     client.ok(&doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "test" });
-    // Longer than the second that the command `shutdown` gives, and shorter than what a signal gives.
+    // Longer than the second that the command `shutdown` gives, and shorter than what a signal
+    // gives.
     let sleeping = doc! { "find": "c", "$db": "test", "filter": { "$where":
     "const end = Date.now() + 2000; while (Date.now() < end) {} return true;" } };
     std::thread::scope(|scope| {

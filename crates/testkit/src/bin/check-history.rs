@@ -1,4 +1,5 @@
-//! Checks a history in a file for everything that snapshot isolation forbids; see `mayfly_testkit::history`.
+//! Checks a history in a file for everything that snapshot isolation forbids; see
+//! `mayfly_testkit::history`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

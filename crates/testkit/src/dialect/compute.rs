@@ -2,7 +2,8 @@
 
 use super::Env;
 
-/// Sums, differences, products and remainders of whole numbers, `now` and `i`; products first, no parentheses inside.
+/// Sums, differences, products and remainders of whole numbers, `now` and `i`; products first, no
+/// parentheses inside.
 pub(super) fn compute(expression: &str, env: &Env) -> Result<i64, String> {
     let wrong = || format!("not a sum of whole numbers: {expression}");
     let operand = |text: &str| -> Result<i64, String> {

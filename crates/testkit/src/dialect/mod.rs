@@ -1,12 +1,14 @@
 //! The shell dialect of the scripts: `{a: 1, $x: 'y'}` with the shell's constructors.
 //!
-//! Numbers: `1` is an int32 (an int64 when it does not fit), `1.0` a double, `NumberLong(1)`, `NumberDecimal('1')`,
-//! `NaN`, `Infinity`. Others: `Date(<ms>)`, `ISODate('...')`, `ObjectId('...')`, `Timestamp(t, i)`,
-//! `BinData(subtype, 'base64')`, `/pattern/options`, `MinKey`, `MaxKey`, `undefined`, `Repeat('x', n)`.
+//! Numbers: `1` is an int32 (an int64 when it does not fit), `1.0` a double, `NumberLong(1)`,
+//! `NumberDecimal('1')`, `NaN`, `Infinity`. Others: `Date(<ms>)`, `ISODate('...')`,
+//! `ObjectId('...')`, `Timestamp(t, i)`, `BinData(subtype, 'base64')`, `/pattern/options`,
+//! `MinKey`, `MaxKey`, `undefined`, `Repeat('x', n)`.
 //!
-//! `Date` and `@(...)` take sums of whole numbers with `now` (the clock) and `i` (the row of a `fill`); `@i` is `@(i)`.
-//! `CURSOR` is the id of the last cursor that stayed open, `SNAPSHOT` the time that the last snapshot read was of. In expectations: `Any`, `Any('type')`, `Contains('text')`,
-//! and `...` for further fields or elements.
+//! `Date` and `@(...)` take sums of whole numbers with `now` (the clock) and `i` (the row of a
+//! `fill`); `@i` is `@(i)`. `CURSOR` is the id of the last cursor that stayed open, `SNAPSHOT` the
+//! time that the last snapshot read was of. In expectations: `Any`, `Any('type')`,
+//! `Contains('text')`, and `...` for further fields or elements.
 //!
 //! A text is rewritten to Extended JSON and read by `mayfly_value::extjson`.
 

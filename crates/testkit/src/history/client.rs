@@ -1,9 +1,11 @@
-//! Clients that make histories by commands, over any [`Line`] to a server: in this process, or over a network that loses replies.
+//! Clients that make histories by commands, over any [`Line`] to a server: in this process, or over
+//! a network that loses replies.
 //!
-//! A client runs one transaction after the other, each some statements on lists and registers, and between them single writes that
-//! it may send again. It behaves as a driver does: it sends a single write again under the same number when it got no answer, gives
-//! a transaction up when a statement failed, and asks by `commitTransaction` again when it does not know what became of a commit.
-//! What the server may never answer is kept as a complaint ([`Run::complaints`]).
+//! A client runs one transaction after the other, each some statements on lists and registers, and
+//! between them single writes that it may send again. It behaves as a driver does: it sends a
+//! single write again under the same number when it got no answer, gives a transaction up when a
+//! statement failed, and asks by `commitTransaction` again when it does not know what became of a
+//! commit. What the server may never answer is kept as a complaint ([`Run::complaints`]).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -82,7 +84,8 @@ impl Run {
         Run { generation: u32::MAX / KEYS, ..Run::default() }
     }
 
-    /// A history of clients that are sometimes slower than a `transactionLifetimeLimitSeconds` of 1.
+    /// A history of clients that are sometimes slower than a `transactionLifetimeLimitSeconds` of
+    /// 1.
     pub fn with_slow_clients() -> Run {
         Run { is_slow: true, ..Run::default() }
     }

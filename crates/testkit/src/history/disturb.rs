@@ -56,8 +56,8 @@ pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: IndexChanges, clients:
     }
 }
 
-/// Changes definitions, fills and empties other collections, and lets documents expire, until the run is over. Of the lists and
-/// registers it changes what their clients do not see.
+/// Changes definitions, fills and empties other collections, and lets documents expire, until the
+/// run is over. Of the lists and registers it changes what their clients do not see.
 pub fn upheave<L: Line>(run: &Run, line: &mut L, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed.rotate_left(17));
     while !run.over.load(Ordering::Acquire) {
@@ -76,7 +76,8 @@ pub fn upheave<L: Line>(run: &Run, line: &mut L, seed: u64) {
     }
 }
 
-/// A command of [`upheave`] on a collection of lists or registers, or on others: its database and its text.
+/// A command of [`upheave`] on a collection of lists or registers, or on others: its database and
+/// its text.
 fn upheaval<'r>(random: &mut SmallRng, (db, collection): (&'r str, &str)) -> (&'r str, String) {
     let flag = random.random_bool(0.5);
     match random.random_range(0..16) {

@@ -1,5 +1,5 @@
-//! What a change stream shows of a history while it is made: each write that took effect once, and those of a list or a register in
-//! the order in which they are there.
+//! What a change stream shows of a history while it is made: each write that took effect once, and
+//! those of a list or a register in the order in which they are there.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +23,8 @@ enum Place {
     Register(u32),
 }
 
-/// A client that follows the changes of the whole server, and goes on where it stopped when its connection was lost.
+/// A client that follows the changes of the whole server, and goes on where it stopped when its
+/// connection was lost.
 pub struct Follower<'r> {
     run: &'r Run,
     cursor: i64,
@@ -51,7 +52,8 @@ impl<'r> Follower<'r> {
         self.cursor != 0
     }
 
-    /// Opens the stream if it is not, and takes what there is. False when nothing came, and when the answer was lost.
+    /// Opens the stream if it is not, and takes what there is. False when nothing came, and when
+    /// the answer was lost.
     pub fn step<L: Line>(&mut self, line: &mut L) -> bool {
         let mut command = DocBuilder::new();
         if self.cursor == 0 {
@@ -153,7 +155,8 @@ impl<'r> Follower<'r> {
         }
     }
 
-    /// What the stream showed and did not happen, or did not show. The last transaction of the history has read everything.
+    /// What the stream showed and did not happen, or did not show. The last transaction of the
+    /// history has read everything.
     pub fn check(&self, history: &[Transaction]) -> Vec<String> {
         let mut wrong = Vec::new();
         let shown = |place| self.written.get(&place).map_or(&[][..], Vec::as_slice);

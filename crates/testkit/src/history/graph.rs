@@ -1,10 +1,12 @@
 //! Circles of dependencies.
 //!
-//! Under snapshot isolation each transaction has a time at which it read and a later one at which it was committed. "Wrote
-//! before", "was read by" and "ended before" lead from a commit to a later beginning or commit; "read what the other overwrote" leads
-//! from a beginning to a later commit. So every circle has two neighbours of the last kind (Fekete and others, "Making Snapshot
-//! Isolation Serializable", 2005). A circle without such neighbours is one in a graph that has each transaction twice: as
-//! reached by an edge of the last kind, which cannot be followed by another one, and as reached by any other.
+//! Under snapshot isolation each transaction has a time at which it read and a later one at which
+//! it was committed. "Wrote before", "was read by" and "ended before" lead from a commit to a later
+//! beginning or commit; "read what the other overwrote" leads from a beginning to a later commit.
+//! So every circle has two neighbours of the last kind (Fekete and others, "Making Snapshot
+//! Isolation Serializable", 2005). A circle without such neighbours is one in a graph that has each
+//! transaction twice: as reached by an edge of the last kind, which cannot be followed by another
+//! one, and as reached by any other.
 
 /// Transactions, and what is before what.
 pub(super) struct Graph {

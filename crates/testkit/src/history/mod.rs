@@ -1,14 +1,17 @@
 //! Whether what clients saw can have come from a store with snapshot isolation.
 //!
-//! Clients run transactions that append numbers to lists and read lists; each number is appended once in the whole history. The
-//! order of the numbers in a list is then the order of the writers, and every read says which of them it saw (the idea is that of
-//! Elle: Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", 2020). What may not be:
+//! Clients run transactions that append numbers to lists and read lists; each number is appended
+//! once in the whole history. The order of the numbers in a list is then the order of the writers,
+//! and every read says which of them it saw (the idea is that of Elle: Kingsbury and Alvaro, "Elle:
+//! Inferring Isolation Anomalies from Experimental Observations", 2020). What may not be:
 //!
-//! * a number twice, one of a transaction that failed, a part of what a transaction appended, an acknowledged one that is missing
-//!   at the end;
-//! * two reads of one list of which neither continues the other; reads of one transaction that disagree;
-//! * a circle of "wrote before", "was read by" and "ended before the other began" in which no two neighbours are "read what
-//!   the other overwrote": Adya's G0, G1c and G-single, lost updates, stale reads. Write skew is allowed ([`graph`]).
+//! * a number twice, one of a transaction that failed, a part of what a transaction appended, an
+//!   acknowledged one that is missing at the end;
+//! * two reads of one list of which neither continues the other; reads of one transaction that
+//!   disagree;
+//! * a circle of "wrote before", "was read by" and "ended before the other began" in which no two
+//!   neighbours are "read what the other overwrote": Adya's G0, G1c and G-single, lost updates,
+//!   stale reads. Write skew is allowed ([`graph`]).
 //!
 //! # A history as text
 //!
@@ -18,8 +21,9 @@
 //! 470 480 ok g:2=8 w:2=19 g:4=                    read 8 in register 2, wrote 19 there, read register 4, which has no value yet
 //! ```
 //!
-//! A transaction reads a register before it writes it, so that the values of a register are a chain, and become lists
-//! ([`registers`]). The outcome is `ok`, `fail` (surely without effect) or `info` (unknown). The last line may read all lists once more.
+//! A transaction reads a register before it writes it, so that the values of a register are a
+//! chain, and become lists ([`registers`]). The outcome is `ok`, `fail` (surely without effect) or
+//! `info` (unknown). The last line may read all lists once more.
 
 pub mod client;
 pub mod disturb;

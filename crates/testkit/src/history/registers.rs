@@ -1,8 +1,10 @@
 //! Registers as lists.
 //!
-//! A register is only written by who has read it before, in the same transaction: the value that it read is the one before. All values
-//! that may ever have been there are thus a tree, and what a read saw is the list of values on the way to it. Under snapshot
-//! isolation the tree is a chain, but for values whose transactions failed: two committed values after the same one are a lost update.
+//! A register is only written by who has read it before, in the same transaction: the value that it
+//! read is the one before. All values that may ever have been there are thus a tree, and what a
+//! read saw is the list of values on the way to it. Under snapshot isolation the tree is a chain,
+//! but for values whose transactions failed: two committed values after the same one are a lost
+//! update.
 
 use std::collections::HashMap;
 
@@ -69,8 +71,9 @@ impl Registers {
         }
     }
 
-    /// The values of a register up to this one. A value without a writer begins the chain; where two transactions read each other's,
-    /// a value stands there twice. The check of lists reports either.
+    /// The values of a register up to this one. A value without a writer begins the chain; where
+    /// two transactions read each other's, a value stands there twice. The check of lists reports
+    /// either.
     fn way_to(&self, value: Option<u64>) -> Vec<u64> {
         let mut way: Vec<u64> = Vec::new();
         let mut next = value;

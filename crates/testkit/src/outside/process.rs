@@ -22,7 +22,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a server and waits until it says on its standard output that it is ready. What it says later is dropped.
+    /// Starts a server and waits until it says on its standard output that it is ready. What it
+    /// says later is dropped.
     ///
     /// # Errors
     /// The process cannot be started, or ends before it is ready.
@@ -116,7 +117,8 @@ fn spawn(command: &mut Command) -> Result<(String, Child), String> {
     Ok((name, child))
 }
 
-/// The port in a text that says that the server is ready; nothing while the end of the line is missing.
+/// The port in a text that says that the server is ready; nothing while the end of the line is
+/// missing.
 fn port_of(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once("ready on 127.0.0.1:")?;
     let digits = rest.find(|it: char| !it.is_ascii_digit())?;

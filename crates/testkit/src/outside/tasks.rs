@@ -1,5 +1,5 @@
-//! A connection of a task to a server in this process, spoken to with the server's own codec: flags, compression, several messages
-//! under way.
+//! A connection of a task to a server in this process, spoken to with the server's own codec:
+//! flags, compression, several messages under way.
 
 use std::net::SocketAddr;
 

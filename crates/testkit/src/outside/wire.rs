@@ -1,4 +1,5 @@
-//! The client of all tests that speak to a server in messages: OP_MSG over a blocking stream, with one section and no compression.
+//! The client of all tests that speak to a server in messages: OP_MSG over a blocking stream, with
+//! one section and no compression.
 //!
 //! It is written without the server's codec, so that a mistake there does not cancel out.
 
@@ -59,7 +60,8 @@ pub struct Connection<S = TcpStream> {
 }
 
 impl Connection {
-    /// Connects to a server on this machine. If the server takes or answers a message later than that, it hangs.
+    /// Connects to a server on this machine. If the server takes or answers a message later than
+    /// that, it hangs.
     ///
     /// # Errors
     /// Those of the socket.
@@ -100,8 +102,8 @@ impl<S: Read + Write> Connection<S> {
     /// Sends a command to a database and waits for its reply.
     ///
     /// # Errors
-    /// Those of the stream; [`is_late`](Connection::is_late) tells a server that hangs from one that hung up. A reply that is too large
-    /// or no document.
+    /// Those of the stream; [`is_late`](Connection::is_late) tells a server that hangs from one
+    /// that hung up. A reply that is too large or no document.
     pub fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf> {
         self.stream.write_all(&message_of(command, Some(db)))?;
         self.receive(PREFIX_BYTES)

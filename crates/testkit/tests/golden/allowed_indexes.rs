@@ -1,5 +1,5 @@
-//! Index filters and query settings change how a query is answered, never what: random documents and queries answer the same
-//! with whichever indexes are allowed.
+//! Index filters and query settings change how a query is answered, never what: random documents
+//! and queries answer the same with whichever indexes are allowed.
 
 use mayfly_testkit::{Fixture, memory};
 use proptest::prelude::*;

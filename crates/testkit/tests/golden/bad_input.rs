@@ -1,4 +1,5 @@
-//! Malformed input over the wire: a clear error with its code, or a closed connection; other connections go on.
+//! Malformed input over the wire: a clear error with its code, or a closed connection; other
+//! connections go on.
 
 use std::sync::Arc;
 
@@ -167,7 +168,8 @@ async fn unknown_opcodes_and_checksums() {
 async fn malformed_bson_is_named_and_stores_nothing() {
     let server = server().await;
     let mut client = Client::connect(&server).await;
-    // A string that is not UTF-8, an element that reaches beyond its document, an unknown type, a missing end.
+    // A string that is not UTF-8, an element that reaches beyond its document, an unknown type, a
+    // missing end.
     let bad: [&[u8]; 4] = [
         &framed(b"\x10_id\0\x01\0\0\0\x02s\0\x03\0\0\0\xFF\xFE\0"),
         &framed(b"\x10_id\0\x01\0\0\0\x02s\0\x40\0\0\0a\0"),

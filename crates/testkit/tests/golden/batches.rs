@@ -1,8 +1,8 @@
-//! Where a batch ends changes no result: pipelines of stages that give several documents for one, over every kind of source and
-//! with small batches, against the same pipeline in one batch.
+//! Where a batch ends changes no result: pipelines of stages that give several documents for one,
+//! over every kind of source and with small batches, against the same pipeline in one batch.
 //!
-//! `make test` runs every pair of stages and some triples; `BATCHES_SECS=600` runs triples for that time, and `BATCHES_SEED`
-//! chooses them.
+//! `make test` runs every pair of stages and some triples; `BATCHES_SECS=600` runs triples for that
+//! time, and `BATCHES_SEED` chooses them.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,8 @@ const STAGES: &[&str] = &[
     "{$limit: 9}",
 ];
 
-/// A collection, one that is clustered by `_id`, a time series, and views over these with an `$unwind`.
+/// A collection, one that is clustered by `_id`, a time series, and views over these with an
+/// `$unwind`.
 const SOURCES: &[&str] = &["plain", "clustered", "series", "view", "series_view"];
 
 const SIZES: &[usize] = &[1, 2, 3, 7, 101];

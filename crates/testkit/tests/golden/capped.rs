@@ -1,4 +1,5 @@
-//! Capped collections at their limits: what an insert costs, what is known after a crash, and that the oldest documents go.
+//! Capped collections at their limits: what an insert costs, what is known after a crash, and that
+//! the oldest documents go.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A copy that is kept by a change stream: random writes, batch sizes and resumptions, and the copy is the collection; every
-//! event comes once, wherever the stream was taken up again.
+//! A copy that is kept by a change stream: random writes, batch sizes and resumptions, and the copy
+//! is the collection; every event comes once, wherever the stream was taken up again.
 
 use std::collections::BTreeMap;
 
@@ -429,7 +429,8 @@ fn open(fixture: &Fixture, pipeline: &str) -> i64 {
     to_bson(reply.as_doc()).get_document("cursor").unwrap().get_i64("id").unwrap()
 }
 
-/// A batch in which no event passes the stages does not wait for the log to grow while there is more of it.
+/// A batch in which no event passes the stages does not wait for the log to grow while there is
+/// more of it.
 #[test]
 fn a_rare_event_is_found_in_one_batch() {
     let fixture = Fixture::new(memory());

@@ -1,5 +1,5 @@
-//! Random strings, filters and collations: answers are the same without indexes, with indexes of this and of other
-//! collations, and in a collection whose records are ordered by a collation.
+//! Random strings, filters and collations: answers are the same without indexes, with indexes of
+//! this and of other collations, and in a collection whose records are ordered by a collation.
 
 use mayfly_testkit::{Fixture, expect, memory};
 use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf};

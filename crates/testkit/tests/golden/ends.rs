@@ -1,8 +1,10 @@
 //! Every operation ends soon after its deadline and after a kill, whatever it does.
 //!
-//! Each row of [`ENDLESS`] is a command that would run for many seconds. It runs twice: with a deadline that comes while it runs, and
-//! killed. A command that looks at neither often enough is found by the time that it takes to end. `ENDS=part` runs some of them and
-//! prints the times; with `ENDS_FREE=seconds` each may run for so long before it is killed, which says whether it runs long enough.
+//! Each row of [`ENDLESS`] is a command that would run for many seconds. It runs twice: with a
+//! deadline that comes while it runs, and killed. A command that looks at neither often enough is
+//! found by the time that it takes to end. `ENDS=part` runs some of them and prints the times; with
+//! `ENDS_FREE=seconds` each may run for so long before it is killed, which says whether it runs
+//! long enough.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -92,7 +94,8 @@ fn over_rows(stages: &str) -> String {
     )
 }
 
-/// A pattern outside of what the automaton reads. It stays within the limits at each letter that it may begin at, and takes long there.
+/// A pattern outside of what the automaton reads. It stays within the limits at each letter that it
+/// may begin at, and takes long there.
 const PATTERN: &str = "(?=a{0,900}[^=]*+=)a|(?=c)c|d";
 
 const ENDLESS: &[Endless] = &[
@@ -514,7 +517,8 @@ fn end(fixture: &Fixture, row: &Endless, end: End, free: Duration) -> Result<Dur
             // It is not awaited when the test has failed.
             let _ = sender.send(reply);
         });
-        // The deadline is set when the operation is registered, and the clock moves after that. On a busy machine this can take long.
+        // The deadline is set when the operation is registered, and the clock moves after that. On
+        // a busy machine this can take long.
         let began = Instant::now();
         while fixture.service.ops.list().is_empty() && began.elapsed() < STARTS {
             if let Ok(reply) = receiver.try_recv() {

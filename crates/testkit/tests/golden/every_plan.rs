@@ -1,5 +1,5 @@
-//! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the collection finds: on every engine,
-//! and after a restart.
+//! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the
+//! collection finds: on every engine, and after a restart.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
@@ -224,8 +224,8 @@ impl Fixture {
         made
     }
 
-    /// The results in their order, and how they were found; by every plan that there is to choose from, after the one that is
-    /// chosen.
+    /// The results in their order, and how they were found; by every plan that there is to choose
+    /// from, after the one that is chosen.
     fn run(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Option<Vec<(Found, String)>> {
         let query = CanonicalQuery::parse(filter, options).ok()?;
         let chosen =

@@ -1,8 +1,10 @@
 //! The work of one command grows with what it names, not with the square of that.
 //!
-//! Each row of [`KINDS`] is a command that names many fields, values, clauses or statements. It runs twice, the second time with four
-//! times as many: work that grows with the square takes sixteen times as long then. What is measured is the processor time of the
-//! thread, the best of three runs. `GROWTH=part` runs some of them, `GROWTH_ITEMS=n` with other numbers; both print the times.
+//! Each row of [`KINDS`] is a command that names many fields, values, clauses or statements. It
+//! runs twice, the second time with four times as many: work that grows with the square takes
+//! sixteen times as long then. What is measured is the processor time of the thread, the best of
+//! three runs. `GROWTH=part` runs some of them, `GROWTH_ITEMS=n` with other numbers; both print the
+//! times.
 
 use std::time::Duration;
 
@@ -16,7 +18,8 @@ const ITEMS: usize = 1500;
 /// How many times as many the larger one names.
 const FACTOR: usize = 4;
 
-/// Work that grows with n log n stays well below this, work that grows with the square is far above.
+/// Work that grows with n log n stays well below this, work that grows with the square is far
+/// above.
 const MOST_TIMES: u32 = 8;
 
 /// Shorter commands say nothing about growth.

@@ -1,5 +1,6 @@
-//! Histories of concurrent transactions over the store: appends to lists and reads of them, checked for everything that snapshot
-//! isolation forbids ([`mayfly_testkit::history`]). `HISTORY_SEED=n` chooses the random numbers, `HISTORY_SECS=n` makes it long.
+//! Histories of concurrent transactions over the store: appends to lists and reads of them, checked
+//! for everything that snapshot isolation forbids ([`mayfly_testkit::history`]). `HISTORY_SEED=n`
+//! chooses the random numbers, `HISTORY_SECS=n` makes it long.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;
@@ -208,8 +209,8 @@ fn disturb(run: &Run, over: &AtomicBool) {
     }
 }
 
-/// Faults begin when the store is open and its collections are there: it is not specified what of the catalog exists after a commit in
-/// doubt, so that nothing of it changes then.
+/// Faults begin when the store is open and its collections are there: it is not specified what of
+/// the catalog exists after a commit in doubt, so that nothing of it changes then.
 fn no_anomalies(
     open: OpenEngine,
     default_transactions: u64,

@@ -1,5 +1,6 @@
-//! Histories of concurrent clients that run commands with sessions ([`mayfly_testkit::history::client`]), during index builds, kills of
-//! operations and sessions, and a clock that makes transactions too old. `HISTORY_SEED=n` chooses the random numbers,
+//! Histories of concurrent clients that run commands with sessions
+//! ([`mayfly_testkit::history::client`]), during index builds, kills of operations and sessions,
+//! and a clock that makes transactions too old. `HISTORY_SEED=n` chooses the random numbers,
 //! `HISTORY_SECS=n` makes it long.
 
 use std::collections::BTreeMap;
@@ -40,8 +41,8 @@ fn age(fixture: &Fixture, run: &Run) {
     }
 }
 
-/// Faults begin when the store is open and its collections are there: it is not specified what of the catalog exists after a commit in
-/// doubt, so that nothing of it changes then.
+/// Faults begin when the store is open and its collections are there: it is not specified what of
+/// the catalog exists after a commit in doubt, so that nothing of it changes then.
 fn no_anomalies(
     open: OpenEngine,
     transactions: usize,
@@ -155,7 +156,8 @@ fn calm() -> (OpenEngine, Arc<ChaosEngine>) {
     (Box::new(move || engine.clone()), chaos)
 }
 
-/// No commit is answered, half are applied: a client that sends its write until it is answered has written once.
+/// No commit is answered, half are applied: a client that sends its write until it is answered has
+/// written once.
 #[test]
 fn a_write_in_doubt_is_sent_again() {
     let (open, engine) = calm();

@@ -1,4 +1,5 @@
-//! Documents that are due and held: passes do not read them again, and whose hold ends goes with the next one.
+//! Documents that are due and held: passes do not read them again, and whose hold ends goes with
+//! the next one.
 
 use std::sync::Arc;
 

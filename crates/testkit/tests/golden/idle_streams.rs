@@ -22,7 +22,8 @@ fn to_bson(document: RawDoc<'_>) -> Document {
 }
 
 impl Stream {
-    /// A stream over a collection of `test`, over a database (`test.`), or over all of them (nothing).
+    /// A stream over a collection of `test`, over a database (`test.`), or over all of them
+    /// (nothing).
     fn open(f: &Fixture, scope: &str) -> Stream {
         let (db, target, options) = match scope.split_once('.') {
             None => ("admin", "1".to_owned(), ", allChangesForCluster: true"),
@@ -211,7 +212,8 @@ fn a_transaction_wakes_those_whose_collections_it_wrote_to() {
     for name in ["c", "d", "e"] {
         f.ok("test", &format!("{{create: '{name}'}}"));
     }
-    // Of two entries, because one would be too long, the first is about `c`; the time is that of the second.
+    // Of two entries, because one would be too long, the first is about `c`; the time is that of
+    // the second.
     let long = "x".repeat(9 << 20);
     let of_d = format!("insert: 'd', documents: [{{_id: 1, t: '{long}'}}]");
     let also = format!("insert: 'd', documents: [{{_id: 2, t: '{long}'}}]");

@@ -1,5 +1,5 @@
-//! Hashed and wildcard indexes against a scan: random documents, filters, sorts and writes get the same answers, by hint and as
-//! the planner chooses, and `validate` finds nothing afterwards.
+//! Hashed and wildcard indexes against a scan: random documents, filters, sorts and writes get the
+//! same answers, by hint and as the planner chooses, and `validate` finds nothing afterwards.
 
 use mayfly_testkit::{Fixture, memory};
 use mayfly_value::{RawValue, ValueBuf, compare_values};
@@ -210,7 +210,8 @@ fn hashed_and_wildcard_indexes_find_what_a_scan_finds() {
     }
 }
 
-/// A value that becomes an array of that value has the same keys, and makes the index multikey all the same.
+/// A value that becomes an array of that value has the same keys, and makes the index multikey all
+/// the same.
 #[test]
 fn an_array_of_the_same_value_marks_the_index() {
     for key in ["{a: 1}", "{'a.x': 1, b: 1}", "{'$**': 1}", "{'a.$**': 1}"] {

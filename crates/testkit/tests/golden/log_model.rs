@@ -1,6 +1,7 @@
-//! The log against a list of what was written: random units, transactions and changes of the catalog, in a window of a few
-//! kilobytes that is trimmed again and again. Most documents that the log shows have been changed, removed, dropped or moved by
-//! the time at which it is read. `LOG_SEED=n` runs one case alone, `MORE=20` runs twenty times as many.
+//! The log against a list of what was written: random units, transactions and changes of the
+//! catalog, in a window of a few kilobytes that is trimmed again and again. Most documents that the
+//! log shows have been changed, removed, dropped or moved by the time at which it is read.
+//! `LOG_SEED=n` runs one case alone, `MORE=20` runs twenty times as many.
 
 use mayfly_storage::OpenTransaction;
 use mayfly_storage::ReadView;

@@ -1,4 +1,5 @@
-//! All tests over whole servers in this process: golden scripts, expiry, properties, malformed input.
+//! All tests over whole servers in this process: golden scripts, expiry, properties, malformed
+//! input.
 //!
 //! One binary, so that the engines are linked once.
 

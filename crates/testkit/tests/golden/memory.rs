@@ -37,7 +37,8 @@ const PIPELINES: &[&str] = &[
      as: 'x'}}, {$project: {n: {$size: '$x'}}}",
 ];
 
-/// A server with little memory and this engine below it; gives the code that each pipeline ends with.
+/// A server with little memory and this engine below it; gives the code that each pipeline ends
+/// with.
 fn codes(ask: Ask, begun: impl FnOnce(&Fixture)) -> Vec<i32> {
     let engine: Arc<dyn Engine> = Arc::new(Asked(MemoryEngine::new(), ask));
     let fixture = Fixture::new(Box::new(move || engine.clone()));
@@ -83,7 +84,8 @@ fn temporary_files_have_limits() {
     let all = |code: i32| vec![code; PIPELINES.len()];
     assert_eq!(set("maxOperationScratchBytes", 1000), all(ErrorCode::ExceededMemoryLimit.0));
     assert_eq!(set("maxScratchBytes", 1000), all(ErrorCode::OutOfDiskSpace.0));
-    // What each of them needs, with what a file claims ahead; merging has the runs and their merge at once.
+    // What each of them needs, with what a file claims ahead; merging has the runs and their merge
+    // at once.
     assert_eq!(set("maxOperationScratchBytes", 2_000_000), all(0));
 }
 
@@ -111,8 +113,8 @@ fn what_is_killed_ends_while_it_writes_files() {
     assert_eq!(codes(Box::new(kill), begun), expected);
 }
 
-/// An engine may hold less than the server takes: keys of 1 KB, values of 1 MB, transactions of 10 MB. What does not fit is
-/// refused with a code, and nothing of it is there.
+/// An engine may hold less than the server takes: keys of 1 KB, values of 1 MB, transactions of 10
+/// MB. What does not fit is refused with a code, and nothing of it is there.
 #[test]
 fn an_engine_of_narrow_limits_refuses_what_does_not_fit() {
     let limits = Some(mayfly_kv::chaos::NARROW_LIMITS);

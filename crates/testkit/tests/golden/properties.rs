@@ -1,4 +1,5 @@
-//! Random documents and filters: answers are the same with and without indexes, on memory and under chaos.
+//! Random documents and filters: answers are the same with and without indexes, on memory and under
+//! chaos.
 
 use mayfly_testkit::{Fixture, environment, expect, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
@@ -214,8 +215,8 @@ fn agree_on_values(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// The same writes to both collections: the same counts, and the same documents afterwards. False when an index refused
-/// one of them, after which the collections differ.
+/// The same writes to both collections: the same counts, and the same documents afterwards. False
+/// when an index refused one of them, after which the collections differ.
 fn write_alike(fixture: &Fixture, filter: &str, value: &str) -> Result<bool, TestCaseError> {
     let update = format!("updates: [{{q: {filter}, u: {{$set: {{b: {value}}}}}, multi: true}}]");
     let delete = format!("deletes: [{{q: {filter}, limit: 0}}]");
@@ -280,7 +281,8 @@ fn partial_predicate() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// A query finds the same by a partial index as by a scan, whether or not it implies the index's filter.
+/// A query finds the same by a partial index as by a scan, whether or not it implies the index's
+/// filter.
 #[test]
 fn partial_indexes_leave_nothing_out() {
     let path = || select(vec!["a", "a.x", "c"]);

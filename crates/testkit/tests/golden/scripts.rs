@@ -1,7 +1,8 @@
-//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, without indexes that only make queries fast,
-//! and over records that are clustered by `_id`. No answer may differ.
+//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, without indexes that
+//! only make queries fast, and over records that are clustered by `_id`. No answer may differ.
 //!
-//! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` takes recorded answers anew.
+//! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` takes
+//! recorded answers anew.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
-//! A cursor over a time series returns each measurement that did not change exactly once, whatever is inserted and deleted
-//! between its batches. Inserts move the entries of buckets in indexes on measured fields and on the time.
+//! A cursor over a time series returns each measurement that did not change exactly once, whatever
+//! is inserted and deleted between its batches. Inserts move the entries of buckets in indexes on
+//! measured fields and on the time.
 //!
 //! `SERIES_CURSORS_SECS=600` runs for that time, `SERIES_CURSORS_SEED` chooses the first case.
 

@@ -1,8 +1,8 @@
-//! Random measurements, changes of the time to live, passes, restarts and crashes under both `ttlIndexRules`: what goes from a
-//! time series, held to what the contract says of whole buckets.
+//! Random measurements, changes of the time to live, passes, restarts and crashes under both
+//! `ttlIndexRules`: what goes from a time series, held to what the contract says of whole buckets.
 //!
-//! Where buckets begin and end is left to the server. Sure are the bounds: a measurement stays while it is not due itself,
-//! and goes when everything that may share its bucket is due.
+//! Where buckets begin and end is left to the server. Sure are the bounds: a measurement stays
+//! while it is not due itself, and goes when everything that may share its bucket is due.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Read concern `snapshot` while others write: all that one command reads is of the time that it names.
+//! Read concern `snapshot` while others write: all that one command reads is of the time that it
+//! names.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,8 +17,8 @@ fn number(document: RawDoc<'_>, name: &str) -> i64 {
     document.get(name).and_then(Number::from_value).and_then(Number::to_i64_exact).unwrap_or(0)
 }
 
-/// Pairs are inserted and removed in one unit each. Two reads in one command see the same pairs, and as many as the log has
-/// up to the command's time.
+/// Pairs are inserted and removed in one unit each. Two reads in one command see the same pairs,
+/// and as many as the log has up to the command's time.
 fn pairs_stay_together(open: OpenEngine) {
     let fixture = Fixture::new(open);
     fixture.join("rs0");
@@ -93,8 +94,8 @@ fn sum_at(fixture: &Fixture, command: &str) -> Option<(u64, i64, i64)> {
     Some((time, documents.len() as i64, sum))
 }
 
-/// A session reads again and again as of the time of its first read, by other ways, while others write and change indexes: it sees
-/// the same, or gets an error.
+/// A session reads again and again as of the time of its first read, by other ways, while others
+/// write and change indexes: it sees the same, or gets an error.
 fn a_session_sees_one_state(open: OpenEngine) {
     let fixture = Fixture::new(open);
     for id in 0..20 {

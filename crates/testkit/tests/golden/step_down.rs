@@ -1,4 +1,5 @@
-//! A primary that steps down while clients work: what writes ends or finishes, and leaves nothing half done; what reads goes on.
+//! A primary that steps down while clients work: what writes ends or finishes, and leaves nothing
+//! half done; what reads goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

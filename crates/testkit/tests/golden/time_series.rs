@@ -1,4 +1,5 @@
-//! Random measurements and filters: a time series answers as a plain collection with the same documents does.
+//! Random measurements and filters: a time series answers as a plain collection with the same
+//! documents does.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -79,7 +80,8 @@ fn content(fixture: &Fixture, collection: &str) -> Vec<DocBuf> {
     batch.iter().filter_map(|element| element.value().as_document()).map(RawDoc::to_owned).collect()
 }
 
-/// The buckets of the time series, restored elsewhere, hold the same measurements; and are the same buckets.
+/// The buckets of the time series, restored elsewhere, hold the same measurements; and are the same
+/// buckets.
 fn restored_alike(fixture: &Fixture) -> Result<(), TestCaseError> {
     fixture.ok("test", "{drop: 'restored'}");
     let series = "{timeField: 't', metaField: 'a'}";

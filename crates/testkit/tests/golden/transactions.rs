@@ -240,7 +240,8 @@ fn the_end_of_time_and_a_kill_of_the_session_end_a_running_statement() {
     is_gone(&fixture);
 }
 
-/// A write that may be sent again, sent again after its session was ended while it ran: it has one effect.
+/// A write that may be sent again, sent again after its session was ended while it ran: it has one
+/// effect.
 #[test]
 fn a_session_that_ends_while_it_writes_forgets_nothing() {
     let fixture = Fixture::in_memory();

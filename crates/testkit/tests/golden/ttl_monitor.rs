@@ -1,4 +1,5 @@
-//! The monitor's own thread: when it wakes. The clock is moved by the tests; no test waits for time to pass.
+//! The monitor's own thread: when it wakes. The clock is moved by the tests; no test waits for time
+//! to pass.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Statements of the expiry contract that need a pass in progress or a damaged catalog. The others are scripts, see
-//! `tests/scripts/ttl/README.md`.
+//! Statements of the expiry contract that need a pass in progress or a damaged catalog. The others
+//! are scripts, see `tests/scripts/ttl/README.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -228,7 +228,8 @@ fn t_49_a_changed_time_to_live_counts_from_the_next_unit() {
     let fixture = in_third_visit(|fixture| {
         fixture.ok("test", "{collMod: 'c', index: {name: 'd', expireAfterSeconds: 100}}");
     });
-    // Two visits had their two documents each; nothing goes by the old policy once the change was acknowledged.
+    // Two visits had their two documents each; nothing goes by the old policy once the change was
+    // acknowledged.
     assert_eq!(count(&fixture, "test", "c"), 6);
 }
 
@@ -300,7 +301,8 @@ fn t_70_log_entries_of_expired_documents_name_the_policy() {
     }
 }
 
-/// As far as it goes: a bucket is what is dropped whole, and costs one deletion however much is in it.
+/// As far as it goes: a bucket is what is dropped whole, and costs one deletion however much is in
+/// it.
 #[test]
 fn t_75_a_bucket_that_expires_is_one_deletion_in_the_log() {
     let (mut fixture, engine) = open_engine();

@@ -1,7 +1,9 @@
-//! What a change stream, or a read that asks for what most members have, has shown survives a power cut.
+//! What a change stream, or a read that asks for what most members have, has shown survives a power
+//! cut.
 //!
-//! Writers write with `w: 1`, so that nothing of theirs waits for a sync; readers do what the connection's loop does. Whatever a
-//! reader was shown must be in a store that is opened over what was synced.
+//! Writers write with `w: 1`, so that nothing of theirs waits for a sync; readers do what the
+//! connection's loop does. Whatever a reader was shown must be in a store that is opened over what
+//! was synced.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

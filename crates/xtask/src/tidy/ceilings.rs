@@ -1,8 +1,9 @@
 //! Counts that may only go down: functions of more than 70 lines, `bool` parameters of public
 //! functions, files of more than 500 lines, and comments that are not in plain words.
 //!
-//! `crates/xtask/ceilings.txt` holds the counts. A higher count is a problem, and so is a lower one until the file says so, which
-//! `cargo run -p mayfly-xtask -- ceilings` does: what was gained is not lost again unnoticed.
+//! `crates/xtask/ceilings.txt` has the counts. A higher count is a problem. A lower count is one,
+//! too, until `cargo run -p mayfly-xtask -- ceilings` has updated the file, so that an improvement
+//! is not lost unnoticed.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,10 +14,10 @@ use super::{code_of, is_test, prose};
 
 const MAX_FUNCTION_LINES: usize = 70;
 const MAX_FILE_LINES: usize = 500;
-/// Crates that do not belong to the product.
+/// Crates that are not part of the product.
 const DEVELOPMENT: &[&str] = &["crates/bench/", "crates/testkit/", "crates/xtask/"];
 
-/// What was counted, each with the places.
+/// The counts, each with its locations.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     long_functions: Vec<String>,
@@ -64,7 +65,7 @@ impl Counts {
         ]
     }
 
-    /// Counts that are not those of the file.
+    /// Counts that differ from those of the file.
     pub(super) fn problems(&self, root: &Path) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(path(root)).context("the ceilings")?;
         self.differences(&text)
@@ -86,7 +87,7 @@ impl Counts {
         Ok(problems)
     }
 
-    /// Lowers the ceilings of the file to these counts, where they are lower.
+    /// Lowers the ceilings of the file to these counts.
     pub(super) fn lower(&self, root: &Path) -> Result<()> {
         let before = std::fs::read_to_string(path(root)).context("the ceilings")?;
         let mut after = String::new();
@@ -115,7 +116,7 @@ fn functions(code: &str) -> impl Iterator<Item = (usize, &str, usize)> {
         let indent = &line[..line.len() - line.trim_start().len()];
         let words: Vec<&str> = line.split_whitespace().collect();
         let function = words.iter().position(|word| *word == "fn")?;
-        // `fn` follows nothing but visibility and qualifiers.
+        // Only visibility and qualifiers may precede `fn`.
         let qualifies = |word: &&str| {
             word.starts_with("pub")
                 || ["const", "async", "unsafe", "extern", "\"C\""].contains(word)
@@ -132,7 +133,7 @@ fn functions(code: &str) -> impl Iterator<Item = (usize, &str, usize)> {
     })
 }
 
-/// Public functions with `bool` parameters: line, and how many.
+/// Public functions with `bool` parameters: line, and number of these parameters.
 fn bool_parameters(code: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut line_start = 0;

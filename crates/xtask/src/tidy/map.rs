@@ -1,13 +1,13 @@
-//! ARCHITECTURE.md as the rules say it: which crate may use which, and the floors inside of crates.
+//! Parses ARCHITECTURE.md: which crate may use which, and the floors of crates.
 //!
-//! The page is the only place that says so. A table that cannot be read is a problem of the tree, so that a change of the page's form
-//! does not switch a check off.
+//! The page is the only source of these rules. A table that cannot be parsed is a problem, so that
+//! a change of the page's format does not disable a check.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What the page says.
+/// The parsed rules.
 #[derive(Debug)]
 pub(super) struct Map {
     crates: BTreeMap<String, Crate>,
@@ -16,7 +16,7 @@ pub(super) struct Map {
 
 #[derive(Debug)]
 struct Crate {
-    /// Nothing for crates of development.
+    /// Unset for crates of development.
     level: Option<u32>,
     uses: Uses,
 }
@@ -24,13 +24,13 @@ struct Crate {
 #[derive(Debug)]
 enum Uses {
     All,
-    /// A crate and everything on lower levels than the user of it.
+    /// A crate and all crates on lower levels than its user.
     Below(String),
     These(Vec<String>),
 }
 
 impl Map {
-    /// Reads the page.
+    /// Parses the page.
     pub(super) fn parse(page: &str) -> Result<Map> {
         let mut crates = BTreeMap::new();
         for row in rows(page, "## Crates")? {
@@ -48,7 +48,7 @@ impl Map {
         Ok(map)
     }
 
-    /// Whether every crate that is named has a row, on a level below the user's.
+    /// Checks that every named crate has a row, on a lower level than its user.
     fn check(&self) -> Result<()> {
         for (name, entry) in &self.crates {
             let Some(level) = entry.level else { continue };
@@ -92,7 +92,7 @@ impl Map {
         }
     }
 
-    /// The crates that have floors, each with its floors from the ground up.
+    /// The crates that have floors, each with its floors from the lowest one.
     pub(super) fn floors(&self) -> &[(String, Vec<String>)] {
         &self.floors
     }
@@ -134,7 +134,7 @@ fn rows<'p>(page: &'p str, heading: &str) -> Result<Vec<Vec<&'p str>>> {
     Ok(rows)
 }
 
-/// What stands between backquotes.
+/// The texts between backquotes.
 fn code(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

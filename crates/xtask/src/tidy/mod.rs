@@ -1,4 +1,5 @@
-//! What no compiler checks: which crate may use which, how long files are, that each begins with its story.
+//! Checks that the compiler does not do: dependencies between crates, lengths of files, and a
+//! module comment in each.
 
 mod ceilings;
 mod map;
@@ -16,21 +17,21 @@ use serde_json::Value;
 use ceilings::Counts;
 use map::Map;
 
-/// Longest file, tests not counted.
+/// The longest file without its tests.
 const MAX_LINES: usize = 1000;
 
-/// Files that may name floors above their own: a recursion goes through one place.
+/// Files that may use floors above their own, for a recursion.
 const DOORS: &[(&str, &[&str])] = &[
-    // A stage may have a pipeline inside.
+    // A stage may contain a pipeline.
     ("crates/query/src/stage/sub.rs", &["optimise", "pipeline"]),
 ];
 
-/// The files that may hand a runtime thread over: the one that decides which commands take long, and the one that writes replies
-/// into files.
+/// Files that may release a thread of the runtime: the one that decides which commands take long,
+/// and the one that writes replies to files.
 const HAND_OVER: &[&str] =
     &["crates/commands/src/rules/length.rs", "crates/server/src/connection.rs"];
 
-/// The files that have state of a thread, and why they need it. Everything else is handed down.
+/// Files with thread-local state, and the reason. Other files pass state as parameters.
 const THREAD_LOCALS: &[(&str, &str)] = &[
     (
         "crates/work/src/current.rs",
@@ -45,7 +46,7 @@ const THREAD_LOCALS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reads of the system clock. Each takes a time that no test can move.
+/// Reads of the system clock, which tests cannot move.
 const CLOCKS: &[&str] = &[
     concat!("SystemTime::", "now()"),
     concat!("ObjectId::", "new()"),
@@ -78,7 +79,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Lowers the ceilings to what is counted.
+/// Lowers the ceilings to the present counts.
 pub(crate) fn lower_ceilings(root: &Path) -> Result<()> {
     let mut counts = Counts::default();
     sources(root)?.iter().for_each(|(name, text)| counts.add(name, text));
@@ -97,7 +98,7 @@ fn sources(root: &Path) -> Result<Vec<(String, String)>> {
     files.iter().map(read).collect()
 }
 
-/// Files with state of a thread that are not in the list, and rows of the list that are no longer true.
+/// Files with thread-local state that are not listed, and obsolete rows of the list.
 fn thread_locals(found: &[&str]) -> Vec<String> {
     let listed = || THREAD_LOCALS.iter().map(|(name, _)| *name);
     let new = found.iter().filter(|name| !listed().any(|listed| listed == **name));
@@ -107,7 +108,8 @@ fn thread_locals(found: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Edges of the real dependency graph that the page's table does not have, and crates that only one of them has.
+/// Edges of the dependency graph that the page's table does not have, and crates that only one of
+/// them has.
 fn edges(root: &Path, map: &Map) -> Result<Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -128,7 +130,7 @@ fn edges(root: &Path, map: &Map) -> Result<Vec<String>> {
             let kind = dependency["kind"].as_str();
             let used = dependency["name"].as_str().unwrap_or_default();
             let Some(used) = used.strip_prefix("mayfly-") else { continue };
-            // Tests may use what they like.
+            // Tests may use all crates.
             if kind != Some("dev") && !map.allows(name, used) {
                 problems.push(format!("crate '{name}' may not use '{used}'"));
             }
@@ -151,7 +153,7 @@ fn rust_files(folder: &Path, out: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file holds nothing but tests, which may use what they like.
+/// Whether a file only contains tests, which may use all floors.
 fn is_test(name: &str) -> bool {
     name.contains("/tests") || name.ends_with("tests.rs")
 }
@@ -191,7 +193,7 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
     problems
 }
 
-/// Attributes that allow or expect a lint and do not say why.
+/// Attributes that allow or expect a lint without a reason.
 fn attributes_without_reason(name: &str, text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for opening in [concat!("[all", "ow("), concat!("[exp", "ect(")] {
@@ -206,7 +208,7 @@ fn attributes_without_reason(name: &str, text: &str) -> Vec<String> {
     problems
 }
 
-/// Loops in tests that do nothing but wait: without a deadline a failure of the test is a hanging run.
+/// Loops in tests that only wait: without a deadline a failing test hangs.
 fn polls(name: &str, text: &str) -> Vec<String> {
     let from = if name.starts_with("crates/testkit/") || is_test(name) {
         0
@@ -232,7 +234,7 @@ fn polls(name: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a file on a floor uses of those above it, or of what stands on none.
+/// The uses of higher floors, or of modules outside of all floors, in a file.
 fn upward_uses(map: &Map, name: &str, text: &str) -> Vec<String> {
     let floor = map.floors().iter().find_map(|(krate, floors)| {
         let inside = name.strip_prefix(&format!("crates/{krate}/src/"))?;
@@ -243,7 +245,7 @@ fn upward_uses(map: &Map, name: &str, text: &str) -> Vec<String> {
     let Some(allowed) = floor.filter(|_| !is_test(name)) else { return Vec::new() };
     let door = DOORS.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, above)| above);
     let mut problems = Vec::new();
-    // Tests may use whatever helps them.
+    // Tests may use all floors.
     for (at, line) in code_of(text).lines().enumerate() {
         let code = line.split("//").next().unwrap_or(line);
         for used in code.split("crate::").skip(1) {

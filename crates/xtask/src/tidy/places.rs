@@ -1,5 +1,5 @@
-//! That adding a member touches the places that ARCHITECTURE's table says: of each kind an example is looked up in the sources. Lines
-//! that only declare a module, comments and tests are no places.
+//! Checks that adding a member only touches the places in ARCHITECTURE's table: an example of each
+//! kind is searched in the sources. Module declarations, comments and tests do not count.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use super::is_test;
 
-/// A member that stands for its kind.
+/// An example of a kind of members.
 struct Example {
-    /// What the first column of the table calls it.
+    /// The kind in the first column of the table.
     kind: &'static str,
-    /// How the code names it: its module, and the name that clients use.
+    /// Its names in the code: its module, and the name for clients.
     names: &'static [&'static str],
-    /// The folder or file that is its own.
+    /// Its own folder or file.
     own: &'static str,
-    /// The file of its row.
+    /// The file with its row.
     row: &'static str,
 }
 
@@ -52,7 +52,7 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// The files other than its own in which an example is named.
+/// Other files in which an example is named.
 fn places(root: &Path, files: &[String], example: &Example) -> BTreeSet<String> {
     let names_it = |line: &str| {
         let line = line.trim_start();

@@ -1,4 +1,5 @@
-//! Checks of comments and documents: words that are not used, widths, comments that say nothing, links.
+//! Checks of comments and documents: words that are not used, widths, comments that say nothing,
+//! links.
 //!
 //! They prevent a relapse. Whether a sentence can be understood, no check tells.
 

@@ -1,5 +1,5 @@
-//! What the layer below the server (`tests/torture/files.c`) makes fail: a file that both have, of the form of its
-//! `struct control`.
+//! What the layer below the server (`tests/torture/files.c`) makes fail: a file that both have, of
+//! the form of its `struct control`.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,9 @@
-//! A disk that is really full: a file system of its own is filled until inserts are refused, half of the time to its last byte by
-//! another program. Expiry, `deleteMany`, a drop and a restart must each lead to accepted inserts within a minute, also after kill -9.
+//! A disk that is really full: a file system of its own is filled until inserts are refused, half
+//! of the time to its last byte by another program. Expiry, `deleteMany`, a drop and a restart must
+//! each lead to accepted inserts within a minute, also after kill -9.
 //!
-//! To mount a file system needs the rights of root. Without them the step says so, and ends without an error.
+//! To mount a file system needs the rights of root. Without them the step says so, and ends without
+//! an error.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -251,7 +253,8 @@ impl FullDisk<'_> {
         Ok(took)
     }
 
-    /// Writers insert and delete until inserts stay refused; gives how many documents must be there.
+    /// Writers insert and delete until inserts stay refused; gives how many documents must be
+    /// there.
     fn fill(&self, server: &Server, seed: u64) -> Result<i64, String> {
         let (failed, accepted) = (Mutex::new(Vec::new()), Mutex::new(Instant::now()));
         let documents = AtomicI64::new(0);
@@ -372,7 +375,8 @@ fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> R
                     refused = true;
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                // Some documents of a batch may go in before the others are refused. The batch is sent again as a whole.
+                // Some documents of a batch may go in before the others are refused. The batch is
+                // sent again as a whole.
                 Err(Failed::Refused(DUPLICATE_KEY, _)) if refused => {
                     if present(&mut connection, first)? == BATCH as i64 {
                         break;

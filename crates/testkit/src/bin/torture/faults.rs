@@ -1,6 +1,7 @@
-//! Calls that fail: for each kind of fault a server under load meets it at one call or another. It must answer errors with codes,
-//! acknowledge nothing that is not durable, neither end nor hang, and have all that it acknowledged after a power cut. When the
-//! disk was full or descriptors were missing it must recover without a restart; after a failed sync it must not.
+//! Calls that fail: for each kind of fault a server under load meets it at one call or another. It
+//! must answer errors with codes, acknowledge nothing that is not durable, neither end nor hang,
+//! and have all that it acknowledged after a power cut. When the disk was full or descriptors were
+//! missing it must recover without a restart; after a failed sync it must not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +27,8 @@ const LOADED: Duration = Duration::from_millis(400);
 /// The time in which a server must notice that it can write again.
 const RECOVERS: Duration = Duration::from_secs(40);
 
-/// Refusals of transactions that are no faults: waits, limits of time, conflicts, and definitions that change beneath them.
+/// Refusals of transactions that are no faults: waits, limits of time, conflicts, and definitions
+/// that change beneath them.
 const CONFLICTS: &[i32] = &[24, 112, 246, 251, 290];
 
 /// Writes are refused until a restart.

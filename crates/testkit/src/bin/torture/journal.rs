@@ -1,14 +1,16 @@
-//! Power loss: what a folder holds after it, from a copy of the folder and a journal of the calls since (`tests/torture/files.c`).
+//! Power loss: what a folder holds after it, from a copy of the folder and a journal of the calls
+//! since (`tests/torture/files.c`).
 //!
-//! The model. A sync of a file makes what was written before it durable; a sync of a folder, the names in it. Of everything else
-//! a power cut may take anything away:
+//! The model. A sync of a file makes what was written before it durable; a sync of a folder, the
+//! names in it. Of everything else a power cut may take anything away:
 //!
-//! * of a file each page of 4096 bytes has what it had at the last sync, or after any of the writes since; its length is any
-//!   between the one at the last sync and the present one, and what is missing below it is zeros. What a *failed* sync was asked
-//!   for may be gone for good, even when a later one succeeds.
-//! * of the names each creation, rename, link and removal by itself happened or did not (a rename never by half). That is more
-//!   than file systems with a journal take away: with ext4 and XFS names come in order, and a sync of a file brings all names
-//!   before it. Both are tried.
+//! * of a file each page of 4096 bytes has what it had at the last sync, or after any of the writes
+//!   since; its length is any between the one at the last sync and the present one, and what is
+//!   missing below it is zeros. What a *failed* sync was asked for may be gone for good, even when
+//!   a later one succeeds.
+//! * of the names each creation, rename, link and removal by itself happened or did not (a rename
+//!   never by half). That is more than file systems with a journal take away: with ext4 and XFS
+//!   names come in order, and a sync of a file brings all names before it. Both are tried.
 //!
 //! `sync_file_range` promises nothing. Writes by `mmap` are not seen; RocksDB does none.
 

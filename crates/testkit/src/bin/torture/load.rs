@@ -1,8 +1,9 @@
 //! Clients that write, and what the server must hold of it afterwards.
 //!
-//! Each writer has its own documents and sends one command after the other. It keeps the state after each of them, so that what
-//! is found after a crash must be the state after one of its commands: all that was acknowledged as durable, and of the rest a
-//! beginning, whole transactions only.
+//! Each writer has its own documents and sends one command after the other. It keeps the state
+//! after each of them, so that what is found after a crash must be the state after one of its
+//! commands: all that was acknowledged as durable, and of the rest a beginning, whole transactions
+//! only.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +30,8 @@ const LARGE: i64 = 1;
 /// The states that a writer keeps at most; then it asks for a durable one.
 const MOST_OPEN: usize = 40;
 
-/// What a writer's documents look like: the value of each, by collection and `_id`; what a collection has, by its name.
+/// What a writer's documents look like: the value of each, by collection and `_id`; what a
+/// collection has, by its name.
 pub(crate) type State = BTreeMap<(String, i64), i64>;
 
 /// What one command changes.
@@ -119,7 +121,8 @@ pub(crate) fn int(document: RawDoc<'_>, name: &str) -> i64 {
     }
 }
 
-/// How long the filling of a writer's document is, which its value tells. One has large documents, so that tables are written.
+/// How long the filling of a writer's document is, which its value tells. One has large documents,
+/// so that tables are written.
 fn filling(writer: i64, value: i64) -> usize {
     let most = if writer == LARGE { 80_000 } else { 2_000 };
     (value.unsigned_abs() as usize).wrapping_mul(7919) % most
@@ -401,7 +404,8 @@ impl Writer {
                 }
                 match self.look(connection) {
                     Ok(state) => {
-                        // What was found is not surely durable: it stays one of the possible states.
+                        // What was found is not surely durable: it stays one of the possible
+                        // states.
                         let (durable, open) =
                             (self.durable.clone(), std::mem::take(&mut self.open));
                         let wrong = {
@@ -555,7 +559,8 @@ pub(crate) fn states(
     Ok(states)
 }
 
-/// Collections and their indexes, as the state of who changes them: 1 at number 0 for a collection, at others for an index.
+/// Collections and their indexes, as the state of who changes them: 1 at number 0 for a collection,
+/// at others for an index.
 pub(crate) fn definitions(connection: &mut Connection) -> Result<State, Failed> {
     let mut state = State::new();
     let list = doc! { "listCollections": 1, "nameOnly": true, "filter": { "name": { "$regex": "^[cd][0-9]" } } };

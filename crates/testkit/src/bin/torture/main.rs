@@ -1,8 +1,10 @@
-//! Tortures a server's files: cuts the power, again and again (`power`), fills its disk (`disk`), or lets calls fail (`faults`). A layer below the server's file calls
-//! (`tests/torture/files.c`), which is compiled at the start, sees what is written and synced.
+//! Tortures a server's files: cuts the power, again and again (`power`), fills its disk (`disk`),
+//! or lets calls fail (`faults`). A layer below the server's file calls (`tests/torture/files.c`),
+//! which is compiled at the start, sees what is written and synced.
 //!
-//! The folder of a failed run is kept, and its seed is printed: `--seed` begins with the same random numbers. Threads of the server
-//! and of the clients run as they like, so that a seed leads to the same kind of round, not to the same bytes.
+//! The folder of a failed run is kept, and its seed is printed: `--seed` begins with the same
+//! random numbers. Threads of the server and of the clients run as they like, so that a seed leads
+//! to the same kind of round, not to the same bytes.
 
 mod control;
 mod disk;
@@ -61,7 +63,8 @@ enum What {
         /// Those alone whose description has this text.
         #[arg(long, default_value = "")]
         only: String,
-        /// So many kinds of faults, chosen at random; all of them, and a slow sync, when that is more than there are.
+        /// So many kinds of faults, chosen at random; all of them, and a slow sync, when that is
+        /// more than there are.
         #[arg(long, default_value_t = usize::MAX)]
         kinds: usize,
     },

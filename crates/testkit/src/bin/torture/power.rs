@@ -1,5 +1,6 @@
-//! Rounds of power loss: a server is loaded and killed, the folder becomes what a power cut would have left of it, and a server
-//! over that must have everything that was acknowledged as durable, and nothing by half.
+//! Rounds of power loss: a server is loaded and killed, the folder becomes what a power cut would
+//! have left of it, and a server over that must have everything that was acknowledged as durable,
+//! and nothing by half.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,6 @@
-//! A change stream that follows the writers: what it has shown must still be there after a crash, and together with what it had not
-//! shown yet it must make of the old documents those that are found.
+//! A change stream that follows the writers: what it has shown must still be there after a crash,
+//! and together with what it had not shown yet it must make of the old documents those that are
+//! found.
 
 use mayfly_testkit::outside::batch;
 use mayfly_value::bson::{Document, doc};
@@ -31,7 +32,8 @@ impl Stream {
         }
     }
 
-    /// Reads all again from where it began. The documents of writers were `before` then, and are `now`.
+    /// Reads all again from where it began. The documents of writers were `before` then, and are
+    /// `now`.
     pub(crate) fn check(
         &self,
         connection: &mut Connection,

@@ -171,7 +171,8 @@ impl<'s> Client<'s> {
         fields.push(("autocommit".to_owned(), Node::leaf(false)));
     }
 
-    /// Puts what any command may carry around a command: a transaction, explaining, a read concern, a collation.
+    /// Puts what any command may carry around a command: a transaction, explaining, a read concern,
+    /// a collation.
     fn decorate(&mut self, it: &mut Node) {
         if self.transaction.1 {
             self.put_into_transaction(it);

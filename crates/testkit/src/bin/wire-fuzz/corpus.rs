@@ -1,4 +1,5 @@
-//! Commands that are known to mean something: those of the golden scripts, and what earlier runs kept.
+//! Commands that are known to mean something: those of the golden scripts, and what earlier runs
+//! kept.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

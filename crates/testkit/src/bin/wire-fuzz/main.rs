@@ -1,9 +1,11 @@
-//! Sends unusual commands to a running server: those of the golden scripts with values, types, names and nesting
-//! changed, parts of one put into others, and what the tables of operators give. The server must answer each, in time, without an
-//! internal error, within its memory; its collections must be clean at the end, and it must stop and start again.
+//! Sends unusual commands to a running server: those of the golden scripts with values, types,
+//! names and nesting changed, parts of one put into others, and what the tables of operators give.
+//! The server must answer each, in time, without an internal error, within its memory; its
+//! collections must be clean at the end, and it must stop and start again.
 //!
-//! It prints the seed and, after a failure, the last commands of each connection as `--replay` takes them. Connections run side by
-//! side, so that a seed makes the same commands but not the same interleaving; with one connection the run is the same.
+//! It prints the seed and, after a failure, the last commands of each connection as `--replay`
+//! takes them. Connections run side by side, so that a seed makes the same commands but not the
+//! same interleaving; with one connection the run is the same.
 
 mod client;
 mod corpus;

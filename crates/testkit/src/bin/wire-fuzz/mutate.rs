@@ -1,5 +1,5 @@
-//! Changes of a command: values, types, names, order, nesting, parts of other commands; and commands that are made of the
-//! tables of operators alone.
+//! Changes of a command: values, types, names, order, nesting, parts of other commands; and
+//! commands that are made of the tables of operators alone.
 
 use std::str::FromStr;
 

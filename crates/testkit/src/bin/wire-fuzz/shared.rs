@@ -1,4 +1,5 @@
-//! What connections share: the corpus, what was found interesting, what failed, how busy the machine is.
+//! What connections share: the corpus, what was found interesting, what failed, how busy the
+//! machine is.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -148,8 +149,8 @@ impl Shared {
         self.load.fetch_max(threads, Ordering::Relaxed);
     }
 
-    /// Whether an answer came later than its limit, and the machine was not busy meanwhile. One on which others want the processors, too,
-    /// is slower by as much.
+    /// Whether an answer came later than its limit, and the machine was not busy meanwhile. One on
+    /// which others want the processors, too, is slower by as much.
     pub(crate) fn check_time(
         &self,
         name: &str,

@@ -1,6 +1,7 @@
-//! Makes a history over the network and checks it: clients run transactions and single writes against a server that is killed and
-//! started again over the same folder, on connections that are cut; what was acknowledged must be there, and all that was seen must
-//! go with snapshot isolation (`mayfly_testkit::history`).
+//! Makes a history over the network and checks it: clients run transactions and single writes
+//! against a server that is killed and started again over the same folder, on connections that are
+//! cut; what was acknowledged must be there, and all that was seen must go with snapshot isolation
+//! (`mayfly_testkit::history`).
 //!
 //! It keeps the history, and after a failure the folder, and says where.
 
@@ -25,7 +26,8 @@ use rand::{Rng, SeedableRng};
 
 use line::{Network, Wire};
 
-/// Concurrent transactions over the network, kills of the server and cut connections, and a check of what the clients saw.
+/// Concurrent transactions over the network, kills of the server and cut connections, and a check
+/// of what the clients saw.
 #[derive(Parser)]
 struct Arguments {
     /// The program mayflydb.
@@ -130,7 +132,8 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Runs clients and what disturbs them, while the server is ended again and again; gives what the clients saw.
+/// Runs clients and what disturbs them, while the server is ended again and again; gives what the
+/// clients saw.
 fn play(
     (arguments, seed): (&Arguments, u64),
     server: &mut Server,

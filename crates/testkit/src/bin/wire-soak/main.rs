@@ -1,6 +1,8 @@
-//! Mixed load for a long time: short-lived documents, sorts and groups in files, change streams, archives in an object store that is
-//! slow, cursors and transactions that are never ended, connections that end in the middle of a message, and a wall clock that another program
-//! sets. Afterwards nothing may be left: memory, descriptors and threads as before, no cursor, no transaction, nothing due.
+//! Mixed load for a long time: short-lived documents, sorts and groups in files, change streams,
+//! archives in an object store that is slow, cursors and transactions that are never ended,
+//! connections that end in the middle of a message, and a wall clock that another program sets.
+//! Afterwards nothing may be left: memory, descriptors and threads as before, no cursor, no
+//! transaction, nothing due.
 //!
 //! It prints the seed, and after a failure where the folder is.
 
@@ -45,7 +47,8 @@ const SERVER_ARGUMENTS: &[&str] = &[
 ];
 /// The time in which the server must clean up after its clients.
 const CLEARING_PATIENCE: Duration = Duration::from_secs(120);
-/// Threads allowed in addition to those of a server after its start: the uploader, workers whose time is not over.
+/// Threads allowed in addition to those of a server after its start: the uploader, workers whose
+/// time is not over.
 const FURTHER_THREADS: u64 = 12;
 /// Descriptors, apart from data files, allowed in addition to those before.
 const FURTHER_DESCRIPTORS: usize = 8;
@@ -65,7 +68,8 @@ struct Arguments {
     /// Where the random numbers begin.
     #[arg(long)]
     seed: Option<u64>,
-    /// How much more memory the server may have in the second half than in the first: a tenth and so many MB.
+    /// How much more memory the server may have in the second half than in the first: a tenth and
+    /// so many MB.
     #[arg(long, default_value_t = 150)]
     growth_mb: u64,
     /// Further arguments of the server, after `--`.
@@ -214,7 +218,8 @@ fn watch(
     Ok(())
 }
 
-/// The memory that the server had most of the time in each half, in bytes; the first fifth is its growing up.
+/// The memory that the server had most of the time in each half, in bytes; the first fifth is its
+/// growing up.
 fn halves(samples: &[Held]) -> (u64, u64) {
     let grown = &samples[samples.len() / 5..];
     let (first, second) = grown.split_at(grown.len() / 2);

@@ -1,5 +1,6 @@
-//! Filters, how they are written, and which documents they select by the manual's words. The oracle knows no plan, no key and no
-//! code of the server: a walk over small trees. Manual: "Query and Projection Operators" and the pages of the operators.
+//! Filters, how they are written, and which documents they select by the manual's words. The oracle
+//! knows no plan, no key and no code of the server: a walk over small trees. Manual: "Query and
+//! Projection Operators" and the pages of the operators.
 
 use std::cmp::Ordering;
 
@@ -178,7 +179,8 @@ impl Comparison {
     }
 }
 
-/// The values that a path reaches; `expand` adds the items of an array at its end. None stands for a missing field.
+/// The values that a path reaches; `expand` adds the items of an array at its end. None stands for
+/// a missing field.
 fn hits<'f>(fields: &'f Fields, path: &str, expand: bool, out: &mut Vec<Option<&'f Value>>) {
     let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
     let found = field(fields, name);
@@ -212,7 +214,8 @@ impl Filter {
             Filter::Or(any) => any.iter().any(|filter| filter.selects(fields)),
             Filter::Nor(none) => !none.iter().any(|filter| filter.selects(fields)),
             Filter::Expr(comparison, name, wanted) => {
-                // Expressions compare whole values of all types; a missing one comes before all but MinKey.
+                // Expressions compare whole values of all types; a missing one comes before all but
+                // MinKey.
                 let order = match field(fields, name) {
                     Some(found) => found.compare(wanted),
                     None if wanted.class() == Class::MinKey => Ordering::Greater,
@@ -419,7 +422,8 @@ impl Test {
             Test::ElemMatchDocument(filter) => match found {
                 Some(Value::Array(items)) => items.iter().any(|item| match item {
                     Value::Document(fields) => filter.selects(fields),
-                    // An array is a document whose fields are numbers: none that a filter names here.
+                    // An array is a document whose fields are numbers: none that a filter names
+                    // here.
                     Value::Array(_) => filter.selects(&Vec::new()),
                     Value::Scalar(_) | Value::Integer(_) => false,
                 }),

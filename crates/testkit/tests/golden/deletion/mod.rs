@@ -1,8 +1,9 @@
-//! What should stay, stays: random documents, and random ways to lose them: deletions by filters of every operator, expiry with
-//! holds and pauses, renames over other collections. An oracle says which documents must remain; each case runs with indexes and
-//! without.
+//! What should stay, stays: random documents, and random ways to lose them: deletions by filters of
+//! every operator, expiry with holds and pauses, renames over other collections. An oracle says
+//! which documents must remain; each case runs with indexes and without.
 //!
-//! A case is made from its seed. `DELETION_SEED=n` runs that case alone; `MORE=20` runs twenty times as many.
+//! A case is made from its seed. `DELETION_SEED=n` runs that case alone; `MORE=20` runs twenty
+//! times as many.
 
 mod filter;
 mod random;

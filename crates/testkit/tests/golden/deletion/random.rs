@@ -56,7 +56,8 @@ pub(super) fn case(seed: u64) -> Case {
 
 struct Random {
     numbers: StdRng,
-    /// Every value of the documents but `_id` and points: what filters compare with should be there.
+    /// Every value of the documents but `_id` and points: what filters compare with should be
+    /// there.
     stored: Vec<Value>,
 }
 

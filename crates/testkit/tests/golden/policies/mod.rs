@@ -1,5 +1,6 @@
-//! Random policies with all their options, random documents, writes, changes of policies, moves and jumps of the clock, passes,
-//! restarts and crashes, held to a model after every step: what is visible, what is stored, what is archived.
+//! Random policies with all their options, random documents, writes, changes of policies, moves and
+//! jumps of the clock, passes, restarts and crashes, held to a model after every step: what is
+//! visible, what is stored, what is archived.
 
 mod model;
 mod step;

@@ -1,7 +1,8 @@
 //! The model: documents in a map, and one function that says whether a policy makes one due.
 //!
-//! It knows nothing of indexes, entries, units or passes. Where several policies are due at once the contract leaves open
-//! which of them takes the document; then an archive may or may not have it ([`Archived`]).
+//! It knows nothing of indexes, entries, units or passes. Where several policies are due at once
+//! the contract leaves open which of them takes the document; then an archive may or may not have
+//! it ([`Archived`]).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -266,7 +267,8 @@ pub(super) struct Model {
     pub archive: BTreeMap<i64, Archived>,
     /// `lastModifiedTTL`.
     pub last_modified: bool,
-    /// By how much the clock has jumped, while it is not trusted: then nothing goes and nothing is hidden.
+    /// By how much the clock has jumped, while it is not trusted: then nothing goes and nothing is
+    /// hidden.
     pub jumped_ms: Option<i64>,
 }
 
@@ -326,7 +328,8 @@ impl Model {
             })
     }
 
-    /// Writes a document that nothing is in the way of; what was hidden there is gone by its policy.
+    /// Writes a document that nothing is in the way of; what was hidden there is gone by its
+    /// policy.
     pub(super) fn put(&mut self, id: Id, fields: Fields, now: i64) {
         let mut gone: Vec<Id> = self
             .documents
