@@ -201,7 +201,7 @@ impl WriteUnit<'_> {
     /// Copies a document into the archive. If another document has its `_id` there, the copy gets a
     /// new one that contains the old one.
     fn copy_into(&mut self, open: &OpenArchive<'_>, document: RawDoc<'_>) -> Result<()> {
-        self.beside(open, |unit| {
+        self.on_collection(open, |unit| {
             let id = document.get("_id").unwrap_or(RawValue::Null);
             let there = match unit.locate(open.collection.id_key(id))? {
                 Some(key) => unit.read_stored(&key)?,

@@ -54,7 +54,7 @@ pub(crate) struct UnitContext<'s> {
 /// The writes of a transaction to one collection.
 ///
 /// Writes to another collection in the same transaction go through a unit of their own
-/// ([`WriteUnit::beside`]).
+/// ([`WriteUnit::on_collection`]).
 pub struct WriteUnit<'s> {
     pub(crate) txn: &'s mut (dyn Txn + 'static),
     pub(crate) collection: &'s Collection,
@@ -118,7 +118,7 @@ impl<'s> WriteUnit<'s> {
     }
 
     /// Runs `act` with a unit of the same transaction over another collection, without validation.
-    pub(crate) fn beside<T>(
+    pub(crate) fn on_collection<T>(
         &mut self,
         open: &OpenArchive<'_>,
         act: impl FnOnce(&mut WriteUnit<'_>) -> Result<T>,

@@ -60,7 +60,7 @@ impl WriteUnit<'_> {
             return Err(Error::internal("a unit without its other collections"));
         };
         let unvalidated = self.is_unvalidated();
-        self.beside(open.get(ns)?, |unit| {
+        self.on_collection(open.get(ns)?, |unit| {
             unit.set_unvalidated(unvalidated);
             act(unit)
         })
