@@ -24,7 +24,7 @@
 //! The cost for a write is less than a hundredth of its instructions. The cache pays off where
 //! records are scattered (YCSB E over hashed ids takes half the CPU, a tenth less for a look-up by
 //! `_id`), and where a few records are read alternately. Stepping through adjacent records is as
-//! fast ([`crate::many`]), so long runs of them bypass the cache.
+//! fast ([`crate::many`]); therefore long runs of them bypass the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};

@@ -133,8 +133,8 @@ impl Reserve {
     }
 }
 
-/// The size of the reserve while the disk is nearly full: it shrinks by what the slack lacks, down
-/// to its part for opening, and that part is restored when there is room for it.
+/// The size of the reserve while the disk is nearly full: it shrinks by the bytes missing from the
+/// slack, down to its part for opening, and that part is restored when there is room for it.
 fn while_short(held: u64, free: u64, slack: u64, for_opening: u64) -> u64 {
     if free < slack && held > for_opening {
         held.saturating_sub(slack - free).max(for_opening)

@@ -35,7 +35,8 @@ pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, SingleWrite,
-    Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, single_id, update, write_together,
+    UNIT_WRITES, Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, single_id, update,
+    write_together,
 };
 pub use pipeline::rows::{ABSENT as ABSENT_STAGES, Absence, STAGES, is_stage};
 pub use pipeline::{

@@ -27,7 +27,7 @@ pub use records::{Actor, Audit, AuditConfig, AuditOptions, AuditSink, Profiler, 
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{
     Beginning, CheckedOut, CursorOwner, Cursors, IdleTime, OpenTransactions, Sessions,
-    ShownTransaction, TransactionCounts,
+    TransactionCounts, TransactionInfo,
 };
 pub use settings::{
     DefaultConcerns, Defaults, FailPoint, FailPoints, LogVerbosity, MemoryParameters, QuerySetting,

@@ -17,6 +17,10 @@ impl PlanSummary {
     pub const COLLECTION_SCAN: PlanSummary =
         PlanSummary { text: Cow::Borrowed("COLLSCAN"), is_collection_scan: true };
 
+    /// A read of one document by its `_id`.
+    pub const BY_ID: PlanSummary =
+        PlanSummary { text: Cow::Borrowed("IDHACK"), is_collection_scan: false };
+
     /// No plan.
     pub const NONE: PlanSummary =
         PlanSummary { text: Cow::Borrowed(""), is_collection_scan: false };

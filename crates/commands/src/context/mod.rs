@@ -77,7 +77,9 @@ impl CommandContext<'_> {
         CursorOwner {
             user: match &self.authority {
                 Authority::User(user) => Some(user.name.clone()),
-                Authority::Unrestricted | Authority::FirstUser | Authority::Nobody => None,
+                Authority::Unrestricted | Authority::FirstUser | Authority::NotAuthenticated => {
+                    None
+                }
             },
             session: self.session,
             transaction: self.transaction.as_ref().map(|held| {

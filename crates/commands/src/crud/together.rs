@@ -9,17 +9,15 @@ use std::sync::Arc;
 
 use mayfly_base::{Namespace, Result};
 use mayfly_query::{
-    DeleteSpec, Image, ModifyOutcome, Repeatable, SingleWrite, Unmatched, UpdateSpec, WriteKind,
-    single_id, write_together,
+    DeleteSpec, Image, ModifyOutcome, Repeatable, SingleWrite, UNIT_WRITES, Unmatched, UpdateSpec,
+    WriteKind, single_id, write_together,
 };
 use mayfly_storage::{Collection, IdKey, Statement};
 use mayfly_value::{RawDoc, RawValue};
+use mayfly_work::PlanSummary;
 
 use super::measurements;
 use crate::context::CommandContext;
-
-/// The largest number of statements in a unit.
-const UNIT_STATEMENTS: usize = 256;
 
 /// An update or delete statement of a write command.
 pub(super) trait WriteStatement {
@@ -73,30 +71,14 @@ pub(super) fn run_all<S: WriteStatement>(
     let mut at = 0;
     while at < statements.len() {
         let front = Front::of(ctx, ns, first + at, &statements[at..]);
-        let count = match front.map(|front| (front.writes.len(), front.run(ctx))) {
-            None => 1,
-            Some((_, Ok(Some(outcomes)))) => {
-                for outcome in outcomes {
-                    if done(first + at, Ok(outcome))? == Proceed::Stop {
-                        return Ok(Proceed::Stop);
-                    }
-                    at += 1;
-                }
-                continue;
+        let (results, alone) = front.map_or((Vec::new(), 1), |front| front.run(ctx));
+        for result in results {
+            if done(first + at, result)? == Proceed::Stop {
+                return Ok(Proceed::Stop);
             }
-            Some((count, Ok(None))) => count,
-            // The commit failed for all of them.
-            Some((count, Err(error))) => {
-                for _ in 0..count {
-                    if done(first + at, Err(error.clone()))? == Proceed::Stop {
-                        return Ok(Proceed::Stop);
-                    }
-                    at += 1;
-                }
-                continue;
-            }
-        };
-        for _ in 0..count {
+            at += 1;
+        }
+        for _ in 0..alone {
             if done(first + at, statements[at].run(ctx, ns, first + at))? == Proceed::Stop {
                 return Ok(Proceed::Stop);
             }
@@ -140,7 +122,7 @@ impl Front {
         let collection = ctx.store.collection(ns)?;
         let mut front = Front { collection, writes: Vec::new() };
         let mut ids = HashSet::new();
-        for (at, statement) in statements.iter().enumerate().take(UNIT_STATEMENTS) {
+        for (at, statement) in statements.iter().enumerate().take(UNIT_WRITES) {
             if !may_share(statement) {
                 break;
             }
@@ -160,9 +142,9 @@ impl Front {
         (front.writes.len() > 1).then_some(front)
     }
 
-    /// Runs the statements in one unit. `None`, with nothing written, if they have to run one by
-    /// one.
-    fn run(self, ctx: &CommandContext<'_>) -> Result<Option<Vec<ModifyOutcome>>> {
+    /// Runs leading statements in one unit. Returns their results, and the number of statements
+    /// that then have to run one by one.
+    fn run(self, ctx: &CommandContext<'_>) -> (Vec<Result<ModifyOutcome>>, usize) {
         let writes = self.writes.iter().map(|(write, id, _)| {
             let kind = match write {
                 PreparedWrite::Update(spec) => WriteKind::Update(spec),
@@ -171,8 +153,21 @@ impl Front {
             SingleWrite { kind, id: Some(id.clone()) }
         });
         let writes: Vec<_> = writes.collect();
-        let written = write_together(ctx.store, &self.collection, &writes, Unmatched::Allowed)?;
-        for (outcome, (write, _, statement)) in written.iter().flatten().zip(&self.writes) {
+        ctx.op.update_info(|info| info.plan_summary = PlanSummary::BY_ID);
+        match write_together(ctx.store, &self.collection, &writes, Unmatched::Allowed) {
+            Ok(Some(outcomes)) => {
+                self.note_committed(ctx, &outcomes);
+                (outcomes.into_iter().map(Ok).collect(), 0)
+            }
+            Ok(None) => (Vec::new(), self.writes.len()),
+            // The commit failed for all of them.
+            Err(error) => (self.writes.iter().map(|_| Err(error.clone())).collect(), 0),
+        }
+    }
+
+    /// Records the statements that had an effect for a repetition of the command.
+    fn note_committed(&self, ctx: &CommandContext<'_>, outcomes: &[ModifyOutcome]) {
+        for (outcome, (write, _, statement)) in outcomes.iter().zip(&self.writes) {
             let has_effect = match write {
                 PreparedWrite::Update(_) => outcome.had_effect(),
                 PreparedWrite::Delete(_) => outcome.matched > 0,
@@ -181,7 +176,6 @@ impl Front {
                 ctx.committed(*statement, || outcome.record(None));
             }
         }
-        Ok(written)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use mayfly_auth::{Action, Target, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::{Matcher, ParseContext};
-use mayfly_service::{Authority, ClientInfo, Service, ShownTransaction};
+use mayfly_service::{Authority, ClientInfo, Service, TransactionInfo};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 use mayfly_work::op::{OpInfo, OpProgress};
@@ -60,7 +60,9 @@ impl Whose {
     pub fn of(ctx: &CommandContext<'_>) -> Whose {
         match &ctx.authority {
             Authority::User(user) => Whose::User(user.name.clone()),
-            Authority::Unrestricted | Authority::FirstUser | Authority::Nobody => Whose::All,
+            Authority::Unrestricted | Authority::FirstUser | Authority::NotAuthenticated => {
+                Whose::All
+            }
         }
     }
 
@@ -140,7 +142,7 @@ fn begin(service: &Service, desc: &str) -> DocBuilder {
     doc
 }
 
-fn inactive_transaction(service: &Service, transaction: &ShownTransaction) -> DocBuf {
+fn inactive_transaction(service: &Service, transaction: &TransactionInfo) -> DocBuf {
     let mut doc = DocBuilder::new();
     doc.append("type", "idleSession");
     doc.append("host", service.host.as_str());

@@ -322,7 +322,7 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
 #[inline(always)]
 fn shown_session(generic: &Generic<'_>) -> Vec<u8> {
     match (generic.lsid, generic.lsid_doc) {
-        (Some(session), _) if session.owner != SessionOwner::NOBODY => session.to_bytes(),
+        (Some(session), _) if session.owner != SessionOwner::NONE => session.to_bytes(),
         (_, Some(sent)) => sent.as_bytes().to_vec(),
         (_, None) => Vec::new(),
     }

@@ -275,7 +275,7 @@ pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
         && let RawValue::Binary { subtype: 4, bytes } = only.value()
         && let Ok(id) = <[u8; 16]>::try_from(bytes)
     {
-        return Ok(SessionId { id, owner: SessionOwner::NOBODY });
+        return Ok(SessionId { id, owner: SessionOwner::NONE });
     }
     let fields = Fields::new(doc, "LogicalSessionFromClient");
     let id = match fields.required("id")? {
@@ -285,7 +285,7 @@ pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
         })?,
         other => return Err(fields.wrong("id", other, "binData")),
     };
-    Ok(SessionId { id, owner: session_owner(&fields)?.unwrap_or(SessionOwner::NOBODY) })
+    Ok(SessionId { id, owner: session_owner(&fields)?.unwrap_or(SessionOwner::NONE) })
 }
 
 /// `uid`: the owner of a session.
@@ -317,7 +317,7 @@ pub(crate) fn claimed(
     others: Action,
 ) -> Result<SessionId> {
     let own = SessionOwner::of(authority);
-    if session.owner == SessionOwner::NOBODY {
+    if session.owner == SessionOwner::NONE {
         return Ok(SessionId { owner: own, ..session });
     }
     match session.owner == own || authority.allows(Target::Cluster, others) {
@@ -338,7 +338,7 @@ impl Generic<'_> {
     #[inline]
     pub(crate) fn claim_session(&mut self, authority: &Authority) -> Result<()> {
         let Some(session) = self.lsid else { return Ok(()) };
-        if matches!(authority, Authority::Nobody | Authority::FirstUser) {
+        if matches!(authority, Authority::NotAuthenticated | Authority::FirstUser) {
             (self.lsid, self.lsid_doc) = (None, None);
             return Ok(());
         }

@@ -101,7 +101,7 @@ pub(crate) fn are_met(authority: &Authority, request: &Request<'_>, find: FindRo
     let flags = request.row.flags;
     match (authority, request.row.needs) {
         (_, Needs::Nothing) if flags.contains(RowFlags::BEFORE_AUTH) => true,
-        (Authority::Nobody, _) => false,
+        (Authority::NotAuthenticated, _) => false,
         // The handler checks, and only users and roles may be created.
         (Authority::FirstUser, Needs::InHandler) => flags.contains(RowFlags::FIRST_USER),
         (Authority::FirstUser, _) => false,

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, ErrorLabel, Result};
-use mayfly_service::{Beginning, CheckedOut, Connection, Service, ShownTransaction};
+use mayfly_service::{Beginning, CheckedOut, Connection, Service, TransactionInfo};
 use mayfly_storage::{ReadView, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
@@ -214,8 +214,8 @@ pub(crate) fn label(error: Error, row: &Row) -> Error {
 }
 
 /// Appends `transaction` for `currentOp`.
-pub(crate) fn append_transaction(doc: &mut DocBuilder, transaction: &ShownTransaction) {
-    let ShownTransaction { number, beginning, open_micros, active_micros, .. } = transaction;
+pub(crate) fn append_transaction(doc: &mut DocBuilder, transaction: &TransactionInfo) {
+    let TransactionInfo { number, beginning, open_micros, active_micros, .. } = transaction;
     doc.start_document("transaction").start_document("parameters");
     doc.append("txnNumber", *number).append("txnRetryCounter", 0).append("autocommit", false);
     doc.append("readConcern", &beginning.read_concern).end();

@@ -11,7 +11,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, RecordKey, StoreSession, WriteOptions, WriteUnit};
 
 /// Limit on the writes of one unit.
-pub(super) const UNIT_WRITES: usize = 256;
+pub const UNIT_WRITES: usize = 256;
 /// Limit on the document bytes of one unit, except for a single larger document. It also keeps the
 /// unit's log entry below 16 MiB, the limit for readers of the log.
 const UNIT_BYTES: usize = 1 << 20;

@@ -294,7 +294,7 @@ impl Plan {
     /// The plan as `planSummary` shows it.
     pub fn summary(&self) -> PlanSummary {
         match self.source() {
-            Plan::Id(_) => "IDHACK".into(),
+            Plan::Id(_) => PlanSummary::BY_ID,
             Plan::Records(scan) if scan.is_whole() => PlanSummary::COLLECTION_SCAN,
             Plan::Records(scan) if scan.clustered => "CLUSTERED_IXSCAN".into(),
             Plan::Records(_) => "IXSCAN { _id: 1 }".into(),

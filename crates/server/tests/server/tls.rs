@@ -515,7 +515,7 @@ fn the_health_check_needs_no_flags_over_tls() {
         }
         running.child.kill().unwrap();
         running.child.wait().unwrap();
-        assert!(!is_healthy(data.path(), &[]), "{mode} {more:?}: nobody answers any more");
+        assert!(!is_healthy(data.path(), &[]), "{mode} {more:?}: the server is gone");
     }
 }
 

@@ -25,7 +25,7 @@ pub struct SessionId {
 
 impl SessionOwner {
     /// The digest of the empty name: the owner of all sessions without access control.
-    pub const NOBODY: SessionOwner = SessionOwner([
+    pub const NONE: SessionOwner = SessionOwner([
         0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9,
         0x24, 0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52,
         0xb8, 0x55,
@@ -40,8 +40,8 @@ impl SessionOwner {
     pub fn of(authority: &Authority) -> SessionOwner {
         match authority {
             Authority::User(user) => user.session_owner,
-            Authority::Unrestricted | Authority::FirstUser | Authority::Nobody => {
-                SessionOwner::NOBODY
+            Authority::Unrestricted | Authority::FirstUser | Authority::NotAuthenticated => {
+                SessionOwner::NONE
             }
         }
     }
@@ -59,7 +59,7 @@ impl SessionId {
     /// The key of the session's statements in the store: the id, or for a user's session a digest
     /// of owner and id.
     pub fn key(&self) -> SessionKey {
-        if self.owner == SessionOwner::NOBODY {
+        if self.owner == SessionOwner::NONE {
             return self.id;
         }
         let digest = Sha256::new().chain_update(self.owner.0).chain_update(self.id).finalize();
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn sessions_of_different_users_have_different_keys() {
-        assert_eq!(SessionOwner::named(""), SessionOwner::NOBODY);
-        let owners = [SessionOwner::NOBODY, SessionOwner::named("a@b"), SessionOwner::named("b@a")];
+        assert_eq!(SessionOwner::named(""), SessionOwner::NONE);
+        let owners = [SessionOwner::NONE, SessionOwner::named("a@b"), SessionOwner::named("b@a")];
         let keys = owners.map(|owner| SessionId { id: [7; 16], owner }.key());
         assert_eq!(keys[0], [7; 16], "what was stored without access control is found again");
         assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);

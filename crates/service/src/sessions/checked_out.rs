@@ -10,7 +10,7 @@ use parking_lot::RawMutex;
 use parking_lot::lock_api::ArcMutexGuard;
 
 use super::state::{State, Usage};
-use super::transactions::{ShownTransaction, Transaction};
+use super::transactions::{Transaction, TransactionInfo};
 
 /// A session that is checked out for one command.
 pub struct CheckedOut {
@@ -122,7 +122,7 @@ impl CheckedOut {
     }
 
     /// The open transaction for `currentOp`.
-    pub fn shown(&self, clock: &dyn Clock) -> Option<ShownTransaction> {
+    pub fn shown(&self, clock: &dyn Clock) -> Option<TransactionInfo> {
         match &self.state.usage {
             Usage::Open(transaction) => Some(transaction.shown(clock)),
             Usage::Writes | Usage::Committed | Usage::Aborted => None,

@@ -15,7 +15,7 @@ mod transactions;
 
 pub use checked_out::CheckedOut;
 pub use cursors::{CursorOwner, Cursors, IdleTime};
-pub use transactions::{Beginning, OpenTransactions, ShownTransaction, TransactionCounts};
+pub use transactions::{Beginning, OpenTransactions, TransactionCounts, TransactionInfo};
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -205,7 +205,7 @@ mod tests {
     use crate::clients::SessionOwner;
 
     fn session(byte: u8) -> SessionId {
-        SessionId { id: [byte; 16], owner: SessionOwner::NOBODY }
+        SessionId { id: [byte; 16], owner: SessionOwner::NONE }
     }
 
     #[test]

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn later_numbers_void_earlier_ones() {
         let mut writes = State { key: Some([0; 16]), ..State::default() };
-        let session = SessionId { id: [0xAB; 16], owner: SessionOwner::NOBODY };
+        let session = SessionId { id: [0xAB; 16], owner: SessionOwner::NONE };
         writes.begin_writes(session, 3).unwrap();
         writes.executed.add(Executed { id: 0, count: 2, result: DocBuf::empty() });
         writes.begin_writes(session, 3).unwrap();

@@ -87,7 +87,7 @@ pub(crate) struct Transaction {
 }
 
 /// An open transaction, for `currentOp`.
-pub struct ShownTransaction {
+pub struct TransactionInfo {
     /// `txnNumber`.
     pub number: i64,
     /// The client's options.
@@ -163,7 +163,7 @@ impl OpenTransactions {
     }
 
     /// The transactions without a running statement.
-    pub fn inactive(&self, clock: &dyn Clock) -> Vec<ShownTransaction> {
+    pub fn inactive(&self, clock: &dyn Clock) -> Vec<TransactionInfo> {
         let handles: Vec<_> = self.open.lock().values().cloned().collect();
         let mut list = Vec::new();
         for handle in handles {
@@ -287,10 +287,10 @@ impl Transaction {
         Arc::downgrade(&self.alive)
     }
 
-    pub(crate) fn shown(&self, clock: &dyn Clock) -> ShownTransaction {
+    pub(crate) fn shown(&self, clock: &dyn Clock) -> TransactionInfo {
         let now_micros = clock.monotonic_micros();
         let left_micros = self.handle.expires_micros.saturating_sub(now_micros);
-        ShownTransaction {
+        TransactionInfo {
             number: self.handle.number,
             beginning: self.beginning.clone(),
             read_time: self.read_time,

@@ -99,32 +99,10 @@ const KNOWN: &[&str] = &[
     "collation",
     "storageEngine",
     "prepareUnique",
-    "weights",
-    "default_language",
-    "language_override",
-    "textIndexVersion",
-    "2dsphereIndexVersion",
-    "bits",
-    "min",
-    "max",
-    "wildcardProjection",
     "dropDups",
     "bucketSize",
     "clustered",
     "ttl",
-];
-
-/// Options of some kinds of indexes only.
-const OF_KINDS: &[&str] = &[
-    "weights",
-    "default_language",
-    "language_override",
-    "textIndexVersion",
-    "2dsphereIndexVersion",
-    "bits",
-    "min",
-    "max",
-    "wildcardProjection",
 ];
 
 /// The flag of a last-modified policy in the catalog; never listed.
@@ -233,7 +211,7 @@ impl IndexSpec {
                 }
                 own if kind.is_some_and(|row| row.options.contains(&own)) => {}
                 // Options of other kinds have no effect, and are listed.
-                known if OF_KINDS.contains(&known) => {
+                known if kinds::is_option(known) => {
                     out.append_element(element);
                 }
                 known if KNOWN.contains(&known) => {

@@ -40,7 +40,7 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         kind: "a kind of index",
-        names: &["sphere::ROW"],
+        names: &["sphere::ROW", "\"2dsphereIndexVersion\""],
         own: "crates/storage/src/index/kinds/sphere.rs",
         row: "crates/storage/src/index/kinds/mod.rs",
     },

@@ -97,7 +97,7 @@ impl CommandContext<'_> {
 #[cold]
 pub(crate) fn unauthorized(authority: &Authority, request: &Request<'_>) -> Error {
     let text = match authority {
-        Authority::Nobody | Authority::FirstUser => {
+        Authority::NotAuthenticated | Authority::FirstUser => {
             format!("Command {} requires authentication", request.row.name)
         }
         Authority::User(_) | Authority::Unrestricted => {

@@ -82,7 +82,7 @@ pub enum Authority {
     /// exception): it may create the first user.
     FirstUser,
     /// No user is logged in.
-    Nobody,
+    NotAuthenticated,
     /// The right of a logged-in user.
     User(Arc<LoggedIn>),
 }
@@ -101,7 +101,7 @@ impl Authority {
                 (Target::Database("admin"), Action::SetAuthenticationRestriction) => true,
                 _ => false,
             },
-            Authority::Nobody => false,
+            Authority::NotAuthenticated => false,
         }
     }
 
@@ -114,7 +114,7 @@ impl Authority {
     pub fn privileges(&self) -> Option<&Privileges> {
         match self {
             Authority::User(user) => Some(&user.privileges),
-            Authority::Unrestricted | Authority::FirstUser | Authority::Nobody => None,
+            Authority::Unrestricted | Authority::FirstUser | Authority::NotAuthenticated => None,
         }
     }
 }
@@ -169,7 +169,7 @@ impl Access {
         }
         match connection.is_local() && !stored::has_users_or_roles(store)? {
             true => Ok(Authority::FirstUser),
-            false => Ok(Authority::Nobody),
+            false => Ok(Authority::NotAuthenticated),
         }
     }
 

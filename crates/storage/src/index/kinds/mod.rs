@@ -206,6 +206,11 @@ pub(crate) struct Requested {
     pub(crate) options: DocBuilder,
 }
 
+/// Whether an option belongs to one of the kinds.
+pub(crate) fn is_option(name: &str) -> bool {
+    KINDS.iter().any(|row| row.options.contains(&name))
+}
+
 /// Checks a request for an index of any kind.
 ///
 /// # Errors
