@@ -260,7 +260,7 @@ impl Bucket {
         for (name, column) in other.columns.as_slice() {
             let at = self.columns.position(name);
             let at = at.unwrap_or_else(|| self.columns.push(name, Column::absent(self.rows)));
-            self.columns.said_at(at).extend(column);
+            self.columns.value_mut(at).extend(column);
         }
         self.rows += other.rows;
         self.bytes += other.bytes;
@@ -311,7 +311,7 @@ impl Bucket {
                 let known = self.columns.position(name);
                 at = known.unwrap_or_else(|| self.columns.push(name, Column::absent(self.rows)));
             }
-            let column = self.columns.said_at(at);
+            let column = self.columns.value_mut(at);
             // Of duplicate names the first one counts.
             if column.len() == self.rows {
                 column.push(element.type_byte(), element.data());

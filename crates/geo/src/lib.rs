@@ -36,8 +36,8 @@ pub use grid::{Grid, GridRange};
 pub use parse::{crs_of, legacy_pair, query_geometry};
 pub use plane::{FlatShape, flat_distance};
 pub use point::{Pair, Point, angle};
-pub use search::{Origin, Part, PartRange};
-pub use shape::{Kind, Shape};
+pub use search::{Origin, RegionRange, SearchRegion};
+pub use shape::{GeoJsonType, Shape};
 
 /// The earth's radius in metres, which converts angles to distances.
 pub const EARTH_RADIUS_M: f64 = 6_378_100.0;

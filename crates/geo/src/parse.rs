@@ -8,7 +8,7 @@ use mayfly_work::current::spend;
 use crate::geometry::Crs;
 use crate::point::{Pair, Point};
 use crate::polygon::{Loop, Polygon};
-use crate::shape::{Kind, Shape};
+use crate::shape::{GeoJsonType, Shape};
 use crate::validity::{fault_of_ring, fault_of_rings, is_hole_of};
 
 /// Most points of one geometry.
@@ -92,19 +92,19 @@ pub fn crs_of(doc: RawDoc<'_>) -> Result<Crs> {
 /// 2 BadValue for an invalid object.
 pub(crate) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
     let kind = match doc.get("type") {
-        Some(RawValue::String(name)) => Kind::of_name(name),
+        Some(RawValue::String(name)) => GeoJsonType::of_name(name),
         _ => None,
     };
     let Some(kind) = kind else {
         return bad(format!("unknown GeoJSON type: {}", Shell(doc)));
     };
     let crs = crs_of(doc)?;
-    if crs == Crs::StrictSphere && kind != Kind::Polygon {
+    if crs == Crs::StrictSphere && kind != GeoJsonType::Polygon {
         return bad("Strict winding order is only supported by polygon");
     }
     let mut budget = MAX_POINTS;
     let shape = match kind {
-        Kind::GeometryCollection => collection(doc, &mut budget)?,
+        GeoJsonType::GeometryCollection => collection(doc, &mut budget)?,
         kind => simple(kind, doc.get("coordinates"), crs, &mut budget)?,
     };
     Ok((shape, crs))
@@ -114,10 +114,10 @@ pub(crate) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
 ///
 /// # Errors
 /// 2 BadValue for an invalid operand.
-pub fn query_geometry(doc: RawDoc<'_>) -> Result<(Shape, Crs, Kind)> {
+pub fn query_geometry(doc: RawDoc<'_>) -> Result<(Shape, Crs, GeoJsonType)> {
     let (shape, crs) = geo_json(doc)?;
-    let kind = doc.get("type").and_then(RawValue::as_str).and_then(Kind::of_name);
-    Ok((shape, crs, kind.unwrap_or(Kind::GeometryCollection)))
+    let kind = doc.get("type").and_then(RawValue::as_str).and_then(GeoJsonType::of_name);
+    Ok((shape, crs, kind.unwrap_or(GeoJsonType::GeometryCollection)))
 }
 
 fn collection(doc: RawDoc<'_>, budget: &mut usize) -> Result<Shape> {
@@ -142,12 +142,12 @@ fn collection(doc: RawDoc<'_>, budget: &mut usize) -> Result<Shape> {
             ));
         };
         let kind = match part.get("type") {
-            Some(RawValue::String(name)) => Kind::of_name(name),
+            Some(RawValue::String(name)) => GeoJsonType::of_name(name),
             _ => None,
         };
         match kind {
             None => return bad(format!("Unknown or unsupported GeoJSON type: {}", Shell(part))),
-            Some(Kind::GeometryCollection) => {
+            Some(GeoJsonType::GeometryCollection) => {
                 return bad(format!("GeometryCollections cannot be nested: {}", Shell(part)));
             }
             Some(kind) => {
@@ -162,45 +162,49 @@ fn collection(doc: RawDoc<'_>, budget: &mut usize) -> Result<Shape> {
 }
 
 fn simple(
-    kind: Kind,
+    kind: GeoJsonType,
     coordinates: Option<RawValue<'_>>,
     crs: Crs,
     budget: &mut usize,
 ) -> Result<Shape> {
     let of_parts = Shape::of_parts;
     Ok(match kind {
-        Kind::Point => {
+        GeoJsonType::Point => {
             let value = coordinates.unwrap_or(RawValue::Undefined);
             if coordinates.is_none() {
                 return bad("Point must be an array or object, instead got type missing");
             }
             Shape::of_pair(on_earth(legacy_pair(value)?)?)
         }
-        Kind::MultiPoint => {
+        GeoJsonType::MultiPoint => {
             let points = list(kind, coordinates, budget, &mut |item, budget| {
                 position(item.unwrap_or(RawValue::Undefined), budget)
             })?;
             of_parts(points, Vec::new(), Vec::new())
         }
-        Kind::LineString => of_parts(Vec::new(), vec![line(coordinates, budget)?], Vec::new()),
-        Kind::MultiLineString => {
+        GeoJsonType::LineString => {
+            of_parts(Vec::new(), vec![line(coordinates, budget)?], Vec::new())
+        }
+        GeoJsonType::MultiLineString => {
             let lines = list(kind, coordinates, budget, &mut |item, budget| line(item, budget))?;
             of_parts(Vec::new(), lines, Vec::new())
         }
-        Kind::Polygon => of_parts(Vec::new(), Vec::new(), vec![polygon(coordinates, crs, budget)?]),
-        Kind::MultiPolygon => {
+        GeoJsonType::Polygon => {
+            of_parts(Vec::new(), Vec::new(), vec![polygon(coordinates, crs, budget)?])
+        }
+        GeoJsonType::MultiPolygon => {
             let polygons = list(kind, coordinates, budget, &mut |item, budget| {
                 polygon(item, Crs::Sphere, budget)
             })?;
             of_parts(Vec::new(), Vec::new(), polygons)
         }
-        Kind::GeometryCollection => return bad("GeometryCollections cannot be nested"),
+        GeoJsonType::GeometryCollection => return bad("GeometryCollections cannot be nested"),
     })
 }
 
 /// Parses the parts of a geometry that has several.
 fn list<T>(
-    kind: Kind,
+    kind: GeoJsonType,
     coordinates: Option<RawValue<'_>>,
     budget: &mut usize,
     part: &mut dyn FnMut(Option<RawValue<'_>>, &mut usize) -> Result<T>,
@@ -208,7 +212,7 @@ fn list<T>(
     let name = kind.name();
     let items = match (kind, coordinates) {
         (_, Some(RawValue::Array(items))) => items,
-        (Kind::MultiPoint, other) => return Err(no_coordinates(other)),
+        (GeoJsonType::MultiPoint, other) => return Err(no_coordinates(other)),
         (_, other) => {
             let found = type_of(other);
             return bad(format!("{name} coordinates must be an array, instead got type {found}"));

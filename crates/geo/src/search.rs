@@ -36,7 +36,7 @@ impl Origin {
 
 /// A cell of the sphere or a square of the plane.
 #[derive(Clone, Copy, Debug)]
-pub enum Part {
+pub enum SearchRegion {
     /// A cell of the sphere.
     Cell(CellID),
     /// A square of the grid.
@@ -45,65 +45,65 @@ pub enum Part {
 
 /// The range of index keys of a region.
 #[derive(Clone, Copy, Debug)]
-pub enum PartRange {
+pub enum RegionRange {
     /// A range of cell numbers.
     Cells(CellRange),
     /// A range of grid numbers.
     Squares(GridRange),
 }
 
-impl Part {
+impl SearchRegion {
     /// The whole sphere.
-    pub fn sphere() -> Vec<Part> {
-        (0..6).map(|face| Part::Cell(CellID::from_face(face))).collect()
+    pub fn sphere() -> Vec<SearchRegion> {
+        (0..6).map(|face| SearchRegion::Cell(CellID::from_face(face))).collect()
     }
 
     /// The whole grid.
-    pub fn plane(grid: Grid) -> Vec<Part> {
-        vec![Part::Square(grid, Square::ALL)]
+    pub fn plane(grid: Grid) -> Vec<SearchRegion> {
+        vec![SearchRegion::Square(grid, Square::ALL)]
     }
 
     /// The index range of all keys in the region.
-    pub fn range(&self) -> PartRange {
+    pub fn range(&self) -> RegionRange {
         match self {
-            Part::Cell(id) => PartRange::Cells(range_of(*id)),
-            Part::Square(grid, square) => PartRange::Squares(grid.range(*square)),
+            SearchRegion::Cell(id) => RegionRange::Cells(range_of(*id)),
+            SearchRegion::Square(grid, square) => RegionRange::Squares(grid.range(*square)),
         }
     }
 
     /// The index range of keys that belong to the region but to none of its parts.
-    pub fn own(&self) -> Option<PartRange> {
+    pub fn own(&self) -> Option<RegionRange> {
         match self {
-            Part::Cell(id) => {
+            SearchRegion::Cell(id) => {
                 let number = id.0 as i64;
-                Some(PartRange::Cells(CellRange { first: number, last: number }))
+                Some(RegionRange::Cells(CellRange { first: number, last: number }))
             }
-            Part::Square(..) => None,
+            SearchRegion::Square(..) => None,
         }
     }
 
     /// Its four parts; empty for the smallest regions.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<SearchRegion> {
         match self {
-            Part::Cell(id) if id.level() < FINEST_LEVEL => {
-                id.children().into_iter().map(Part::Cell).collect()
+            SearchRegion::Cell(id) if id.level() < FINEST_LEVEL => {
+                id.children().into_iter().map(SearchRegion::Cell).collect()
             }
-            Part::Square(grid, square) if square.level < grid.bits => {
-                square.parts().into_iter().map(|part| Part::Square(*grid, part)).collect()
+            SearchRegion::Square(grid, square) if square.level < grid.bits => {
+                square.parts().into_iter().map(|part| SearchRegion::Square(*grid, part)).collect()
             }
-            Part::Cell(_) | Part::Square(..) => Vec::new(),
+            SearchRegion::Cell(_) | SearchRegion::Square(..) => Vec::new(),
         }
     }
 
     /// Lower and upper bound of the distance to any point in it.
     pub fn distances(&self, from: &Origin) -> (f64, f64) {
         match self {
-            Part::Cell(id) => {
+            SearchRegion::Cell(id) => {
                 let cell = Cell::from(id);
                 let ring = Ring { centre: from.point, inner: 0.0, outer: PI };
                 (ring.nearest(&cell) - SLACK, ring.farthest(&cell) + SLACK)
             }
-            Part::Square(grid, square) => {
+            SearchRegion::Square(grid, square) => {
                 let (low, high) = grid.corners(*square);
                 match from.on_earth {
                     true => (angle_to_box(from, low, high) - SLACK, PI),

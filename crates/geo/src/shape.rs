@@ -6,7 +6,7 @@ use crate::polygon::Polygon;
 /// The types of GeoJSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the types' own names")]
-pub enum Kind {
+pub enum GeoJsonType {
     Point,
     LineString,
     Polygon,
@@ -16,17 +16,17 @@ pub enum Kind {
     GeometryCollection,
 }
 
-impl Kind {
+impl GeoJsonType {
     /// The type with this name.
-    pub fn of_name(name: &str) -> Option<Kind> {
+    pub fn of_name(name: &str) -> Option<GeoJsonType> {
         Some(match name {
-            "Point" => Kind::Point,
-            "LineString" => Kind::LineString,
-            "Polygon" => Kind::Polygon,
-            "MultiPoint" => Kind::MultiPoint,
-            "MultiLineString" => Kind::MultiLineString,
-            "MultiPolygon" => Kind::MultiPolygon,
-            "GeometryCollection" => Kind::GeometryCollection,
+            "Point" => GeoJsonType::Point,
+            "LineString" => GeoJsonType::LineString,
+            "Polygon" => GeoJsonType::Polygon,
+            "MultiPoint" => GeoJsonType::MultiPoint,
+            "MultiLineString" => GeoJsonType::MultiLineString,
+            "MultiPolygon" => GeoJsonType::MultiPolygon,
+            "GeometryCollection" => GeoJsonType::GeometryCollection,
             _ => return None,
         })
     }
@@ -34,13 +34,13 @@ impl Kind {
     /// The name in GeoJSON.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Point => "Point",
-            Kind::LineString => "LineString",
-            Kind::Polygon => "Polygon",
-            Kind::MultiPoint => "MultiPoint",
-            Kind::MultiLineString => "MultiLineString",
-            Kind::MultiPolygon => "MultiPolygon",
-            Kind::GeometryCollection => "GeometryCollection",
+            GeoJsonType::Point => "Point",
+            GeoJsonType::LineString => "LineString",
+            GeoJsonType::Polygon => "Polygon",
+            GeoJsonType::MultiPoint => "MultiPoint",
+            GeoJsonType::MultiLineString => "MultiLineString",
+            GeoJsonType::MultiPolygon => "MultiPolygon",
+            GeoJsonType::GeometryCollection => "GeometryCollection",
         }
     }
 }

@@ -227,7 +227,7 @@ impl Engine for RocksEngine {
     /// Flushes tombstones, which compaction cannot process while they are in a memtable, and a
     /// quiet server does not fill one. Files with many tombstones are compacted soon after (see the
     /// column families' options).
-    fn give_back_space(&self) -> KvResult<()> {
+    fn reclaim_space(&self) -> KvResult<()> {
         let store = self.store()?;
         if store.health.check().is_err() {
             return Ok(());

@@ -207,7 +207,7 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &SharedResources) -> Opt
     cf.set_max_bytes_for_level_base(shared.scaled(256 * MB, 32) as u64);
     cf.set_max_write_buffer_number(4);
     match keyspace {
-        Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Kept => {
+        Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Versions => {
             cf.set_write_buffer_size(shared.scaled(32 * MB, 128));
             // Files with many tombstones are compacted soon: nothing else reclaims space after a
             // mass deletion.

@@ -185,7 +185,7 @@ impl RecordCache {
         }
         let bytes = value.len() + ENTRY_BYTES;
         // Cached bytes are not charged to the reader's operation.
-        mayfly_work::memory::elsewhere(|| {
+        mayfly_work::memory::uncharged(|| {
             let displaced = set.make_room(bytes);
             set.bytes += bytes;
             self.bytes.fetch_add(bytes, Relaxed);

@@ -37,7 +37,7 @@ pub(crate) fn sweep(
     })?;
     // Few entries of the oplog may be large, and so may few kept versions: both are trimmed by
     // whole files.
-    let by_files = matches!(keyspace, Keyspace::Oplog | Keyspace::Kept);
+    let by_files = matches!(keyspace, Keyspace::Oplog | Keyspace::Versions);
     let short = end == ScanEnd::Exhausted && (batch.is_empty() || !by_files);
     if short {
         return if batch.is_empty() { Ok(()) } else { write(store, batch) };

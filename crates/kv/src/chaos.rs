@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, EachValue, Engine, EngineAround, Guard, HeldSnapshot, Ingest, KeyRange,
+    Caps, Direction, EachValue, Engine, EngineWrapper, Guard, HeldSnapshot, Ingest, KeyRange,
     Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
 };
 
@@ -77,7 +77,7 @@ impl ChaosEngine {
     }
 }
 
-impl EngineAround for ChaosEngine {
+impl EngineWrapper for ChaosEngine {
     fn inner(&self) -> &dyn Engine {
         &*self.inner
     }

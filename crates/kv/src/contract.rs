@@ -35,7 +35,7 @@ pub enum Keyspace {
     Session = 4,
     /// Record versions that the operation log refers to and that are deleted or overwritten in
     /// `Record`.
-    Kept = 5,
+    Versions = 5,
 }
 
 impl Keyspace {
@@ -46,7 +46,7 @@ impl Keyspace {
         Keyspace::Oplog,
         Keyspace::Catalog,
         Keyspace::Session,
-        Keyspace::Kept,
+        Keyspace::Versions,
     ];
 
     /// The name of its column family or table.
@@ -57,7 +57,7 @@ impl Keyspace {
             Keyspace::Oplog => "oplog",
             Keyspace::Catalog => "catalog",
             Keyspace::Session => "session",
-            Keyspace::Kept => "kept",
+            Keyspace::Versions => "kept",
         }
     }
 }
@@ -503,7 +503,7 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// Errors of the engine; only space is lost.
-    fn give_back_space(&self) -> KvResult<()> {
+    fn reclaim_space(&self) -> KvResult<()> {
         Ok(())
     }
 

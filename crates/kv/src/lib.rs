@@ -5,7 +5,6 @@
 //! transaction's own writes ([`write_buffer`]), and the scan that merges it with what is stored
 //! ([`scan`]).
 
-pub mod around;
 mod caps;
 pub mod chaos;
 pub mod conflict;
@@ -14,9 +13,10 @@ pub mod contract;
 pub mod key_hash;
 pub mod memory;
 pub mod scan;
+pub mod wrapper;
 pub mod write_buffer;
 
-pub use around::EngineAround;
 pub use chaos::{ChaosEngine, ChaosOptions};
 pub use contract::*;
 pub use memory::MemoryEngine;
+pub use wrapper::EngineWrapper;

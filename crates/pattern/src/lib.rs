@@ -16,9 +16,9 @@
 //! 3. The [patient program](Patient) is PCRE2 again, with more steps and a large stack. While it
 //!    runs it checks whether the operation may continue, which the quick program cannot.
 //!
-//! A search that the patient program gives up fails with [`Unfinished`]. The second and the third
-//! program are compiled at their first use. From then on the pattern skips the quick program, so
-//! that a query pays for giving up only once.
+//! A search that the patient program gives up fails with [`UnfinishedSearch`]. The second and the
+//! third program are compiled at their first use. From then on the pattern skips the quick program,
+//! so that a query pays for giving up only once.
 //!
 //! PCRE2 counts steps separately for each starting position of a match, and one step may read the
 //! whole text. A long text can therefore occupy the quick program for minutes although it never
@@ -95,18 +95,18 @@ pub enum PatternFault {
 
 /// The search reached a limit or was interrupted; contains the engine's result code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfinished(i32);
+pub struct UnfinishedSearch(i32);
 
-impl Unfinished {
+impl UnfinishedSearch {
     /// The error code for clients.
     pub const CODE: ErrorCode = ErrorCode(51156);
 
     /// The operation must end.
-    const ENDED: Unfinished = Unfinished(PCRE2_ERROR_CALLOUT);
+    const ENDED: UnfinishedSearch = UnfinishedSearch(PCRE2_ERROR_CALLOUT);
 
     /// The error for the operator that evaluates the pattern.
     pub fn in_operator(self, name: &str) -> Error {
-        if self == Unfinished::ENDED
+        if self == UnfinishedSearch::ENDED
             && let Err(why) = spend(usize::MAX)
         {
             return why;
@@ -115,13 +115,13 @@ impl Unfinished {
         let text = format!(
             "Error occurred while executing the regular expression in {name}. Result code: {code}"
         );
-        Error::new(Unfinished::CODE, text)
+        Error::new(UnfinishedSearch::CODE, text)
     }
 }
 
-impl From<pcre2::Error> for Unfinished {
-    fn from(error: pcre2::Error) -> Unfinished {
-        Unfinished(error.code())
+impl From<pcre2::Error> for UnfinishedSearch {
+    fn from(error: pcre2::Error) -> UnfinishedSearch {
+        UnfinishedSearch(error.code())
     }
 }
 
@@ -171,7 +171,7 @@ impl Pattern {
     /// # Errors
     /// The search reached a limit, or the operation must end.
     #[inline]
-    pub fn is_match(&self, text: &str) -> Result<bool, Unfinished> {
+    pub fn is_match(&self, text: &str) -> Result<bool, UnfinishedSearch> {
         let programs = &*self.0;
         if text.len() <= SHORT_TEXT && programs.linear.get().is_none() {
             spend_on(text)?;
@@ -192,7 +192,7 @@ impl Pattern {
         groups: &mut Groups,
         text: &str,
         from: usize,
-    ) -> Result<Option<(usize, usize)>, Unfinished> {
+    ) -> Result<Option<(usize, usize)>, UnfinishedSearch> {
         let programs = &*self.0;
         if !groups.patient && text.len() <= SHORT_TEXT {
             spend_on(text)?;
@@ -224,8 +224,8 @@ impl Pattern {
 
 /// Counts the possible work of the quick program for the operation.
 #[inline]
-fn spend_on(text: &str) -> Result<(), Unfinished> {
-    spend(1 + text.len() / BYTES_PER_UNIT).map_err(|_| Unfinished::ENDED)
+fn spend_on(text: &str) -> Result<(), UnfinishedSearch> {
+    spend(1 + text.len() / BYTES_PER_UNIT).map_err(|_| UnfinishedSearch::ENDED)
 }
 
 /// The offsets of the groups of a match, and whether the patient program is in use.
@@ -253,7 +253,7 @@ impl Groups {
 impl Programs {
     /// Whether the text contains a match, when the quick program gave up or would take too long.
     #[cold]
-    fn finish(&self, text: &str) -> Result<bool, Unfinished> {
+    fn finish(&self, text: &str) -> Result<bool, UnfinishedSearch> {
         match self.by_automaton(text)? {
             Some(found) => Ok(found),
             None => self.find_patiently(text, 0, &mut Groups { found: Vec::new(), patient: true }),
@@ -262,10 +262,10 @@ impl Programs {
 
     /// Whether the text contains a match; `None` when the automaton does not support the pattern,
     /// or gives up on the text.
-    fn by_automaton(&self, text: &str) -> Result<Option<bool>, Unfinished> {
+    fn by_automaton(&self, text: &str) -> Result<Option<bool>, UnfinishedSearch> {
         let linear = self.linear.get_or_init(|| Linear::compile(&self.pattern, self.options));
         let Some(linear) = linear else { return Ok(None) };
-        spend(1 + (text.len() >> 10)).map_err(|_| Unfinished::ENDED)?;
+        spend(1 + (text.len() >> 10)).map_err(|_| UnfinishedSearch::ENDED)?;
         Ok(linear.is_match(text))
     }
 
@@ -274,7 +274,7 @@ impl Programs {
         text: &str,
         from: usize,
         groups: &mut Groups,
-    ) -> Result<bool, Unfinished> {
+    ) -> Result<bool, UnfinishedSearch> {
         let compiled = self.patient.get_or_init(|| {
             let pattern = limited(&self.pattern, PATIENT_STEPS);
             Patient::compile(&pattern, self.options)
@@ -283,7 +283,7 @@ impl Programs {
             Some(patient) => patient.find(text, from, &mut groups.found),
             // A pattern of many thousand letters outside the shared language may become too large
             // with callouts.
-            None => Err(Unfinished(PCRE2_ERROR_MATCHLIMIT)),
+            None => Err(UnfinishedSearch(PCRE2_ERROR_MATCHLIMIT)),
         }
     }
 }

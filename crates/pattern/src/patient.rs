@@ -26,7 +26,7 @@ use pcre2_sys::{
 };
 use regex_automata::util::pool::Pool;
 
-use crate::{Options, PATIENT_STACK_BYTES, Unfinished};
+use crate::{Options, PATIENT_STACK_BYTES, UnfinishedSearch};
 
 /// Initial stack of a match, in bytes.
 const FIRST_STACK_BYTES: usize = 32 << 10;
@@ -148,10 +148,10 @@ impl Patient {
         text: &str,
         from: usize,
         groups: &mut [Option<(usize, usize)>],
-    ) -> Result<bool, Unfinished> {
+    ) -> Result<bool, UnfinishedSearch> {
         let memory = self.memories.get();
         if memory.context.is_null() || memory.data.is_null() || memory.stack.is_null() {
-            return Err(Unfinished(PCRE2_ERROR_NOMEMORY));
+            return Err(UnfinishedSearch(PCRE2_ERROR_NOMEMORY));
         }
         assert!(text.is_char_boundary(from), "a match begins where a letter begins");
         let mut units = 1 + text.len() / BYTES_PER_UNIT;
@@ -175,7 +175,7 @@ impl Patient {
         };
         match code {
             PCRE2_ERROR_NOMATCH => return Ok(false),
-            ..0 => return Err(Unfinished(code)),
+            ..0 => return Err(UnfinishedSearch(code)),
             _ => {}
         }
         // SAFETY: PCRE2 stores as many pairs of offsets as it reports, and the match has written

@@ -292,7 +292,10 @@ fn answers_where_the_quick_program_gives_up() {
         // First after the quick program, then directly.
         assert_eq!(pattern.is_match(&text), Ok(expected), "{pattern:?}");
         assert_eq!(pattern.is_match(&text), Ok(expected), "{pattern:?}");
-        assert_eq!(pattern.is_match("c"), pattern.0.quick.is_match(b"c").map_err(Unfinished::from));
+        assert_eq!(
+            pattern.is_match("c"),
+            pattern.0.quick.is_match(b"c").map_err(UnfinishedSearch::from)
+        );
     }
 }
 
@@ -301,12 +304,12 @@ fn an_unfinished_search_is_an_error() {
     let text = format!("{}c", "a".repeat(40));
     for pattern in ["^(?!b)(a+)+$", "^(a+)+\\1$", "(*LIMIT_MATCH=4000000000)^(?=a)(a+)+$"] {
         let pattern = Pattern::compile(pattern, "").unwrap();
-        assert_eq!(pattern.is_match(&text), Err(Unfinished(-47)), "{pattern:?}");
+        assert_eq!(pattern.is_match(&text), Err(UnfinishedSearch(-47)), "{pattern:?}");
         assert_eq!(pattern.is_match("b"), Ok(false), "{pattern:?}");
         let mut groups = pattern.groups();
-        assert_eq!(pattern.find_at(&mut groups, &text, 0).map(|_| ()), Err(Unfinished(-47)));
+        assert_eq!(pattern.find_at(&mut groups, &text, 0).map(|_| ()), Err(UnfinishedSearch(-47)));
     }
-    assert_eq!(Unfinished(-47).in_operator("$regex").code(), ErrorCode(51156));
+    assert_eq!(UnfinishedSearch(-47).in_operator("$regex").code(), ErrorCode(51156));
 }
 
 #[test]

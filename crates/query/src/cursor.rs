@@ -69,11 +69,11 @@ impl Awaited {
     }
 
     /// Waits for an event after a position.
-    pub async fn beyond(&self, store: &Store, seen: u64) {
+    pub async fn wait_past(&self, store: &Store, seen: u64) {
         match self {
-            Awaited::Collection(collection) => collection.commit_beyond(seen).await,
-            Awaited::Changes => store.oplog().beyond(seen).await,
-            Awaited::Events(watch) => store.oplog().beyond_for(watch, seen).await,
+            Awaited::Collection(collection) => collection.wait_for_commit(seen).await,
+            Awaited::Changes => store.oplog().wait_past(seen).await,
+            Awaited::Events(watch) => store.oplog().wait_past_for(watch, seen).await,
         }
     }
 }
@@ -142,9 +142,9 @@ impl Cursor {
 
     /// For an explained pipeline: statistics and own time in microseconds of each stage that
     /// explain shows, in order.
-    pub fn explained(&self) -> Vec<(DocBuf, u64)> {
+    pub fn stage_stats(&self) -> Vec<(DocBuf, u64)> {
         match &self.source {
-            CursorSource::Pipeline(run) => run.explained(),
+            CursorSource::Pipeline(run) => run.stage_stats(),
             CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Spooled(_) => Vec::new(),
         }
     }
@@ -215,7 +215,7 @@ impl Cursor {
     /// # Errors
     /// 146 ExceededMemoryLimit if they exceed the limit of the file; errors of the plan or
     /// pipeline.
-    pub fn keep_rest(&mut self, session: StoreSession<'_>, folder: &Path) -> Result<()> {
+    pub fn spool_rest(&mut self, session: StoreSession<'_>, folder: &Path) -> Result<()> {
         if self.is_done()
             || matches!(self.source, CursorSource::Ready(_) | CursorSource::Spooled(_))
         {

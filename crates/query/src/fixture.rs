@@ -15,7 +15,7 @@ use crate::language::metadata::CurrentMetadata;
 use crate::pipeline::parse_stages;
 use crate::stage::show;
 use crate::stage::{StageContext, Step};
-use crate::{Around, Flow, Metadata, Pipeline, RunSettings};
+use crate::{Flow, Metadata, Pipeline, PipelineContext, RunSettings};
 
 pub(crate) struct Fixture {
     store: Arc<Store>,
@@ -63,8 +63,8 @@ impl Fixture {
     }
 
     /// The plan summary of a pipeline over the collection `c`.
-    pub(crate) fn summary(&self, stages: RawDoc<'_>, around: &Around<'_>) -> String {
-        let parsed = Pipeline::parse(stages, around).unwrap();
+    pub(crate) fn summary(&self, stages: RawDoc<'_>, context: &PipelineContext<'_>) -> String {
+        let parsed = Pipeline::parse(stages, context).unwrap();
         let collection = self.session().collection(&Namespace::new("test", "c").unwrap());
         let run = parsed.start(&self.view, collection, None, RunSettings::default()).unwrap();
         run.plan_summary().into()
@@ -74,11 +74,11 @@ impl Fixture {
     pub(crate) fn run(
         &self,
         stages: RawDoc<'_>,
-        around: &Around<'_>,
+        context: &PipelineContext<'_>,
         settings: RunSettings,
     ) -> Result<Vec<String>, i32> {
         let run = || -> mayfly_base::Result<Vec<String>> {
-            let parsed = Pipeline::parse(stages, around)?;
+            let parsed = Pipeline::parse(stages, context)?;
             let ns = Namespace::new("test", "c")?;
             let collection = self.session().collection(&ns);
             let mut run = parsed.start(&self.view, collection, None, settings)?;
@@ -99,11 +99,11 @@ impl Fixture {
     pub(crate) fn run_over(
         &self,
         stages: RawDoc<'_>,
-        around: &Around<'_>,
+        context: &PipelineContext<'_>,
         settings: &RunSettings,
         documents: &[(DocBuf, Metadata)],
     ) -> Vec<String> {
-        let (_, steps) = parse_stages(stages, around).unwrap();
+        let (_, steps) = parse_stages(stages, context).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let metadata = CurrentMetadata::default();
         let context = StageContext::new(self.session(), settings, &metadata);
@@ -139,7 +139,7 @@ impl Fixture {
         act: impl FnOnce(&Store, &Arc<OpCtx>),
     ) -> mayfly_base::Result<()> {
         let scope = mayfly_expr::Scope::default();
-        let (_, steps) = parse_stages(stage, &Around::command("test", &scope))?;
+        let (_, steps) = parse_stages(stage, &PipelineContext::command("test", &scope))?;
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), CurrentMetadata::default());
         let context = StageContext::new(self.session(), &settings, &metadata);
@@ -165,7 +165,7 @@ impl Fixture {
         document: RawDoc<'_>,
     ) -> (usize, mayfly_base::Result<Flow>) {
         let scope = mayfly_expr::Scope::default();
-        let (_, steps) = parse_stages(stages, &Around::command("test", &scope)).unwrap();
+        let (_, steps) = parse_stages(stages, &PipelineContext::command("test", &scope)).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), CurrentMetadata::default());
         let context = StageContext::new(self.session(), &settings, &metadata);

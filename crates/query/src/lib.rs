@@ -38,9 +38,9 @@ pub use modify::{
     UNIT_WRITES, Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, single_id, update,
     write_together,
 };
-pub use pipeline::rows::{ABSENT as ABSENT_STAGES, Absence, STAGES, is_stage};
+pub use pipeline::rows::{ABSENT as UNAVAILABLE_STAGES, Absence, STAGES, is_stage};
 pub use pipeline::{
-    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, StageConcern, StagePlace,
+    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, StageConcern, StagePosition,
     StageRow, UncheckedPipeline, Validation,
 };
 pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
@@ -50,6 +50,8 @@ pub use plan::{
     AtomicF64, EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, PlannerSettings, RecordScan,
     TextAccess, check_absent, forget_plans, plan, plans,
 };
-pub use stage::{Around, Description, Host, Inside, Needs as StageNeeds, Rights, RunSettings};
+pub use stage::{
+    Description, Host, Needs as StageNeeds, PipelineContext, PipelineOwner, Rights, RunSettings,
+};
 pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};
 pub use view_reads::view_reads;

@@ -6,7 +6,7 @@ use mayfly_scripts::ScriptLimits;
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::pipeline::Pipeline;
-use crate::stage::Around;
+use crate::stage::PipelineContext;
 
 /// The names that a view reads: its source, and those that its stages read.
 pub fn view_reads(db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
@@ -16,7 +16,7 @@ pub fn view_reads(db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
     let scope = Scope::default().with_script_limits(ScriptLimits::default());
     let pipeline = view.get("pipeline").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
     // A pipeline that cannot be parsed reads nothing.
-    let parsed = Pipeline::parse(pipeline, &Around::view(db, &scope));
+    let parsed = Pipeline::parse(pipeline, &PipelineContext::view(db, &scope));
     let stages = parsed.map_or_else(|_| Vec::new(), |parsed| parsed.collections());
     on.into_iter().chain(stages).collect()
 }

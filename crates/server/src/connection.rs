@@ -326,7 +326,7 @@ impl<'s> Served<'s> {
         let began = service.clock.monotonic_micros();
         let happens = async {
             match wait {
-                Wait::Data(data) => data.awaited.beyond(&service.store, data.seen).await,
+                Wait::Data(data) => data.awaited.wait_past(&service.store, data.seen).await,
                 Wait::Topology { seen, .. } => service.topology.changed_from(*seen).await,
             }
         };

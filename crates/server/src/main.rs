@@ -84,7 +84,7 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         .thread_name("worker")
         .thread_keep_alive(KEEP_ALIVE)
         .max_blocking_threads(MOST_THREADS)
-        .on_thread_stop(mayfly_work::memory::tell)
+        .on_thread_stop(mayfly_work::memory::report)
         .build()
         .context("cannot start the runtime")?;
     let ended = runtime.block_on(async {

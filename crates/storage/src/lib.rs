@@ -27,7 +27,7 @@ mod views;
 mod write;
 
 pub use catalog::{
-    Attached, Capped, Collection, Core, History, Index, Settings, Uses, VisibleIndexes,
+    Attached, Capped, Collection, Core, History, Index, Settings, UseCounter, VisibleIndexes,
 };
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
@@ -42,9 +42,9 @@ pub use oplog::{
 };
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
-    CollectionSizes, CountLimit, Counted, Entry, EntryFinding, EntryVisitor, RangesVisitor,
-    RecordKeys, RecordVisitor, RecordsVisitor, Scanned, Snapshot, ValidateOptions, Validated,
-    ValidatedIndex, position_of, whole_range,
+    CollectionSizes, CountLimit, CountResult, Entry, EntryFinding, EntryVisitor, RangesVisitor,
+    RecordKeys, RecordVisitor, RecordsVisitor, ScanResult, Snapshot, ValidateOptions,
+    ValidatedIndex, ValidationResult, position_of, whole_range,
 };
 pub use record::{IdKey, RecordKey, StoredDocument, id_key, record_id};
 pub use session::StoreSession;
@@ -52,12 +52,12 @@ pub use store::{Store, StoreOptions};
 pub use ttl::TtlStats;
 pub use views::{
     MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
-    shown_buckets,
+    buckets_view,
 };
 
 pub use write::{
-    COMMIT_STATEMENT, DefinitionChange, Executed, FsyncLock, OpenTransaction, Statement, Together,
-    TransactionSize, WriteOptions, WriteUnit, Writer, Writing,
+    COMMIT_STATEMENT, DefinitionChange, ExecutedStatements, FsyncLock, OpenTransaction, Statement,
+    TransactionSize, UnitCollections, WriteOptions, WriteUnit, Writer, WritingCommand,
 };
 
 // Types of the byte store that callers of scans need.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{ErrorCode, Namespace, Result};
-use mayfly_kv::{Engine, EngineAround, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
+use mayfly_kv::{Engine, EngineWrapper, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::OpCtx;
@@ -34,7 +34,7 @@ struct Full {
     full: AtomicBool,
 }
 
-impl EngineAround for Full {
+impl EngineWrapper for Full {
     fn inner(&self) -> &dyn Engine {
         &*self.inner
     }
@@ -118,7 +118,7 @@ impl Fixture {
     /// The kept versions: timestamp, collection, record key, document.
     fn kept(&self) -> BTreeMap<(u64, u64, RecordKey), DocBuf> {
         let mut found = BTreeMap::new();
-        for (key, value) in self.rows(Keyspace::Kept) {
+        for (key, value) in self.rows(Keyspace::Versions) {
             let number = |at: usize| u64::from_be_bytes(key[at..at + 8].try_into().unwrap());
             visit_kept(&key, &value, &mut |record_key, document| {
                 found.insert((number(0), number(8), record_key.to_vec()), document.to_owned());
@@ -180,7 +180,7 @@ fn a_document_is_written_once() {
     f.change("d.c", 1, Some(doc! { "_id": 1, "t": &long }), UpdateStyle::Replacement);
     let (stored, logical) = f.newest();
     assert!(stored < 200 && logical > 10_000, "{stored}, {logical}");
-    let kept = f.rows(Keyspace::Kept);
+    let kept = f.rows(Keyspace::Versions);
     assert_eq!(kept.len(), 1, "the insert's document");
     assert!(RawDoc::new(&kept[0].1).unwrap().get("s").is_some());
     // The entry of an operator update has its delta; the document that it changes is kept once.
@@ -379,7 +379,7 @@ fn what_units_remove_together_is_kept_together() {
     let f = fixture();
     f.insert("d.c", 0..512);
     f.change_together("d.c", 0..512, None);
-    let rows = f.rows(Keyspace::Kept).len();
+    let rows = f.rows(Keyspace::Versions).len();
     assert!(rows <= 6, "512 consecutive numbers are in three blocks: {rows}");
     assert_eq!(f.kept().len(), 512);
     assert_eq!(f.inserted("d.c").unwrap(), (0..512).collect::<Vec<_>>());

@@ -140,7 +140,7 @@ impl Store {
             true => self.history.clear(),
             false => self.history.expire(self.clock.monotonic_micros()),
         }
-        self.engine().give_back_space().map_err(from_kv)
+        self.engine().reclaim_space().map_err(from_kv)
     }
 
     /// Clears the ranges of all dropped objects.
@@ -216,7 +216,7 @@ impl Store {
         self.engine().sync().map_err(from_kv)?;
         let range = KeyRange { start: vec![0], end: cut.saturating_add(1).to_be_bytes().to_vec() };
         let at_once = self.oplog.take_resized() || nearly_full;
-        for keyspace in [Keyspace::Oplog, Keyspace::Kept] {
+        for keyspace in [Keyspace::Oplog, Keyspace::Versions] {
             self.sweep_whole(keyspace, &range)?;
             if at_once {
                 self.engine().compact_range(keyspace, &range).map_err(from_kv)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use mayfly_base::testing::wait_until;
 use mayfly_base::{Error, ErrorCode, ManualClock, Namespace};
 use mayfly_kv::{
-    Caps, ChaosEngine, ChaosOptions, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult,
+    Caps, ChaosEngine, ChaosOptions, Engine, EngineWrapper, Guard, KeyRange, Keyspace, KvResult,
     MemoryEngine, SweepEnd, TxnOptions,
 };
 use mayfly_value::bson::{self, Bson, Document, doc};
@@ -675,7 +675,7 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
 /// Its first sweep panics.
 struct SweepsLater(std::sync::atomic::AtomicUsize, MemoryEngine);
 
-impl EngineAround for SweepsLater {
+impl EngineWrapper for SweepsLater {
     fn inner(&self) -> &dyn Engine {
         &self.1
     }
@@ -821,7 +821,7 @@ fn sizes_tell_documents_and_indexes() {
     let all = whole_range();
     let limit = CountLimit { bytes: None, documents: Some(10) };
     let counted = fixture.store.count_range(&fixture.op, &collection, None, &all, limit).unwrap();
-    assert_eq!(counted, Counted { documents: 11, bytes: 11 * 21, cut_off: true });
+    assert_eq!(counted, CountResult { documents: 11, bytes: 11 * 21, cut_off: true });
 }
 
 /// A reader of the log gets an error for entries that were cut, even after a restart.
@@ -857,7 +857,7 @@ fn what_follows_the_log_learns_that_it_was_cut() {
         }
         // From the first allowed position on, all later entries are there.
         let after =
-            all.iter().copied().find(|after| store.oplog().check_kept(*after).is_ok()).unwrap();
+            all.iter().copied().find(|after| store.oplog().check_not_cut(*after).is_ok()).unwrap();
         let behind: Vec<u64> = all.iter().copied().filter(|one| *one > after).collect();
         assert!(!behind.is_empty() && behind.len() < all.len());
         // A reopened store starts at a later second.
@@ -888,7 +888,7 @@ fn a_watch_knows_what_need_not_be_read() {
     assert!(Arc::ptr_eq(&watch, &oplog.watch(ChangeScope::Collection(ns("db.own")))));
     many("db.other", 0..100);
     fixture.store.trim_oplog().unwrap();
-    assert!(oplog.check_kept(begun).is_err(), "cut");
+    assert!(oplog.check_not_cut(begun).is_err(), "cut");
     let before = oplog.settled();
     assert_eq!(oplog.quiet_until(&watch, begun), before);
     many("db.own", 1..2);
@@ -896,7 +896,7 @@ fn a_watch_knows_what_need_not_be_read() {
     many("db.other", 100..103);
     for (after, until) in [(begun, own - 1), (own - 1, own - 1), (own, oplog.settled())] {
         assert_eq!(oplog.quiet_until(&watch, after), until);
-        oplog.check_kept(until).unwrap();
+        oplog.check_not_cut(until).unwrap();
     }
     // Nothing is known about earlier entries.
     assert_eq!(oplog.quiet_until(&watch, begun - 1), begun - 1);

@@ -17,7 +17,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, 
 use mayfly_work::OpCtx;
 
 use crate::catalog::Definition;
-use crate::read::Scanned;
+use crate::read::ScanResult;
 use crate::record::IdKey;
 use crate::record::layout::id_key;
 use crate::write::DefinitionChange;
@@ -131,11 +131,11 @@ impl Store {
                     Ok(std::ops::ControlFlow::Continue(()))
                 })?;
             match scanned {
-                Scanned::Exhausted => {
+                ScanResult::Exhausted => {
                     views.sort_by(|a: &View, b| a.name.cmp(&b.name));
                     return Ok(views);
                 }
-                Scanned::Paused(last) => range = range.after(&last, direction),
+                ScanResult::Paused(last) => range = range.after(&last, direction),
             }
         }
     }
@@ -343,7 +343,7 @@ fn view_of_buckets(ns: &Namespace, buckets: &Namespace, series: &TimeSeries) -> 
 }
 
 /// How clients read a collection of buckets; `None` for other collections.
-pub fn shown_buckets(collection: &Collection) -> Option<ResolvedView> {
+pub fn buckets_view(collection: &Collection) -> Option<ResolvedView> {
     let series = collection.time_series()?;
     let mut pipeline = DocBuilder::new_array();
     pipeline.push_document().start_document(SHOW_BUCKETS_STAGE);

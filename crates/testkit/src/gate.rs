@@ -8,7 +8,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use mayfly_kv::{Engine, EngineAround, HeldSnapshot, KvResult, Txn, TxnOptions};
+use mayfly_kv::{Engine, EngineWrapper, HeldSnapshot, KvResult, Txn, TxnOptions};
 
 /// Name of the threads that a gate stops.
 pub const GATED_THREAD: &str = "gated";
@@ -108,7 +108,7 @@ impl GatedEngine {
     }
 }
 
-impl EngineAround for GatedEngine {
+impl EngineWrapper for GatedEngine {
     fn inner(&self) -> &dyn Engine {
         &*self.inner
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mayfly_kv::{Engine, EngineAround, KvResult};
+use mayfly_kv::{Engine, EngineWrapper, KvResult};
 
 /// Passes everything on but the close.
 pub struct KeptOpen(pub Arc<dyn Engine>);
 
-impl EngineAround for KeptOpen {
+impl EngineWrapper for KeptOpen {
     fn inner(&self) -> &dyn Engine {
         &*self.0
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mayfly_kv::{
-    Direction, Engine, EngineAround, Guard, HeldSnapshot, KeyRange, Keyspace, KvResult,
+    Direction, Engine, EngineWrapper, Guard, HeldSnapshot, KeyRange, Keyspace, KvResult,
     MemoryEngine, ScanEnd, ScanLimit, TxnOptions,
 };
 
@@ -69,7 +69,7 @@ impl PowerCut {
     }
 }
 
-impl EngineAround for PowerCut {
+impl EngineWrapper for PowerCut {
     fn inner(&self) -> &dyn Engine {
         &*self.inner
     }

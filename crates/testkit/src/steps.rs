@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_kv::{
-    Direction, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn,
+    Direction, Engine, EngineWrapper, Guard, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn,
     TxnOptions, Visitor,
 };
 use parking_lot::RwLock;
@@ -58,24 +58,24 @@ impl CountsSteps {
     }
 }
 
-impl EngineAround for CountsSteps {
+impl EngineWrapper for CountsSteps {
     fn inner(&self) -> &dyn Engine {
         &*self.inner
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         let inner = self.inner.begin(options)?;
-        Ok(Box::new(Counted { inner, steps: self.steps.clone(), deleted: Vec::new() }))
+        Ok(Box::new(CountingTxn { inner, steps: self.steps.clone(), deleted: Vec::new() }))
     }
 }
 
-struct Counted {
+struct CountingTxn {
     inner: Box<dyn Txn>,
     steps: Arc<Steps>,
     deleted: Vec<Vec<u8>>,
 }
 
-impl Txn for Counted {
+impl Txn for CountingTxn {
     mayfly_kv::forward_txn!(inner: put, put_with_gap, fill_gaps, lock, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {

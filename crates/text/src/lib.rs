@@ -32,6 +32,6 @@ pub use fields::TextField;
 pub use fold::Sensitivity;
 pub use language::Language;
 pub use score::{TermScores, stored_term};
-pub use search::{Found, SearchOptions, TextSearch};
+pub use search::{FoundBy, SearchOptions, TextSearch};
 pub use spec::TextSpec;
 pub use words::words;

@@ -107,7 +107,7 @@ impl TextSearch {
     }
 
     /// The terms for explain output.
-    pub fn shown_terms(&self) -> &BTreeSet<String> {
+    pub fn explain_terms(&self) -> &BTreeSet<String> {
         &self.sensitive_terms
     }
 
@@ -138,12 +138,12 @@ impl TextSearch {
     ///
     /// # Errors
     /// Errors of the document's languages.
-    pub fn matches(&self, document: RawDoc<'_>, spec: &TextSpec, found: Found) -> Result<bool> {
-        if found == Found::ByIndex && self.is_exact() {
+    pub fn matches(&self, document: RawDoc<'_>, spec: &TextSpec, found: FoundBy) -> Result<bool> {
+        if found == FoundBy::ByIndex && self.is_exact() {
             return Ok(true);
         }
         let mut seen = MatchState {
-            indexed: found == Found::ByIndex,
+            indexed: found == FoundBy::ByIndex,
             written: self.sensitivity == Sensitivity::default(),
             refused: false,
             missing: self.phrases.iter().collect(),
@@ -194,7 +194,7 @@ impl TextSearch {
 
 /// How a document was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundBy {
     /// By an index entry of one of the search's terms.
     ByIndex,
     /// By any other plan.

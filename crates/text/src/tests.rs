@@ -136,7 +136,7 @@ fn matches(search: &str, sensitivity: Sensitivity, text: &str) -> bool {
     let search = TextSearch::parse(&options, &spec).unwrap();
     let mut document = DocBuilder::new();
     document.append("a", text).append("b", "other words");
-    search.matches(document.finish().as_doc(), &spec, Found::Otherwise).unwrap()
+    search.matches(document.finish().as_doc(), &spec, FoundBy::Otherwise).unwrap()
 }
 
 /// Manual: "$text", "Search Field Behavior".
@@ -240,7 +240,7 @@ proptest! {
         let options = SearchOptions { search: text.clone(), ..SearchOptions::default() };
         let search = TextSearch::parse(&options, &spec).unwrap();
         prop_assert_eq!(search.terms().iter().map(String::as_str).collect::<Vec<_>>(), scores.iter().map(|it| it.0).collect::<Vec<_>>());
-        let found = search.matches(document.as_doc(), &spec, Found::Otherwise).unwrap();
+        let found = search.matches(document.as_doc(), &spec, FoundBy::Otherwise).unwrap();
         prop_assert_eq!(found, !scores.is_empty());
     }
 }

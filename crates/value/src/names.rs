@@ -52,7 +52,7 @@ impl<T> Names<T> {
     }
 
     /// The value at an index returned by [`position`](Names::position) or [`push`](Names::push).
-    pub fn said_at(&mut self, at: usize) -> &mut T {
+    pub fn value_mut(&mut self, at: usize) -> &mut T {
         &mut self.fields[at].1
     }
 

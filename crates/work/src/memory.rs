@@ -118,7 +118,7 @@ pub fn resized(before: usize, now: usize) {
 }
 
 /// Reports the thread's count to the process. A thread calls it before it ends.
-pub fn tell() {
+pub fn report() {
     THREAD.with(Thread::report);
 }
 
@@ -175,9 +175,9 @@ pub fn mark() -> isize {
 
 /// Bytes that a cursor or transaction retains from one command to the next.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Kept(usize);
+pub struct RetainedBytes(usize);
 
-impl Kept {
+impl RetainedBytes {
     /// The number of bytes retained.
     pub fn bytes(self) -> usize {
         self.0
@@ -204,7 +204,7 @@ pub fn held() -> usize {
 
 /// Runs `work` without charging its allocations to the operation. For caches, which outlive the
 /// operation and have limits of their own.
-pub fn elsewhere<T>(work: impl FnOnce() -> T) -> T {
+pub fn uncharged<T>(work: impl FnOnce() -> T) -> T {
     THREAD.with(|thread| {
         let before = thread.net.get();
         let result = work();
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(held(), 0);
         allocated(8 * MB);
         assert!(check().is_ok());
-        elsewhere(|| allocated(5 * MB));
+        uncharged(|| allocated(5 * MB));
         assert_eq!(held(), 8 * MB);
         allocated(1);
         assert_eq!(check().unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
@@ -339,7 +339,7 @@ mod tests {
         freed(1);
         drop(inner);
         assert_eq!(held(), 8 * MB);
-        let mut kept = Kept::default();
+        let mut kept = RetainedBytes::default();
         let here = mark();
         allocated(3 * MB);
         kept.grown_since(here, MB);
@@ -353,7 +353,7 @@ mod tests {
         assert!(held() == 0 && check().is_ok());
         allocated(9 * MB);
 
-        tell();
+        report();
         let before = total();
         assert_eq!(before, 23 * MB);
         set_others(100 * MB);
@@ -361,7 +361,7 @@ mod tests {
         assert!(limit() == 100 * MB && !is_short());
         let other = std::thread::spawn(|| {
             allocated(65 * MB);
-            tell();
+            report();
         });
         other.join().unwrap();
         assert!(is_short() && !is_over() && check().is_ok());
@@ -376,14 +376,14 @@ mod tests {
         freed(MB / 2);
         drop(little);
         freed(13 * MB);
-        tell();
+        report();
         assert!(!is_over() && refusals() == 3);
         freed(8 * MB);
         drop(operation);
         freed(15 * MB);
         std::thread::spawn(|| {
             freed(65 * MB);
-            tell();
+            report();
         })
         .join()
         .unwrap();

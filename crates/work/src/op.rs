@@ -266,7 +266,7 @@ impl OpCtx {
     }
 
     /// Continues the account of an earlier operation with the same cursor.
-    pub fn go_on_with_scratch(&self, scratch: Arc<OperationScratch>) {
+    pub fn continue_scratch(&self, scratch: Arc<OperationScratch>) {
         *self.scratch.lock() = Some(scratch);
     }
 

@@ -253,7 +253,7 @@ mod tests {
             Err(ErrorCode::OutOfDiskSpace)
         );
         // A later batch of a cursor that an earlier command opened.
-        other.op().go_on_with_scratch(one.op().scratch());
+        other.op().continue_scratch(one.op().scratch());
         assert_eq!(
             code(Claim::new(FileOwner::Operation).grow(100)),
             Err(ErrorCode::ExceededMemoryLimit)

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use mayfly_commands::{Handler, registry};
 use mayfly_mql::matcher::op as match_op;
 use mayfly_mql::update::op as update_op;
-use mayfly_query::{ABSENT_STAGES, Absence, STAGES, StageRow};
+use mayfly_query::{Absence, STAGES, StageRow, UNAVAILABLE_STAGES};
 
 const HEAD: &str = "\
 # Compatibility
@@ -78,7 +78,7 @@ fn stages(out: &mut String) {
         let _ = writeln!(out, "| `{}` | {} | {since} |", row.name, row.help);
     }
     let absent = |wanted: &[Absence]| -> Vec<&str> {
-        let stages = ABSENT_STAGES.iter().filter(|stage| wanted.contains(&stage.absence));
+        let stages = UNAVAILABLE_STAGES.iter().filter(|stage| wanted.contains(&stage.absence));
         let mut names: Vec<_> = stages.map(|stage| stage.name).collect();
         names.sort_unstable();
         names

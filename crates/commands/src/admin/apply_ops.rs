@@ -18,7 +18,7 @@ mod entry;
 
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::Together;
+use mayfly_storage::UnitCollections;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -197,7 +197,7 @@ fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Appli
         let mut reached = 0;
         let written = ctx.service.store.write_together(
             (ctx.op, ctx.store.view),
-            &Together { first, others },
+            &UnitCollections { first, others },
             |unit| {
                 for (at, change) in changes.iter().enumerate() {
                     reached = at + 1;

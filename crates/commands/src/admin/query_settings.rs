@@ -9,7 +9,8 @@ use mayfly_expr::Scope;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_query::{
-    Around, CanonicalQuery, FindOptions, Hint, QueryShape, QueryShapeHash, UncheckedPipeline,
+    CanonicalQuery, FindOptions, Hint, PipelineContext, QueryShape, QueryShapeHash,
+    UncheckedPipeline,
 };
 use mayfly_service::QuerySetting;
 use mayfly_service::query_settings::namespace_of;
@@ -130,7 +131,8 @@ fn check_query(
             scope.declare(variables)?;
         }
         let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
-        UncheckedPipeline::parse(pipeline, &Around::command(ns.db(), &scope)).validate()?;
+        UncheckedPipeline::parse(pipeline, &PipelineContext::command(ns.db(), &scope))
+            .validate()?;
         return Ok(Planned::Otherwise);
     }
     let finds = row.kind == OpKind::Query;
@@ -148,7 +150,7 @@ fn check_query(
         variables,
         now_ms: Some(ctx.op.now_ms()),
         collation,
-        tells_keys: true,
+        allows_key_metadata: true,
         scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()
     };

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::CheckedOut;
-use mayfly_storage::{Executed, Statement, WriteUnit};
+use mayfly_storage::{ExecutedStatements, Statement, WriteUnit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::CommandContext;
@@ -147,7 +147,7 @@ impl Retry {
     }
 
     fn note(&self, statement: Statement, count: i32, result: DocBuf) {
-        self.session.borrow_mut().note(Executed { id: statement.id, count, result });
+        self.session.borrow_mut().note(ExecutedStatements { id: statement.id, count, result });
     }
 }
 

@@ -4,7 +4,7 @@ mod host;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
-    Around, ChangeScope, Cursor, CursorSource, Description, Hint, Pipeline, PipelineRun,
+    ChangeScope, Cursor, CursorSource, Description, Hint, Pipeline, PipelineContext, PipelineRun,
     RunSettings, StageRow, UncheckedPipeline,
 };
 use mayfly_service::query_settings::namespace_of;
@@ -138,9 +138,9 @@ impl Arguments<'_> {
         let collection = named.and_then(|ns| ctx.store.collection(ns));
         let collation = self.collation.over(collection.as_deref());
         let scope = command_scope(ctx, collation, self.variables)?;
-        let around = Around::command(self.request.db, &scope).with_view(ctx.store.view);
+        let context = PipelineContext::command(self.request.db, &scope).with_view(ctx.store.view);
         let pipeline =
-            ctx.checked(self.request, UncheckedPipeline::parse(self.pipeline, &around))?;
+            ctx.checked(self.request, UncheckedPipeline::parse(self.pipeline, &context))?;
         note_writes(ctx, &pipeline)?;
         Ok(pipeline)
     }

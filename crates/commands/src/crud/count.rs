@@ -94,7 +94,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     } else {
         let mut executor = Executor::new(ctx.store.view, collection, query)?;
         executor.name_failures(request.row.name);
-        if executor.keeps_much() {
+        if executor.buffers_between_batches() {
             executor.use_budget(budget(ctx, &fields)?);
         }
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());

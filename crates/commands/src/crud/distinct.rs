@@ -70,7 +70,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
             let mut executor = Executor::new(ctx.store.view, collection, query)?;
             executor.name_failures(request.row.name);
-            if executor.keeps_much() {
+            if executor.buffers_between_batches() {
                 executor.use_budget(budget(ctx, &fields)?);
             }
             from_collection(ctx, executor, key, &mut values)?;

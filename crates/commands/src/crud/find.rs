@@ -80,7 +80,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         variables: fields.document("let")?,
         now_ms: Some(ctx.op.now_ms()),
         collation: collating.over(collection.as_deref()),
-        tells_keys: true,
+        allows_key_metadata: true,
         scripts: Some(ctx.service.settings.script_limits()),
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
@@ -98,7 +98,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             let mut stages = on_view(&fields, &view)?;
             if tailing.tailable {
                 tailing.check_order(&fields)?;
-                stages.follow();
+                stages.make_tailable();
             }
             let settings = RunSettings { hints, ..run_settings(ctx, &fields)? };
             let stages = stages.parse((ctx, request), &view, fields.document("let")?)?;
@@ -116,9 +116,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
     let mut executor = Executor::new(ctx.store.view, collection, query)?;
     if tailing.tailable {
-        executor.follow()?;
+        executor.make_tailable()?;
     }
-    executor.show_as(shape)?;
+    executor.set_shape(shape)?;
     prepare(ctx, (request, &fields), &mut executor, batch)?;
     let length = Work::Plan(&executor).length();
     let mut cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
@@ -153,7 +153,7 @@ fn prepare(
 ) -> Result<()> {
     executor.name_failures(request.row.name);
     // The type of the argument is checked in any case.
-    if executor.keeps_much() || fields.bool("allowDiskUse")?.is_some() {
+    if executor.buffers_between_batches() || fields.bool("allowDiskUse")?.is_some() {
         executor.use_budget(budget(ctx, fields)?);
     }
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());

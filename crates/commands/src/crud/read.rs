@@ -8,7 +8,7 @@ use mayfly_service::IdleTime;
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
 use mayfly_work::memory;
-use mayfly_work::memory::Kept;
+use mayfly_work::memory::RetainedBytes;
 
 use crate::context::CommandContext;
 use crate::request::Fields;
@@ -121,7 +121,7 @@ pub(crate) fn first_batch(
     }
     if let Some(time) = ctx.store.view.cluster_time() {
         if !batch.single {
-            cursor.keep_rest(ctx.store, &ctx.service.spill_folder())?;
+            cursor.spool_rest(ctx.store, &ctx.service.spill_folder())?;
         }
         reply.append("atClusterTime", RawValue::Timestamp(time));
     }
@@ -130,7 +130,7 @@ pub(crate) fn first_batch(
     } else {
         let owner = ctx.cursor_owner();
         cursor.time_left_micros = ctx.op.time_left_micros();
-        let mut kept = Kept::default();
+        let mut kept = RetainedBytes::default();
         kept.grown_since(began, reply.capacity() - reply_before);
         let now_micros = ctx.op.monotonic_micros();
         let idle = if batch.no_timeout { IdleTime::Unlimited } else { IdleTime::Limited };

@@ -114,7 +114,7 @@ impl Front {
         if statements.len() < 2
             || !statements[..2].iter().all(may_share)
             || ctx.store.in_transaction()
-            || ctx.store.view.asks_before_record()
+            || ctx.store.view.has_before_record()
             || measurements::series_named(ctx, ns).is_some()
         {
             return None;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_query::{
-    Around, Budget, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings,
+    Budget, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineContext, PipelineRun, RunSettings,
     UncheckedPipeline,
 };
-use mayfly_storage::{Collection, OPLOG, ResolvedView, shown_buckets};
+use mayfly_storage::{Collection, OPLOG, ResolvedView, buckets_view};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
@@ -44,7 +44,7 @@ pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
     }
     if let Some(collection) = store.collection(ctx.store.view, ns) {
         // Buckets are read in the reference's format.
-        return Ok(match shown_buckets(&collection) {
+        return Ok(match buckets_view(&collection) {
             Some(view) => Source::View(Box::new(view)),
             None => Source::Collection(collection),
         });
@@ -100,7 +100,7 @@ impl Stages {
     }
 
     /// Makes the reader of the log wait at the end.
-    pub(super) fn follow(&mut self) {
+    pub(super) fn make_tailable(&mut self) {
         self.following = true;
     }
 
@@ -145,8 +145,8 @@ impl Stages {
         let following = self.following;
         let (stages, of_view) = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
-        let around = Around::command(view.on.db(), &scope).with_view(ctx.store.view);
-        let parsed = UncheckedPipeline::parse(stages.as_doc(), &around.after_view(of_view));
+        let context = PipelineContext::command(view.on.db(), &scope).with_view(ctx.store.view);
+        let parsed = UncheckedPipeline::parse(stages.as_doc(), &context.after_view(of_view));
         let pipeline = ctx.checked(request, parsed)?;
         Ok(OverView { view, pipeline, following })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{Around, StageRow, UncheckedPipeline, view_reads};
+use mayfly_query::{PipelineContext, StageRow, UncheckedPipeline, view_reads};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::CommandContext;
@@ -102,7 +102,7 @@ fn definition(
         }
     }
     let scope = command_scope(ctx, collation.clone(), None)?;
-    let stages = UncheckedPipeline::parse(pipeline, &Around::view(ns.db(), &scope));
+    let stages = UncheckedPipeline::parse(pipeline, &PipelineContext::view(ns.db(), &scope));
     let stages = ctx.checked_over(request, Some(on), stages)?;
     let reads = std::iter::once(source).chain(stages.collections()).collect();
     let mut options = DocBuilder::new();

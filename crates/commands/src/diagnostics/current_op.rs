@@ -47,7 +47,7 @@ fn demand(demands: &mut Demands<'_>, request: &Request<'_>) {
 
 /// Whose operations.
 #[derive(Clone, Debug, Default)]
-pub enum Whose {
+pub enum OperationOwner {
     /// All that there are.
     #[default]
     All,
@@ -55,21 +55,21 @@ pub enum Whose {
     User(UserName),
 }
 
-impl Whose {
+impl OperationOwner {
     /// Those of the client that sends a command; without access control all operations.
-    pub fn of(ctx: &CommandContext<'_>) -> Whose {
+    pub fn of(ctx: &CommandContext<'_>) -> OperationOwner {
         match &ctx.authority {
-            Authority::User(user) => Whose::User(user.name.clone()),
+            Authority::User(user) => OperationOwner::User(user.name.clone()),
             Authority::Unrestricted | Authority::FirstUser | Authority::NotAuthenticated => {
-                Whose::All
+                OperationOwner::All
             }
         }
     }
 
     fn includes(&self, service: &Service, connection: i64) -> bool {
         match self {
-            Whose::All => true,
-            Whose::User(name) => service
+            OperationOwner::All => true,
+            OperationOwner::User(name) => service
                 .connections
                 .get(connection)
                 .and_then(|connection| connection.access.user())
@@ -82,7 +82,7 @@ impl Whose {
 #[derive(Clone, Debug, Default)]
 pub struct CurrentOpOptions {
     /// Whose.
-    pub whose: Whose,
+    pub whose: OperationOwner,
     /// Connections and background tasks that do nothing now, too.
     pub idle_connections: bool,
     /// Open transactions of which no statement runs, too.
@@ -93,7 +93,7 @@ pub struct CurrentOpOptions {
 
 /// The documents of `$currentOp`.
 pub fn current_ops(service: &Service, options: &CurrentOpOptions) -> Vec<DocBuf> {
-    let is_meant = |connection| options.whose.includes(service, connection);
+    let is_selected = |connection| options.whose.includes(service, connection);
     let mut list = Vec::new();
     let mut busy = HashSet::new();
     let mut monitor_works = false;
@@ -101,21 +101,21 @@ pub fn current_ops(service: &Service, options: &CurrentOpOptions) -> Vec<DocBuf>
         let info = op.info();
         busy.insert(info.connection_id);
         monitor_works |= *info.desc == *TTL_MONITOR;
-        if !is_meant(info.connection_id) {
+        if !is_selected(info.connection_id) {
             continue;
         }
         list.push(active(service, &op, &info, options));
     }
     if options.idle_sessions {
         let inactive = service.sessions.transactions.inactive(&*service.clock);
-        let inactive = inactive.iter().filter(|one| is_meant(one.beginning.connection_id));
+        let inactive = inactive.iter().filter(|one| is_selected(one.beginning.connection_id));
         list.extend(inactive.map(|transaction| inactive_transaction(service, transaction)));
     }
     if !options.idle_connections {
         return list;
     }
     for connection in service.connections.list() {
-        if !busy.contains(&connection.id) && is_meant(connection.id) {
+        if !busy.contains(&connection.id) && is_selected(connection.id) {
             let mut doc = begin(service, connection.desc());
             doc.append("connectionId", connection.id);
             append_client(&mut doc, &connection.client, &connection.info());
@@ -124,7 +124,7 @@ pub fn current_ops(service: &Service, options: &CurrentOpOptions) -> Vec<DocBuf>
             list.push(doc.finish());
         }
     }
-    if !monitor_works && is_meant(0) {
+    if !monitor_works && is_selected(0) {
         let mut doc = begin(service, TTL_MONITOR);
         doc.append("active", false);
         doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());
@@ -272,7 +272,7 @@ fn run_current_op(
     let truthy = |name| is_set(request.body, name);
     let own = is_set(request.body, OWN);
     let options = CurrentOpOptions {
-        whose: if own { Whose::of(ctx) } else { Whose::All },
+        whose: if own { OperationOwner::of(ctx) } else { OperationOwner::All },
         idle_connections: truthy("$all"),
         idle_sessions: true,
         truncate_ops: truthy("$truncateOps") || truthy("truncateOps"),
@@ -322,7 +322,7 @@ fn run_kill_op(
     };
     let is_own = ctx.service.ops.list().iter().any(|op| {
         op.id() == id
-            && matches!(Whose::of(ctx), whose @ Whose::User(_)
+            && matches!(OperationOwner::of(ctx), whose @ OperationOwner::User(_)
                 if whose.includes(ctx.service, op.info().connection_id))
     });
     if !is_own {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{Collection, CountLimit, Counted, Index, KeyRange, position_of, whole_range};
+use mayfly_storage::{
+    Collection, CountLimit, CountResult, Index, KeyRange, position_of, whole_range,
+};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::context::{Command, CommandContext};
@@ -100,11 +102,11 @@ fn count(
     bounds: Option<&Bounds<'_>>,
     limit: CountLimit,
     estimate: bool,
-) -> Result<Counted> {
+) -> Result<CountResult> {
     let store = &ctx.service.store;
-    let kept = || -> Result<Counted> {
+    let kept = || -> Result<CountResult> {
         let documents = store.count_documents(ctx.op, collection)?;
-        Ok(Counted { documents, bytes: store.data_bytes(collection), cut_off: false })
+        Ok(CountResult { documents, bytes: store.data_bytes(collection), cut_off: false })
     };
     let Some(bounds) = bounds else {
         if estimate {

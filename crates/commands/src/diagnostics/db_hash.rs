@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, Result};
-use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, whole_range};
+use mayfly_storage::{Collection, Direction, ScanLimit, ScanResult, whole_range};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use md5::{Digest, Md5};
 
@@ -97,8 +97,8 @@ fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
             }),
         };
         match scanned? {
-            Scanned::Exhausted => return Ok(hex::encode(digest.finalize())),
-            Scanned::Paused(last) => range = range.after(&last, direction),
+            ScanResult::Exhausted => return Ok(hex::encode(digest.finalize())),
+            ScanResult::Paused(last) => range = range.after(&last, direction),
         }
     }
 }

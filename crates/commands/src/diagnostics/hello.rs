@@ -91,7 +91,7 @@ fn answer(
         if seen == Some(counter) && !ctx.exhaust.waited {
             // The only member of a set is elected by a timeout, so the wait ends then at the
             // latest.
-            let election = ctx.service.store.primary_in_ms();
+            let election = ctx.service.store.ms_until_primary();
             let longest = Duration::from_millis(election.map_or(max_ms, |ms| ms.min(max_ms)));
             ctx.effects.wait_for(Wait::Topology { seen: counter, longest });
             return Ok(());

@@ -1,7 +1,7 @@
 //! The documents of `$indexStats`: how often plans have used each index. Manual, "$indexStats".
 
 use mayfly_service::Service;
-use mayfly_storage::{Collection, Uses};
+use mayfly_storage::{Collection, UseCounter};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 /// One document per index, `_id_` first. Uses are counted from the start of the server, the
@@ -26,7 +26,7 @@ pub(crate) fn index_stats(
     documents
 }
 
-fn document(service: &Service, spec: RawDoc<'_>, uses: &Uses, built: bool) -> DocBuf {
+fn document(service: &Service, spec: RawDoc<'_>, uses: &UseCounter, built: bool) -> DocBuf {
     let mut out = DocBuilder::new();
     for name in ["name", "key"] {
         if let Some(value) = spec.get(name) {

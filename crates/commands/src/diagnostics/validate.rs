@@ -2,7 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{ClientData, Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{EntryFinding, ValidateOptions, Validated, record_id};
+use mayfly_storage::{EntryFinding, ValidateOptions, ValidationResult, record_id};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
@@ -111,7 +111,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
 }
 
 /// The warnings, and the errors that make the collection invalid.
-fn judge(ns: &Namespace, options: &Options, found: &Validated) -> (Vec<String>, Vec<String>) {
+fn judge(
+    ns: &Namespace,
+    options: &Options,
+    found: &ValidationResult,
+) -> (Vec<String>, Vec<String>) {
     let (mut warnings, mut errors) = (Vec::new(), Vec::new());
     if !found.corrupt.is_empty() {
         errors.push(format!("Detected {} corrupt records.", found.corrupt.len()));
@@ -168,7 +172,7 @@ struct ValidatedCollection<'a> {
 
 fn append_findings(
     shown: &ValidatedCollection<'_>,
-    found: &Validated,
+    found: &ValidationResult,
     valid: bool,
     doc: &mut DocBuilder,
 ) {
@@ -211,7 +215,12 @@ fn append_texts(name: &str, texts: &[String], doc: &mut DocBuilder) {
     doc.end();
 }
 
-fn append_entries(name: &str, found: &Validated, list: &[EntryFinding], doc: &mut DocBuilder) {
+fn append_entries(
+    name: &str,
+    found: &ValidationResult,
+    list: &[EntryFinding],
+    doc: &mut DocBuilder,
+) {
     doc.start_array(name);
     for finding in list {
         doc.push_document();

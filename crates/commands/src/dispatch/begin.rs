@@ -8,7 +8,7 @@ use std::time::Duration;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::Awaited;
 use mayfly_service::{Authority, CheckedOut, Connection, Service, SessionOwner};
-use mayfly_storage::{ReadView, StoreSession, Writing};
+use mayfly_storage::{ReadView, StoreSession, WritingCommand};
 use mayfly_work::current::Current;
 use mayfly_work::op::OpGuard;
 use mayfly_work::{OpCtx, OpInfo, PlanSummary, current, memory};
@@ -148,7 +148,7 @@ pub(super) fn enter_writers<'a>(
     call: &Call<'a>,
     request: &Request<'_>,
     state: &CommandState<'_>,
-) -> Result<Option<Writing<'a>>> {
+) -> Result<Option<WritingCommand<'a>>> {
     if !request.row.writes.is_certain() {
         return Ok(None);
     }

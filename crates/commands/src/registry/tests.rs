@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mayfly_query::{ABSENT_STAGES, STAGES};
+use mayfly_query::{STAGES, UNAVAILABLE_STAGES};
 use mayfly_service::metrics::MAX_COMMANDS;
 
 use super::*;
@@ -238,7 +238,7 @@ fn no_rule_names_a_stage() {
     for name in ["commands", "query", "service", "storage"] {
         rust_files(&crates.join(name).join("src"), &mut files);
     }
-    let absent = ABSENT_STAGES.iter().map(|stage| stage.name);
+    let absent = UNAVAILABLE_STAGES.iter().map(|stage| stage.name);
     let stages: Vec<_> = STAGES.iter().map(|row| row.name).chain(absent).collect();
     let mut problems = Vec::new();
     for file in &files {

@@ -63,12 +63,12 @@ impl Demands<'_> {
 
     /// Demands the rights of another command.
     pub fn need_for(&mut self, request: &Request<'_>) {
-        self.met = self.met && are_met(self.authority, request, self.find);
+        self.met = self.met && are_granted(self.authority, request, self.find);
     }
 
     /// Demands the rights of a pipeline over this collection of a database.
     pub fn need_rights(&mut self, rights: &Rights, on: (&str, Option<&str>)) {
-        self.met = self.met && rights.are_met(on, &|target, action| self.may(target, action));
+        self.met = self.met && rights.are_granted(on, &|target, action| self.may(target, action));
     }
 
     /// Whether an action is allowed, for demands that depend on another right.
@@ -97,7 +97,7 @@ impl Demands<'_> {
 }
 
 /// Whether a client has the rights in the command's row.
-pub(crate) fn are_met(authority: &Authority, request: &Request<'_>, find: FindRow) -> bool {
+pub(crate) fn are_granted(authority: &Authority, request: &Request<'_>, find: FindRow) -> bool {
     let flags = request.row.flags;
     match (authority, request.row.needs) {
         (_, Needs::Nothing) if flags.contains(RowFlags::BEFORE_AUTH) => true,

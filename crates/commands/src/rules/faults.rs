@@ -96,7 +96,7 @@ impl Faults {
         let points = service.fail_points.clone();
         let hang_up = self.by_statement.get_or_insert_default().clone();
         let last: Mutex<Option<(i32, Option<ErrorCode>)>> = Mutex::new(None);
-        view.ask_before_record(Box::new(move |statement| {
+        view.set_before_record(Box::new(move |statement| {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             let fails = match *last {
                 Some((id, fails)) if id == statement => fails,

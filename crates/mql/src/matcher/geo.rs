@@ -15,7 +15,7 @@ pub enum GeoTest {
     Intersects(Area),
     /// It is searched by distance. Only an index provides that order, so the predicate itself is
     /// always true.
-    Near(Near),
+    Near(NearSearch),
 }
 
 impl GeoTest {
@@ -55,7 +55,7 @@ impl GeoTest {
 
 /// The unit of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum DistanceUnit {
     /// Metres on the sphere: the point is GeoJSON.
     Metres,
     /// Radians on the sphere.
@@ -66,21 +66,21 @@ pub enum Unit {
 
 /// A search by distance.
 #[derive(Clone, Copy, Debug)]
-pub struct Near {
+pub struct NearSearch {
     /// The point that distances are measured from.
     pub from: Pair,
     /// The unit of distances.
-    pub unit: Unit,
+    pub unit: DistanceUnit,
     /// The minimum distance, inclusive.
     pub min: f64,
     /// The maximum distance, inclusive.
     pub max: f64,
 }
 
-impl Near {
+impl NearSearch {
     /// The search as an operator of a filter.
     pub fn written(&self) -> DocBuf {
-        let Near { from, unit, min, max } = *self;
+        let NearSearch { from, unit, min, max } = *self;
         let limits = |out: &mut DocBuilder| {
             if min > 0.0 {
                 out.append("$minDistance", min);
@@ -91,15 +91,15 @@ impl Near {
         };
         let mut out = DocBuilder::new();
         match unit {
-            Unit::Metres => {
+            DistanceUnit::Metres => {
                 out.start_document("$nearSphere").start_document("$geometry");
                 out.append("type", "Point").start_array("coordinates").push(from.x).push(from.y);
                 out.end().end();
                 limits(&mut out);
                 out.end();
             }
-            Unit::Radians | Unit::Flat => {
-                let name = if unit == Unit::Flat { "$near" } else { "$nearSphere" };
+            DistanceUnit::Radians | DistanceUnit::Flat => {
+                let name = if unit == DistanceUnit::Flat { "$near" } else { "$nearSphere" };
                 out.start_array(name).push(from.x).push(from.y);
                 out.end();
                 limits(&mut out);
@@ -110,22 +110,22 @@ impl Near {
 
     /// Whether distances are measured on the sphere.
     pub fn is_spherical(&self) -> bool {
-        self.unit != Unit::Flat
+        self.unit != DistanceUnit::Flat
     }
 
     /// Converts an angle to a distance.
     pub fn distance_of_angle(&self, angle: f64) -> f64 {
         match self.unit {
-            Unit::Metres => angle * EARTH_RADIUS_M,
-            Unit::Radians | Unit::Flat => angle,
+            DistanceUnit::Metres => angle * EARTH_RADIUS_M,
+            DistanceUnit::Radians | DistanceUnit::Flat => angle,
         }
     }
 
     /// Converts a distance to an angle (on the plane: to the same distance).
     pub fn angle_of_distance(&self, distance: f64) -> f64 {
         match self.unit {
-            Unit::Metres => distance / EARTH_RADIUS_M,
-            Unit::Radians | Unit::Flat => distance,
+            DistanceUnit::Metres => distance / EARTH_RADIUS_M,
+            DistanceUnit::Radians | DistanceUnit::Flat => distance,
         }
     }
 

@@ -29,7 +29,7 @@ use mayfly_value::{Collation, RawDoc, RawValue};
 pub use ast::{CmpOp, Expr, InList, OriginalOperator, Predicate, Reads, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
-pub use geo::{GeoTest, Near, Unit};
+pub use geo::{DistanceUnit, GeoTest, NearSearch};
 pub use link::is_operator_document;
 pub use regex::Regex;
 pub use schema::Schema;
@@ -119,7 +119,7 @@ impl Matcher {
     ///
     /// # Errors
     /// Errors of a path that is too long.
-    pub fn by_distance(self, path: &str, near: Near) -> Result<Matcher> {
+    pub fn by_distance(self, path: &str, near: NearSearch) -> Result<Matcher> {
         let predicate = Predicate::Geo(Arc::new(GeoTest::Near(near)), Arc::new(near.written()));
         let sought = Expr::Path { path: FieldPath::new(path)?, predicate };
         let root = Expr::and(vec![self.root.clone(), sought]);

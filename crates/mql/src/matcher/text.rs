@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use mayfly_base::{Error, Result};
-use mayfly_text::{Found, SearchOptions, TextSearch, TextSpec};
+use mayfly_text::{FoundBy, SearchOptions, TextSearch, TextSpec};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{DocumentTest, Expr};
@@ -69,7 +69,7 @@ impl TextTest {
     ///
     /// # Errors
     /// Errors of the document's languages.
-    pub(super) fn holds(&self, document: RawDoc<'_>, found: Found) -> Result<bool> {
+    pub(super) fn holds(&self, document: RawDoc<'_>, found: FoundBy) -> Result<bool> {
         let bound = self.bound()?;
         bound.search.matches(document, &bound.spec, found)
     }

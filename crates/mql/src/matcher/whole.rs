@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_expr::{Dependencies, Expression, Frame, random_unit};
 use mayfly_scripts::Script;
-use mayfly_text::Found;
+use mayfly_text::FoundBy;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::{Expr, OriginalOperator, Predicate, Schema, TextTest};
@@ -69,8 +69,8 @@ impl DocumentTest {
             }
             DocumentTest::Script(script, _) => script.holds(doc),
             DocumentTest::Schema(schema, _) => schema.fits_document(doc),
-            DocumentTest::Text(text) => text.holds(doc, Found::Otherwise),
-            DocumentTest::FoundText(text) => text.holds(doc, Found::ByIndex),
+            DocumentTest::Text(text) => text.holds(doc, FoundBy::Otherwise),
+            DocumentTest::FoundText(text) => text.holds(doc, FoundBy::ByIndex),
             DocumentTest::Sample(rate) => Ok(random_unit() < *rate),
         }
     }

@@ -290,7 +290,7 @@ fn insert(root: &mut Level, path: &str, branch: Branch) -> Result<()> {
                 return Ok(());
             }
         };
-        match (level.fields.said_at(at), deeper) {
+        match (level.fields.value_mut(at), deeper) {
             (Branch::Level(inner), Some(deeper)) => {
                 level = inner;
                 rest = deeper;

@@ -84,7 +84,7 @@ impl ChangeStream {
             }
             Start::After(token) => token,
         };
-        store.oplog().check_kept(position.complete_up_to())?;
+        store.oplog().check_not_cut(position.complete_up_to())?;
         let builder = Builder { scope, options: options.clone() };
         Ok(ChangeStream {
             builder,
@@ -353,7 +353,7 @@ fn read_parts(store: &Store, last: u64, visit: &mut LogVisitor<'_>) -> Result<()
             Some(0) => break,
             Some(before) => first = before,
             None => {
-                oplog.check_kept(first.saturating_sub(1))?;
+                oplog.check_not_cut(first.saturating_sub(1))?;
                 return Err(Error::new(
                     ErrorCode::DataCorruptionDetected,
                     "a part of a transaction is missing in the operation log",
@@ -363,7 +363,7 @@ fn read_parts(store: &Store, last: u64, visit: &mut LogVisitor<'_>) -> Result<()
     }
     let range = LogRange { first, last };
     oplog.read(range, Direction::Forward, visit)?;
-    oplog.check_kept(first.saturating_sub(1))
+    oplog.check_not_cut(first.saturating_sub(1))
 }
 
 /// Whether a token identifies a fragment of this event.

@@ -5,7 +5,7 @@ use mayfly_storage::StoreSession;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::Result;
-use mayfly_storage::{Direction, ScanLimit, Scanned};
+use mayfly_storage::{Direction, ScanLimit, ScanResult};
 
 use super::{Executor, Flow, note_use};
 use crate::plan::{IndexScan, Plan};
@@ -68,8 +68,8 @@ impl Executor {
                 session.op.keys_examined.fetch_add(entries, Relaxed);
                 counted += entries;
                 match end {
-                    Scanned::Exhausted => break,
-                    Scanned::Paused(last) => range = range.after(&last, Direction::Forward),
+                    ScanResult::Exhausted => break,
+                    ScanResult::Paused(last) => range = range.after(&last, Direction::Forward),
                 }
             }
         }

@@ -194,7 +194,7 @@ impl Executor {
         if self.may_give_much() {
             return true;
         }
-        if self.collection.documents_about() <= FEW_DOCUMENTS as i64 {
+        if self.collection.known_documents() <= FEW_DOCUMENTS as i64 {
             return false;
         }
         let few = |documents: Option<u64>| {
@@ -228,7 +228,7 @@ impl Executor {
 
     /// Whether documents are so large that even a few of them in the first batch are megabytes.
     fn may_give_much(&self) -> bool {
-        let (documents, bytes) = self.collection.size_about();
+        let (documents, bytes) = self.collection.known_size();
         // Judged by the average size: a read by `_id`, the most frequent query, is short if
         // documents are small.
         let are_small = bytes <= documents.saturating_mul(LONG_BYTES as i64);
@@ -298,7 +298,7 @@ impl Executor {
     ///
     /// # Errors
     /// Errors for queries that cannot be tailable.
-    pub fn follow(&mut self) -> Result<()> {
+    pub fn make_tailable(&mut self) -> Result<()> {
         self.settings.tail = Some(Tail::new(&self.collection, &self.query)?);
         self.plan = plan_in_order(&self.collection, &self.query);
         self.trial = None;
@@ -310,7 +310,7 @@ impl Executor {
     ///
     /// # Errors
     /// 238 NotImplemented if the plan cannot return this shape.
-    pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
+    pub fn set_shape(&mut self, shape: ResultShape) -> Result<()> {
         self.shape = shape;
         self.check_shape(&self.plan)?;
         if self.returns_keys() {
@@ -346,7 +346,7 @@ impl Executor {
     }
 
     /// Whether the executor keeps more than a position between batches.
-    pub fn keeps_much(&self) -> bool {
+    pub fn buffers_between_batches(&self) -> bool {
         self.settings.for_write
             || self.plan.any(&mut |node| match node {
                 Plan::Text(_) | Plan::Near(_) | Plan::Sort { .. } => true,

@@ -158,7 +158,7 @@ impl Executor {
             }
         }
         let settings = PlannerSettings::of(&self.collection);
-        let share = settings.trial_share.get() * self.collection.documents_about() as f64;
+        let share = settings.trial_share.get() * self.collection.known_documents() as f64;
         let most_works = PlannerSettings::count(&settings.trial_works).max(share as u64);
         let (mut works, mut spent, mut settled) = (FIRST_WORKS, 0, false);
         while !settled && spent < most_works && !running.is_empty() {

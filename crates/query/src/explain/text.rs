@@ -21,7 +21,7 @@ pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Cou
         out.end();
         out.append("indexName", text.index.spec.name());
         out.start_document("parsedTextQuery");
-        list("terms", search.shown_terms().iter().map(String::as_str), out);
+        list("terms", search.explain_terms().iter().map(String::as_str), out);
         list("negatedTerms", search.negated_terms().iter().map(String::as_str), out);
         list("phrases", search.phrases(), out);
         list("negatedPhrases", search.negated_phrases(), out);

@@ -172,7 +172,7 @@ fn merge(of: &ExplainContext<'_>, inputs: &[Plan], ran: &NodeStats) -> Node {
 }
 
 fn covered(of: &ExplainContext<'_>, ran: &NodeStats) -> Node {
-    let shows = of.query.shows.as_ref().map(|paths| shown(paths));
+    let shows = of.query.needed_paths.as_ref().map(|paths| shown(paths));
     let projection = of.explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
     ran.did(Node::new("PROJECTION_COVERED").with(|out| {
         out.append("transformBy", projection.unwrap_or(RawDoc::EMPTY));
@@ -356,7 +356,7 @@ fn clustered_scan(of: &ExplainContext<'_>, scan: &RecordScan, ran: &NodeStats) -
 }
 
 /// The fields of an index scan stage.
-struct Scanned<'a> {
+struct ReadScan<'a> {
     key: RawDoc<'a>,
     name: &'a str,
     unique: bool,
@@ -376,7 +376,7 @@ fn index_scan(of: &ExplainContext<'_>, plan: &IndexScan, ran: &NodeStats) -> Nod
     }
     let chosen = chosen.finish();
     let wildcard = index.spec.kind().is::<Wildcard>();
-    let scanned = Scanned {
+    let scanned = ReadScan {
         key: if wildcard { chosen.as_doc() } else { index.spec.key() },
         name: index.spec.name(),
         unique: index.spec.unique(),
@@ -418,7 +418,7 @@ fn fetch_by_id(
     let backward = direction == Direction::Backward;
     let scan = Scan { fields: &[field], multikey: 0, ranges, backward };
     let of =
-        Scanned { key: key.as_doc(), name: "_id_", unique: true, sparse: false, partial: false };
+        ReadScan { key: key.as_doc(), name: "_id_", unique: true, sparse: false, partial: false };
     // Each record counts as its key.
     let documents = counted.documents;
     let keys = Counters { keys: documents, returned: documents, ..counted.clone() };
@@ -426,7 +426,7 @@ fn fetch_by_id(
 }
 
 fn scan_node(
-    of: &Scanned<'_>,
+    of: &ReadScan<'_>,
     scan: &Scan<'_>,
     filter_bounds: &FilterBounds,
     counted: &Counters,

@@ -117,7 +117,7 @@ pub struct FindOptions<'a> {
     /// The collation of the operation, else of the collection.
     pub collation: Option<Arc<Collation>>,
     /// Whether the projection may request the index key and the record key that led to a document.
-    pub tells_keys: bool,
+    pub allows_key_metadata: bool,
     /// Limits on scripts; `None` forbids scripts.
     pub scripts: Option<ScriptLimits>,
 }
@@ -132,7 +132,7 @@ pub struct FirstOf {
     /// Whether the whole document is needed, not only the field.
     pub whole: bool,
     /// Whether a missing field is different from null.
-    pub apart: bool,
+    pub missing_is_distinct: bool,
 }
 
 /// A checked query.
@@ -159,7 +159,7 @@ pub struct CanonicalQuery {
     /// The collation for string comparisons.
     pub collation: Option<Arc<Collation>>,
     /// The paths that the caller reads, if it reads no others and there is no projection.
-    pub shows: Option<Vec<String>>,
+    pub needed_paths: Option<Vec<String>>,
     /// Set if one document for each value of a field suffices. Results may still contain the
     /// others.
     pub first_of: Option<FirstOf>,
@@ -181,11 +181,12 @@ impl CanonicalQuery {
     /// Restricts the query to the distinct values of one field.
     #[must_use]
     pub fn for_values_of(mut self, path: &str) -> CanonicalQuery {
-        let first_of = FirstOf { path: path.to_owned(), last: false, whole: false, apart: true };
+        let first_of =
+            FirstOf { path: path.to_owned(), last: false, whole: false, missing_is_distinct: true };
         // Under a collation, which of several equal strings is returned depends on the order of
         // documents.
         self.first_of = self.collation.is_none().then_some(first_of);
-        self.shows = Some(vec![path.to_owned()]);
+        self.needed_paths = Some(vec![path.to_owned()]);
         self
     }
 
@@ -221,7 +222,7 @@ impl CanonicalQuery {
         if matcher.seeks_by_distance() {
             check_natural(natural_backward, options.hint.as_ref())?;
         }
-        let scope = match options.tells_keys {
+        let scope = match options.allows_key_metadata {
             true => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
             false => scope,
         };
@@ -243,7 +244,7 @@ impl CanonicalQuery {
             allowed: None,
             collation: options.collation,
             first_of: None,
-            shows: None,
+            needed_paths: None,
         })
     }
 }

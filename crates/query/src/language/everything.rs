@@ -26,7 +26,7 @@ impl CanonicalQuery {
             hint,
             allowed: None,
             collation: None,
-            shows: None,
+            needed_paths: None,
             first_of: None,
         })
     }

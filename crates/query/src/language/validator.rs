@@ -6,7 +6,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scripts;
 use mayfly_mql::matcher::explain_failure;
 use mayfly_mql::{Matcher, ParseContext};
-use mayfly_pattern::Unfinished;
+use mayfly_pattern::UnfinishedSearch;
 use mayfly_storage::DocumentCheck;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use mayfly_work::current::spend;
@@ -55,7 +55,9 @@ impl DocumentCheck for Validator {
         match self.matcher.matches(document) {
             // As in the reference, a failing expression counts as false, unless the operation has
             // to end.
-            Err(error) if error.code() != Unfinished::CODE => spend(usize::MAX).map(|()| false),
+            Err(error) if error.code() != UnfinishedSearch::CODE => {
+                spend(usize::MAX).map(|()| false)
+            }
             known => known,
         }
     }

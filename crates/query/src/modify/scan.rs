@@ -133,7 +133,7 @@ fn search_and_act(
         return act_by_id(session, &located, key, act).map(|()| Searched::Done);
     }
     executor.find_for_write();
-    if multi && executor.keeps_much() {
+    if multi && executor.buffers_between_batches() {
         executor.use_budget(budget.clone());
     }
     let most = if multi { BATCH_RECORDS } else { 1 };

@@ -99,7 +99,7 @@ fn names_duplicate(query: &CanonicalQuery, error: &Error) -> bool {
     }
     let same = |shown: RawValue<'_>, wanted: RawValue<'_>| match (collation, wanted) {
         (Some(collation), RawValue::String(text)) => {
-            shown == RawValue::String(&collation.shown_key(text))
+            shown == RawValue::String(&collation.key_hex(text))
         }
         _ => compare_values(shown, wanted).is_eq(),
     };

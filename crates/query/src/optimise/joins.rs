@@ -20,7 +20,7 @@ pub(super) fn fold(steps: &mut Vec<Step>) -> bool {
             (None, None) => false,
         };
         let shown = lookup.written();
-        front[at - 1].show_as(shown);
+        front[at - 1].set_written(shown);
         if folded {
             steps.remove(at);
         } else {

@@ -22,7 +22,7 @@ mod tests;
 
 pub(crate) use needs::kept_by_front_sort;
 
-use crate::stage::{Around, Step};
+use crate::stage::{PipelineContext, Step};
 
 /// Limit on the rewrites of one pipeline. Each rewrite moves a stage to the front or removes one,
 /// so the limit is never reached in practice.
@@ -56,8 +56,8 @@ const WHOLE: &[Whole] = &[
 ];
 
 /// Returns the optimised pipeline.
-pub(crate) fn optimised(mut steps: Vec<Step>, around: &Around<'_>) -> Vec<Step> {
-    if !around.optimises() {
+pub(crate) fn optimised(mut steps: Vec<Step>, context: &PipelineContext<'_>) -> Vec<Step> {
+    if !context.optimises() {
         return steps;
     }
     rewrite(&mut steps);

@@ -10,7 +10,7 @@ use super::optimised;
 use crate::fixture::Fixture;
 use crate::pipeline::parse_stages;
 use crate::stage::filter::Match;
-use crate::{Around, RunSettings};
+use crate::{PipelineContext, RunSettings};
 
 fn document(text: &str) -> DocBuf {
     parse_document(text).unwrap()
@@ -25,10 +25,10 @@ fn pipeline(text: &str) -> DocBuf {
 /// The stages as explain shows them, with explicit operators in filters; `None` for invalid stages.
 fn shown(pipeline: RawDoc<'_>, rewrite: bool) -> Option<String> {
     let scope = Scope::default();
-    let around = Around::command("test", &scope);
-    let (_, mut steps) = parse_stages(pipeline, &around).ok()?;
+    let context = PipelineContext::command("test", &scope);
+    let (_, mut steps) = parse_stages(pipeline, &context).ok()?;
     if rewrite {
-        steps = optimised(steps, &around);
+        steps = optimised(steps, &context);
     }
     let shown = steps.iter().filter_map(|step| match step.get::<Match>() {
         Some(found) => Some(found.0.root().to_document()),
@@ -220,13 +220,13 @@ fn a_rewritten_pipeline_gives_the_same() {
         let text = text.join(", ");
         let stages = pipeline(&text);
         let scope = Scope::default();
-        let around = Around::command("test", &scope);
+        let context = PipelineContext::command("test", &scope);
         if rewritten(&text).is_none() {
             continue;
         }
         changed += 1;
-        let plain = fixture.run(stages.as_doc(), &around.as_written(), RunSettings::default());
-        let better = fixture.run(stages.as_doc(), &around, RunSettings::default());
+        let plain = fixture.run(stages.as_doc(), &context.as_written(), RunSettings::default());
+        let better = fixture.run(stages.as_doc(), &context, RunSettings::default());
         let (Ok(mut plain), Ok(mut better)) = (plain, better) else { continue };
         // Groups have no defined order.
         if text.contains("$group") {
@@ -317,23 +317,23 @@ fn groups_by_an_index_give_the_same() {
         fixture.index("c", document(index).as_doc());
     }
     let scope = Scope::default();
-    let around = Around::command("test", &scope);
-    let run = |text: &str, around: &Around<'_>| {
+    let context = PipelineContext::command("test", &scope);
+    let run = |text: &str, context: &PipelineContext<'_>| {
         let mut found =
-            fixture.run(pipeline(text).as_doc(), around, RunSettings::default()).unwrap();
+            fixture.run(pipeline(text).as_doc(), context, RunSettings::default()).unwrap();
         found.sort();
         // Which of two equal numbers becomes the group's `_id` depends on the order.
         found.iter().map(|found| found.replace("1.0", "1")).collect::<Vec<_>>()
     };
     for (text, path) in GROUPED {
-        let summary = fixture.summary(pipeline(text).as_doc(), &around);
+        let summary = fixture.summary(pipeline(text).as_doc(), &context);
         let wanted = format!("DISTINCT_SCAN {{ {path}: ");
         assert!(summary.starts_with(&wanted), "{text}: {summary}");
-        assert_eq!(run(text, &around), run(text, &around.as_written()), "{text}");
+        assert_eq!(run(text, &context), run(text, &context.as_written()), "{text}");
     }
     for text in NOT_GROUPED {
-        let summary = fixture.summary(pipeline(text).as_doc(), &around);
+        let summary = fixture.summary(pipeline(text).as_doc(), &context);
         assert!(!summary.starts_with("DISTINCT_SCAN"), "{text}: {summary}");
-        assert_eq!(run(text, &around), run(text, &around.as_written()), "{text}");
+        assert_eq!(run(text, &context), run(text, &context.as_written()), "{text}");
     }
 }

@@ -32,11 +32,11 @@ use crate::stage::group::Group;
 use crate::stage::sort::Sort;
 use crate::stage::source::MemorySource;
 use crate::stage::window::{Limit, Skip};
-use crate::stage::{About, Around, Description, Host, RunSettings, Source, Step};
+use crate::stage::{About, Description, Host, PipelineContext, RunSettings, Source, Step};
 use crate::timeseries::prepare;
 pub(crate) use parse::{note_rights, parse_stages};
 use positions::{check_after_changes, check_split};
-pub use row::{StageConcern, StagePlace, StageRow};
+pub use row::{StageConcern, StagePosition, StageRow};
 use run::Input;
 pub use run::PipelineRun;
 pub use unchecked::{Client, UncheckedPipeline, Validation};
@@ -68,9 +68,9 @@ pub struct Explained {
     /// What happens to the documents of the query.
     pub purpose: Purpose,
     /// The fields that the later stages read.
-    pub shows: Option<Vec<String>>,
+    pub needed_paths: Option<Vec<String>>,
     /// The later stages, as they run.
-    pub behind: Vec<DocBuf>,
+    pub later_stages: Vec<DocBuf>,
 }
 
 impl Pipeline {
@@ -79,8 +79,8 @@ impl Pipeline {
     /// # Errors
     /// 14 for elements that are not documents, 7749501 for too many stages, 40601 and 40602 for
     /// misplaced stages, errors of the stages.
-    pub(crate) fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
-        Pipeline::parse_counted(pipeline, around, &mut 0)
+    pub(crate) fn parse(pipeline: RawDoc<'_>, context: &PipelineContext<'_>) -> Result<Pipeline> {
+        Pipeline::parse_counted(pipeline, context, &mut 0)
     }
 
     /// Parses a pipeline, and counts the stages that could be parsed.
@@ -89,19 +89,19 @@ impl Pipeline {
     /// As [`Pipeline::parse`].
     pub(crate) fn parse_counted(
         pipeline: RawDoc<'_>,
-        around: &Around<'_>,
+        context: &PipelineContext<'_>,
         parsed: &mut usize,
     ) -> Result<Pipeline> {
-        let (source, mut steps) = parse::parse_counted(pipeline, around, parsed)?;
+        let (source, mut steps) = parse::parse_counted(pipeline, context, parsed)?;
         let changes = source.as_ref().and_then(|source| source.changes());
         if changes.is_some() {
             check_after_changes(pipeline)?;
         }
         check_split(changes, &mut steps)?;
         if changes.is_none() {
-            steps = optimised(steps, around);
+            steps = optimised(steps, context);
         }
-        let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
+        let (collation, optimised) = (context.scope.collation().cloned(), context.optimises());
         let front_sort = kept_by_front_sort(&steps).filter(|_| optimised);
         Ok(Pipeline { source, steps, collation, optimised, front_sort })
     }
@@ -123,8 +123,8 @@ impl Pipeline {
             limit: 0,
             by_distance: false,
             purpose: Purpose::Find,
-            shows: None,
-            behind: Vec::new(),
+            needed_paths: None,
+            later_stages: Vec::new(),
         };
         let mut steps = self.steps.iter().peekable();
         if let (Some(stage), Some(collection)) =
@@ -162,8 +162,8 @@ impl Pipeline {
             _ if needs_number_only(rest) => Purpose::Keys,
             _ => Purpose::Find,
         };
-        shown.shows = shows(rest);
-        shown.behind = steps.filter_map(Step::written).map(RawDoc::to_owned).collect();
+        shown.needed_paths = needed_paths(rest);
+        shown.later_stages = steps.filter_map(Step::written).map(RawDoc::to_owned).collect();
         Ok(shown)
     }
 
@@ -275,7 +275,7 @@ impl Pipeline {
             query.matcher = matcher;
         }
         query.first_of = first_of;
-        query.shows = shows(&rest);
+        query.needed_paths = needed_paths(&rest);
         query.indexes = view.visible_indexes();
         query.collation = self.collation;
         if let Some(collection) = &collection {
@@ -377,7 +377,7 @@ fn counts_all(
 }
 
 /// The fields that stages read; `None` if they may read any.
-fn shows(rest: &[Step]) -> Option<Vec<String>> {
+fn needed_paths(rest: &[Step]) -> Option<Vec<String>> {
     let mut shown: Vec<String> = needed_fields(rest.iter())?.into_iter().collect();
     shown.sort();
     Some(shown)

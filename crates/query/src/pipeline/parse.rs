@@ -8,34 +8,37 @@ use super::positions::check_in_transaction;
 use super::row::{Parsed, StageRow, parse_stage};
 use crate::stage::filter::Match;
 use crate::stage::geo_near::{self, Distances, GeoNear};
-use crate::stage::{Around, Inside, Source, Step};
+use crate::stage::{PipelineContext, PipelineOwner, Source, Step};
 use crate::timeseries::unpack::Unpack;
 
 /// The source, if the first stage is one, and the other stages.
 pub(crate) type ParsedStages = (Option<Box<dyn Source>>, Vec<Step>);
 
 /// Parses all stages of a pipeline.
-pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<ParsedStages> {
-    parse_counted(pipeline, around, &mut 0)
+pub(crate) fn parse_stages(
+    pipeline: RawDoc<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<ParsedStages> {
+    parse_counted(pipeline, context, &mut 0)
 }
 
 /// Parses all stages. `parsed` counts those without errors, for callers that continue after an
 /// error.
 pub(super) fn parse_counted(
     pipeline: RawDoc<'_>,
-    around: &Around<'_>,
+    context: &PipelineContext<'_>,
     parsed: &mut usize,
 ) -> Result<ParsedStages> {
     let count = pipeline.iter().count();
-    if around.follows_view() || reads_input(pipeline) {
-        around.reads_input();
+    if context.follows_view() || reads_input(pipeline) {
+        context.reads_input();
     }
     if count > limits::MAX_PIPELINE_STAGES {
         let most = limits::MAX_PIPELINE_STAGES;
         let text = format!("Pipeline length must be no longer than {most} stages");
         return Err(Error::new(ErrorCode(7749501), text));
     }
-    let mut stages = Stages { around, source: None, steps: Vec::new(), scope_after_first: None };
+    let mut stages = Stages { context, source: None, steps: Vec::new(), scope_after_first: None };
     for (at, element) in pipeline.iter().enumerate() {
         let Some(spec) = element.value().as_document() else {
             return Err(Error::type_mismatch(
@@ -57,20 +60,20 @@ fn reads_input(pipeline: RawDoc<'_>) -> bool {
 /// Records the rights of stages when one of them cannot be parsed, because variables have no values
 /// yet. For a stage that cannot be parsed and whose rights depend on its options, every right is
 /// required.
-pub(crate) fn note_rights(stages: RawDoc<'_>, from: usize, around: &Around<'_>) {
+pub(crate) fn note_rights(stages: RawDoc<'_>, from: usize, context: &PipelineContext<'_>) {
     for spec in stages.iter().skip(from).filter_map(|stage| stage.value().as_document()) {
         let row = spec.iter().next().and_then(|field| StageRow::find(field.name()));
-        if parse_stage(spec, around).is_err()
+        if parse_stage(spec, context).is_err()
             && row.is_some_and(|row| row.needs.depend_on_options())
         {
-            around.needs_everything();
+            context.needs_everything();
         }
     }
 }
 
 /// The stages parsed so far.
 struct Stages<'a> {
-    around: &'a Around<'a>,
+    context: &'a PipelineContext<'a>,
     source: Option<Box<dyn Source>>,
     steps: Vec<Step>,
     /// The scope of the later stages, which may refer to metadata of the first.
@@ -80,8 +83,10 @@ struct Stages<'a> {
 impl Stages<'_> {
     /// Parses the stage at index `at` and adds it.
     fn add(&mut self, at: usize, spec: RawDoc<'_>) -> Result<()> {
-        let here =
-            self.scope_after_first.as_ref().map_or(*self.around, |scope| self.around.scoped(scope));
+        let here = self
+            .scope_after_first
+            .as_ref()
+            .map_or(*self.context, |scope| self.context.scoped(scope));
         if here.in_transaction {
             check_in_transaction(spec)?;
         }
@@ -98,7 +103,7 @@ impl Stages<'_> {
         if at == 0 || unpacked {
             let names = parsed.iter().flat_map(|step| step.stage().gives_metadata());
             self.scope_after_first = names.fold(None, |scope: Option<Scope>, name| {
-                let scope = scope.unwrap_or_else(|| self.around.scope.clone());
+                let scope = scope.unwrap_or_else(|| self.context.scope.clone());
                 Some(scope.with_metadata(name))
             });
         }
@@ -110,7 +115,7 @@ impl Stages<'_> {
     fn check_search(&self, at: usize, parsed: &[Step]) -> Result<()> {
         let searches =
             |step: &Step| step.get::<Match>().is_some_and(|found| found.0.text().is_some());
-        if (at > 0 || self.around.inside == Inside::Facet) && parsed.iter().any(searches) {
+        if (at > 0 || self.context.inside == PipelineOwner::Facet) && parsed.iter().any(searches) {
             let text = "$match with $text is only allowed as the first pipeline stage";
             return Err(Error::new(ErrorCode(17313), text));
         }

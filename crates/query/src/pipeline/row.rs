@@ -8,11 +8,11 @@ use mayfly_work::spill::Operator;
 
 use super::rows::{ABSENT, Absence, STAGES};
 use crate::language::StageShape;
-use crate::stage::{Around, Inside, Needs, Source, Stage, Step};
+use crate::stage::{Needs, PipelineContext, PipelineOwner, Source, Stage, Step};
 
 /// The allowed positions of a stage in its pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StagePlace {
+pub enum StagePosition {
     /// Any position.
     Anywhere,
     /// The first position.
@@ -47,7 +47,7 @@ pub struct StageRow {
     /// The rights that the stage needs.
     pub needs: Needs,
     /// The allowed positions.
-    pub place: StagePlace,
+    pub place: StagePosition,
     /// Whether the stage is allowed in a `$facet`.
     pub in_facet: bool,
     /// Whether the stage is allowed in the pipeline of `$lookup` and `$unionWith`.
@@ -78,9 +78,9 @@ pub(super) enum Parse {
     Short(ParseShort),
 }
 
-pub(super) type ParseStage = fn(RawValue<'_>, &Around<'_>) -> Result<Box<dyn Stage>>;
-pub(super) type ParseSource = fn(RawValue<'_>, &Around<'_>) -> Result<Box<dyn Source>>;
-pub(super) type ParseShort = fn(RawValue<'_>, &Around<'_>) -> Result<Vec<DocBuf>>;
+pub(super) type ParseStage = fn(RawValue<'_>, &PipelineContext<'_>) -> Result<Box<dyn Stage>>;
+pub(super) type ParseSource = fn(RawValue<'_>, &PipelineContext<'_>) -> Result<Box<dyn Source>>;
+pub(super) type ParseShort = fn(RawValue<'_>, &PipelineContext<'_>) -> Result<Vec<DocBuf>>;
 
 /// The required columns of a row: name, help, since, needs.
 pub(super) type RowHead = (&'static str, &'static str, &'static str, Needs);
@@ -91,7 +91,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         help,
         since,
         needs,
-        place: StagePlace::Anywhere,
+        place: StagePosition::Anywhere,
         in_facet: true,
         in_join: true,
         in_transaction: true,
@@ -120,7 +120,7 @@ pub(super) const fn source(head: RowHead, parse: ParseSource) -> StageRow {
 
 /// A stage that writes.
 pub(super) const fn last(head: RowHead, parse: ParseStage) -> StageRow {
-    let place = StagePlace::Last;
+    let place = StagePosition::Last;
     let row = StageRow { place, ..row(head, parse).alone().not_in_transactions() };
     row.concern(StageConcern::Present)
 }
@@ -128,7 +128,7 @@ pub(super) const fn last(head: RowHead, parse: ParseStage) -> StageRow {
 impl StageRow {
     /// Requires the first position.
     pub(super) const fn first(self) -> StageRow {
-        StageRow { place: StagePlace::First, ..self.alone() }
+        StageRow { place: StagePosition::First, ..self.alone() }
     }
 
     /// Forbids the stage in nested pipelines.
@@ -187,7 +187,7 @@ const SEARCH_NOT_ENABLED: &str =
 /// # Errors
 /// 40323, 40324 for elements that are not stages, 238 for stages that are not implemented, 40600,
 /// 51047, 31441 for stages that are not allowed in this pipeline, errors of the stage.
-pub(crate) fn parse_stage(spec: RawDoc<'_>, around: &Around<'_>) -> Result<Parsed> {
+pub(crate) fn parse_stage(spec: RawDoc<'_>, context: &PipelineContext<'_>) -> Result<Parsed> {
     let mut fields = spec.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
         return Err(Error::new(
@@ -196,18 +196,18 @@ pub(crate) fn parse_stage(spec: RawDoc<'_>, around: &Around<'_>) -> Result<Parse
         ));
     };
     let row = StageRow::of(field)?;
-    row.check_inside(around.inside)?;
-    around.needs(row.needs);
+    row.check_inside(context.inside)?;
+    context.needs(row.needs);
     match row.parse {
-        Parse::Source(parse) => Ok(Parsed::Source(parse(field.value(), around)?)),
+        Parse::Source(parse) => Ok(Parsed::Source(parse(field.value(), context)?)),
         Parse::Stage(parse) => {
-            Ok(Parsed::Steps(vec![Step::sent(parse(field.value(), around)?, spec)]))
+            Ok(Parsed::Steps(vec![Step::sent(parse(field.value(), context)?, spec)]))
         }
         Parse::Short(parse) => {
             let mut steps = Vec::new();
-            for spec in parse(field.value(), around)? {
+            for spec in parse(field.value(), context)? {
                 // A stage is never rewritten to one that is rewritten itself.
-                if let Parsed::Steps(step) = parse_stage(spec.as_doc(), around)? {
+                if let Parsed::Steps(step) = parse_stage(spec.as_doc(), context)? {
                     steps.extend(step);
                 }
             }
@@ -241,7 +241,7 @@ impl StageRow {
 
     /// Whether the stage writes.
     pub fn writes(&self) -> bool {
-        self.place == StagePlace::Last
+        self.place == StagePosition::Last
     }
 
     /// Whether updates by a pipeline support the stage.
@@ -273,19 +273,23 @@ impl StageRow {
         })
     }
 
-    fn check_inside(&self, inside: Inside) -> Result<()> {
+    fn check_inside(&self, inside: PipelineOwner) -> Result<()> {
         let name = self.name;
         let (code, text) = match inside {
-            Inside::Facet if !self.in_facet => {
+            PipelineOwner::Facet if !self.in_facet => {
                 (40600, format!("{name} is not allowed to be used within a $facet stage"))
             }
-            Inside::Lookup if !self.in_join => {
+            PipelineOwner::Lookup if !self.in_join => {
                 (51047, format!("{name} is not allowed within a $lookup's sub-pipeline"))
             }
-            Inside::UnionWith if !self.in_join => {
+            PipelineOwner::UnionWith if !self.in_join => {
                 (31441, format!("{name} is not allowed within a $unionWith's sub-pipeline"))
             }
-            Inside::Command | Inside::View | Inside::Facet | Inside::Lookup | Inside::UnionWith => {
+            PipelineOwner::Command
+            | PipelineOwner::View
+            | PipelineOwner::Facet
+            | PipelineOwner::Lookup
+            | PipelineOwner::UnionWith => {
                 return Ok(());
             }
         };
@@ -299,15 +303,15 @@ impl StageRow {
     pub(crate) fn check_place(&self, at: usize, count: usize) -> Result<()> {
         let name = self.name;
         match self.place {
-            StagePlace::First if at > 0 => Err(Error::new(
+            StagePosition::First if at > 0 => Err(Error::new(
                 ErrorCode(40602),
                 format!("{name} is only valid as the first stage in a pipeline"),
             )),
-            StagePlace::Last if at + 1 < count => Err(Error::new(
+            StagePosition::Last if at + 1 < count => Err(Error::new(
                 ErrorCode(40601),
                 format!("{name} can only be the final stage in the pipeline"),
             )),
-            StagePlace::Anywhere | StagePlace::First | StagePlace::Last => Ok(()),
+            StagePosition::Anywhere | StagePosition::First | StagePosition::Last => Ok(()),
         }
     }
 }

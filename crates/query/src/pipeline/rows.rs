@@ -24,8 +24,8 @@ pub const STAGES: &[StageRow] = &[
     row(("$match", "Keeps documents that match a filter", "2.1", Needs::Input), filter::parse)
         .after_changes()
         .shaped(StageShape::Filter),
-    row(("$sort", "Sorts documents", "2.1", Needs::Input), |value, around| {
-        sort::parse(value, around.scope)
+    row(("$sort", "Sorts documents", "2.1", Needs::Input), |value, context| {
+        sort::parse(value, context.scope)
     })
     .keeps(&[Operator::Sort])
     .shaped(StageShape::Verbatim),
@@ -35,7 +35,7 @@ pub const STAGES: &[StageRow] = &[
         .shaped(StageShape::Type),
     row(
         ("$project", "Includes, excludes and computes fields", "2.1", Needs::Input),
-        |value, around| project::parse(value, around.scope),
+        |value, context| project::parse(value, context.scope),
     )
     .after_changes()
     .shaped(StageShape::Projection),
@@ -48,34 +48,34 @@ pub const STAGES: &[StageRow] = &[
             "2.1",
             Needs::Input,
         ),
-        |value, around| group::parse(value, around.scope),
+        |value, context| group::parse(value, context.scope),
     )
     .keeps(&[Operator::Group])
     .shaped(StageShape::Expression),
-    row(("$set", "Adds or replaces fields", "4.2", Needs::Input), |value, around| {
-        reshape::parse("$set", value, around.scope)
+    row(("$set", "Adds or replaces fields", "4.2", Needs::Input), |value, context| {
+        reshape::parse("$set", value, context.scope)
     })
     .after_changes()
     .shaped(StageShape::Expression),
-    row(("$addFields", "Adds or replaces fields", "3.4", Needs::Input), |value, around| {
-        reshape::parse("$addFields", value, around.scope)
+    row(("$addFields", "Adds or replaces fields", "3.4", Needs::Input), |value, context| {
+        reshape::parse("$addFields", value, context.scope)
     })
     .after_changes()
     .shaped(StageShape::Expression),
-    row(("$unset", "Removes fields", "4.2", Needs::Input), |value, around| {
-        reshape::parse("$unset", value, around.scope)
+    row(("$unset", "Removes fields", "4.2", Needs::Input), |value, context| {
+        reshape::parse("$unset", value, context.scope)
     })
     .after_changes()
     .shaped(StageShape::Verbatim),
     row(
         ("$replaceRoot", "Replaces each document by an expression", "3.4", Needs::Input),
-        |value, around| reshape::parse("$replaceRoot", value, around.scope),
+        |value, context| reshape::parse("$replaceRoot", value, context.scope),
     )
     .after_changes()
     .shaped(StageShape::Expression),
     row(
         ("$replaceWith", "Replaces each document by an expression", "4.2", Needs::Input),
-        |value, around| reshape::parse("$replaceWith", value, around.scope),
+        |value, context| reshape::parse("$replaceWith", value, context.scope),
     )
     .after_changes()
     .shaped(StageShape::Expression),
@@ -97,7 +97,7 @@ pub const STAGES: &[StageRow] = &[
             "5.0",
             Needs::Input,
         ),
-        |value, around| unpack::parse(value, around.scope),
+        |value, context| unpack::parse(value, context.scope),
     ),
     row(
         (

@@ -178,7 +178,7 @@ impl PipelineRun {
 
     /// For an explained run: statistics and own time in microseconds of each stage that explain
     /// shows, in order.
-    pub fn explained(&self) -> Vec<(DocBuf, u64)> {
+    pub fn stage_stats(&self) -> Vec<(DocBuf, u64)> {
         let stages = self.stages.iter().filter(|_| self.settings.read_only);
         let did = stages.map(|stage| {
             let mut out = DocBuilder::new();

@@ -13,7 +13,7 @@ use mayfly_scripts::ScriptLimits;
 use mayfly_value::RawDoc;
 
 use super::Pipeline;
-use crate::stage::{Around, Inside, RecordedRights, Rights};
+use crate::stage::{PipelineContext, PipelineOwner, RecordedRights, Rights};
 
 /// The result of parsing stages, with the rights that they need.
 pub struct UncheckedPipeline {
@@ -39,7 +39,7 @@ pub struct Client<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validation {
     /// Documents are validated.
-    Kept,
+    Enforced,
     /// Documents are not validated: `bypassDocumentValidation`.
     Bypassed,
 }
@@ -47,17 +47,17 @@ pub enum Validation {
 impl UncheckedPipeline {
     /// Parses and checks all stages. Strings compare by the collation of the scope. An error is
     /// kept until the rights are checked.
-    pub fn parse(stages: RawDoc<'_>, around: &Around<'_>) -> UncheckedPipeline {
+    pub fn parse(stages: RawDoc<'_>, context: &PipelineContext<'_>) -> UncheckedPipeline {
         let noted: RecordedRights = RefCell::default();
-        let parsed = Pipeline::parse(stages, &around.noting(&noted));
+        let parsed = Pipeline::parse(stages, &context.noting(&noted));
         UncheckedPipeline { parsed, rights: noted.into_inner() }
     }
 
     /// Parses a pipeline without the variables, collation and time of a command.
-    pub fn parse_alone(stages: RawDoc<'_>, db: &str, inside: Inside) -> UncheckedPipeline {
+    pub fn parse_alone(stages: RawDoc<'_>, db: &str, inside: PipelineOwner) -> UncheckedPipeline {
         let scope = Scope::default().with_script_limits(ScriptLimits::default());
-        let around = Around::command(db, &scope).at_depth(0, inside);
-        UncheckedPipeline::parse(stages, &around)
+        let context = PipelineContext::command(db, &scope).at_depth(0, inside);
+        UncheckedPipeline::parse(stages, &context)
     }
 
     /// Returns the error of parsing, without a check of rights.
@@ -79,7 +79,7 @@ impl UncheckedPipeline {
     /// The refusal if the client may not; otherwise errors of parsing.
     pub fn check(self, client: &Client<'_>) -> Result<Pipeline> {
         let Client { db, collection, allows, refusal, validation } = *client;
-        if !self.rights.are_met((db, collection), allows) {
+        if !self.rights.are_granted((db, collection), allows) {
             return Err(refusal());
         }
         let pipeline = self.parsed?;
@@ -89,7 +89,7 @@ impl UncheckedPipeline {
         };
         match (validation, pipeline.writes_to()) {
             (Validation::Bypassed, Some(ns)) if !bypasses(ns) => Err(refusal()),
-            (Validation::Bypassed | Validation::Kept, _) => Ok(pipeline),
+            (Validation::Bypassed | Validation::Enforced, _) => Ok(pipeline),
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         let text = format!("{{p: {stages}}}");
         let document = parse_document(&text).unwrap();
         let stages = document.as_doc().get("p").and_then(RawValue::as_array).unwrap();
-        let unchecked = UncheckedPipeline::parse_alone(stages, "db", Inside::Command);
+        let unchecked = UncheckedPipeline::parse_alone(stages, "db", PipelineOwner::Command);
         let asked = RefCell::new(Vec::new());
         let allows = |target: Target<'_>, action: Action| {
             let target = match target {
@@ -123,7 +123,7 @@ mod tests {
             asked.borrow_mut().push(format!("{action:?} {target}"));
             true
         };
-        assert!(unchecked.rights().are_met(("db", Some("c")), &allows));
+        assert!(unchecked.rights().are_granted(("db", Some("c")), &allows));
         asked.into_inner()
     }
 
@@ -224,9 +224,9 @@ mod tests {
         let stages = stages.as_doc().get("p").and_then(RawValue::as_array).unwrap();
         for (refused, validation, expected) in [
             (None, Validation::Bypassed, true),
-            (Some(Action::BypassDocumentValidation), Validation::Kept, true),
+            (Some(Action::BypassDocumentValidation), Validation::Enforced, true),
             (Some(Action::BypassDocumentValidation), Validation::Bypassed, false),
-            (Some(Action::Remove), Validation::Kept, false),
+            (Some(Action::Remove), Validation::Enforced, false),
         ] {
             let client = Client {
                 db: "db",
@@ -235,7 +235,7 @@ mod tests {
                 refusal: &|| Error::internal("refused"),
                 validation,
             };
-            let unchecked = UncheckedPipeline::parse_alone(stages, "db", Inside::Command);
+            let unchecked = UncheckedPipeline::parse_alone(stages, "db", PipelineOwner::Command);
             assert_eq!(unchecked.check(&client).is_ok(), expected, "{refused:?} {validation:?}");
         }
     }

@@ -20,7 +20,7 @@ pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, scan: &Ind
         return false;
     }
     let index = &scan.index;
-    let shown = query.shows.clone();
+    let shown = query.needed_paths.clone();
     let shown = shown.or_else(|| query.projection.as_ref().and_then(Projection::needed_paths));
     let fields = index.spec.fields();
     let has = |path: &String| fields.iter().any(|field| has_values(field) && field.path == *path);

@@ -23,7 +23,7 @@ pub struct OnePerValue {
     /// Number of leading index fields whose values together are returned once.
     pub fields: usize,
     /// A missing field and null are different values.
-    pub apart: bool,
+    pub missing_is_distinct: bool,
 }
 
 /// Returns one of the ways, or another way in their place, as a scan with one document for each
@@ -45,7 +45,8 @@ pub(super) fn way(
         let Plan::Index(scan) = &way.plan else { return None };
         let fields = fields_before(scan, wanted, query).filter(|_| !way.unordered)? + 1;
         let covered = readable(&scan.index) && (scan.exact || everything);
-        let one_per_value = Some(OnePerValue { covered, fields, apart: wanted.apart });
+        let one_per_value =
+            Some(OnePerValue { covered, fields, missing_is_distinct: wanted.missing_is_distinct });
         let mut scan = IndexScan { one_per_value, ..(**scan).clone() };
         if wanted.last {
             scan.ranges.reverse();
@@ -74,7 +75,11 @@ pub(super) fn way(
         all && serves && allows(query, index) && readable(index)
     };
     let index = collection.plannable_indexes(query.indexes).into_iter().find(complete)?;
-    let one_per_value = Some(OnePerValue { covered: true, fields: 1, apart: wanted.apart });
+    let one_per_value = Some(OnePerValue {
+        covered: true,
+        fields: 1,
+        missing_is_distinct: wanted.missing_is_distinct,
+    });
     let scan = IndexScan::new(index, vec![whole_range()], Direction::Forward);
     Some(Way::over_index(IndexScan { one_per_value, ..scan }, false))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::matcher::{GeoTest, Near, Predicate, Unit};
+use mayfly_mql::matcher::{DistanceUnit, GeoTest, NearSearch, Predicate};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::kinds::plane::PlaneIndex;
 use mayfly_storage::{Collection, Index, KeyRange, whole_range};
@@ -28,7 +28,7 @@ pub struct NearAccess {
     /// Path of the geo field.
     pub path: String,
     /// The point and the distances that the query asks for.
-    pub near: Near,
+    pub near: NearSearch,
 }
 
 impl NearAccess {
@@ -42,7 +42,7 @@ impl NearAccess {
 }
 
 /// The search by distance among these conditions, if there is one.
-pub(super) fn sought<'q>(conditions: &[Condition<'q>]) -> Option<(&'q str, Near)> {
+pub(super) fn sought<'q>(conditions: &[Condition<'q>]) -> Option<(&'q str, NearSearch)> {
     conditions.iter().find_map(|(path, predicate)| match predicate {
         Predicate::Geo(test, _) => match &**test {
             GeoTest::Near(near) => Some((*path, *near)),
@@ -60,7 +60,7 @@ pub(super) fn plan(
     collection: &Collection,
     query: &CanonicalQuery,
     path: &str,
-    near: Near,
+    near: NearSearch,
     bounds: &[FieldBounds<'_>],
 ) -> Result<Way> {
     let hinted = |index: &Index| match &query.hint {
@@ -85,7 +85,7 @@ pub(super) fn plan(
     }
 }
 
-fn no_index(collection: &Collection, path: &str, near: Near) -> Error {
+fn no_index(collection: &Collection, path: &str, near: NearSearch) -> Error {
     let farthest = match near.max.is_finite() {
         true => near.max.to_string(),
         false => "1.79769e+308".to_owned(),
@@ -94,7 +94,7 @@ fn no_index(collection: &Collection, path: &str, near: Near) -> Error {
         "error processing query: ns={}: GEONEAR  field={path} maxdist={farthest} isNearSphere={}\nSort: {{}}\nProj: \
          {{}}\n planner returned error :: caused by :: unable to find index for $geoNear query",
         collection.namespace().as_str(),
-        u8::from(near.unit == Unit::Radians)
+        u8::from(near.unit == DistanceUnit::Radians)
     );
     Error::new(ErrorCode::NoQueryExecutionPlans, text)
 }
@@ -104,14 +104,14 @@ fn access(
     index: &Arc<Index>,
     query: &CanonicalQuery,
     path: &str,
-    near: Near,
+    near: NearSearch,
     bounds: &[FieldBounds<'_>],
 ) -> Option<NearAccess> {
     let fields = index.spec.fields();
     let place = fields.iter().position(|field| {
         let fits = match field.kind {
             FieldKind::Sphere => near.is_spherical(),
-            FieldKind::Plane => near.unit != Unit::Metres,
+            FieldKind::Plane => near.unit != DistanceUnit::Metres,
             _ => false,
         };
         fits && field.path == path

@@ -8,7 +8,7 @@ use mayfly_value::{
     DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, canonical_type, compare_values_in,
 };
 
-use super::{Around, written};
+use super::{PipelineContext, written};
 
 fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
@@ -21,8 +21,8 @@ struct Options<'a> {
     output: Option<RawDoc<'a>>,
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<DocBuf>> {
-    let options = Options::parse(value, around)?;
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Vec<DocBuf>> {
+    let options = Options::parse(value, context)?;
     let mut order = DocBuilder::new();
     order.append("_id", 1);
     Ok(vec![written("$group", &options.group()), written("$sort", &order.finish())])
@@ -39,8 +39,8 @@ pub(super) fn is_expression(value: RawValue<'_>) -> bool {
     }
 }
 
-fn constant(value: RawValue<'_>, around: &Around<'_>) -> Result<Option<ValueBuf>> {
-    let expression = Expression::parse_in(value, around.scope)?;
+fn constant(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Option<ValueBuf>> {
+    let expression = Expression::parse_in(value, context.scope)?;
     if !expression.dependencies().is_empty() {
         return Ok(None);
     }
@@ -48,7 +48,7 @@ fn constant(value: RawValue<'_>, around: &Around<'_>) -> Result<Option<ValueBuf>
 }
 
 impl<'a> Options<'a> {
-    fn parse(value: RawValue<'a>, around: &Around<'_>) -> Result<Options<'a>> {
+    fn parse(value: RawValue<'a>, context: &PipelineContext<'_>) -> Result<Options<'a>> {
         let RawValue::Document(spec) = value else {
             let kind = value.type_name();
             let text =
@@ -67,8 +67,8 @@ impl<'a> Options<'a> {
                     );
                     return Err(fault(40202, text));
                 }
-                ("boundaries", value) => boundaries = Some(self::boundaries(value, around)?),
-                ("default", value) => match constant(value, around)? {
+                ("boundaries", value) => boundaries = Some(self::boundaries(value, context)?),
+                ("default", value) => match constant(value, context)? {
                     Some(value) => default = Some(value),
                     None => {
                         let text = "The $bucket 'default' field must be a constant expression, but found another";
@@ -93,18 +93,18 @@ impl<'a> Options<'a> {
             return Err(fault(40198, text));
         };
         let options = Options { group_by, boundaries, default, output };
-        options.check_default(around)?;
+        options.check_default(context)?;
         Ok(options)
     }
 
     /// Checks that the default is not a value of a bucket.
-    fn check_default(&self, around: &Around<'_>) -> Result<()> {
+    fn check_default(&self, context: &PipelineContext<'_>) -> Result<()> {
         let (Some(default), Some(low), Some(high)) =
             (&self.default, self.boundaries.first(), self.boundaries.last())
         else {
             return Ok(());
         };
-        let collation = around.scope.collation().map(|it| &**it);
+        let collation = context.scope.collation().map(|it| &**it);
         let compare =
             |other: &ValueBuf| compare_values_in(default.as_raw(), other.as_raw(), collation);
         let same_type = canonical_type(default.type_byte()) == canonical_type(low.type_byte());
@@ -142,7 +142,7 @@ impl<'a> Options<'a> {
     }
 }
 
-fn boundaries(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<ValueBuf>> {
+fn boundaries(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Vec<ValueBuf>> {
     let RawValue::Array(items) = value else {
         let kind = value.type_name();
         let text =
@@ -151,7 +151,7 @@ fn boundaries(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<ValueBuf>>
     };
     let mut boundaries: Vec<ValueBuf> = Vec::new();
     for item in items {
-        let Some(boundary) = constant(item.value(), around)? else {
+        let Some(boundary) = constant(item.value(), context)? else {
             let text = "The $bucket 'boundaries' field must be an array of constant values, but found a value that is not \
                         constant";
             return Err(fault(40191, text));
@@ -165,7 +165,7 @@ fn boundaries(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<ValueBuf>>
         );
         return Err(fault(40192, text));
     }
-    let collation = around.scope.collation().map(|it| &**it);
+    let collation = context.scope.collation().map(|it| &**it);
     for (at, pair) in boundaries.windows(2).enumerate() {
         let (low, high) = (pair[0].as_raw(), pair[1].as_raw());
         if canonical_type(low.type_byte()) != canonical_type(high.type_byte()) {

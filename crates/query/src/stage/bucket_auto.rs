@@ -12,7 +12,7 @@ use mayfly_work::spill::Operator;
 
 use super::bucket::is_expression;
 use super::granularity::Granularity;
-use super::{Around, Next, Reads, Running, Stage, StageContext};
+use super::{Next, PipelineContext, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::{Sorted, Sorter};
@@ -34,7 +34,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text =
@@ -45,7 +45,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
     for option in spec {
         match (option.name(), option.value()) {
             ("groupBy", value) if is_expression(value) => {
-                group_by = Some(Expression::parse_in(value, around.scope)?);
+                group_by = Some(Expression::parse_in(value, context.scope)?);
             }
             ("groupBy", other) => {
                 let shown = ShellValue(other);
@@ -88,7 +88,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
     counting.start_document("count").append("$sum", 1).end();
     let counting = counting.finish();
     let parse = |field: mayfly_value::RawElement<'_>| {
-        let accumulator = Accumulator::parse(field, around.scope)?;
+        let accumulator = Accumulator::parse(field, context.scope)?;
         if accumulator.begins_with_group() {
             return Err(fault(4544714, "Can't refer to the group key in $bucketAuto"));
         }
@@ -96,7 +96,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
     };
     let output = output.unwrap_or(counting.as_doc());
     let fields = output.iter().map(parse).collect::<Result<_>>()?;
-    let collation = around.scope.collation().cloned();
+    let collation = context.scope.collation().cloned();
     Ok(Box::new(BucketAuto { group_by, buckets, fields, granularity, collation }))
 }
 

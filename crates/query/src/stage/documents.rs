@@ -6,7 +6,7 @@ use mayfly_storage::StoreSession;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::source::{MemorySource, RunningSource};
-use super::{About, Around, Source};
+use super::{About, PipelineContext, Source};
 use crate::stage::Host;
 
 /// The documents of the pipeline.
@@ -27,8 +27,8 @@ impl Source for Documents {
     }
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
-    let expression = Expression::parse_in(value, around.scope)?;
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
+    let expression = Expression::parse_in(value, context.scope)?;
     let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?;
     let Some(RawValue::Array(items)) = value.as_raw() else {
         let text = "error during aggregation :: caused by :: an array is expected";

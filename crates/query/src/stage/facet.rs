@@ -11,7 +11,9 @@ use mayfly_work::spill::Operator;
 
 use super::fields::needed_fields;
 use super::sub::branch;
-use super::{Around, Inside, Next, Reads, Running, Stage, StageContext, Step, show};
+use super::{
+    Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageContext, Step, show,
+};
 use crate::exec::Flow;
 use crate::memory::Share;
 
@@ -23,7 +25,7 @@ fn fault(code: i32, text: String) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let spec = match value {
         RawValue::Document(spec) if !spec.is_empty() => spec,
         other => {
@@ -34,7 +36,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
             return Err(fault(40169, text));
         }
     };
-    let inner = around.deeper(Inside::Facet)?;
+    let inner = context.deeper(PipelineOwner::Facet)?;
     let mut facets = Vec::new();
     for facet in spec {
         let name = facet.name();

@@ -4,14 +4,14 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::Matcher;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{Around, Effect, Next, Reads, Running, Stage, StageContext};
+use super::{Effect, Next, PipelineContext, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::metadata;
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(filter) => {
-            let scope = around.scope.clone().with_text_index();
+            let scope = context.scope.clone().with_text_index();
             Ok(Box::new(Match(Matcher::parse_in(filter, &scope)?)))
         }
         _ => {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_geo::{Crs, Pair, legacy_pair, query_geometry};
-use mayfly_mql::matcher::{Near, Unit};
+use mayfly_mql::matcher::{DistanceUnit, NearSearch};
 use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
@@ -20,7 +20,7 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, Val
 
 use super::sort::Sort;
 use super::unwind::{parts, replaced};
-use super::{Around, Next, Running, Stage, StageContext, Step};
+use super::{Next, PipelineContext, Running, Stage, StageContext, Step};
 use crate::exec::Flow;
 use crate::exec::{near_metadata, nearest};
 use crate::language::metadata;
@@ -29,7 +29,7 @@ use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
 /// A parsed `$geoNear`.
 #[derive(Debug)]
 pub(crate) struct GeoNear {
-    near: Near,
+    near: NearSearch,
     /// The geo field; by default that of the collection's only geo index.
     key: Option<String>,
     matcher: Matcher,
@@ -58,7 +58,7 @@ struct Arguments<'a> {
     place: Option<Vec<String>>,
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(options) = value else {
         return fault(10065, "invalid parameter: expected an object ($geoNear)");
     };
@@ -69,12 +69,12 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
     let Some(near) = arguments.near else {
         return fault(5_860_400, "$geoNear requires a 'near' argument");
     };
-    let (from, unit) = point(near, around.scope)?;
+    let (from, unit) = point(near, context.scope)?;
     let unit = match unit {
-        Unit::Flat if arguments.spherical => Unit::Radians,
+        DistanceUnit::Flat if arguments.spherical => DistanceUnit::Radians,
         unit => unit,
     };
-    if unit == Unit::Radians && !from.is_on_earth() {
+    if unit == DistanceUnit::Radians && !from.is_on_earth() {
         return Err(Error::bad_value("Legacy point is out of bounds for spherical query"));
     }
     let (min, max) = (arguments.min.unwrap_or(0.0), arguments.max.unwrap_or(f64::INFINITY));
@@ -83,9 +83,9 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
     };
     let query = arguments.query.unwrap_or(RawDoc::EMPTY);
     Ok(Box::new(GeoNear {
-        near: Near { from, unit, min, max },
+        near: NearSearch { from, unit, min, max },
         key: arguments.key.map(str::to_owned),
-        matcher: Matcher::parse_in(query, around.scope)?,
+        matcher: Matcher::parse_in(query, context.scope)?,
         query: query.to_owned(),
         multiplier: arguments.multiplier.unwrap_or(1.0),
         distance,
@@ -170,7 +170,7 @@ fn distance(option: RawElement<'_>) -> Result<f64> {
 }
 
 /// The point: GeoJSON or a pair, as a constant or in a variable.
-fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, Unit)> {
+fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, DistanceUnit)> {
     let computed: ValueBuf = match value {
         RawValue::String(text) if text.starts_with("$$") => {
             let expression = Expression::parse_in(value, scope)?;
@@ -183,7 +183,7 @@ fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, Unit)> {
         RawValue::Document(doc) if doc.get("type").is_some() => {
             let (shape, crs, _) = query_geometry(doc)?;
             match shape.pair().filter(|_| crs == Crs::Sphere) {
-                Some(pair) => Ok((pair, Unit::Metres)),
+                Some(pair) => Ok((pair, DistanceUnit::Metres)),
                 None => {
                     let shown = ShellValue(value);
                     Err(Error::bad_value(format!(
@@ -192,7 +192,7 @@ fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, Unit)> {
                 }
             }
         }
-        RawValue::Document(_) | RawValue::Array(_) => Ok((legacy_pair(value)?, Unit::Flat)),
+        RawValue::Document(_) | RawValue::Array(_) => Ok((legacy_pair(value)?, DistanceUnit::Flat)),
         _ => fault(16605, "$geoNear requires a 'near' option as an Array"),
     }
 }

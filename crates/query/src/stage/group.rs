@@ -238,7 +238,12 @@ impl Group {
         let last = whole && accumulators().all(Accumulator::is_last);
         let enough = !whole || ordered && (last || accumulators().all(Accumulator::is_first));
         let path = || parts.join(".");
-        (enough && !parts.is_empty()).then(|| FirstOf { path: path(), last, whole, apart: false })
+        (enough && !parts.is_empty()).then(|| FirstOf {
+            path: path(),
+            last,
+            whole,
+            missing_is_distinct: false,
+        })
     }
 
     /// The result over a number of documents, if the stage only counts them: `{ _id: null, n: {

@@ -8,7 +8,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::merge_run::RunningMerge;
 use super::target::{check_target, target};
-use super::{Around, Running, Stage};
+use super::{PipelineContext, Running, Stage};
 
 /// A parsed `$merge`.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ fn target_fault(name: &str, kind: &str) -> Error {
     }
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let (mut into, mut on, mut variables) = (None, None, None);
     let (mut matched, mut not_matched) = (Matched::Merge, NotMatched::Insert);
     match value {
@@ -91,12 +91,12 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         return Err(fault(40414, "BSON field '$merge.into' is missing but a required field"));
     };
     let kind = into.type_name();
-    let into = target(into, around, &[], |name| target_fault(name, kind))?;
+    let into = target(into, context, &[], |name| target_fault(name, kind))?;
     if not_matched == NotMatched::Insert {
-        around.needs_on(&into, Action::Insert);
+        context.needs_on(&into, Action::Insert);
     }
     if !matches!(matched, Matched::Fail) {
-        around.needs_on(&into, Action::Update);
+        context.needs_on(&into, Action::Update);
     }
     check_target(&into, "$merge", (31319, 31320))?;
     if let (Matched::Keep | Matched::Fail, NotMatched::Discard | NotMatched::Fail) =
@@ -111,7 +111,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         let text = "Cannot use 'let' variables with 'whenMatched' that is not a pipeline";
         return Err(fault(51199, text));
     }
-    let scope = around.scope.clone().without_metadata();
+    let scope = context.scope.clone().without_metadata();
     let parse = |field: mayfly_value::RawElement<'_>| {
         Ok((field.name().to_owned(), Expression::parse_in(field.value(), &scope)?))
     };

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 use mayfly_expr::Scope;
 
 use crate::fixture::Fixture;
-use crate::{Around, Metadata, RunSettings};
+use crate::{Metadata, PipelineContext, RunSettings};
 
 /// Runs stages over six documents with scores.
 fn check(stages: &str, settings: RunSettings, expected: &str) {
@@ -23,8 +23,8 @@ fn check(stages: &str, settings: RunSettings, expected: &str) {
     let stages = parse_document(&format!("{{p: [{stages}]}}")).unwrap();
     let stages = stages.as_doc().get("p").and_then(RawValue::as_array).unwrap();
     let scope = Scope::default().with_metadata("textScore");
-    let around = Around::command("test", &scope);
-    let results = Fixture::new().run_over(stages, &around, &settings, &documents);
+    let context = PipelineContext::command("test", &scope);
+    let results = Fixture::new().run_over(stages, &context, &settings, &documents);
     assert_eq!(results.join(" "), expected);
 }
 

@@ -5,9 +5,9 @@
 //! the next stage, as borrowed bytes. A [`StageContext`] gives access to the store. A [`Source`]
 //! provides documents that come from no collection.
 
-mod around;
 pub(crate) mod bucket;
 pub(crate) mod bucket_auto;
+mod context;
 pub(crate) mod count;
 pub(crate) mod densify;
 pub(crate) mod documents;
@@ -59,7 +59,7 @@ use mayfly_base::{Namespace, Result};
 use mayfly_value::{DocBuilder, RawDoc};
 use mayfly_work::current::spend;
 
-pub use around::{Around, Inside, RunSettings};
+pub use context::{PipelineContext, PipelineOwner, RunSettings};
 pub(crate) use fields::{Effect, Reads};
 pub use host::Host;
 pub(crate) use rights::RecordedRights;

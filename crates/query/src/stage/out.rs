@@ -19,7 +19,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
 use super::target::{check_target, filled, target, with_id};
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Next, PipelineContext, Running, Stage, StageContext};
 use crate::exec::Flow;
 
 /// Limit on the documents of a write unit, and approximate limit on their bytes.
@@ -36,9 +36,9 @@ struct Out {
     series: Option<TimeSeries>,
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let kind = value.type_name();
-    let target = target(value, around, &["timeseries"], |name| match name {
+    let target = target(value, context, &["timeseries"], |name| match name {
         "" => Error::new(
             ErrorCode(16990),
             format!("$out only supports a string or object argument, but found {kind}"),
@@ -50,8 +50,8 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
             Error::new(ErrorCode(40415), format!("BSON field '$out.{other}' is an unknown field."))
         }
     })?;
-    around.needs_on(&target, Action::Insert);
-    around.needs_on(&target, Action::Remove);
+    context.needs_on(&target, Action::Insert);
+    context.needs_on(&target, Action::Remove);
     check_target(&target, "$out", (17385, 31321))?;
     let series = value.as_document().and_then(|spec| spec.get("timeseries"));
     let series = match series {

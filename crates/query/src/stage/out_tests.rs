@@ -58,8 +58,8 @@ fn ids(fixture: &Fixture, name: &str) -> Vec<String> {
     let source = DocBuf::from_bson(&doc! { "p": [{ "$unionWith": name }] });
     let stages = source.as_doc().get("p").and_then(RawValue::as_array).unwrap();
     let scope = mayfly_expr::Scope::default();
-    let around = crate::Around::command("test", &scope);
-    fixture.run(stages, &around, crate::RunSettings::default()).unwrap()
+    let context = crate::PipelineContext::command("test", &scope);
+    fixture.run(stages, &context, crate::RunSettings::default()).unwrap()
 }
 
 #[test]

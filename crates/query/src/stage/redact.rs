@@ -7,7 +7,7 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::current::spend;
 
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Next, PipelineContext, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 
@@ -17,8 +17,8 @@ const DESCEND: &str = "descend";
 const PRUNE: &str = "prune";
 const KEEP: &str = "keep";
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
-    let mut scope = around.scope.clone();
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
+    let mut scope = context.scope.clone();
     for (name, value) in [("DESCEND", DESCEND), ("PRUNE", PRUNE), ("KEEP", KEEP)] {
         scope = scope.with_system(name, RawValue::String(value));
     }

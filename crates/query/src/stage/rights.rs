@@ -2,9 +2,9 @@
 //!
 //! The row of a stage declares what every use of it needs ([`Needs`]). The parser of the stage
 //! records what depends on options as it reads them: the collections that they name
-//! ([`Around::collection`]), the target that the stage writes to, the users that it lists. A stage
-//! cannot obtain a namespace from its options without recording the right to use it, and nested
-//! pipelines add to the same list. The check therefore covers exactly what was parsed.
+//! ([`PipelineContext::collection`]), the target that the stage writes to, the users that it lists.
+//! A stage cannot obtain a namespace from its options without recording the right to use it, and
+//! nested pipelines add to the same list. The check therefore covers exactly what was parsed.
 //!
 //! If parsing fails, the rights recorded so far are checked before the error is returned, because
 //! the error may contain information about collections that the client must not read.
@@ -15,7 +15,7 @@ use mayfly_auth::{Action, Target};
 use mayfly_base::Namespace;
 use mayfly_value::RawValue;
 
-use super::{Around, Inside};
+use super::{PipelineContext, PipelineOwner};
 
 /// The rights that every use of a stage needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Needs {
 impl Rights {
     /// Whether `allows` grants all rights for a pipeline over this collection of the database, or
     /// over no collection.
-    pub fn are_met(
+    pub fn are_granted(
         &self,
         (db, collection): (&str, Option<&str>),
         allows: &dyn Fn(Target<'_>, Action) -> bool,
@@ -99,7 +99,7 @@ impl Rights {
 
 /// Recording of rights by the parsers of stages. When a pipeline is parsed again to run, after its
 /// rights were checked, nothing is recorded.
-impl Around<'_> {
+impl PipelineContext<'_> {
     fn note(&self, subject: Subject, action: Action) {
         if let Some(noted) = self.rights {
             noted.borrow_mut().needed.push((subject, action));
@@ -108,7 +108,7 @@ impl Around<'_> {
 
     /// Records that the pipeline reads its input, if that is the collection of the command.
     pub(crate) fn reads_input(&self) {
-        let own = matches!(self.inside, Inside::Command | Inside::View);
+        let own = matches!(self.inside, PipelineOwner::Command | PipelineOwner::View);
         if let Some(noted) = self.rights.filter(|_| own) {
             noted.borrow_mut().reads_input = true;
         }
@@ -126,10 +126,12 @@ impl Around<'_> {
     /// Records an action on the collection of the command.
     pub(crate) fn needs_on_input(&self, action: Action) {
         match self.inside {
-            Inside::Command | Inside::View => self.note(Subject::Input, action),
+            PipelineOwner::Command | PipelineOwner::View => self.note(Subject::Input, action),
             // In nested pipelines the input is another collection, and no stage with such rights is
             // allowed there.
-            Inside::Facet | Inside::Lookup | Inside::UnionWith => self.needs_everything(),
+            PipelineOwner::Facet | PipelineOwner::Lookup | PipelineOwner::UnionWith => {
+                self.needs_everything()
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use mayfly_expr::random_unit;
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::spill::Operator;
 
-use super::{Around, Next, Reads, Running, Stage, StageContext};
+use super::{Next, PipelineContext, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::memory::{Sorted, Sorter};
 
@@ -14,7 +14,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(crate) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(fault(28745, "the $sample stage specification must be an object"));
     };

@@ -9,7 +9,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::StoreSession;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{Around, Inside};
+use super::{PipelineContext, PipelineOwner};
 use crate::change::ChangeOptions;
 use crate::language::metadata::Metadata;
 use crate::stage::Host;
@@ -149,8 +149,11 @@ impl Source for Changes {
     }
 }
 
-pub(crate) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
-    if around.inside == Inside::View {
+pub(crate) fn change_stream(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    if context.inside == PipelineOwner::View {
         let text = "$changeStream is not supported in a view definition";
         return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
     }
@@ -158,19 +161,22 @@ pub(crate) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<
     let all = options.as_ref().is_ok_and(|options| options.all);
     for action in [Action::ChangeStream, Action::Find] {
         match all {
-            true => around.needs_on_all(action),
-            false => around.needs_on_input(action),
+            true => context.needs_on_all(action),
+            false => context.needs_on_input(action),
         }
     }
     Ok(Box::new(Changes(options?)))
 }
 
 /// Clients may list their own operations without a right.
-pub(crate) fn current_op(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn current_op(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
             if !matches!(options.get("allUsers"), None | Some(RawValue::Bool(false))) {
-                around.needs_on_cluster(Action::Inprog);
+                context.needs_on_cluster(Action::Inprog);
             }
             host_source(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
         }
@@ -182,16 +188,19 @@ pub(crate) fn current_op(value: RawValue<'_>, around: &Around<'_>) -> Result<Box
 }
 
 /// Without options clients list their own sessions, which needs no right.
-fn note_sessions(options: RawDoc<'_>, around: &Around<'_>) {
+fn note_sessions(options: RawDoc<'_>, context: &PipelineContext<'_>) {
     if !options.is_empty() {
-        around.needs_on_cluster(Action::ListSessions);
+        context.needs_on_cluster(Action::ListSessions);
     }
 }
 
-pub(crate) fn local_sessions(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn local_sessions(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
-            note_sessions(options, around);
+            note_sessions(options, context);
             host_source(About::Server, options.to_owned(), |host, options| {
                 host.local_sessions(options)
             })
@@ -203,10 +212,13 @@ pub(crate) fn local_sessions(value: RawValue<'_>, around: &Around<'_>) -> Result
     }
 }
 
-pub(crate) fn sessions(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn sessions(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
-            note_sessions(options, around);
+            note_sessions(options, context);
             host_source(About::Sessions, options.to_owned(), |host, options| host.sessions(options))
         }
         other => Err(Error::type_mismatch(format!(
@@ -216,7 +228,7 @@ pub(crate) fn sessions(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<d
     }
 }
 
-pub(crate) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn index_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
             host_source(About::Collection(Description::Indexes), DocBuf::empty(), |host, _| {
@@ -230,7 +242,7 @@ pub(crate) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn
     }
 }
 
-pub(crate) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn ttl_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
             host_source(About::Collection(Description::Expiry), DocBuf::empty(), |host, _| {
@@ -241,7 +253,7 @@ pub(crate) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn S
     }
 }
 
-pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn coll_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
     let RawValue::Document(options) = value else {
         let kind = value.type_name();
         let text = format!("$collStats must take a nested object but found: $collStats: {kind}");
@@ -279,7 +291,7 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
 /// The server has no shards.
 pub(crate) fn sharded_data_distribution(
     value: RawValue<'_>,
-    _: &Around<'_>,
+    _: &PipelineContext<'_>,
 ) -> Result<Box<dyn Source>> {
     let (code, text) = match value {
         RawValue::Document(options) if options.is_empty() => {
@@ -290,7 +302,10 @@ pub(crate) fn sharded_data_distribution(
     Err(Error::new(ErrorCode(code), text))
 }
 
-pub(crate) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn query_settings(
+    value: RawValue<'_>,
+    _: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
     let RawValue::Document(options) = value else {
         let text = "$querySettings stage expects a document as argument";
         return Err(Error::new(ErrorCode(7746801), text));
@@ -316,7 +331,10 @@ pub(crate) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<
     })
 }
 
-pub(crate) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn plan_cache_stats(
+    value: RawValue<'_>,
+    _: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
             host_source(About::Collection(Description::Plans), DocBuf::empty(), |host, _| {

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Next, PipelineContext, Running, Stage, StageContext};
 use crate::change::{Resumed, fragments};
 use crate::exec::Flow;
 
-pub(crate) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(spec) if spec.is_empty() => Ok(Box::new(SplitLargeEvent(None))),
         _ => Err(Error::new(

@@ -56,7 +56,7 @@ impl Step {
     }
 
     /// Replaces the specification that explain shows.
-    pub(crate) fn show_as(&mut self, written: DocBuf) {
+    pub(crate) fn set_written(&mut self, written: DocBuf) {
         self.written = Some(written);
     }
 

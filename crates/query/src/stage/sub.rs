@@ -15,7 +15,7 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
-use super::{Around, Inside, StageContext, Step};
+use super::{PipelineContext, PipelineOwner, StageContext, Step};
 use crate::optimise::optimised;
 pub(crate) use crate::pipeline::PipelineRun;
 pub(crate) use crate::pipeline::rows::is_stage;
@@ -28,7 +28,7 @@ pub(crate) struct SubPipeline {
     pub(crate) from: Option<Namespace>,
     db: String,
     stages: DocBuf,
-    inside: Inside,
+    inside: PipelineOwner,
     depth: usize,
     scope: Scope,
     /// The variables of the enclosing stage, without values.
@@ -61,12 +61,12 @@ impl SubPipeline {
     pub(crate) fn parse(
         from: Option<Namespace>,
         stages: RawDoc<'_>,
-        inside: Inside,
+        inside: PipelineOwner,
         variables: RawDoc<'_>,
-        around: &Around<'_>,
+        context: &PipelineContext<'_>,
     ) -> Result<SubPipeline> {
-        let inner = around.deeper(inside)?;
-        let own = around.scope.clone().without_metadata();
+        let inner = context.deeper(inside)?;
+        let own = context.scope.clone().without_metadata();
         let mut scope = own.clone();
         let mut unknown = DocBuilder::new();
         for variable in variables {
@@ -85,7 +85,7 @@ impl SubPipeline {
                 return Err(error);
             }
             Err(_) => {
-                if around.notes_rights() {
+                if context.notes_rights() {
                     let mut scope = own.clone();
                     variables.iter().for_each(|variable| scope.declare_unknown(variable.name()));
                     note_rights(stages, parsed, &inner.scoped(&scope));
@@ -95,7 +95,7 @@ impl SubPipeline {
         };
         Ok(SubPipeline {
             from,
-            db: around.db.to_owned(),
+            db: context.db.to_owned(),
             stages: stages.to_owned(),
             inside,
             depth: inner.depth(),
@@ -156,11 +156,13 @@ impl SubPipeline {
         let stages = || self.stages.as_doc().iter().filter_map(|stage| stage.value().as_document());
         let same = stages().take_while(|stage| !varies(*stage)).count();
         let mut unknown = self.scope.clone();
-        let around = match unknown.declare(self.unknown.as_doc()) {
-            Ok(()) => Around::command(&self.db, &unknown).at_depth(self.depth, self.inside),
+        let context = match unknown.declare(self.unknown.as_doc()) {
+            Ok(()) => {
+                PipelineContext::command(&self.db, &unknown).at_depth(self.depth, self.inside)
+            }
             Err(_) => return 0,
         };
-        match Pipeline::parse(self.stages.as_doc(), &around) {
+        match Pipeline::parse(self.stages.as_doc(), &context) {
             Ok(moved) if moved.first_written().is_some_and(varies) => 0,
             _ => same,
         }
@@ -191,8 +193,7 @@ impl SubPipeline {
         documents: Arc<Vec<DocBuf>>,
     ) -> Result<PipelineRun> {
         let stages = part(self.stages.as_doc().iter().skip(count));
-        let around = self.around(context, scope);
-        let pipeline = Pipeline::parse(stages.as_doc(), &around)?;
+        let pipeline = Pipeline::parse(stages.as_doc(), &self.context(context, scope))?;
         Ok(pipeline.start_shared(documents, context.settings.clone()))
     }
 
@@ -251,15 +252,15 @@ impl SubPipeline {
             stages.push(stage.value());
         });
         let stages = stages.finish();
-        let around = self.around(context, scope);
-        let pipeline = Pipeline::parse(stages.as_doc(), &around)?;
+        let pipeline = Pipeline::parse(stages.as_doc(), &self.context(context, scope))?;
         pipeline.start(context.session.view, collection, None, context.settings.clone())
     }
 
     /// The context in which the pipeline is parsed for a run.
-    fn around<'a>(&'a self, context: &StageContext<'_>, scope: &'a Scope) -> Around<'a> {
-        let around = Around::command(&self.db, scope).with_view(context.session.view);
-        around.at_depth(self.depth, self.inside)
+    fn context<'a>(&'a self, context: &StageContext<'_>, scope: &'a Scope) -> PipelineContext<'a> {
+        PipelineContext::command(&self.db, scope)
+            .with_view(context.session.view)
+            .at_depth(self.depth, self.inside)
     }
 
     /// Starts the pipeline over documents in memory.
@@ -272,8 +273,7 @@ impl SubPipeline {
         scope: &Scope,
         documents: Vec<DocBuf>,
     ) -> Result<PipelineRun> {
-        let around = self.around(context, scope);
-        let pipeline = Pipeline::parse(self.stages.as_doc(), &around)?;
+        let pipeline = Pipeline::parse(self.stages.as_doc(), &self.context(context, scope))?;
         Ok(pipeline.start_over(documents, context.settings.clone()))
     }
 }
@@ -283,7 +283,7 @@ impl SubPipeline {
 ///
 /// # Errors
 /// 73 InvalidNamespace, 9 FailedToParse.
-fn check_first(pipeline: &Pipeline, from: Option<&Namespace>, inside: Inside) -> Result<()> {
+fn check_first(pipeline: &Pipeline, from: Option<&Namespace>, inside: PipelineOwner) -> Result<()> {
     match (pipeline.gives_documents(), from) {
         (true, None) | (false, Some(_)) => Ok(()),
         (true, Some(_)) => {
@@ -291,7 +291,7 @@ fn check_first(pipeline: &Pipeline, from: Option<&Namespace>, inside: Inside) ->
             Err(Error::new(ErrorCode::InvalidNamespace, text))
         }
         (false, None) => {
-            let name = if inside == Inside::Lookup { "$lookup" } else { "$unionWith" };
+            let name = if inside == PipelineOwner::Lookup { "$lookup" } else { "$unionWith" };
             let text = format!(
                 "{name} stage without explicit collection must have a pipeline with $documents as first stage"
             );
@@ -304,9 +304,9 @@ fn check_first(pipeline: &Pipeline, from: Option<&Namespace>, inside: Inside) ->
 ///
 /// # Errors
 /// Errors of the stages.
-pub(crate) fn branch(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Step>> {
-    let (_, steps) = parse_stages(pipeline, around)?;
-    Ok(optimised(steps, around))
+pub(crate) fn branch(pipeline: RawDoc<'_>, context: &PipelineContext<'_>) -> Result<Vec<Step>> {
+    let (_, steps) = parse_stages(pipeline, context)?;
+    Ok(optimised(steps, context))
 }
 
 /// Whether the bytes of a document contain this text. There may be false positives, but no false

@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
-use super::{Around, StageContext};
+use super::{PipelineContext, StageContext};
 
 /// Parses `name`, or `{ db, coll }` with the options of the stage.
 ///
@@ -11,14 +11,14 @@ use super::{Around, StageContext};
 /// 73 InvalidNamespace, errors of the caller's `wrong`.
 pub(super) fn target(
     value: RawValue<'_>,
-    around: &Around<'_>,
+    context: &PipelineContext<'_>,
     options: &[&str],
     wrong: impl Fn(&str) -> Error,
 ) -> Result<Namespace> {
     match value {
-        RawValue::String(name) => Namespace::new(around.db, name),
+        RawValue::String(name) => Namespace::new(context.db, name),
         RawValue::Document(spec) => {
-            let (mut db, mut collection) = (around.db, None);
+            let (mut db, mut collection) = (context.db, None);
             for option in spec {
                 match (option.name(), option.value()) {
                     ("db", RawValue::String(name)) => db = name,

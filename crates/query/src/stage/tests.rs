@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::fixture::Fixture;
-use crate::{Around, Budget, MemoryLimits, RunSettings};
+use crate::{Budget, MemoryLimits, PipelineContext, RunSettings};
 
 const LIMITED: &[&str] = &[
     r#"{"$group": {"_id": "$a", "n": {"$sum": 1}, "all": {"$push": "$_id"}, "mean": {"$avg": "$b"}, "first": {"$first": "$t"}, "set": {"$addToSet": "$b"}}}"#,
@@ -32,14 +32,14 @@ fn what_spills_gives_the_same() {
         .collect();
     documents.chunks(500).for_each(|chunk| fixture.insert("c", chunk));
     let scope = Scope::default();
-    let around = Around::command("test", &scope);
+    let context = PipelineContext::command("test", &scope);
     let folder = std::env::temp_dir();
     for text in LIMITED {
         let wrapped: DocBuf = parse_document(&format!("{{\"p\": [{text}]}}")).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
         let run = |memory_bytes, spill_folder| {
             let settings = RunSettings::limited(memory_bytes, spill_folder);
-            fixture.run(stages, &around, settings)
+            fixture.run(stages, &context, settings)
         };
         let mut plain = run(100 << 20, None).unwrap();
         let mut spilled = run(20_000, Some(folder.clone())).unwrap();
@@ -92,11 +92,11 @@ fn a_search_by_distance_waits_in_a_file_where_it_may() {
     let wrapped: DocBuf = parse_document(text).unwrap();
     let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
     let scope = Scope::default();
-    let around = Around::command("test", &scope);
+    let context = PipelineContext::command("test", &scope);
     let folder = std::env::temp_dir();
     let run = |memory_bytes, spill_folder| {
         let settings = RunSettings::limited(memory_bytes, spill_folder);
-        fixture.run(stages, &around, settings)
+        fixture.run(stages, &context, settings)
     };
     let plain = run(100 << 20, None).unwrap();
     assert_eq!(plain.len(), 2000);
@@ -161,7 +161,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
         .collect();
     documents.chunks(300).for_each(|chunk| fixture.insert("c", chunk));
     let scope = Scope::default();
-    let around = Around::command("test", &scope);
+    let context = PipelineContext::command("test", &scope);
     let folder = std::env::temp_dir();
     let run = |output: &str, memory_bytes, spill_folder| {
         let text = format!(
@@ -170,7 +170,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
         let wrapped: DocBuf = parse_document(&text).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
         let settings = RunSettings::limited(memory_bytes, spill_folder);
-        fixture.run(stages, &around, settings)
+        fixture.run(stages, &context, settings)
     };
     const LITTLE: usize = 2 << 20;
     let all: Vec<String> =
@@ -233,7 +233,7 @@ fn sequences_of_stages_give_the_same_in_files() {
     fixture.insert("c", &documents(300, "a", "b"));
     fixture.insert("d", &documents(150, "x", "y"));
     let scope = Scope::default();
-    let around = Around::command("test", &scope);
+    let context = PipelineContext::command("test", &scope);
     let folder = std::env::temp_dir();
     let mut random = SmallRng::seed_from_u64(12345);
     let mut chance = |below: usize| random.random_range(0..below);
@@ -246,7 +246,7 @@ fn sequences_of_stages_give_the_same_in_files() {
         let text = text.join(", ").replace("$limit\": 0", "$limit\": 1");
         let wrapped: DocBuf = parse_document(&format!("{{\"p\": [{text}]}}")).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
-        let plain = fixture.run(stages, &around, RunSettings::default());
+        let plain = fixture.run(stages, &context, RunSettings::default());
         let mut limits = MemoryLimits::default();
         match chance(2) {
             0 => limits = limits.with_all(500 + 200 * chance(60)),
@@ -254,7 +254,7 @@ fn sequences_of_stages_give_the_same_in_files() {
         }
         let budget = Budget::new(limits, Some(folder.clone()));
         let settings = RunSettings { budget: budget.clone(), ..RunSettings::default() };
-        let limited = fixture.run(stages, &around, settings);
+        let limited = fixture.run(stages, &context, settings);
         assert_eq!(budget.used(), 0, "{text}: what was taken was given back");
         let files: u64 = Operator::ALL.into_iter().map(|it| budget.spilled(it).spills).sum();
         spilled += u32::from(files > 0);

@@ -5,11 +5,11 @@ use mayfly_mql::matcher::Expr;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::sub::{SubPipeline, pipeline_argument};
-use super::{Around, Inside, Next, Reads, Running, Stage, StageContext};
+use super::{Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::stage::sub::PipelineRun;
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let (mut from, mut pipeline) = (None, RawDoc::EMPTY);
     match value {
         RawValue::String(name) => from = Some(name),
@@ -18,7 +18,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
                 match (option.name(), option.value()) {
                     ("coll", RawValue::String(name)) => from = Some(name),
                     ("coll", other) => {
-                        around.needs_named(other);
+                        context.needs_named(other);
                         return Err(Error::type_mismatch(format!(
                             "BSON field '$unionWith.coll' is the wrong type '{}', expected type 'string'",
                             other.type_name()
@@ -39,8 +39,8 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
             )));
         }
     }
-    let from = from.map(|name| around.collection(name)).transpose()?;
-    let sub = SubPipeline::parse(from, pipeline, Inside::UnionWith, RawDoc::EMPTY, around)?;
+    let from = from.map(|name| context.collection(name)).transpose()?;
+    let sub = SubPipeline::parse(from, pipeline, PipelineOwner::UnionWith, RawDoc::EMPTY, context)?;
     Ok(Box::new(UnionWith(sub)))
 }
 

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{Around, Effect, Next, Reads, Running, Stage, StageContext};
+use super::{Effect, Next, PipelineContext, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 
@@ -36,7 +36,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(crate) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let (mut path, mut index, mut keep_empty) = (None, None, false);
     match value {
         RawValue::String(text) => path = Some(text),

@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::{Around, Next, Reads, Running, Stage, StageContext};
+use super::{Next, PipelineContext, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 
 fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
@@ -15,7 +15,7 @@ fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
     })
 }
 
-pub(crate) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse_skip(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     match whole_number(value, "$skip", 5107200)? {
         negative if negative < 0 => Err(Error::new(
             ErrorCode(5107200),
@@ -27,7 +27,7 @@ pub(crate) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
     }
 }
 
-pub(crate) fn parse_limit(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse_limit(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     match whole_number(value, "$limit", 5107201)? {
         0 => Err(Error::new(ErrorCode(15958), "the limit must be positive")),
         negative if negative < 0 => Err(Error::new(

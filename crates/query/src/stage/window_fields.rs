@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::unwind::parts;
 use super::window_partition::{Collecting, Computed};
-use super::{Around, Next, Reads, Running, Stage, StageContext};
+use super::{Next, PipelineContext, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::{Sorted, Sorter};
@@ -31,7 +31,7 @@ pub(crate) struct WindowFields {
     collation: Option<Arc<Collation>>,
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "the $setWindowFields stage specification must be an object, found {}",
@@ -49,7 +49,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         };
         match (option.name(), option.value()) {
             ("partitionBy", value) => {
-                partition = Some(Expression::parse_in(value, around.scope)?);
+                partition = Some(Expression::parse_in(value, context.scope)?);
             }
             ("sortBy", RawValue::Document(pattern)) => sort = Some(pattern),
             ("output", RawValue::Document(fields)) => output = Some(fields),
@@ -65,7 +65,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         return Err(Error::new(ErrorCode(40414), text));
     };
     let by = sort.map(Order::parse_pattern).transpose()?;
-    let collation = around.scope.collation().cloned();
+    let collation = context.scope.collation().cloned();
     let order = sort.map(SortPattern::parse).transpose()?;
     let order = order.map(|order| order.collated(collation.clone()));
     let mut fields = Vec::new();
@@ -78,7 +78,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
             )));
         };
         // Window functions see the documents of a window without their metadata.
-        let scope = around.scope.clone().without_metadata();
+        let scope = context.scope.clone().without_metadata();
         fields.push((path, WindowFunction::parse(function, by.as_ref(), &scope)?));
     }
     check_conflicts(&fields)?;

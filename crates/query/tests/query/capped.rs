@@ -25,7 +25,7 @@ impl Fixture {
     fn follower(&self) -> Executor {
         let query = CanonicalQuery::parse(RawDoc::EMPTY, FindOptions::default()).unwrap();
         let mut executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
-        executor.follow().unwrap();
+        executor.make_tailable().unwrap();
         executor
     }
 

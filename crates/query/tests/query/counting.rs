@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mayfly_kv::{
-    EachValue, Engine, EngineAround, Keyspace, KvResult, MemoryEngine, Txn, TxnOptions,
+    EachValue, Engine, EngineWrapper, Keyspace, KvResult, MemoryEngine, Txn, TxnOptions,
 };
 
 /// The number of record keys in each read since the counters were last taken.
@@ -21,7 +21,7 @@ impl CountingEngine {
     }
 }
 
-impl EngineAround for CountingEngine {
+impl EngineWrapper for CountingEngine {
     fn inner(&self) -> &dyn Engine {
         &self.inner
     }

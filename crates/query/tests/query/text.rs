@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use mayfly_query::{Budget, DeleteSpec, Executor, Flow, Metadata};
-use mayfly_text::{Found, SearchOptions, Sensitivity, TextSearch, TextSpec};
+use mayfly_text::{FoundBy, SearchOptions, Sensitivity, TextSearch, TextSpec};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ fn by_scan(spec: &TextSpec, documents: &[Document], options: &SearchOptions) -> 
     let mut found = BTreeMap::new();
     for document in documents {
         let document = DocBuf::from_bson(document);
-        if search.matches(document.as_doc(), spec, Found::Otherwise).unwrap() {
+        if search.matches(document.as_doc(), spec, FoundBy::Otherwise).unwrap() {
             let scores = spec.score(document.as_doc()).unwrap();
             let score = search.terms().iter().map(|term| scores.of(term)).sum();
             found.insert(id_of(document.as_doc()), score);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use mayfly_base::{Clock, Error, ErrorCode, Result};
-use mayfly_storage::{Executed, OpenTransaction, ReadView, SessionKey, Statement, Store};
+use mayfly_storage::{ExecutedStatements, OpenTransaction, ReadView, SessionKey, Statement, Store};
 use mayfly_value::DocBuf;
 use mayfly_work::OpCtx;
 use parking_lot::RawMutex;
@@ -31,7 +31,7 @@ impl CheckedOut {
     }
 
     /// Remembers statements after the commit that recorded them.
-    pub fn note(&mut self, executed: Executed) {
+    pub fn note(&mut self, executed: ExecutedStatements) {
         self.state.executed.add(executed);
     }
 

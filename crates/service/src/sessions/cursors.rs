@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use mayfly_auth::UserName;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::Cursor;
-use mayfly_work::memory::Kept;
+use mayfly_work::memory::RetainedBytes;
 use mayfly_work::scratch::OperationScratch;
 use mayfly_work::{current, memory};
 use parking_lot::Mutex;
@@ -50,7 +50,7 @@ struct Entry {
     cursor: Option<Cursor>,
     last_used_micros: i64,
     /// The memory that it holds between two batches.
-    kept: Kept,
+    kept: RetainedBytes,
     /// Its temporary files, which count for all of its batches together.
     scratch: Option<Arc<OperationScratch>>,
     no_timeout: bool,
@@ -90,7 +90,7 @@ impl Cursors {
     /// Stores a cursor with the memory that it holds, and returns its id.
     pub fn register(
         &self,
-        (cursor, kept): (Cursor, Kept),
+        (cursor, kept): (Cursor, RetainedBytes),
         owner: CursorOwner,
         idle: IdleTime,
         now_micros: i64,
@@ -130,7 +130,7 @@ impl Cursors {
         namespace: &Namespace,
         asker: &CursorOwner,
         now_micros: i64,
-    ) -> Result<(Cursor, Kept)> {
+    ) -> Result<(Cursor, RetainedBytes)> {
         self.close_idle(now_micros);
         let mut open = self.open.lock();
         let not_found =
@@ -152,14 +152,19 @@ impl Cursors {
         })?;
         memory::carry(entry.kept.bytes());
         if let (Some(scratch), Some(op)) = (&entry.scratch, current::current().op) {
-            op.go_on_with_scratch(scratch.clone());
+            op.continue_scratch(scratch.clone());
         }
         Ok((cursor, entry.kept))
     }
 
     /// Puts a cursor back after a batch, with the memory that it holds. Returns false when it is
     /// exhausted or was killed; it is closed then.
-    pub fn put_back(&self, id: i64, (cursor, kept): (Cursor, Kept), now_micros: i64) -> bool {
+    pub fn put_back(
+        &self,
+        id: i64,
+        (cursor, kept): (Cursor, RetainedBytes),
+        now_micros: i64,
+    ) -> bool {
         let mut open = self.open.lock();
         let keep = open.get(&id).is_some_and(|entry| !entry.killed) && !cursor.is_done();
         if !keep {

@@ -149,7 +149,7 @@ impl Usage {
 
 #[cfg(test)]
 mod tests {
-    use mayfly_storage::Executed;
+    use mayfly_storage::ExecutedStatements;
     use mayfly_value::DocBuf;
 
     use super::*;
@@ -160,7 +160,7 @@ mod tests {
         let mut writes = State { key: Some([0; 16]), ..State::default() };
         let session = SessionId { id: [0xAB; 16], owner: SessionOwner::NONE };
         writes.begin_writes(session, 3).unwrap();
-        writes.executed.add(Executed { id: 0, count: 2, result: DocBuf::empty() });
+        writes.executed.add(ExecutedStatements { id: 0, count: 2, result: DocBuf::empty() });
         writes.begin_writes(session, 3).unwrap();
         assert_eq!(writes.executed.len(), 1);
         let error = writes.begin_writes(session, 2).unwrap_err();

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mayfly_storage::Executed;
+use mayfly_storage::ExecutedStatements;
 
 /// Executed statements, by the first statement id of each record.
 #[derive(Default)]
 pub(super) struct Statements {
-    records: BTreeMap<i32, Executed>,
+    records: BTreeMap<i32, ExecutedStatements>,
     /// Bytes of the records' results.
     bytes: usize,
 }
@@ -23,7 +23,7 @@ const ALL_REMEMBERED: usize = 64 << 20;
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
 impl Statements {
-    pub(super) fn add(&mut self, executed: Executed) {
+    pub(super) fn add(&mut self, executed: ExecutedStatements) {
         let bytes = executed.result.as_bytes().len();
         self.bytes += bytes;
         REMEMBERED.fetch_add(bytes, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl Statements {
             || self.bytes > 0 && REMEMBERED.load(Ordering::Relaxed) > ALL_REMEMBERED
     }
 
-    pub(super) fn of(&self, id: i32) -> Option<&Executed> {
+    pub(super) fn of(&self, id: i32) -> Option<&ExecutedStatements> {
         let (_, before) = self.records.range(..=id).next_back()?;
         (i64::from(id) < i64::from(before.id) + i64::from(before.count)).then_some(before)
     }
@@ -68,7 +68,7 @@ mod tests {
     fn statements_are_found_by_any_id_that_a_record_stands_for() {
         let mut executed = Statements::default();
         for (id, count) in [(7, 2), (0, 3), (i32::MAX, 2)] {
-            executed.add(Executed { id, count, result: DocBuf::empty() });
+            executed.add(ExecutedStatements { id, count, result: DocBuf::empty() });
         }
         let found = |id| executed.of(id).map(|found| found.id);
         assert_eq!(

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use mayfly_base::{Clock, Error, ErrorCode};
 use mayfly_storage::OpenTransaction;
 use mayfly_value::DocBuf;
-use mayfly_work::memory::Kept;
+use mayfly_work::memory::RetainedBytes;
 use mayfly_work::{OpCtx, memory};
 use parking_lot::Mutex;
 
@@ -78,7 +78,7 @@ pub(crate) struct Transaction {
     active_since: i64,
     active_micros: i64,
     /// The memory that it holds between two statements.
-    kept: Kept,
+    kept: RetainedBytes,
     /// The memory of the thread when the running statement began.
     mark: isize,
     is_committed: bool,
@@ -225,7 +225,7 @@ impl Transaction {
             started_micros: now_micros,
             active_since: now_micros,
             active_micros: 0,
-            kept: Kept::default(),
+            kept: RetainedBytes::default(),
             mark: memory::mark(),
             is_committed: false,
             alive: Arc::default(),

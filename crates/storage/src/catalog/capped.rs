@@ -85,7 +85,7 @@ impl Collection {
     }
 
     /// Waits until the number of commits is no longer `seen`.
-    pub async fn commit_beyond(&self, seen: u64) {
+    pub async fn wait_for_commit(&self, seen: u64) {
         self.capped.committed.until(|| self.commits_seen() != seen).await;
     }
 

@@ -65,7 +65,7 @@ pub struct Collection {
     /// The source of record numbers, if records are numbered.
     pub(crate) numbers: Numbers,
     /// How often plans have used the index on `_id`, or the order of the records instead of it.
-    pub id_uses: Uses,
+    pub id_uses: UseCounter,
     /// Index filters, attached by the query layer.
     pub index_filters: Attached,
     /// Cached plans, attached by the query layer.
@@ -149,14 +149,14 @@ pub struct IndexRuntime {
     /// Counters and pace of its policy.
     pub(crate) ttl: Arc<PolicyRuntime>,
     /// How often plans have used the index.
-    pub uses: Uses,
+    pub uses: UseCounter,
 }
 
 /// A counter of uses (`accesses` of `$indexStats`).
 #[derive(Default)]
-pub struct Uses(AtomicI64);
+pub struct UseCounter(AtomicI64);
 
-impl Uses {
+impl UseCounter {
     /// Counts a use.
     pub fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -291,7 +291,7 @@ impl Collection {
             held: HeldRecords::default(),
             capped: CappedRuntime::default(),
             numbers: Numbers::default(),
-            id_uses: Uses::default(),
+            id_uses: UseCounter::default(),
             index_filters: Attached::default(),
             cached_plans: Attached::default(),
             ttl,
@@ -485,7 +485,7 @@ impl Collection {
     }
 
     /// The number of documents, if it is known without counting; otherwise a very large number.
-    pub fn documents_about(&self) -> i64 {
+    pub fn known_documents(&self) -> i64 {
         match self.counts.exact.load(Ordering::Acquire) {
             true => self.counts.documents.load(Ordering::Acquire),
             false => i64::MAX,
@@ -493,7 +493,7 @@ impl Collection {
     }
 
     /// The number of documents and their bytes, if known without counting; otherwise 0.
-    pub fn size_about(&self) -> (i64, i64) {
+    pub fn known_size(&self) -> (i64, i64) {
         match self.counts.exact.load(Ordering::Acquire) {
             true => {
                 let bytes = self.counts.bytes.load(Ordering::Acquire);

@@ -50,7 +50,7 @@ pub(crate) use self::id_hints::IdHints;
 pub(crate) use self::open::OpenTransactionGuard;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
-pub use collection::{Collection, Index, Uses, VisibleIndexes};
+pub use collection::{Collection, Index, UseCounter, VisibleIndexes};
 pub(crate) use collection::{CollectionState, IndexRuntime};
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};

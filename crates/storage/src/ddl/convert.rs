@@ -20,7 +20,7 @@ use super::replace::{check_no_build, temporary_name};
 use crate::Store;
 use crate::catalog::Collection;
 use crate::catalog::OF_CONVERSION;
-use crate::read::{Hidden, Scanned, whole_range};
+use crate::read::{Hidden, ScanResult, whole_range};
 use crate::record::Record;
 use crate::record::new_uuid;
 
@@ -183,8 +183,8 @@ impl Store {
                 batch.iter().try_for_each(|document| unit.insert_checked(document.as_doc()))
             })?;
             match scanned {
-                Scanned::Exhausted => return Ok(left_out),
-                Scanned::Paused(last) => range = range.after(&last, direction),
+                ScanResult::Exhausted => return Ok(left_out),
+                ScanResult::Paused(last) => range = range.after(&last, direction),
             }
         }
     }

@@ -246,19 +246,19 @@ impl ReadView {
     }
 
     /// Sets the function that is called before each recorded statement.
-    pub fn ask_before_record(&mut self, ask: BeforeRecord) {
+    pub fn set_before_record(&mut self, ask: BeforeRecord) {
         self.before_record = Some(ask);
     }
 
-    /// Whether [`ReadView::ask_before_record`] was called.
-    pub fn asks_before_record(&self) -> bool {
+    /// Whether [`ReadView::set_before_record`] was called.
+    pub fn has_before_record(&self) -> bool {
         self.before_record.is_some()
     }
 
     /// Called by the unit that records a repeatable statement.
     ///
     /// # Errors
-    /// Errors of the function of [`ReadView::ask_before_record`].
+    /// Errors of the function of [`ReadView::set_before_record`].
     pub(crate) fn before_record(&self, statement: i32) -> Result<()> {
         self.before_record.as_ref().map_or(Ok(()), |ask| ask(statement))
     }

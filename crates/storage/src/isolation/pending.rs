@@ -138,7 +138,7 @@ impl Pending {
 /// Writes rows of kept versions. A row is named after a record whose lock the transaction has, so
 /// no other transaction writes it.
 fn put(txn: &mut dyn Txn) -> impl FnMut(&[u8], &[u8]) -> Result<()> {
-    |key, value| txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
+    |key, value| txn.put(Keyspace::Versions, key, value, Guard::Derived).map_err(from_kv)
 }
 
 impl Effects {

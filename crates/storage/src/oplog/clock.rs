@@ -218,7 +218,7 @@ impl OplogClock {
     }
 
     /// Waits until the log is complete past this timestamp.
-    pub(crate) async fn beyond(&self, seen: u64) {
+    pub(crate) async fn wait_past(&self, seen: u64) {
         self.committed.until(|| self.settled() > seen).await;
     }
 }

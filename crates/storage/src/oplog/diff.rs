@@ -69,7 +69,7 @@ impl Changes<'_> {
 fn document_delta<'a>(old: RawDoc<'a>, new: RawDoc<'a>, depth: Depth) -> Option<DocBuf> {
     let mut changes = Changes::default();
     let mut read = same_elements(old, new);
-    let (mut before, mut after) = (old.iter_behind(read), new.iter_behind(read));
+    let (mut before, mut after) = (old.iter_from(read), new.iter_from(read));
     let next = |read: &mut usize, after: &mut RawIter<'a>| {
         after.next().inspect(|element| *read += element.encoded_len())
     };

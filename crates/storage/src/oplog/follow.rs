@@ -22,7 +22,7 @@ impl Oplog {
         // Read before the snapshot is taken, which then contains everything up to it.
         let settled = self.settled();
         if settled <= after {
-            self.check_kept(after)?;
+            self.check_not_cut(after)?;
             return Ok(after);
         }
         let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
@@ -40,7 +40,7 @@ impl Oplog {
                     Ok(flow)
                 })?;
             // Checked after the scan, which may have missed entries that were cut meanwhile.
-            self.check_kept(after)?;
+            self.check_not_cut(after)?;
             match scanned {
                 ScanEnd::Exhausted => return Ok(settled),
                 ScanEnd::More { .. } if flow.is_break() => return Ok(reached),
@@ -55,7 +55,7 @@ impl Oplog {
     ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost.
-    pub fn check_kept(&self, after: u64) -> Result<()> {
+    pub fn check_not_cut(&self, after: u64) -> Result<()> {
         match after < self.cut() {
             false => Ok(()),
             true => Err(history_lost()),

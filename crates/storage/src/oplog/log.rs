@@ -97,8 +97,8 @@ impl Oplog {
     }
 
     /// Waits until the log is complete past this timestamp.
-    pub async fn beyond(&self, seen: u64) {
-        self.clock.beyond(seen).await;
+    pub async fn wait_past(&self, seen: u64) {
+        self.clock.wait_past(seen).await;
     }
 
     /// The timestamp up to which entries have been cut.

@@ -135,7 +135,7 @@ impl Oplog {
         Ok(LogSizes {
             entries: i64::try_from(entries).unwrap_or(i64::MAX),
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
-            stored_bytes: stored(Keyspace::Oplog)? + stored(Keyspace::Kept)?,
+            stored_bytes: stored(Keyspace::Oplog)? + stored(Keyspace::Versions)?,
         })
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! It is searched in this order:
 //! 1. in its record, if the record still has the version of the entry;
-//! 2. in [`Keyspace::Kept`], where the unit that overwrote or removed the record copied it. In one
-//!    snapshot it is in one of the two;
-//! 3. in the latest state of [`Keyspace::Kept`], because ranges of dropped collections are swept
-//!    under snapshots, after their versions were kept;
+//! 2. in [`Keyspace::Versions`], where the unit that overwrote or removed the record copied it. In
+//!    one snapshot it is in one of the two;
+//! 3. in the latest state of [`Keyspace::Versions`], because ranges of dropped collections are
+//!    swept under snapshots, after their versions were kept;
 //! 4. If it is in none of them, the log was cut meanwhile.
 //!
 //! Otherwise the data is damaged; the error names the entry and the record.
@@ -220,7 +220,7 @@ impl<'t> Resolver<'t> {
                 flow
             };
             let scanned = txn
-                .scan(Keyspace::Kept, &range, Direction::Forward, ScanLimit::NONE, see)
+                .scan(Keyspace::Versions, &range, Direction::Forward, ScanLimit::NONE, see)
                 .map_err(from_kv)?;
             match scanned {
                 ScanEnd::More { last_key } if flow.is_continue() => {

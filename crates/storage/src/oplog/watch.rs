@@ -323,10 +323,10 @@ impl Oplog {
     }
 
     /// Waits until an entry after this timestamp may concern the watch.
-    pub async fn beyond_for(&self, watch: &Watch, seen: u64) {
+    pub async fn wait_past_for(&self, watch: &Watch, seen: u64) {
         match watch.has_beyond(seen) {
             // The notes of that time were dropped, so any new entry ends the wait.
-            None => self.beyond(seen).await,
+            None => self.wait_past(seen).await,
             Some(_) => watch.told.until(|| watch.has_beyond(seen) != Some(false)).await,
         }
     }

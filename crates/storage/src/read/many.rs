@@ -6,7 +6,7 @@ use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace};
 use mayfly_value::RawDoc;
 
-use super::{Entry, Hidden, Scanned, Snapshot, entry, relative};
+use super::{Entry, Hidden, ScanResult, Snapshot, entry, relative};
 use crate::catalog::{Collection, Index};
 use crate::record::error::from_kv;
 use crate::record::layout::object_subrange;
@@ -129,7 +129,7 @@ impl Snapshot {
         ranges: impl Iterator<Item = &'r KeyRange>,
         direction: Direction,
         visit: &mut RangesVisitor<'_>,
-    ) -> Result<(usize, Scanned)> {
+    ) -> Result<(usize, ScanResult)> {
         let ranges: Vec<_> = ranges.map(|range| object_subrange(index.id(), range)).collect();
         let mut failed = None;
         let ended =

@@ -29,8 +29,8 @@ mod validate;
 
 pub use many::{RangesVisitor, RecordKeys, RecordsVisitor};
 use reading::Reading;
-pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
-pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
+pub use sizes::{CollectionSizes, CountLimit, CountResult, position_of};
+pub use validate::{EntryFinding, ValidateOptions, ValidatedIndex, ValidationResult};
 
 /// A consistent view of the store, with the time that decides what is due and hidden.
 pub struct Snapshot {
@@ -54,7 +54,7 @@ pub struct Entry<'a> {
 
 /// The end of a scan; positions are relative to the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scanned {
+pub enum ScanResult {
     /// The range has been scanned completely.
     Exhausted,
     /// Paused after this position.
@@ -361,7 +361,7 @@ impl Snapshot {
         direction: Direction,
         limit: ScanLimit,
         visit: &mut RecordVisitor<'_>,
-    ) -> Result<Scanned> {
+    ) -> Result<ScanResult> {
         let hidden = Hidden::of(collection, &self.watch, || self.moment);
         let object = (Keyspace::Record, collection.id());
         self.scan_object(object, range, direction, limit, |key, value| {
@@ -383,7 +383,7 @@ impl Snapshot {
         direction: Direction,
         limit: ScanLimit,
         visit: &mut StoredVisitor<'_>,
-    ) -> Result<Scanned> {
+    ) -> Result<ScanResult> {
         let object = (Keyspace::Record, collection.id());
         self.scan_object(object, range, direction, limit, |key, value| {
             visit(key, decode_stored(value)?)
@@ -398,7 +398,7 @@ impl Snapshot {
         direction: Direction,
         limit: ScanLimit,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
-    ) -> Result<Scanned> {
+    ) -> Result<ScanResult> {
         let range = object_subrange(id, range);
         let mut failed = None;
         let end = self
@@ -427,7 +427,7 @@ impl Snapshot {
         direction: Direction,
         limit: ScanLimit,
         visit: &mut EntryVisitor<'_>,
-    ) -> Result<Scanned> {
+    ) -> Result<ScanResult> {
         let object = (Keyspace::Index, index.id());
         self.scan_object(object, range, direction, limit, |position, value| {
             match entry(index, position, value) {
@@ -448,7 +448,7 @@ impl Snapshot {
         index: &Index,
         range: &KeyRange,
         limit: ScanLimit,
-    ) -> Result<(u64, Scanned)> {
+    ) -> Result<(u64, ScanResult)> {
         let range = object_subrange(index.id(), range);
         let mut entries = 0;
         let end = self
@@ -462,10 +462,10 @@ impl Snapshot {
     }
 }
 
-fn relative(end: ScanEnd) -> Scanned {
+fn relative(end: ScanEnd) -> ScanResult {
     match end {
-        ScanEnd::Exhausted => Scanned::Exhausted,
-        ScanEnd::More { last_key } => Scanned::Paused(last_key.get(8..).unwrap_or(&[]).to_vec()),
+        ScanEnd::Exhausted => ScanResult::Exhausted,
+        ScanEnd::More { last_key } => ScanResult::Paused(last_key.get(8..).unwrap_or(&[]).to_vec()),
     }
 }
 

@@ -11,7 +11,7 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_work::{OpCtx, current};
 
 use crate::catalog::{Collection, Core, Index};
-use crate::read::{Entry, Scanned};
+use crate::read::{Entry, ScanResult};
 use crate::record::error::from_kv;
 use crate::record::layout::object_range;
 
@@ -36,7 +36,7 @@ pub struct CollectionSizes {
 
 /// The result of a count over a part of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountResult {
     /// The number of documents.
     pub documents: i64,
     /// Bytes of BSON.
@@ -58,7 +58,7 @@ pub struct CountLimit {
 struct Tally<'o> {
     op: &'o OpCtx,
     limit: CountLimit,
-    counted: Counted,
+    counted: CountResult,
 }
 
 impl Tally<'_> {
@@ -125,8 +125,8 @@ impl Core {
                 },
             )?;
             match scanned {
-                Scanned::Exhausted => break,
-                Scanned::Paused(last) => range = range.after(&last, Direction::Forward),
+                ScanResult::Exhausted => break,
+                ScanResult::Paused(last) => range = range.after(&last, Direction::Forward),
             }
         }
         collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
@@ -210,7 +210,7 @@ impl Core {
     /// # Errors
     /// Errors of the engine.
     pub fn kept_bytes(&self) -> Result<u64> {
-        self.engine().approximate_bytes(Keyspace::Kept, &whole_log()).map_err(from_kv)
+        self.engine().approximate_bytes(Keyspace::Versions, &whole_log()).map_err(from_kv)
     }
 
     /// The bytes of an object in the engine.
@@ -251,9 +251,9 @@ impl Core {
         index: Option<&Index>,
         range: &KeyRange,
         limit: CountLimit,
-    ) -> Result<Counted> {
+    ) -> Result<CountResult> {
         let snapshot = self.latest()?;
-        let mut tally = Tally { op, limit, counted: Counted::default() };
+        let mut tally = Tally { op, limit, counted: CountResult::default() };
         let mut rest = range.clone();
         let (forward, all) = (Direction::Forward, ScanLimit::NONE);
         loop {
@@ -276,10 +276,10 @@ impl Core {
             };
             match scanned {
                 // An engine may end a page early.
-                Scanned::Paused(last) if !tally.counted.cut_off => {
+                ScanResult::Paused(last) if !tally.counted.cut_off => {
                     rest = rest.after(&last, forward);
                 }
-                Scanned::Paused(_) | Scanned::Exhausted => return Ok(tally.counted),
+                ScanResult::Paused(_) | ScanResult::Exhausted => return Ok(tally.counted),
             }
         }
     }

@@ -52,7 +52,7 @@ pub struct ValidateOptions {
 /// A missing or superfluous index entry.
 #[derive(Debug)]
 pub struct EntryFinding {
-    /// The index in [`Validated::indexes`].
+    /// The index in [`ValidationResult::indexes`].
     pub index: usize,
     /// The key of the record.
     pub record_key: RecordKey,
@@ -87,7 +87,7 @@ impl ValidatedIndex {
 
 /// The result of a check.
 #[derive(Default)]
-pub struct Validated {
+pub struct ValidationResult {
     /// The number of records.
     pub records: i64,
     /// The stored number of documents.
@@ -119,11 +119,11 @@ impl Core {
         op: &OpCtx,
         collection: &Collection,
         options: ValidateOptions,
-    ) -> Result<Validated> {
+    ) -> Result<ValidationResult> {
         // Makes the stored count exact.
         self.count_documents(op, collection)?;
         let indexes = collection.ready_indexes();
-        let mut found = Validated::default();
+        let mut found = ValidationResult::default();
         let (snapshot, kept_bytes) = {
             let _no_writers = collection.change_state()?;
             found.numbered = collection.is_numbered();
@@ -182,7 +182,7 @@ struct ValidationRun<'r> {
     collection: &'r Collection,
     snapshot: &'r Snapshot,
     options: ValidateOptions,
-    found: Validated,
+    found: ValidationResult,
     bytes: i64,
     steps: u64,
 }

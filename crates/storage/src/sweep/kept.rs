@@ -153,7 +153,7 @@ impl Store {
         }
         self.change(|txn, _| {
             rows.iter().try_for_each(|(key, value)| {
-                txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
+                txn.put(Keyspace::Versions, key, value, Guard::Derived).map_err(from_kv)
             })
         })
     }

@@ -17,7 +17,7 @@ use crate::index::keygen::{KeySet, path_exists, single_values};
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::PaceLimits;
 use crate::policy::{OwnTtl, own_ttl};
-use crate::read::{Scanned, whole_range};
+use crate::read::{ScanResult, whole_range};
 use crate::record::{Moment, Record};
 
 /// The number of records that are read in one snapshot.
@@ -198,8 +198,8 @@ impl Store {
                 },
             )?;
             match scanned {
-                Scanned::Exhausted => break,
-                Scanned::Paused(last) => range = range.after(&last, forward),
+                ScanResult::Exhausted => break,
+                ScanResult::Paused(last) => range = range.after(&last, forward),
             }
         }
         let limits = PaceLimits::of(index.spec.ttl_options(), None);

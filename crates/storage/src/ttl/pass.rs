@@ -72,7 +72,7 @@ impl Store {
                 }
             }
         }
-        if let Err(error) = self.engine().give_back_space() {
+        if let Err(error) = self.engine().reclaim_space() {
             tracing::warn!(%error, "the space of expired documents could not be reclaimed yet");
         }
         let stats = self.ttl_stats();

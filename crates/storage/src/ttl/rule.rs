@@ -27,7 +27,7 @@ use crate::catalog::{Collection, Policy, PolicySource, TimeToLive};
 use crate::index::keygen::KeySet;
 use crate::index::range::between;
 use crate::policy::TtlIndexRules;
-use crate::read::{Scanned, Snapshot};
+use crate::read::{ScanResult, Snapshot};
 use crate::record::{Moment, Record};
 use crate::write::WriteUnit;
 
@@ -160,7 +160,7 @@ impl Rule {
         limit: ScanLimit,
         cutoff: i64,
         see: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<Scanned> {
+    ) -> Result<ScanResult> {
         let direction = self.direction();
         match (&self.policy.source, &self.span) {
             (PolicySource::Index(index), _) => {

@@ -15,7 +15,7 @@ use mayfly_work::OpCtx;
 use crate::Store;
 use crate::catalog::{Collection, Policy};
 use crate::index::keygen::KeySet;
-use crate::read::Scanned;
+use crate::read::ScanResult;
 use crate::record::RecordKey;
 use crate::record::{Moment, Record};
 use crate::ttl::census::eta_secs;
@@ -235,8 +235,8 @@ impl Store {
                 }
             }
             match scanned {
-                Scanned::Exhausted => return Ok(()),
-                Scanned::Paused(last) => range = range.after(&last, rule.direction()),
+                ScanResult::Exhausted => return Ok(()),
+                ScanResult::Paused(last) => range = range.after(&last, rule.direction()),
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::catalog::Collection;
 use crate::index::keygen::KeySet;
 use crate::policy::ArchiveTarget;
 use crate::policy::value::seconds_value;
-use crate::read::Scanned;
+use crate::read::ScanResult;
 use crate::record::RecordKey;
 use crate::record::{Moment, StoredDocument};
 use crate::ttl::report::VisitReport;
@@ -204,9 +204,9 @@ impl Visit<'_> {
                 }
             }
             match scanned {
-                Scanned::Exhausted => return Ok(VisitEnd::Drained),
+                ScanResult::Exhausted => return Ok(VisitEnd::Drained),
                 // Unreadable entries were not visited.
-                Scanned::Paused(last) => range = range.after(&last, direction),
+                ScanResult::Paused(last) => range = range.after(&last, direction),
             }
         }
     }
@@ -424,7 +424,7 @@ impl Visit<'_> {
 
     fn has_short_documents(&self) -> bool {
         // The size is unknown after a crash until documents are counted.
-        let documents = self.collection.documents_about();
+        let documents = self.collection.known_documents();
         let bytes = self.store.data_bytes(self.collection);
         documents < i64::MAX && bytes / documents.max(1) <= READ_TOGETHER_BYTES
     }

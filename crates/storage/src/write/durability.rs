@@ -238,7 +238,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use mayfly_base::testing::wait_until;
-    use mayfly_kv::{EngineAround, KvError, KvResult, MemoryEngine};
+    use mayfly_kv::{EngineWrapper, KvError, KvResult, MemoryEngine};
 
     use super::*;
 
@@ -249,7 +249,7 @@ mod tests {
         inner: MemoryEngine,
     }
 
-    impl EngineAround for Slow {
+    impl EngineWrapper for Slow {
         fn inner(&self) -> &dyn Engine {
             &self.inner
         }
@@ -300,7 +300,7 @@ mod tests {
     /// Its first sync panics.
     struct Panics(AtomicBool, MemoryEngine);
 
-    impl EngineAround for Panics {
+    impl EngineWrapper for Panics {
         fn inner(&self) -> &dyn Engine {
             &self.1
         }

@@ -25,9 +25,9 @@ pub struct FsyncLock {
 }
 
 /// A running writing command; dropping it ends the command.
-pub struct Writing<'l>(&'l FsyncLock);
+pub struct WritingCommand<'l>(&'l FsyncLock);
 
-impl Drop for Writing<'_> {
+impl Drop for WritingCommand<'_> {
     fn drop(&mut self) {
         self.0.writers.fetch_sub(1, Ordering::SeqCst);
         if self.0.count() > 0 {
@@ -43,13 +43,13 @@ impl FsyncLock {
     }
 
     /// Starts to write, unless the lock is held.
-    pub fn try_enter(&self) -> Option<Writing<'_>> {
+    pub fn try_enter(&self) -> Option<WritingCommand<'_>> {
         if self.count() > 0 {
             // The holder of the lock need not be woken for a refused writer.
             return None;
         }
         self.writers.fetch_add(1, Ordering::SeqCst);
-        let writing = Writing(self);
+        let writing = WritingCommand(self);
         (self.count() == 0).then_some(writing)
     }
 
@@ -57,7 +57,7 @@ impl FsyncLock {
     ///
     /// # Errors
     /// Errors of the operation's deadline, and of its being killed.
-    pub fn enter(&self, op: &OpCtx) -> Result<Writing<'_>> {
+    pub fn enter(&self, op: &OpCtx) -> Result<WritingCommand<'_>> {
         loop {
             if let Some(writing) = self.try_enter() {
                 return Ok(writing);

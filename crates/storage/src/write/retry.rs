@@ -36,7 +36,7 @@ pub struct Statement {
 
 /// Executed statements that share a row.
 #[derive(Clone, Debug)]
-pub struct Executed {
+pub struct ExecutedStatements {
     /// The id of the first statement.
     pub id: i32,
     /// The number of statements, with consecutive ids.
@@ -51,7 +51,7 @@ impl WriteUnit<'_> {
     ///
     /// # Errors
     /// Errors of the engine, and of the view's function of
-    /// [`ReadView::ask_before_record`](crate::ReadView::ask_before_record).
+    /// [`ReadView::set_before_record`](crate::ReadView::ask_before_record).
     pub fn record_statement(
         &mut self,
         statement: Statement,
@@ -72,7 +72,7 @@ impl Core {
     pub fn executed_statements(
         &self,
         session: &SessionKey,
-    ) -> Result<Option<(i64, Vec<Executed>)>> {
+    ) -> Result<Option<(i64, Vec<ExecutedStatements>)>> {
         let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let mut rows = Vec::new();
         let mut damaged = false;
@@ -134,8 +134,8 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn executed(&self) -> Executed {
-        Executed { id: self.id, count: self.count, result: self.result.to_owned() }
+    fn executed(&self) -> ExecutedStatements {
+        ExecutedStatements { id: self.id, count: self.count, result: self.result.to_owned() }
     }
 }
 

@@ -29,7 +29,7 @@ impl Writer {
 
     /// How long until the node becomes the primary again by itself, in milliseconds; `None` when it
     /// is.
-    pub fn primary_in_ms(&self) -> Option<u64> {
+    pub fn ms_until_primary(&self) -> Option<u64> {
         let until = self.primacy.away_until_micros.load(Ordering::Acquire);
         let left = until.saturating_sub(self.clock.monotonic_micros());
         // Rounded up, so that the node is the primary after a wait of this length.

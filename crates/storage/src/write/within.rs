@@ -15,7 +15,7 @@ use crate::catalog::Collection;
 use crate::isolation::ReadView;
 
 /// The collections of one unit.
-pub struct Together {
+pub struct UnitCollections {
     /// The collection that the unit belongs to.
     pub first: Arc<Collection>,
     /// The others, each with its name.
@@ -30,7 +30,7 @@ impl Writer {
     pub fn write_together<T>(
         &self,
         (op, view): (&OpCtx, &ReadView),
-        together: &Together,
+        together: &UnitCollections,
         body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         let others: Vec<ArchiveCollection> = together

@@ -32,6 +32,8 @@ const ATTEMPTS: usize = 12;
 const EXPECTED: &[i32] = &[6, 24, 91, 112, 189, 246, 251, 290, 11000, 11600, 11601, 11602];
 /// After these a client may always begin its transaction again, and the answer must say so.
 const TRANSIENT: &[i32] = &[24, 112, 246, 251];
+/// `killOp` and `killSessions` end an operation with this code.
+const INTERRUPTED: i32 = 11601;
 /// What became of a write is not known.
 const DOUBTFUL: &[i32] = &[6, 91, 189, 11600, 11602];
 
@@ -363,6 +365,9 @@ impl<'r, L: Line> Client<'r, L> {
     }
 
     /// Sends a single write until it is answered; nothing when its outcome stays unknown.
+    ///
+    /// `killOp` may end a repeated write before the server looks up whether the first attempt was
+    /// executed, so its refusal then says nothing about the outcome.
     fn repeated(&mut self, db: &str, command: &str) -> Option<Reply> {
         self.number += 1;
         let command = parsed(&format!("{command}}}"));
@@ -379,6 +384,7 @@ impl<'r, L: Line> Client<'r, L> {
                 Ok(reply) if reply.code == 0 && !reply.is_acknowledged() => {}
                 Ok(reply) if DOUBTFUL.contains(&reply.code) || reply.has("RetryableWriteError") => {
                 }
+                Ok(reply) if attempt > 0 && reply.code == INTERRUPTED => {}
                 Ok(reply) => {
                     let recalled = reply.document.as_doc();
                     let was_executed = ["retriedStmtId", "retriedStmtIds"]
@@ -541,7 +547,7 @@ impl<'r, L: Line> Client<'r, L> {
         if let Ok(reply) = self.statement_or_end("admin", "{commitTransaction: 1")
             && reply.code != 0
             && !DOUBTFUL.contains(&reply.code)
-            && reply.code != 11601
+            && reply.code != INTERRUPTED
         {
             self.run.complain(format!("an acknowledged commit was denied: {}", reply.shown()));
         }
@@ -657,5 +663,33 @@ fn note_shown(reply: &Reply, key: u32, shows: bool, steps: &mut Vec<Step>) {
     if shows {
         let values = reply.value().map(|it| list(it.as_doc())).unwrap_or_default();
         steps.push(Step::Read { key, values });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loses the reply to the first attempt, refuses the second as killed, and knows the third.
+    struct Scripted(u32);
+
+    impl Line for Scripted {
+        fn ask(&mut self, _db: &str, _command: RawDoc<'_>) -> Result<DocBuf, Lost> {
+            self.0 += 1;
+            match self.0 {
+                1 => Err(Lost),
+                2 => Ok(parsed("{ok: 0.0, code: 11601}")),
+                _ => Ok(parsed("{ok: 1.0, n: 1, nModified: 1, retriedStmtIds: [0]}")),
+            }
+        }
+    }
+
+    #[test]
+    fn a_killed_repetition_leaves_the_outcome_unknown() {
+        let run = Run::default();
+        let mut client = Client::new(&run, Scripted(0), 1, 7);
+        let reply = client.repeated("one", "{update: 'lists', updates: []");
+        assert_eq!(reply.map(|reply| reply.code), Some(0));
+        assert_eq!(run.repeats(), BTreeMap::from([("writes recalled", 1)]));
     }
 }

@@ -69,7 +69,7 @@ struct Waiting<'f>(Pin<Box<dyn Future<Output = ()> + 'f>>);
 
 impl<'f> Waiting<'f> {
     fn begin(f: &'f Fixture, wait: &'f DataWait) -> Waiting<'f> {
-        let mut waiting = Waiting(Box::pin(wait.awaited.beyond(f.store(), wait.seen)));
+        let mut waiting = Waiting(Box::pin(wait.awaited.wait_past(f.store(), wait.seen)));
         assert!(!waiting.is_over(), "before anything has happened");
         waiting
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::ErrorCode;
-use mayfly_kv::{Engine, EngineAround, KvError, KvResult, MemoryEngine};
+use mayfly_kv::{Engine, EngineWrapper, KvError, KvResult, MemoryEngine};
 use mayfly_testkit::Fixture;
 use mayfly_value::RawValue;
 use mayfly_work::OpRegistry;
@@ -15,7 +15,7 @@ type Ask = Box<dyn Fn() -> KvResult<()> + Send + Sync>;
 /// An engine in memory that is asked for room.
 struct Asked(MemoryEngine, Ask);
 
-impl EngineAround for Asked {
+impl EngineWrapper for Asked {
     fn inner(&self) -> &dyn Engine {
         &self.0
     }

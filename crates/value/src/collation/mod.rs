@@ -111,7 +111,7 @@ impl Collation {
     }
 
     /// The key in hexadecimal digits, for error messages.
-    pub fn shown_key(&self, text: &str) -> String {
+    pub fn key_hex(&self, text: &str) -> String {
         use fmt::Write;
         let mut key = Vec::new();
         self.append_key(text, &mut key);

@@ -57,7 +57,7 @@ impl<'a> RawDoc<'a> {
 
     /// The elements after the first `bytes` bytes of elements.
     #[inline]
-    pub fn iter_behind(self, bytes: usize) -> RawIter<'a> {
+    pub fn iter_from(self, bytes: usize) -> RawIter<'a> {
         RawIter { rest: self.iter().rest.get(bytes..).unwrap_or(&[]) }
     }
 

@@ -13,7 +13,7 @@ use crate::context::CommandContext;
 use crate::diagnostics::coll_stats::{
     CountedAs, coll_stats_document, log_stats_document, view_stats_document,
 };
-use crate::diagnostics::current_op::{CurrentOpOptions, Whose, current_ops};
+use crate::diagnostics::current_op::{CurrentOpOptions, OperationOwner, current_ops};
 use crate::diagnostics::index_stats::index_stats;
 use crate::request::Fields;
 
@@ -61,7 +61,7 @@ impl Host for ServerHost<'_, '_> {
         let fields = Fields::strict(options, "$currentOp", known)?;
         let all_users = fields.bool("allUsers")?.unwrap_or(false);
         let options = CurrentOpOptions {
-            whose: if all_users { Whose::All } else { Whose::of(self.ctx) },
+            whose: if all_users { OperationOwner::All } else { OperationOwner::of(self.ctx) },
             idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
             idle_sessions: fields.bool("idleSessions")?.unwrap_or(true),
             truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
-    Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, RunSettings,
+    BatchLimit, Cursor, CursorSource, Hint, Pipeline, PipelineContext, Purpose, RunSettings,
     UncheckedPipeline, Verbosity,
 };
 use mayfly_storage::Collection;
@@ -37,8 +37,8 @@ pub(super) fn explain_stages(
     let collation = inner.collating.over(collection.as_deref());
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation, variables)?;
-    let around = Around::command(inner.ns.db(), &scope).after_view(of_view);
-    let parsed = ctx.checked(inner.request, UncheckedPipeline::parse(pipeline, &around))?;
+    let context = PipelineContext::command(inner.ns.db(), &scope).after_view(of_view);
+    let parsed = ctx.checked(inner.request, UncheckedPipeline::parse(pipeline, &context))?;
     if parsed.follows_changes().is_some() {
         // It reads the log and not the collection, whose plan would be returned.
         return Err(Error::not_implemented("explain of '$changeStream'"));
@@ -58,10 +58,10 @@ pub(super) fn explain_stages(
         hint: key.or_else(|| fields.get("hint")),
         variables,
         first_of: first_of.as_ref(),
-        shows: shown.shows.as_ref(),
+        needed_paths: shown.needed_paths.as_ref(),
         ..Parts::of(shown.filter.as_doc())
     };
-    if shown.behind.is_empty() && !shown.by_distance {
+    if shown.later_stages.is_empty() && !shown.by_distance {
         return write(ctx, inner, front, Purpose::Find, doc).map(|_| ());
     }
     let runs = inner.verbosity >= Verbosity::ExecutionStats;
@@ -82,9 +82,9 @@ pub(super) fn explain_stages(
     }
     doc.end();
     // Stages whose work the plan took over did not run.
-    let taken = shown.behind.len().saturating_sub(did.len());
+    let taken = shown.later_stages.len().saturating_sub(did.len());
     let mut did = did.iter().peekable();
-    for (at, stage) in shown.behind.iter().enumerate() {
+    for (at, stage) in shown.later_stages.iter().enumerate() {
         doc.push_document().append_all(stage.as_doc());
         if let Some((did, own)) = did.next_if(|_| at >= taken) {
             // The reference includes the time of all previous stages.
@@ -130,7 +130,7 @@ fn run(
         let limit = BatchLimit { documents: None };
         cursor.fill(ctx.store, limit, &mut batch)?;
     }
-    let did = cursor.explained();
+    let did = cursor.stage_stats();
     let all = (ctx.op.elapsed_micros() - began).unsigned_abs();
     let reading = did.iter().fold(all, |left, (_, own)| left.saturating_sub(*own));
     Ok((did, reading))

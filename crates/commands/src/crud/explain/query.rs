@@ -27,7 +27,7 @@ pub(super) struct Parts<'a> {
     pub(super) min: Option<RawDoc<'a>>,
     pub(super) max: Option<RawDoc<'a>>,
     pub(super) first_of: Option<&'a FirstOf>,
-    pub(super) shows: Option<&'a Vec<String>>,
+    pub(super) needed_paths: Option<&'a Vec<String>>,
     /// The field of `distinct`.
     pub(super) values_of: Option<&'a str>,
 }
@@ -46,7 +46,7 @@ impl<'a> Parts<'a> {
             min: None,
             max: None,
             first_of: None,
-            shows: None,
+            needed_paths: None,
             values_of: None,
         }
     }
@@ -62,7 +62,7 @@ impl<'a> Parts<'a> {
             skip: self.skip.unsigned_abs(),
             limit: self.limit.unsigned_abs(),
             variables: self.variables,
-            tells_keys: true,
+            allows_key_metadata: true,
             now_ms: Some(ctx.op.now_ms()),
             collation,
             scripts: Some(ctx.service.settings.script_limits()),
@@ -74,8 +74,8 @@ impl<'a> Parts<'a> {
         if let Some(key) = self.values_of {
             return Ok(query.for_values_of(key));
         }
-        let (first_of, shows) = (self.first_of.cloned(), self.shows.cloned());
-        Ok(CanonicalQuery { first_of, shows, ..query })
+        let (first_of, needed_paths) = (self.first_of.cloned(), self.needed_paths.cloned());
+        Ok(CanonicalQuery { first_of, needed_paths, ..query })
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn find(
         variables: fields.document("let")?,
         min: fields.document("min")?,
         max: fields.document("max")?,
-        shows: None,
+        needed_paths: None,
         first_of: None,
         values_of: None,
     };

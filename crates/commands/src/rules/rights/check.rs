@@ -9,7 +9,7 @@ use mayfly_value::shell::Shell;
 
 use crate::context::CommandContext;
 use crate::request::Request;
-use crate::request::needs::{FindRow, are_met};
+use crate::request::needs::{FindRow, are_granted};
 use crate::rules::redaction;
 use crate::rules::rights::is_set;
 
@@ -19,7 +19,7 @@ use crate::rules::rights::is_set;
 /// 13 Unauthorized.
 #[inline]
 pub(crate) fn check(authority: &Authority, request: &Request<'_>, find: FindRow) -> Result<()> {
-    match !authority.is_limited() || are_met(authority, request, find) {
+    match !authority.is_limited() || are_granted(authority, request, find) {
         true => Ok(()),
         false => Err(unauthorized(authority, request)),
     }
@@ -68,7 +68,7 @@ impl CommandContext<'_> {
             collection,
             allows: &|target, action| self.authority.allows(target, action),
             refusal: &|| unauthorized(&self.authority, request),
-            validation: if bypasses { Validation::Bypassed } else { Validation::Kept },
+            validation: if bypasses { Validation::Bypassed } else { Validation::Enforced },
         })
     }
 

@@ -3,7 +3,7 @@
 //! the handler reports it.
 
 use mayfly_auth::{Action, Target};
-use mayfly_query::{Inside, UncheckedPipeline};
+use mayfly_query::{PipelineOwner, UncheckedPipeline};
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::request::{Demands, Fields, Request, RowFlags};
@@ -149,7 +149,7 @@ fn view(demands: &mut Demands<'_>, request: &Request<'_>) {
     };
     demands.need(Target::Collection(request.db, on), Action::Find);
     if let Some(RawValue::Array(stages)) = request.body.get("pipeline") {
-        self::stages(demands, (request.db, Some(on)), stages, Inside::View);
+        self::stages(demands, (request.db, Some(on)), stages, PipelineOwner::View);
     }
 }
 
@@ -224,7 +224,12 @@ pub(crate) fn profile(demands: &mut Demands<'_>, request: &Request<'_>) {
 
 /// Demands the rights of a pipeline, for commands that explain or store it. The handler checks the
 /// parsed pipeline again; this check comes before the command has any effect.
-fn stages(demands: &mut Demands<'_>, on: (&str, Option<&str>), stages: RawDoc<'_>, inside: Inside) {
+fn stages(
+    demands: &mut Demands<'_>,
+    on: (&str, Option<&str>),
+    stages: RawDoc<'_>,
+    inside: PipelineOwner,
+) {
     demands.need_rights(UncheckedPipeline::parse_alone(stages, on.0, inside).rights(), on);
 }
 
@@ -245,7 +250,7 @@ pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
         if let Some(RawValue::Array(pipeline)) = body.get("pipeline")
             && row.flags.contains(RowFlags::PIPELINE)
         {
-            stages(demands, (inner.db, inner.target().as_str()), pipeline, Inside::Command);
+            stages(demands, (inner.db, inner.target().as_str()), pipeline, PipelineOwner::Command);
         }
     }
 }

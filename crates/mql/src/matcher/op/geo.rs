@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_geo::{Area, Cap, Crs, FlatShape, Kind, Pair, legacy_pair, query_geometry};
+use mayfly_geo::{Area, Cap, Crs, FlatShape, GeoJsonType, Pair, legacy_pair, query_geometry};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
 use super::Operand;
 use crate::matcher::parse::NearPosition;
-use crate::matcher::{GeoTest, Near, OriginalOperator, Predicate, Unit};
+use crate::matcher::{DistanceUnit, GeoTest, NearSearch, OriginalOperator, Predicate};
 
 const NOT_HERE: &str = "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting \
      geospatial data. If you do not need sort, consider using $geoWithin instead. Check out \
@@ -226,12 +226,12 @@ fn distance(element: RawElement<'_>) -> Result<f64> {
 /// Parses a GeoJSON point; `None` for another shape or reference system.
 fn json_point(doc: RawDoc<'_>) -> Result<Option<Pair>> {
     let (shape, crs, kind) = query_geometry(doc)?;
-    Ok(shape.pair().filter(|_| kind == Kind::Point && crs == Crs::Sphere))
+    Ok(shape.pair().filter(|_| kind == GeoJsonType::Point && crs == Crs::Sphere))
 }
 
 /// Parses `{ $near: { $geometry: { type: "Point", coordinates: [...] }, $minDistance: m,
 /// $maxDistance: m } }`.
-fn by_geometry(operand: &Operand<'_>, question: RawDoc<'_>) -> Result<Near> {
+fn by_geometry(operand: &Operand<'_>, question: RawDoc<'_>) -> Result<NearSearch> {
     if let Some(extra) = operand.siblings.iter().nth(1) {
         return bad(format!(
             "geo near accepts just one argument when querying for a GeoJSON point. Extra field found: {}: {}",
@@ -262,12 +262,12 @@ fn by_geometry(operand: &Operand<'_>, question: RawDoc<'_>) -> Result<Near> {
         }
     }
     let from = from.ok_or_else(|| Error::bad_value("$geometry is required for geo near query"))?;
-    Ok(Near { from, unit: Unit::Metres, min, max })
+    Ok(NearSearch { from, unit: DistanceUnit::Metres, min, max })
 }
 
 /// Parses `{ $near: <point>, $minDistance: d, $maxDistance: d }`, where the point is GeoJSON or a
 /// pair; and the old form `{ $near: [x, y, maxDistance] }`.
-fn by_point(operand: &Operand<'_>, question: RawDoc<'_>, limits: Limits) -> Result<Near> {
+fn by_point(operand: &Operand<'_>, question: RawDoc<'_>, limits: Limits) -> Result<NearSearch> {
     let invalid = || {
         let shown = ShellValue(operand.value);
         Error::bad_value(format!("invalid point provided to geo near query: {shown}"))
@@ -275,7 +275,7 @@ fn by_point(operand: &Operand<'_>, question: RawDoc<'_>, limits: Limits) -> Resu
     let Limits { min, mut max } = limits;
     if matches!(operand.value, RawValue::Document(_)) && question.get("type").is_some() {
         let from = json_point(question).ok().flatten().ok_or_else(invalid)?;
-        return Ok(Near { from, unit: Unit::Metres, min, max });
+        return Ok(NearSearch { from, unit: DistanceUnit::Metres, min, max });
     }
     let from = legacy_pair(operand.value).map_err(|_| invalid())?;
     let mut further = question.iter().skip(2).map(|item| item.value());
@@ -292,6 +292,6 @@ fn by_point(operand: &Operand<'_>, question: RawDoc<'_>, limits: Limits) -> Resu
     if spherical && !from.is_on_earth() {
         return bad("Legacy point is out of bounds for spherical query");
     }
-    let unit = if spherical { Unit::Radians } else { Unit::Flat };
-    Ok(Near { from, unit, min, max })
+    let unit = if spherical { DistanceUnit::Radians } else { DistanceUnit::Flat };
+    Ok(NearSearch { from, unit, min, max })
 }

@@ -356,7 +356,7 @@ fn properties(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> Res
         let properties = &mut schema.objects.properties;
         let at = properties.position(property.name());
         let at = at.unwrap_or_else(|| properties.push(property.name(), Vec::new()));
-        properties.said_at(at).push(inner);
+        properties.value_mut(at).push(inner);
     }
     Ok(())
 }

@@ -156,7 +156,7 @@ fn insert(root: &mut Level, path: &str, expression: usize, spec: RawDoc<'_>) -> 
             }
             None => level.0.push(name, Branch::Level(Level::default())),
         };
-        match level.0.said_at(at) {
+        match level.0.value_mut(at) {
             Branch::Level(inner) if !is_last => level = inner,
             Branch::Level(_) | Branch::Leaf(_) => {
                 let other = &path[..(end - 1).min(path.len())];

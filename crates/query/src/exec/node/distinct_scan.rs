@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_storage::{Direction, Entry, KeyRange, ScanLimit, Scanned};
+use mayfly_storage::{Direction, Entry, KeyRange, ScanLimit, ScanResult};
 use mayfly_value::{RawDoc, RawValue, keys};
 
 use super::covered::document;
@@ -21,7 +21,7 @@ pub(super) struct Scan {
     /// Number of leading index fields whose values together are returned once.
     fields: usize,
     /// A missing field and null are different values.
-    apart: bool,
+    missing_is_distinct: bool,
     /// The index of the current range, and what is left of it if it was entered.
     at: usize,
     rest: Option<KeyRange>,
@@ -36,12 +36,22 @@ impl Scan {
     pub(super) fn new(scan: Arc<IndexScan>) -> Scan {
         let how = scan.one_per_value;
         let covered = how.is_some_and(|it| it.covered);
-        let apart = how.is_some_and(|it| it.apart);
+        let missing_is_distinct = how.is_some_and(|it| it.missing_is_distinct);
         let fields = how.map_or(1, |it| it.fields);
         let first = scan.index.spec.fields().iter().take(fields);
         let last = Some(LastValue::new(first.map(|field| field.descending).collect()));
         let counters = Counters::default();
-        Scan { scan, covered, fields, apart, at: 0, rest: None, last, seen: None, counters }
+        Scan {
+            scan,
+            covered,
+            fields,
+            missing_is_distinct,
+            at: 0,
+            rest: None,
+            last,
+            seen: None,
+            counters,
+        }
     }
 
     fn present(&self) -> Option<KeyRange> {
@@ -76,12 +86,12 @@ impl Node for Scan {
             self.counters.keys += examined;
             self.counters.examined += examined;
             match (scanned, &mut self.last) {
-                (Scanned::Exhausted, _) => (self.at, self.rest) = (self.at + 1, None),
-                (Scanned::Paused(_), Some(last)) if last.should_seek() => {
+                (ScanResult::Exhausted, _) => (self.at, self.rest) = (self.at + 1, None),
+                (ScanResult::Paused(_), Some(last)) if last.should_seek() => {
                     self.rest = last.rest(&present, direction);
                     self.at += usize::from(self.rest.is_none());
                 }
-                (Scanned::Paused(last), _) => self.rest = Some(present.after(&last, direction)),
+                (ScanResult::Paused(last), _) => self.rest = Some(present.after(&last, direction)),
             }
             if stopped {
                 return Ok(Progress::Stopped);
@@ -134,7 +144,8 @@ impl Scan {
         } else {
             self.counters.documents += 1;
             given = batch.read(record, &mut |document| {
-                stands = !self.apart || first.last().is_some_and(|it| has(document, &it.parts));
+                stands = !self.missing_is_distinct
+                    || first.last().is_some_and(|it| has(document, &it.parts));
                 flow = rows(&Row::read(record, document, &Metadata::NONE))?;
                 Ok(())
             })?;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_storage::{Direction, Entry, IndexField, KeyRange, ScanLimit, Scanned};
+use mayfly_storage::{Direction, Entry, IndexField, KeyRange, ScanLimit, ScanResult};
 use mayfly_value::keys;
 
 use super::covered::document;
@@ -79,9 +79,9 @@ impl Node for Scan {
                 snapshot.scan_index_ranges(index, ranges, plan.direction, visit)?
             };
             match scanned {
-                Scanned::Exhausted => walk.pass(first + ended + 1),
+                ScanResult::Exhausted => walk.pass(first + ended + 1),
                 // An engine may end a page early; the scan then continues after its last entry.
-                Scanned::Paused(last) => {
+                ScanResult::Paused(last) => {
                     walk.continue_after(&plan.ranges, first + ended, &last, plan.direction);
                 }
             }

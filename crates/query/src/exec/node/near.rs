@@ -13,12 +13,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_geo::{Geometry, Origin, Part, PartRange};
-use mayfly_mql::matcher::Near;
+use mayfly_geo::{Geometry, Origin, RegionRange, SearchRegion};
+use mayfly_mql::matcher::NearSearch;
 use mayfly_runs::{Placed, Shelf};
 use mayfly_storage::kinds::plane::PlaneIndex;
 use mayfly_storage::{
-    Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, Scanned, Snapshot,
+    Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, ScanResult, Snapshot,
 };
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -78,7 +78,7 @@ impl Ord for FoundDocument {
 struct OpenRegion {
     /// Lower bound of the distances in it.
     nearest: f64,
-    part: Part,
+    part: SearchRegion,
 }
 
 impl PartialEq for OpenRegion {
@@ -172,7 +172,7 @@ impl NearState {
     }
 
     /// Adds the regions that intersect the range of distances.
-    fn add(&mut self, access: &NearAccess, parts: Vec<Part>) {
+    fn add(&mut self, access: &NearAccess, parts: Vec<SearchRegion>) {
         let near = &access.near;
         let from = match near.is_spherical() {
             true => Origin::on_earth(near.from),
@@ -191,18 +191,18 @@ impl NearState {
 }
 
 /// The regions that cover the whole index.
-fn everything(access: &NearAccess) -> Vec<Part> {
+fn everything(access: &NearAccess) -> Vec<SearchRegion> {
     match access.index.spec.kind().get::<PlaneIndex>() {
-        Some(plane) => Part::plane(plane.grid),
-        None => Part::sphere(),
+        Some(plane) => SearchRegion::plane(plane.grid),
+        None => SearchRegion::sphere(),
     }
 }
 
 /// The key ranges of a region, after the prefixes of the access path.
-fn keys_of(access: &NearAccess, range: PartRange) -> Vec<KeyRange> {
+fn keys_of(access: &NearAccess, range: RegionRange) -> Vec<KeyRange> {
     let values = match range {
-        PartRange::Cells(range) => of_cells(&[range]),
-        PartRange::Squares(range) => of_squares(&[range]),
+        RegionRange::Cells(range) => of_cells(&[range]),
+        RegionRange::Squares(range) => of_squares(&[range]),
     };
     let keys: Vec<KeyRange> = values.into_iter().map(key_range).collect();
     extend(&access.prefixes, &keys)
@@ -234,7 +234,7 @@ pub(crate) fn near_metadata(distance: f64, place: RawValue<'_>) -> Metadata {
 /// # Errors
 /// Errors of an operation that must end.
 pub(crate) fn nearest<'a>(
-    near: &Near,
+    near: &NearSearch,
     path: &str,
     document: RawDoc<'a>,
 ) -> Result<Option<(f64, RawValue<'a>)>> {
@@ -318,7 +318,7 @@ impl Node for Search {
 
 impl Search {
     /// Scans a region, or divides it.
-    fn search_region(&mut self, part: Part, batch: &Batch<'_>) -> Result<()> {
+    fn search_region(&mut self, part: SearchRegion, batch: &Batch<'_>) -> Result<()> {
         let ranges = keys_of(&self.access, part.range());
         let parts = part.parts();
         if parts.is_empty() || !has_many(&self.access, &ranges, batch.snapshot()?)? {
@@ -395,8 +395,8 @@ impl Search {
                 };
                 let limit = ScanLimit::NONE;
                 match snapshot.scan_index(&access.index, &rest, Direction::Forward, limit, entry)? {
-                    Scanned::Exhausted => break,
-                    Scanned::Paused(last) => rest = rest.after(&last, Direction::Forward),
+                    ScanResult::Exhausted => break,
+                    ScanResult::Paused(last) => rest = rest.after(&last, Direction::Forward),
                 }
             }
         }

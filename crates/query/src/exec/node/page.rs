@@ -59,7 +59,7 @@ impl PageSize {
 
     /// Estimates the size of documents from that of the collection.
     fn expect(&mut self, store: &Store, collection: &Collection) {
-        let documents = usize::try_from(collection.documents_about()).unwrap_or(0).max(1);
+        let documents = usize::try_from(collection.known_documents()).unwrap_or(0).max(1);
         let bytes = usize::try_from(store.data_bytes(collection)).unwrap_or(0);
         self.bytes_each = self.bytes_each.max(bytes / documents);
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use mayfly_base::Result;
-use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned};
+use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, ScanResult};
 
 use super::text::scored;
 use super::{Batch, CHUNK_ENTRIES, Counters, LARGE_BYTES, Node, Progress, Row, Rows};
@@ -82,10 +82,10 @@ impl Node for Scan {
             counters.documents += examined;
             counters.examined += examined;
             match scanned {
-                Scanned::Exhausted => {
+                ScanResult::Exhausted => {
                     self.ranges.pop_front();
                 }
-                Scanned::Paused(last) => {
+                ScanResult::Paused(last) => {
                     *range = range.after(&last, direction);
                     if stopped && self.capped {
                         self.position = Some(last);

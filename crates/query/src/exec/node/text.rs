@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use mayfly_base::{Error, Result};
 use mayfly_mql::matcher::BoundSearch;
 use mayfly_runs::{Merge, Run, Sorter};
-use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned};
+use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, ScanResult};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
 use mayfly_work::OpCtx;
@@ -202,8 +202,8 @@ fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
             op.check()?;
             let limit = ScanLimit::NONE;
             match snapshot.scan_index(&access.index, &rest, Direction::Forward, limit, &mut add)? {
-                Scanned::Exhausted => break,
-                Scanned::Paused(last) => rest = rest.after(&last, Direction::Forward),
+                ScanResult::Exhausted => break,
+                ScanResult::Paused(last) => rest = rest.after(&last, Direction::Forward),
             }
         }
         batch.count(examined, 0);

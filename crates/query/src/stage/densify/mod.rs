@@ -11,7 +11,7 @@ use mayfly_value::{Collation, RawValue};
 use std::sync::Arc;
 
 use super::unwind::parts;
-use super::{Around, Reads, Running, Stage};
+use super::{PipelineContext, Reads, Running, Stage};
 use range::{Range, parse_range};
 
 /// A parsed `$densify`.
@@ -28,7 +28,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text = format!("The $densify stage specification must be an object, found {kind}");
@@ -76,7 +76,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         return Err(fault(8993000, text));
     }
     let range = parse_range(range, !partition.is_empty())?;
-    let collation = around.scope.collation().cloned();
+    let collation = context.scope.collation().cloned();
     Ok(Box::new(Densify { field, path, partition, range, collation }))
 }
 

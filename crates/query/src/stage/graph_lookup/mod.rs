@@ -15,7 +15,7 @@ use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::sub::SubPipeline;
 use super::unwind::{parts, replaced};
-use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
+use super::{Effect, Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use search::{OtherCollection, Search};
 
@@ -35,7 +35,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text =
@@ -57,7 +57,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
             })
         };
         match name {
-            "startWith" => start = Some(Expression::parse_in(value, around.scope)?),
+            "startWith" => start = Some(Expression::parse_in(value, context.scope)?),
             "maxDepth" => max_depth = Some(depth(value)?),
             "restrictSearchWithMatch" => match value {
                 RawValue::Document(filter) => restriction = Some(filter),
@@ -68,7 +68,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
                 }
             },
             "from" => {
-                around.needs_named(value);
+                context.needs_named(value);
                 collection = Some(text()?);
             }
             "as" => result = Some(parts(text()?)?),
@@ -94,9 +94,9 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         stages.push_document().append("$match", filter).end();
     }
     let stages = stages.finish();
-    let inside = Inside::Lookup;
-    let namespace = Some(around.collection(collection)?);
-    let sub = SubPipeline::parse(namespace, stages.as_doc(), inside, RawDoc::EMPTY, around)?;
+    let inside = PipelineOwner::Lookup;
+    let namespace = Some(context.collection(collection)?);
+    let sub = SubPipeline::parse(namespace, stages.as_doc(), inside, RawDoc::EMPTY, context)?;
     let to = to.to_owned();
     let graph = GraphLookup { sub, start, from, to, result, max_depth, depth_field };
     Ok(Box::new(graph))

@@ -43,7 +43,7 @@ impl Choice {
         let limits = context.settings.budget.limits();
         let room = limits.operation.saturating_sub(context.settings.budget.used());
         let room = limits.of(Operator::HashLookup).min(room) as u64;
-        let documents = u64::try_from(other.documents_about()).unwrap_or(u64::MAX);
+        let documents = u64::try_from(other.known_documents()).unwrap_or(u64::MAX);
         let bytes = u64::try_from(context.session.store.data_bytes(other)).unwrap_or(u64::MAX);
         let bytes = bytes.saturating_add(documents.saturating_mul(3 * ENTRY_BYTES as u64));
         let cost = documents.saturating_mul(DOCUMENT_COSTS).saturating_add(TABLE_COSTS);

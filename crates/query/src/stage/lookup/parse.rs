@@ -8,7 +8,7 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 use super::{JoinFields, Lookup};
 use crate::stage::sub::{SubPipeline, pipeline_argument};
 use crate::stage::unwind::parts;
-use crate::stage::{Around, Inside, Stage};
+use crate::stage::{PipelineContext, PipelineOwner, Stage};
 
 fn text_of<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str> {
     value.as_str().ok_or_else(|| {
@@ -44,7 +44,7 @@ fn join_fields(
 ///
 /// # Errors
 /// 9 FailedToParse, errors of the expressions and of the pipeline.
-pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let fail = |text: &str| Err(Error::failed_to_parse(text));
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
@@ -57,7 +57,7 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
         let (name, value) = (option.name(), option.value());
         match name {
             "from" => {
-                around.needs_named(value);
+                context.needs_named(value);
                 from = Some(text_of(name, value)?);
             }
             "localField" => local = Some(text_of(name, value)?),
@@ -88,12 +88,12 @@ pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
     if from.is_none() && pipeline.is_none() {
         return fail("must specify 'pipeline' when 'from' is empty");
     }
-    let from: Option<Namespace> = from.map(|name| around.collection(name)).transpose()?;
+    let from: Option<Namespace> = from.map(|name| context.collection(name)).transpose()?;
     let names = variables.unwrap_or(RawDoc::EMPTY);
     let stages = pipeline.unwrap_or(RawDoc::EMPTY);
-    let sub = SubPipeline::parse(from, stages, Inside::Lookup, names, around)?;
+    let sub = SubPipeline::parse(from, stages, PipelineOwner::Lookup, names, context)?;
     let parse = |element: RawElement<'_>| {
-        let expression = Expression::parse_in(element.value(), around.scope)?;
+        let expression = Expression::parse_in(element.value(), context.scope)?;
         Ok((element.name().to_owned(), expression))
     };
     let variables = names.iter().map(parse).collect::<Result<_>>()?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use mayfly_auth::{Role, RoleName, Roles, User, UserName};
 use mayfly_base::{Namespace, Result};
-use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, Store, whole_range};
+use mayfly_storage::{Collection, Direction, ScanLimit, ScanResult, Store, whole_range};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
@@ -61,8 +61,8 @@ fn scan(
             },
         )?;
         match scanned {
-            Scanned::Paused(last) if !ended => range = range.after(&last, direction),
-            Scanned::Paused(_) | Scanned::Exhausted => return Ok(()),
+            ScanResult::Paused(last) if !ended => range = range.after(&last, direction),
+            ScanResult::Paused(_) | ScanResult::Exhausted => return Ok(()),
         }
     }
 }
@@ -93,8 +93,8 @@ pub fn each_document(
         )?;
         page.iter().try_for_each(|document| visit(document.as_doc()))?;
         match scanned {
-            Scanned::Paused(last) => range = range.after(&last, direction),
-            Scanned::Exhausted => return Ok(()),
+            ScanResult::Paused(last) => range = range.after(&last, direction),
+            ScanResult::Exhausted => return Ok(()),
         }
     }
 }

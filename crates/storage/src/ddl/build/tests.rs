@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use mayfly_base::{ManualClock, Namespace};
 use mayfly_kv::{
-    ChaosEngine, ChaosOptions, Direction, Engine, EngineAround, KeyRange, MemoryEngine, ScanEnd,
+    ChaosEngine, ChaosOptions, Direction, Engine, EngineWrapper, KeyRange, MemoryEngine, ScanEnd,
     ScanLimit,
 };
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
@@ -742,7 +742,7 @@ struct FullDisk {
     folder: std::path::PathBuf,
 }
 
-impl EngineAround for FullDisk {
+impl EngineWrapper for FullDisk {
     fn inner(&self) -> &dyn Engine {
         &self.inner
     }
@@ -797,7 +797,7 @@ struct Unwritable {
     refuses: Arc<AtomicBool>,
 }
 
-impl EngineAround for Unwritable {
+impl EngineWrapper for Unwritable {
     fn inner(&self) -> &dyn Engine {
         &self.inner
     }

@@ -14,7 +14,7 @@ use mayfly_kv::{Direction, ScanLimit};
 use super::Build;
 use crate::index::keygen::KeySet;
 use crate::index::sorter::{Scratch, Sorter};
-use crate::read::{Scanned, whole_range};
+use crate::read::{ScanResult, whole_range};
 use crate::record::Record;
 use crate::record::error::from_kv;
 use crate::record::layout::encode_unique_value;
@@ -64,8 +64,8 @@ impl Build<'_> {
             let forward = Direction::Forward;
             let scanned = snapshot.scan_stored(self.collection, &range, forward, PAGE, &mut see)?;
             match scanned {
-                Scanned::Exhausted => break,
-                Scanned::Paused(last) => range = range.after(&last, forward),
+                ScanResult::Exhausted => break,
+                ScanResult::Paused(last) => range = range.after(&last, forward),
             }
         }
         self.multikey = multikey;

@@ -50,7 +50,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    fn validate(&self) -> Validated {
+    fn validate(&self) -> ValidationResult {
         let options = ValidateOptions { bson_conformance: true };
         self.store.validate(&self.op, &self.collection, options).unwrap()
     }

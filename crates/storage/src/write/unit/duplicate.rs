@@ -58,7 +58,7 @@ fn collated_value(value: &DocBuf, collation: &Collation) -> DocBuf {
     for element in value.as_doc() {
         match element.value() {
             RawValue::String(text) => {
-                out.append(element.name(), collation.shown_key(text).as_str());
+                out.append(element.name(), collation.key_hex(text).as_str());
             }
             _ => {
                 out.append_element(element);

@@ -35,7 +35,7 @@ impl WriteUnit<'_> {
         self.pending.kept.push(
             KeptVersion { timestamp, collection, record_key, document },
             &mut |key, value| {
-                self.txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
+                self.txn.put(Keyspace::Versions, key, value, Guard::Derived).map_err(from_kv)
             },
         )
     }

@@ -16,7 +16,7 @@ const MAX_SUB_PIPELINES: usize = 20;
 
 /// What a pipeline belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
+pub enum PipelineOwner {
     /// A command.
     Command,
     /// The definition of a view.
@@ -31,13 +31,13 @@ pub enum Inside {
 
 /// The context that a pipeline is parsed in.
 #[derive(Clone, Copy)]
-pub struct Around<'a> {
+pub struct PipelineContext<'a> {
     /// The database of the command.
     pub db: &'a str,
     /// The variables that expressions may refer to.
     pub scope: &'a Scope,
     /// What the pipeline belongs to.
-    pub inside: Inside,
+    pub inside: PipelineOwner,
     /// Number of enclosing pipelines.
     depth: usize,
     /// Whether the optimiser is disabled.
@@ -51,13 +51,13 @@ pub struct Around<'a> {
     of_view: usize,
 }
 
-impl<'a> Around<'a> {
+impl<'a> PipelineContext<'a> {
     /// The context of a command's pipeline on this database.
-    pub fn command(db: &'a str, scope: &'a Scope) -> Around<'a> {
-        Around {
+    pub fn command(db: &'a str, scope: &'a Scope) -> PipelineContext<'a> {
+        PipelineContext {
             db,
             scope,
-            inside: Inside::Command,
+            inside: PipelineOwner::Command,
             depth: 0,
             as_written: false,
             in_transaction: false,
@@ -68,22 +68,22 @@ impl<'a> Around<'a> {
 
     /// Adds the store view of the command.
     #[must_use]
-    pub fn with_view(self, view: &ReadView) -> Around<'a> {
-        Around { in_transaction: view.in_transaction(), ..self }
+    pub fn with_view(self, view: &ReadView) -> PipelineContext<'a> {
+        PipelineContext { in_transaction: view.in_transaction(), ..self }
     }
 
     /// Declares that the first `of_view` stages come from a view.
     #[must_use]
-    pub fn after_view(self, of_view: usize) -> Around<'a> {
-        Around { of_view, ..self }
+    pub fn after_view(self, of_view: usize) -> PipelineContext<'a> {
+        PipelineContext { of_view, ..self }
     }
 
     /// Adds a record for the rights that stages need.
-    pub(crate) fn noting<'b>(self, rights: &'b RecordedRights) -> Around<'b>
+    pub(crate) fn noting<'b>(self, rights: &'b RecordedRights) -> PipelineContext<'b>
     where
         'a: 'b,
     {
-        Around { rights: Some(rights), ..self }
+        PipelineContext { rights: Some(rights), ..self }
     }
 
     /// Whether rights are recorded.
@@ -97,21 +97,21 @@ impl<'a> Around<'a> {
     }
 
     /// The context of the stage at index `at`: for the stages of a view, no rights are recorded.
-    pub(crate) fn for_stage(&self, at: usize) -> Around<'a> {
+    pub(crate) fn for_stage(&self, at: usize) -> PipelineContext<'a> {
         let rights = self.rights.filter(|_| at >= self.of_view);
-        Around { rights, of_view: 0, ..*self }
+        PipelineContext { rights, of_view: 0, ..*self }
     }
 
     /// The context of a view's pipeline.
-    pub fn view(db: &'a str, scope: &'a Scope) -> Around<'a> {
-        Around { inside: Inside::View, ..Around::command(db, scope) }
+    pub fn view(db: &'a str, scope: &'a Scope) -> PipelineContext<'a> {
+        PipelineContext { inside: PipelineOwner::View, ..PipelineContext::command(db, scope) }
     }
 
     /// The context of a nested pipeline.
     ///
     /// # Errors
     /// 232 MaxSubPipelineDepthExceeded.
-    pub(crate) fn deeper(&self, inside: Inside) -> Result<Around<'a>> {
+    pub(crate) fn deeper(&self, inside: PipelineOwner) -> Result<PipelineContext<'a>> {
         if self.depth >= MAX_SUB_PIPELINES {
             return Err(Error::new(
                 ErrorCode::MaxSubPipelineDepthExceeded,
@@ -120,21 +120,21 @@ impl<'a> Around<'a> {
                 ),
             ));
         }
-        Ok(Around { inside, depth: self.depth + 1, ..*self })
+        Ok(PipelineContext { inside, depth: self.depth + 1, ..*self })
     }
 
     /// Replaces the variables.
-    pub(crate) fn scoped<'b>(&self, scope: &'b Scope) -> Around<'b>
+    pub(crate) fn scoped<'b>(&self, scope: &'b Scope) -> PipelineContext<'b>
     where
         'a: 'b,
     {
-        Around { scope, ..*self }
+        PipelineContext { scope, ..*self }
     }
 
     /// Disables the optimiser.
     #[cfg(test)]
-    pub(crate) fn as_written(self) -> Around<'a> {
-        Around { as_written: true, ..self }
+    pub(crate) fn as_written(self) -> PipelineContext<'a> {
+        PipelineContext { as_written: true, ..self }
     }
 
     /// Whether the optimiser may rewrite the pipeline.
@@ -158,8 +158,8 @@ impl<'a> Around<'a> {
     }
 
     /// Sets the number of enclosing pipelines to one that was saved.
-    pub(crate) fn at_depth(self, depth: usize, inside: Inside) -> Around<'a> {
-        Around { depth, inside, ..self }
+    pub(crate) fn at_depth(self, depth: usize, inside: PipelineOwner) -> PipelineContext<'a> {
+        PipelineContext { depth, inside, ..self }
     }
 }
 

@@ -7,11 +7,11 @@
 //! override one method of it, `delegate` needs every signature in every wrapper.
 //!
 //! ```
-//! use mayfly_kv::{Engine, EngineAround, KvResult, MemoryEngine};
+//! use mayfly_kv::{Engine, EngineWrapper, KvResult, MemoryEngine};
 //!
 //! struct NeverSynced(MemoryEngine);
 //!
-//! impl EngineAround for NeverSynced {
+//! impl EngineWrapper for NeverSynced {
 //!     fn inner(&self) -> &dyn Engine {
 //!         &self.0
 //!     }
@@ -37,7 +37,7 @@ macro_rules! engine_around {
     ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $result:ty;)*) => {
         /// An engine that wraps another one. It is an [`Engine`]; each method calls the one of the
         /// same name here.
-        pub trait EngineAround: Send + Sync {
+        pub trait EngineWrapper: Send + Sync {
             /// The engine inside.
             fn inner(&self) -> &dyn Engine;
 
@@ -49,10 +49,10 @@ macro_rules! engine_around {
             )*
         }
 
-        impl<E: EngineAround> Engine for E {
+        impl<E: EngineWrapper> Engine for E {
             $(
                 fn $name(&self $(, $argument: $kind)*) -> $result {
-                    EngineAround::$name(self $(, $argument)*)
+                    EngineWrapper::$name(self $(, $argument)*)
                 }
             )*
         }
@@ -70,7 +70,7 @@ engine_around! {
     fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>>;
     fn sync(&self) -> KvResult<()>;
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
-    fn give_back_space(&self) -> KvResult<()>;
+    fn reclaim_space(&self) -> KvResult<()>;
     fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()>;
     fn is_nearly_full(&self) -> bool;
     fn checkpoint(&self, folder: &Path) -> KvResult<()>;
