@@ -22,8 +22,7 @@ mod request;
 mod rules;
 
 pub use context::{
-    Command, CommandContext, DataWait, Effects, Entry, Exhaust, Explained, Handler, Retry, Run,
-    Table, Wait,
+    Command, CommandContext, DataWait, Effects, Entry, Exhaust, Handler, Retry, Run, Table, Wait,
 };
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Next, Outcome, Repeat, append_failure, dispatch};

@@ -6,6 +6,7 @@
 
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary;
+pub mod arguments;
 mod build;
 pub mod collation;
 pub mod compare;

@@ -2,6 +2,8 @@
 
 mod host;
 
+use crate::request::arguments::CURSOR;
+use crate::request::arguments::HINT;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
     ChangeScope, Cursor, CursorSource, Description, Hint, Pipeline, PipelineContext, PipelineRun,
@@ -9,6 +11,7 @@ use mayfly_query::{
 };
 use mayfly_service::query_settings::namespace_of;
 use mayfly_storage::ResolvedView;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::explain;
@@ -25,6 +28,7 @@ use crate::rules::primacy::not_writable;
 use host::{Described, ServerHost};
 
 pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::InHandler)
     .since("2.2")
     .flags(RowFlags::STABLE.union(RowFlags::SHAPED).union(RowFlags::PIPELINE))
@@ -39,29 +43,29 @@ pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run
     )
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Long)
-    .explained(KNOWN, explain::aggregate);
+    .explained(explain::aggregate);
 
 /// The namespace of `$listSessions`.
 const SESSIONS: &str = "config.system.sessions";
 
 /// Supported arguments, then those that are refused when they have an effect.
-pub(crate) const KNOWN: &[&str] = &[
-    "pipeline",
-    "cursor",
-    "hint",
-    "allowDiskUse",
-    "bypassDocumentValidation",
-    "bypassEmptyTsReplacement",
-    "explain",
-    "collation",
-    "let",
-    "fromMongos",
-    "needsMerge",
-    "exchange",
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::array("pipeline").required().null_is_value(),
+    Argument::fields("cursor", CURSOR),
+    HINT,
+    Argument::bool("allowDiskUse").null_is_value(),
+    Argument::flag("bypassDocumentValidation"),
+    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::flag("explain"),
+    Argument::any("collation"),
+    Argument::document("let"),
+    Argument::flag("fromMongos"),
+    Argument::flag("needsMerge"),
+    Argument::document("exchange"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     if fields.bool("explain")? == Some(true) {
         return explain::run_aggregate(ctx, request, reply);
     }
@@ -246,7 +250,7 @@ fn start(
             (ns, sourced(parsed, settings)?)
         }
         _ => {
-            let fields = request.fields(KNOWN)?;
+            let fields = request.arguments()?;
             return Err(fields.wrong(request.row.name, request.target(), "[string, int]"));
         }
     };
@@ -355,7 +359,7 @@ fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
             "The 'cursor' option is required, except for aggregate with the explain argument",
         ));
     };
-    Fields::strict(cursor, "aggregate.cursor", &["batchSize"])?.non_negative("batchSize")
+    Fields::new(cursor, "aggregate.cursor").long("batchSize")
 }
 
 fn stage_name(pipeline: RawDoc<'_>) -> &str {

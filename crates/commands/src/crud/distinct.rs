@@ -1,6 +1,8 @@
 //! `distinct`: the distinct values of a field. Arrays are unwound, and values that compare as equal
 //! count once.
 
+use crate::request::arguments::HINT;
+use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
@@ -23,6 +25,7 @@ use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
     Command::new("distinct", "Returns the distinct values of a field", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Collection(&[Action::Find]))
         .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
         .reads(
@@ -35,12 +38,17 @@ pub(crate) const ROW: Command =
         )
         .in_transaction(InTransaction::Statement)
         .expected(Expected::Long)
-        .explained(KNOWN, explain::distinct);
+        .explained(explain::distinct);
 
-pub(crate) const KNOWN: &[&str] = &["key", "query", "hint", "collation"];
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::string("key").required(),
+    Argument::document("query"),
+    HINT,
+    Argument::any("collation"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let key = fields.string("key")?.ok_or_else(|| fields.missing("key"))?;

@@ -1,5 +1,6 @@
 //! `getMore` and `killCursors`.
 
+use mayfly_value::arguments::Argument;
 use std::time::Duration;
 
 use mayfly_auth::{Action, Target};
@@ -16,6 +17,7 @@ use crate::request::{Needs, OpKind, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("getMore", "Returns the next batch of a cursor", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::get_more))
     .since("3.2")
     .flags(RowFlags::OWN_MAX_TIME.union(RowFlags::STABLE))
@@ -24,6 +26,7 @@ pub(crate) const ROW: Command = Command::new("getMore", "Returns the next batch 
     .expected(Expected::Long)
     .kind(OpKind::GetMore);
 pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Closes cursors", kill)
+    .arguments(&[Argument::array("cursors").required()])
     .needs(Needs::InHandler)
     .since("3.2")
     .flags(RowFlags::STABLE)
@@ -33,10 +36,15 @@ pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Closes cur
 fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace> {
     Namespace::new(request.db, collection)
 }
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("collection").required(),
+    Argument::whole("batchSize").at_least(0),
+    Argument::any("term"),
+    Argument::any("lastKnownCommittedOpTime"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields =
-        request.fields(&["collection", "batchSize", "term", "lastKnownCommittedOpTime"])?;
+    let fields = request.arguments()?;
     let id = match request.target() {
         RawValue::Int64(id) => id,
         other => {
@@ -45,7 +53,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     };
     let collection = fields.string("collection")?.ok_or_else(|| fields.missing("collection"))?;
     let ns = cursor_namespace(request, collection)?;
-    let size = match fields.non_negative("batchSize")? {
+    let size = match fields.long("batchSize")? {
         None | Some(0) => None,
         Some(size) => usize::try_from(size).ok(),
     };
@@ -176,7 +184,7 @@ impl Drop for CursorInUse<'_> {
 }
 
 fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["cursors"])?;
+    let fields = request.arguments()?;
     let ns = match request.target() {
         RawValue::String(collection) => cursor_namespace(request, collection)?,
         other => return Err(fields.wrong("killCursors", other, "string")),

@@ -3,6 +3,7 @@
 use mayfly_auth::Action;
 use mayfly_base::{ErrorCode, Result};
 use mayfly_storage::IndexSelector;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -10,6 +11,7 @@ use crate::request::row::{LogForm, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run)
+    .arguments(&[Argument::any("index")])
     .needs(Needs::Collection(&[Action::DropIndex]))
     .aliases(&["deleteIndexes"])
     .flags(RowFlags::STABLE)
@@ -17,7 +19,7 @@ pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run
     .replayed(LogForm::WithDefinition, &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["index"])?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     let store = &ctx.service.store;
     let before = match fields.required("index")? {
