@@ -16,7 +16,7 @@ use mayfly_value::arguments::error::wrong_type;
 pub(super) fn own_name<'a>(request: &Request<'a>) -> Result<&'a str> {
     match request.target() {
         RawValue::String(name) => Ok(name),
-        other => Err(wrong_type(&format!("{0}.{0}", request.row.name), other, "string")),
+        other => Err(wrong_type(format!("{0}.{0}", request.row.name), other, "string")),
     }
 }
 

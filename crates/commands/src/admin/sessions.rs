@@ -80,7 +80,7 @@ fn run_kill(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
 fn run_kill_all(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.arguments()?;
     let RawValue::Array(users) = request.target() else {
-        return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));
+        return Err(wrong_type(format!("{0}.{0}", request.row.name), request.target(), "array"));
     };
     let owners = named_users(users, request.row.name)?;
     kill(ctx.service, ctx.op.id(), |session| owners.is_empty() || owners.contains(&session.owner));
@@ -95,7 +95,7 @@ fn listed(
     others: Action,
 ) -> Result<Vec<SessionId>> {
     let RawValue::Array(array) = request.target() else {
-        return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));
+        return Err(wrong_type(format!("{0}.{0}", request.row.name), request.target(), "array"));
     };
     let mut sessions = Vec::new();
     for element in array {

@@ -12,7 +12,7 @@ use mayfly_query::{
 use mayfly_service::query_settings::namespace_of;
 use mayfly_storage::ResolvedView;
 use mayfly_value::arguments::Argument;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::explain;
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
@@ -80,10 +80,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         variables: fields.document("let")?,
     };
     let settings = run_settings(ctx, &fields)?;
-    let named = match request.target() {
-        RawValue::String(_) => Some(request.namespace()?),
-        _ => None,
-    };
+    let named = named(request)?;
     // A client without rights on the namespace must not see errors about it: they are returned
     // after the check of rights.
     let found = named.as_ref().map(|ns| source(ctx, ns));
@@ -112,6 +109,22 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     let _writing = ctx.service.store.fsync_lock.enter(ctx.op)?;
     first_batch(ctx, cursor, batch, reply)
+}
+
+/// The collection in the command's value, which is 1 for a pipeline without a collection.
+///
+/// # Errors
+/// 73 InvalidNamespace for a wrong type, 2 BadValue for another number.
+fn named(request: &Request<'_>) -> Result<Option<Namespace>> {
+    match Number::from_value(request.target()) {
+        None => request.namespace().map(Some),
+        Some(number) if number.compare(Number::Int32(1)).is_eq() => Ok(None),
+        Some(_) => {
+            let text =
+                "Invalid command format: the 'aggregate' field must specify a collection name or 1";
+            Err(Error::bad_value(text))
+        }
+    }
 }
 
 /// The arguments of an aggregation.
@@ -239,7 +252,7 @@ fn start(
             let run = start_named(ctx, (&ns, found?), (arguments, parsed), settings)?;
             (ns, run)
         }
-        _ if request.target().is_number() => {
+        _ => {
             let ns = Namespace::new(request.db, "$cmd.aggregate")?;
             if !parsed.is_source() {
                 return Err(needs_collection(pipeline));
@@ -248,10 +261,6 @@ fn start(
                 return Err(only_without_collection(pipeline));
             }
             (ns, sourced(parsed, settings)?)
-        }
-        _ => {
-            let fields = request.arguments()?;
-            return Err(fields.wrong(request.row.name, request.target(), "[string, int]"));
         }
     };
     Ok(Started { ns, run, writes })

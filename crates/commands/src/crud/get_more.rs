@@ -1,13 +1,13 @@
 //! `getMore` and `killCursors`.
 
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, error::wrong_type};
 use std::time::Duration;
 
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::{CursorOwner, Cursors};
-use mayfly_value::{DocBuilder, Number, RawValue};
+use mayfly_value::{DocBuilder, RawValue};
 use mayfly_work::memory;
 
 use super::read::note_shown;
@@ -192,19 +192,11 @@ fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder)
     let list = fields.array("cursors")?.ok_or_else(|| fields.missing("cursors"))?;
     let mut ids = Vec::new();
     for element in list {
-        match Number::from_value(element.value()).and_then(Number::to_i64_exact) {
-            Some(id) => ids.push(id),
-            None => {
-                return Err(Error::new(
-                    ErrorCode::TypeMismatch,
-                    format!(
-                        "BSON field 'killCursors.cursors.{}' is the wrong type '{}', expected type 'long'",
-                        element.name(),
-                        element.value().type_name()
-                    ),
-                ));
-            }
-        }
+        let RawValue::Int64(id) = element.value() else {
+            let path = format!("killCursors.cursors.{}", element.name());
+            return Err(wrong_type(path, element.value(), "long"));
+        };
+        ids.push(id);
     }
     let asker = ctx.cursor_owner().user;
     let collection = Target::Collection(ns.db(), ns.collection());

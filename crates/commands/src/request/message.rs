@@ -111,13 +111,13 @@ impl<'a> Request<'a> {
                 for element in array {
                     if element.type_byte() != mayfly_value::ty::DOCUMENT {
                         let path = format!("{}.{}", path(), element.name());
-                        return Err(wrong_type(&path, element.value(), "object"));
+                        return Err(wrong_type(path, element.value(), "object"));
                     }
                     len += 1;
                 }
                 Ok(Some(Documents { rest: Rest::Array(array.iter()), len }))
             }
-            Some(other) => Err(wrong_type(&path(), other, "array")),
+            Some(other) => Err(wrong_type(path(), other, "array")),
         }
     }
 }

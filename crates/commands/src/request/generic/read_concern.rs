@@ -69,8 +69,8 @@ const LEVELS: &[&str] = &["local", "available", "majority", "linearizable", "sna
 const DECLARED: &[Argument] = &[
     Argument::choice("level", LEVELS),
     Argument::document("afterOpTime"),
-    Argument::new("afterClusterTime", Form::Timestamp),
-    Argument::new("atClusterTime", Form::Timestamp),
+    Argument::new("afterClusterTime", Form::Timestamp).null_is_value(),
+    Argument::new("atClusterTime", Form::Timestamp).null_is_value(),
     Argument::choice("provenance", PROVENANCES),
 ];
 /// The possible origins of a read concern and of a write concern.
