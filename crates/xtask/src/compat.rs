@@ -54,7 +54,7 @@ pub(crate) fn page() -> String {
     let expressions = mayfly_expr::op::rows().map(|row| (row.name, true));
     section(&mut out, "Expressions", expressions);
     newer(&mut out, mayfly_expr::op::NEWER);
-    let options = mayfly_value::collation::OPTIONS.iter().map(|name| (*name, true));
+    let options = mayfly_value::collation::FIELDS.iter().map(|field| (field.name, true));
     section(&mut out, "Collation", options);
     let parameters = mayfly_service::parameters::TABLE.iter().map(|row| (row.name, true));
     section(&mut out, "Server parameters", parameters);

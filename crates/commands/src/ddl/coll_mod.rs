@@ -198,7 +198,7 @@ fn check_expiry_type(body: &RawDoc<'_>) -> Result<()> {
         ))),
         Some(other) => Err(Error::type_mismatch(format!(
             "BSON field 'collMod.expireAfterSeconds' is the wrong type '{}', expected types '[string, long, int, \
-             decimal, double]'",
+             decimal, double']",
             other.type_name()
         ))),
     }

@@ -4,6 +4,7 @@
 //! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is
 //!    a function over it ([`mayfly_expr::window`]).
 
+use mayfly_value::arguments::{Argument, Fields};
 use std::collections::{HashSet, VecDeque};
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -31,6 +32,12 @@ pub(crate) struct WindowFields {
     collation: Option<Arc<Collation>>,
 }
 
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("partitionBy"),
+    Argument::document("sortBy"),
+    Argument::document("output").required(),
+];
+
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
@@ -38,32 +45,12 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
             value.type_name()
         )));
     };
-    let (mut partition, mut sort, mut output) = (None, None, None);
-    for option in spec {
-        let wrong = |other: RawValue<'_>| {
-            Error::type_mismatch(format!(
-                "BSON field '$setWindowFields.{}' is the wrong type '{}', expected type 'object'",
-                option.name(),
-                other.type_name()
-            ))
-        };
-        match (option.name(), option.value()) {
-            ("partitionBy", value) => {
-                partition = Some(Expression::parse_in(value, context.scope)?);
-            }
-            ("sortBy", RawValue::Document(pattern)) => sort = Some(pattern),
-            ("output", RawValue::Document(fields)) => output = Some(fields),
-            ("sortBy" | "output", other) => return Err(wrong(other)),
-            (other, _) => {
-                let text = format!("BSON field '$setWindowFields.{other}' is an unknown field.");
-                return Err(Error::new(ErrorCode(40415), text));
-            }
-        }
-    }
-    let Some(output) = output else {
-        let text = "BSON field '$setWindowFields.output' is missing but a required field";
-        return Err(Error::new(ErrorCode(40414), text));
-    };
+    let given = Fields::read(spec, "$setWindowFields", ARGUMENTS)?;
+    let partition = spec.get("partitionBy");
+    let partition =
+        partition.map(|value| Expression::parse_in(value, context.scope)).transpose()?;
+    let sort = given.document("sortBy")?;
+    let output = given.document("output")?.unwrap_or(RawDoc::EMPTY);
     let by = sort.map(Order::parse_pattern).transpose()?;
     let collation = context.scope.collation().cloned();
     let order = sort.map(SortPattern::parse).transpose()?;

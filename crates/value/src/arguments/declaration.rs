@@ -123,6 +123,8 @@ pub struct Argument {
     /// The code of the error for a wrong type, if it is not 14, with its text, in which `{}`
     /// stands for the type that was found.
     pub refusal: Option<(i32, &'static str)>,
+    /// The same for null.
+    pub null_refusal: Option<(i32, &'static str)>,
     /// The reference's version that introduced it; empty for the oldest ones.
     pub since: &'static str,
     types: u32,
@@ -139,6 +141,7 @@ impl Argument {
             is_required: false,
             bounds: None,
             refusal: None,
+            null_refusal: None,
             since: "",
             types: form.types(),
             is_checked_by_type: !matches!(form, Form::Choice(_) | Form::Fields(_)),
@@ -238,6 +241,12 @@ impl Argument {
         Argument { refusal: Some((code, text)), ..self }
     }
 
+    /// Null is a value that is refused with this code and text.
+    #[must_use]
+    pub const fn refused_with_null(self, code: i32, text: &'static str) -> Argument {
+        Argument { null_refusal: Some((code, text)), null: Null::Value, ..self }
+    }
+
     /// The reference's version that introduced it.
     #[must_use]
     pub const fn since(self, since: &'static str) -> Argument {
@@ -286,7 +295,8 @@ impl Argument {
     }
 
     fn wrong_type(&self, path: &Path<'_>, value: RawValue<'_>) -> Error {
-        match self.refusal {
+        let is_null = matches!(value, RawValue::Null | RawValue::Undefined);
+        match self.null_refusal.filter(|_| is_null).or(self.refusal) {
             Some((code, text)) => {
                 Error::new(ErrorCode(code), text.replace("{}", value.type_name()))
             }

@@ -8,11 +8,16 @@ use crate::RawValue;
 
 /// A value of the wrong type: 14 TypeMismatch. `expected` is one type, or several in the form
 /// `[long, int]`.
+///
+/// The closing quote of several types comes before the bracket, as in the reference's text.
 pub fn wrong_type(path: impl Display, value: RawValue<'_>, expected: &str) -> Error {
-    let types = if expected.starts_with('[') { "types" } else { "type" };
+    let found = value.type_name();
+    let expected = match expected.strip_suffix(']') {
+        Some(several) => format!("types '{several}']"),
+        None => format!("type '{expected}'"),
+    };
     Error::type_mismatch(format!(
-        "BSON field '{path}' is the wrong type '{}', expected {types} '{expected}'",
-        value.type_name()
+        "BSON field '{path}' is the wrong type '{found}', expected {expected}"
     ))
 }
 

