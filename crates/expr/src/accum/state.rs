@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{
-    Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_depth, check_size,
+    Collation, DocBuilder, Number, RawDoc, RawValue, SortOrder, ValueBuf, check_depth, check_size,
     compare_values_in, ty,
 };
 
@@ -234,7 +234,11 @@ impl AccumState {
             },
             (StateValue::Ranked(ranked), kind) => {
                 if let Some(value) = present {
-                    let key = encoded(value, kind == AccumulatorKind::MaxN, collation);
+                    let order = match kind {
+                        AccumulatorKind::MaxN => SortOrder::Descending,
+                        _ => SortOrder::Ascending,
+                    };
+                    let key = encoded(value, order, collation);
                     ranked.put(key, value);
                 }
             }

@@ -21,7 +21,7 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, filter_bounds: &FilterBounds) -> DocB
     let mut text = DocBuilder::new();
     for (at, field) in scan.fields.iter().enumerate() {
         text.start_array(&field.path);
-        let reversed = field.descending != scan.backward;
+        let reversed = field.order.is_descending() != scan.backward;
         match filter_bounds.intervals.get(at) {
             Some(Some(intervals)) => {
                 for interval in texts(intervals, reversed) {

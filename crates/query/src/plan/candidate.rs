@@ -173,6 +173,6 @@ impl Bounded {
     pub(super) fn ranges(&self, field: &IndexField, index: &Index) -> Vec<KeyRange> {
         // Hashes, paths and cells are stored without the collation.
         let collation = index.spec.collation().filter(|_| field.kind.holds_values());
-        ranges(&self.bounds.intervals, field.descending, collation.map(|collation| &**collation))
+        ranges(&self.bounds.intervals, field.order, collation.map(|collation| &**collation))
     }
 }

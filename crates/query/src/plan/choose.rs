@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Direction, KeyRange, whole_range};
-use mayfly_value::{Collation, RawValue, same_collation};
+use mayfly_value::{Collation, RawValue, SortOrder, same_collation};
 
 use super::allowed::{allows, allows_id};
 use super::bounds::{Bounds, FieldBounds};
@@ -149,7 +149,10 @@ fn clustered_order(
 ) -> Option<Direction> {
     let fields = query.sort.as_ref()?.fields();
     let first = fields.first()?;
-    let direction = if first.descending { Direction::Backward } else { Direction::Forward };
+    let direction = match first.order {
+        SortOrder::Ascending => Direction::Forward,
+        SortOrder::Descending => Direction::Backward,
+    };
     if path != "_id" {
         // Buckets with the same start may come in any order.
         return (fields.len() == 1 && first.path.as_str() == path).then_some(direction);
@@ -224,7 +227,7 @@ pub(super) fn by_id(
     let known = conditions.cloned().reduce(|all, known| all.and(&known, collation));
     let known = known.filter(|known| !known.is_everything());
     let mut ranges = match &known {
-        Some(known) => ranges(&known.intervals, false, collation),
+        Some(known) => ranges(&known.intervals, SortOrder::Ascending, collation),
         None if forced => vec![whole_range()],
         None => return None,
     };
@@ -406,11 +409,8 @@ fn index_order(
         if !field.kind.holds_values() || field.path != wanted.path.as_str() {
             return None;
         }
-        let needed = if field.descending == wanted.descending {
-            Direction::Forward
-        } else {
-            Direction::Backward
-        };
+        let needed =
+            if field.order == wanted.order { Direction::Forward } else { Direction::Backward };
         if *direction.get_or_insert(needed) != needed {
             return None;
         }

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use mayfly_storage::KeyRange;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf, compare_values_in};
+use mayfly_value::{Collation, RawDoc, RawValue, SortOrder, ValueBuf, compare_values_in};
 
 /// One end of an interval.
 #[derive(Clone, Debug)]
@@ -31,11 +31,11 @@ impl End {
 /// The ordered key of a value.
 pub(super) fn encoded(
     value: RawValue<'_>,
-    descending: bool,
+    order: SortOrder,
     collation: Option<&Collation>,
 ) -> Vec<u8> {
     let mut key = Vec::with_capacity(16);
-    keys::append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
+    keys::append_value_in(&mut key, &mut TypeBits::default(), value, order, collation);
     key
 }
 
@@ -87,12 +87,12 @@ impl Interval {
         self.low.inclusive && self.high.inclusive && compare_values_in(low, high, collation).is_eq()
     }
 
-    /// The key range of the interval in an index field of this direction.
-    fn range(&self, descending: bool, collation: Option<&Collation>) -> KeyRange {
-        let at = |end: &End| KeyRange::prefix(&encoded(end.value.as_raw(), descending, collation));
-        let (first, last) = match descending {
-            false => (&self.low, &self.high),
-            true => (&self.high, &self.low),
+    /// The key range of the interval in an index field of this order.
+    fn range(&self, order: SortOrder, collation: Option<&Collation>) -> KeyRange {
+        let at = |end: &End| KeyRange::prefix(&encoded(end.value.as_raw(), order, collation));
+        let (first, last) = match order {
+            SortOrder::Ascending => (&self.low, &self.high),
+            SortOrder::Descending => (&self.high, &self.low),
         };
         let (start, end) = (at(first), at(last));
         KeyRange {
@@ -124,15 +124,15 @@ fn value_text(value: &ValueBuf) -> String {
     }
 }
 
-/// The key ranges of intervals in an index field of this direction, in the order of the index.
+/// The key ranges of intervals in an index field of this order, in the order of the index.
 pub(super) fn ranges(
     intervals: &[Interval],
-    descending: bool,
+    order: SortOrder,
     collation: Option<&Collation>,
 ) -> Vec<KeyRange> {
     let mut ranges: Vec<KeyRange> =
-        intervals.iter().map(|interval| interval.range(descending, collation)).collect();
-    if descending {
+        intervals.iter().map(|interval| interval.range(order, collation)).collect();
+    if order.is_descending() {
         ranges.reverse();
     }
     ranges.retain(|range| range.end.is_empty() || range.start < range.end);
@@ -263,9 +263,8 @@ mod tests {
 
     #[test]
     fn sets_of_intervals_are_sets_of_values() {
-        let key = |quarter: i32, descending| {
-            encoded(RawValue::Double(f64::from(quarter) / 4.0), descending, None)
-        };
+        let key =
+            |quarter: i32, order| encoded(RawValue::Double(f64::from(quarter) / 4.0), order, None);
         for seed in (0..10_000).step_by(7) {
             let (a, b) = (chosen(seed), chosen(seed * 31 % 10_000));
             let both = intersect(&a, &b, None);
@@ -276,9 +275,9 @@ mod tests {
                 assert_eq!(has(&both, quarter), in_a && in_b);
                 assert_eq!(has(&any, quarter), in_a || in_b);
                 assert_eq!(has(&none, quarter), !in_a);
-                for descending in [false, true] {
-                    let key = key(quarter, descending);
-                    let ranges = ranges(&a, descending, None);
+                for order in [SortOrder::Ascending, SortOrder::Descending] {
+                    let key = key(quarter, order);
+                    let ranges = ranges(&a, order, None);
                     let inside = |range: &KeyRange| range.start <= key && key < range.end;
                     assert_eq!(ranges.iter().any(inside), in_a, "{a:?} {quarter}");
                     assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));

@@ -12,7 +12,7 @@ use mayfly_mql::matcher::{BoundSearch, CmpOp, DocumentTest, Expr, Predicate, Tex
 use mayfly_storage::kinds::text::TextIndex;
 use mayfly_storage::{Collection, Index, KeyRange};
 use mayfly_text::stored_term;
-use mayfly_value::{RawValue, ValueBuf};
+use mayfly_value::{RawValue, SortOrder, ValueBuf};
 
 use super::allowed::allows;
 use super::bounds::{conjuncts, field_bounds};
@@ -79,10 +79,10 @@ pub(super) fn plan(
     }
     let mut start = Vec::new();
     for (value, field) in prefix.iter().zip(index.spec.fields()) {
-        start.extend(encoded(value.as_raw(), field.descending, None));
+        start.extend(encoded(value.as_raw(), field.order, None));
     }
     let range = |term: &String| {
-        let term = encoded(RawValue::String(&stored_term(term)), false, None);
+        let term = encoded(RawValue::String(&stored_term(term)), SortOrder::Ascending, None);
         KeyRange::prefix(&[&start[..], &term[..]].concat())
     };
     let terms: Vec<KeyRange> = search.search.terms().iter().map(range).collect();

@@ -40,7 +40,7 @@ pub(super) fn candidates<'a>(
             continue;
         }
         let mut chosen = fields.to_vec();
-        chosen[at] = IndexField::new(&known.path, fields[at].descending, FieldKind::Wildcard);
+        chosen[at] = IndexField::new(&known.path, fields[at].order, FieldKind::Wildcard);
         if !by_value {
             // Fields after the path are unbounded here, and one document may have many values below
             // the path.

@@ -11,7 +11,8 @@ use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{
-    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth, check_size,
+    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, SortOrder, ValueBuf, check_depth,
+    check_size,
 };
 use mayfly_work::spill::Operator;
 
@@ -128,7 +129,13 @@ impl RunningGroup {
         // Equal numbers of different types share a group, and so do missing values and null.
         let value = id.as_raw().unwrap_or(RawValue::Null);
         let collation = self.group.collation.as_deref();
-        keys::append_value_in(&mut self.key, &mut TypeBits::default(), value, false, collation);
+        keys::append_value_in(
+            &mut self.key,
+            &mut TypeBits::default(),
+            value,
+            SortOrder::Ascending,
+            collation,
+        );
         if let Some(place) = self.places.get(&self.key) {
             return Ok(*place);
         }

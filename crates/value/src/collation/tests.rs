@@ -1,5 +1,6 @@
 //! Options, errors, and the agreement of keys with comparison.
 
+use crate::SortOrder;
 use proptest::prelude::*;
 
 use super::*;
@@ -131,13 +132,13 @@ proptest! {
     ) {
         let (left, right) = (RawValue::String(&a), RawValue::String(&b));
         let order = compare_values_in(left, right, Some(&collation));
-        let key = |value, descending| {
+        let key = |value, order| {
             let mut key = Vec::new();
-            append_value_in(&mut key, &mut TypeBits::default(), value, descending, Some(&collation));
+            append_value_in(&mut key, &mut TypeBits::default(), value, order, Some(&collation));
             key
         };
-        prop_assert_eq!(key(left, false).cmp(&key(right, false)), order);
-        prop_assert_eq!(key(left, true).cmp(&key(right, true)), order.reverse());
+        prop_assert_eq!(key(left, SortOrder::Ascending).cmp(&key(right, SortOrder::Ascending)), order);
+        prop_assert_eq!(key(left, SortOrder::Descending).cmp(&key(right, SortOrder::Descending)), order.reverse());
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn passes(values: &[u8], checks: &[EntryCheck], fields: &[IndexField]) -> bool {
     let (mut rest, mut at) = (values, 0);
     checks.iter().all(|check| {
         while at < check.at {
-            let skipped = fields.get(at).and_then(|it| keys::skip_value(rest, it.descending));
+            let skipped = fields.get(at).and_then(|it| keys::skip_value(rest, it.order));
             let Some(skipped) = skipped.filter(|skipped| *skipped <= rest.len()) else {
                 return true;
             };
