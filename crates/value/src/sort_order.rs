@@ -26,6 +26,14 @@ impl SortOrder {
         if self.is_descending() { -1 } else { 1 }
     }
 
+    /// The opposite order.
+    pub fn reversed(self) -> SortOrder {
+        match self {
+            SortOrder::Ascending => SortOrder::Descending,
+            SortOrder::Descending => SortOrder::Ascending,
+        }
+    }
+
     /// Whether the greatest value comes first.
     pub fn is_descending(self) -> bool {
         self == SortOrder::Descending

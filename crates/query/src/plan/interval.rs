@@ -23,8 +23,14 @@ pub(crate) struct Interval {
 }
 
 impl End {
-    pub(crate) fn new(value: RawValue<'_>, inclusive: bool) -> End {
-        End { value: value.to_owned(), inclusive }
+    /// The end of an interval that contains the value.
+    pub(crate) fn at(value: RawValue<'_>) -> End {
+        End { value: value.to_owned(), inclusive: true }
+    }
+
+    /// The end of an interval that contains only values before, or only values after this one.
+    pub(crate) fn beside(value: RawValue<'_>) -> End {
+        End { value: value.to_owned(), inclusive: false }
     }
 }
 
@@ -46,19 +52,19 @@ impl Interval {
 
     /// The interval of a single value.
     pub(crate) fn point(value: RawValue<'_>) -> Interval {
-        Interval { low: End::new(value, true), high: End::new(value, true) }
+        Interval { low: End::at(value), high: End::at(value) }
     }
 
     /// The interval of all values.
     pub(crate) fn all() -> Interval {
-        Interval { low: End::new(RawValue::MinKey, true), high: End::new(RawValue::MaxKey, true) }
+        Interval { low: End::at(RawValue::MinKey), high: End::at(RawValue::MaxKey) }
     }
 
     /// All values that compare with this one by order; `None` for types whose values are
     /// interleaved with others.
     pub(crate) fn of_type(value: RawValue<'_>) -> Option<Interval> {
-        let closed = |low, high| Some(Interval::new(End::new(low, true), End::new(high, true)));
-        let open = |low, high| Some(Interval::new(End::new(low, true), End::new(high, false)));
+        let closed = |low, high| Some(Interval::new(End::at(low), End::at(high)));
+        let open = |low, high| Some(Interval::new(End::at(low), End::beside(high)));
         let no_bytes = RawValue::Binary { subtype: 0, bytes: &[] };
         match value {
             number if number.is_number() => {
@@ -102,10 +108,10 @@ impl Interval {
     }
 
     /// The interval as explain shows it: `[1, 5)`.
-    fn text(&self, reversed: bool) -> String {
-        let (first, last) = match reversed {
-            false => (&self.low, &self.high),
-            true => (&self.high, &self.low),
+    fn text(&self, order: SortOrder) -> String {
+        let (first, last) = match order {
+            SortOrder::Ascending => (&self.low, &self.high),
+            SortOrder::Descending => (&self.high, &self.low),
         };
         let opening = if first.inclusive { '[' } else { '(' };
         let closing = if last.inclusive { ']' } else { ')' };
@@ -139,10 +145,10 @@ pub(super) fn ranges(
     ranges
 }
 
-/// The intervals as explain shows them, in the order of the scan.
-pub(crate) fn texts(intervals: &[Interval], reversed: bool) -> Vec<String> {
-    let mut texts: Vec<String> = intervals.iter().map(|interval| interval.text(reversed)).collect();
-    if reversed {
+/// The intervals as explain shows them, in the order in which a scan reads values.
+pub(crate) fn texts(intervals: &[Interval], order: SortOrder) -> Vec<String> {
+    let mut texts: Vec<String> = intervals.iter().map(|interval| interval.text(order)).collect();
+    if order.is_descending() {
         texts.reverse();
     }
     texts
@@ -245,7 +251,10 @@ mod tests {
     fn chosen(mut seed: usize) -> Vec<Interval> {
         let mut all = Vec::new();
         for _ in 0..2 {
-            let end = |at: usize| End::new(RawValue::Int32((at / 2) as i32), at.is_multiple_of(2));
+            let end = |at: usize| End {
+                value: RawValue::Int32((at / 2) as i32).to_owned(),
+                inclusive: at.is_multiple_of(2),
+            };
             let (low, high) = (end(seed % 10), end(seed / 10 % 10));
             seed /= 100;
             if !is_empty(&low, &high, None) {

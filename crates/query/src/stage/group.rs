@@ -17,6 +17,7 @@ use mayfly_value::{
 use mayfly_work::spill::Operator;
 
 use super::fields::plain_field;
+use super::sort::Sort;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::FirstOf;
@@ -233,8 +234,8 @@ fn saved((id, states): &OneGroup) -> DocBuf {
 
 impl Group {
     /// Returns the grouping field and the needed document, if one document of each group suffices.
-    /// `ordered` says whether the input has an order.
-    pub(crate) fn first_of(&self, ordered: bool) -> Option<FirstOf> {
+    /// `sort` is the stage that orders the input.
+    pub(crate) fn first_of(&self, sort: Option<&Sort>) -> Option<FirstOf> {
         let mut id = &self.id;
         while let Expression::Collated(_, inner) = id {
             id = inner;
@@ -243,7 +244,8 @@ impl Group {
         let accumulators = || self.fields.iter().map(|(_, accumulator)| accumulator);
         let whole = !self.fields.is_empty();
         let last = whole && accumulators().all(Accumulator::is_last);
-        let enough = !whole || ordered && (last || accumulators().all(Accumulator::is_first));
+        let enough =
+            !whole || sort.is_some() && (last || accumulators().all(Accumulator::is_first));
         let path = || parts.join(".");
         (enough && !parts.is_empty()).then(|| FirstOf {
             path: path(),

@@ -82,7 +82,8 @@ pub(crate) fn prepare(
     if in_order {
         *query = ordered;
     }
-    let top_k = TopKTimes::new(time_order, *kept as usize, unpack.span_ms, in_order);
+    let top_k = TopKTimes::new(time_order, *kept as usize, unpack.span_ms);
+    let top_k = if in_order { top_k.in_order() } else { top_k };
     let top_k = Arc::new(Mutex::new(top_k));
     let field = unpack.fields.time.clone();
     unpack.top_k = Some(top_k.clone());

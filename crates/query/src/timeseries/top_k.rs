@@ -37,8 +37,13 @@ pub(crate) struct TopKTimes {
 
 impl TopKTimes {
     /// State for the first `kept` measurements, from buckets with this span.
-    pub(super) fn new(order: SortOrder, kept: usize, span_ms: i64, in_order: bool) -> TopKTimes {
-        TopKTimes { order, kept, span_ms, in_order, ranks: BinaryHeap::new() }
+    pub(super) fn new(order: SortOrder, kept: usize, span_ms: i64) -> TopKTimes {
+        TopKTimes { order, kept, span_ms, in_order: false, ranks: BinaryHeap::new() }
+    }
+
+    /// The same for buckets that arrive in the order of their starts.
+    pub(super) fn in_order(self) -> TopKTimes {
+        TopKTimes { in_order: true, ..self }
     }
 
     /// The rank of a time; smaller ranks come first.

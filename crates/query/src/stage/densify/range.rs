@@ -36,11 +36,11 @@ fn is_date(value: RawValue<'_>) -> bool {
     matches!(value, RawValue::Date(_))
 }
 
-/// Parses the option `range`.
+/// Parses the option `range` of a stage that partitions by these fields.
 ///
 /// # Errors
 /// 40414, 40415, 14, and errors for bounds that are not a range.
-pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
+pub(crate) fn parse_range(range: RawDoc<'_>, partition: &[String]) -> Result<Range> {
     let (mut step, mut unit, mut bounds) = (None, None, None);
     for option in range {
         match (option.name(), option.value()) {
@@ -85,14 +85,14 @@ pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range>
             step
         }
     };
-    let bounds = parse_bounds(bounds, partitioned, &step)?;
+    let bounds = parse_bounds(bounds, partition, &step)?;
     Ok(Range { step, bounds })
 }
 
-fn parse_bounds(bounds: RawValue<'_>, partitioned: bool, step: &Step) -> Result<Bounds> {
+fn parse_bounds(bounds: RawValue<'_>, partition: &[String], step: &Step) -> Result<Bounds> {
     match bounds {
         RawValue::String("full") => Ok(Bounds::Full),
-        RawValue::String("partition") if partitioned => Ok(Bounds::Partition),
+        RawValue::String("partition") if !partition.is_empty() => Ok(Bounds::Partition),
         RawValue::String("partition") => Err(fault(
             5733408,
             "One may not specify the bounds as 'partition' without specifying a non-empty array of partitionByFields. You \
