@@ -329,7 +329,7 @@ fn t_49_rename_keeps_and_recreate_forgets_the_policy() {
     let f = fixture();
     f.index("d.c", &ttl("x", 0)).unwrap();
     f.insert("d.c", &doc! { "_id": 1, "x": date(NOW - 1) }).unwrap();
-    f.store.rename_collection(&ns("d.c"), &ns("d.e"), false).unwrap();
+    f.store.rename_collection(&ns("d.c"), &ns("d.e"), RenameTarget::MustNotExist).unwrap();
     f.pass();
     assert_eq!(f.count("d.e"), 0);
     f.store.drop_collection(&ns("d.e")).unwrap();
@@ -521,7 +521,7 @@ fn a_rename_over_another_collection_is_one_change() {
     f.insert("d.b", &doc! { "_id": 3 }).unwrap();
     let target = f.store.collection(&ReadView::now(), &ns("d.b")).unwrap();
     let before = f.oplog().len();
-    f.store.rename_collection(&ns("d.a"), &ns("d.b"), true).unwrap();
+    f.store.rename_collection(&ns("d.a"), &ns("d.b"), RenameTarget::Dropped).unwrap();
     assert_eq!(f.oplog().len(), before + 1, "a crash finds both halves or none");
     assert!(f.oplog().last().unwrap().get_document("o").unwrap().contains_key("dropTarget"));
     assert!(target.is_dropped());

@@ -22,7 +22,7 @@ use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFla
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 use operation::{Action, Change, Operation};
-use results::{OperationKind, Outcome, Results};
+use results::{ListedResults, OperationKind, Outcome, Results};
 
 pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several collections", run)
     .arguments(ARGUMENTS)
@@ -53,7 +53,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.arguments()?;
     let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
-    let errors_only = fields.bool("errorsOnly")?.unwrap_or(false);
+    let listed = match fields.bool("errorsOnly")? {
+        Some(true) => ListedResults::Errors,
+        _ => ListedResults::All,
+    };
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let Some(ops) = request.documents("ops")? else { return Err(fields.missing("ops")) };
     let Some(infos) = request.documents("nsInfo")? else { return Err(fields.missing("nsInfo")) };
@@ -63,7 +66,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(operations.iter().any(Operation::is_multi).then_some("multi=true"))?;
-    let mut results = Results::new(errors_only);
+    let mut results = Results::new(listed);
     execute(ctx, &namespaces, operations, options, &mut results)?;
     let shown = Namespace::new("admin", "$cmd.bulkWrite")?;
     let (items, counts) = results.into_parts();

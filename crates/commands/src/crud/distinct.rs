@@ -13,7 +13,7 @@ use mayfly_query::{
 };
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::array_index;
-use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, SortOrder};
 
 use super::explain;
 use super::read::{Collating, hint};
@@ -154,7 +154,13 @@ impl Values<'_> {
     fn add(&mut self, value: RawValue<'_>) -> Result<()> {
         self.key.clear();
         let collation = self.collation.as_deref();
-        keys::append_value_in(&mut self.key, &mut TypeBits::default(), value, false, collation);
+        keys::append_value_in(
+            &mut self.key,
+            &mut TypeBits::default(),
+            value,
+            SortOrder::Ascending,
+            collation,
+        );
         if self.seen.contains(&self.key) {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
-use mayfly_storage::OPLOG;
+use mayfly_storage::{OPLOG, RenameTarget};
 use mayfly_value::DocBuilder;
 use mayfly_value::arguments::Argument;
 
@@ -43,8 +43,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         let text = "Renaming system.buckets collections is not allowed";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
-    let drop_target = fields.bool("dropTarget")?.unwrap_or(false);
-    ctx.service.store.rename_collection(&from, &to, drop_target)?;
+    let target = match fields.bool("dropTarget")? {
+        Some(true) => RenameTarget::Dropped,
+        _ => RenameTarget::MustNotExist,
+    };
+    ctx.service.store.rename_collection(&from, &to, target)?;
     ctx.service.top.forget(from.as_str());
     ctx.service.top.forget(to.as_str());
     Ok(())

@@ -25,10 +25,10 @@ use crate::{Expression, Frame, Order, Scope};
 pub use limits::AccumulatorLimits;
 pub(crate) use list::{Merged, encoded};
 pub(crate) use parse::shares;
-pub(crate) use percentile::{percentile, sorted_numbers};
+pub(crate) use percentile::{median, percentiles, sorted_numbers};
 use scripted::{Functions, Scripted};
 pub use state::AccumState;
-pub(crate) use state::Deviation;
+pub(crate) use state::{Deviation, Population};
 
 /// A row of the table of accumulators.
 pub struct AccumRow {

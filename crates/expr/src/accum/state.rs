@@ -2,13 +2,13 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{
-    Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_depth, check_size,
+    Collation, DocBuilder, Number, RawDoc, RawValue, SortOrder, ValueBuf, check_depth, check_size,
     compare_values_in, ty,
 };
 
 use super::AccumulatorKind;
 use super::list::{Distinct, List, Merged, encoded};
-use super::percentile::{percentile, sorted_numbers};
+use super::percentile::{median, percentiles, sorted_numbers};
 use super::ranked::Ranked;
 use super::scripted::Scripted;
 use crate::op::merge_fault;
@@ -91,16 +91,46 @@ impl Deviation {
     }
 
     /// The deviation; null if there are too few numbers.
-    pub(crate) fn finish(&self, sample: bool) -> RawValue<'static> {
-        let least = if sample { 2.0 } else { 1.0 };
+    pub(crate) fn finish(&self, of: Population) -> RawValue<'static> {
+        let divisor = of.divisor(self.count);
+        let least = match of {
+            Population::Whole => 1.0,
+            Population::Sample => 2.0,
+        };
         if self.count + (self.not_finite as f64) < least {
             return RawValue::Null;
         }
         if self.not_finite > 0 {
             return RawValue::Double(f64::NAN);
         }
-        let by = if sample { self.count - 1.0 } else { self.count };
-        RawValue::Double((self.squares / by).sqrt())
+        RawValue::Double((self.squares / divisor).sqrt())
+    }
+}
+
+/// The order of the keys by which an accumulator ranks values.
+fn key_order(kind: AccumulatorKind) -> SortOrder {
+    match kind {
+        AccumulatorKind::MaxN => SortOrder::Descending,
+        _ => SortOrder::Ascending,
+    }
+}
+
+/// What the numbers are of the values whose deviation or covariance they estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Population {
+    /// All of them.
+    Whole,
+    /// A sample of them.
+    Sample,
+}
+
+impl Population {
+    /// The divisor of a sum of squares or products over `count` numbers.
+    pub(crate) fn divisor(self, count: f64) -> f64 {
+        match self {
+            Population::Whole => count,
+            Population::Sample => count - 1.0,
+        }
     }
 }
 
@@ -116,9 +146,9 @@ impl AccumState {
             }
             Kind::AddToSet | Kind::SetUnion => StateValue::Distinct(Box::default()),
             Kind::MergeObjects => StateValue::Merged(Box::default()),
-            Kind::Top | Kind::TopN => StateValue::Ranked(Ranked::new(n, false)),
-            Kind::Bottom | Kind::BottomN => StateValue::Ranked(Ranked::new(n, true)),
-            Kind::MinN | Kind::MaxN => StateValue::Ranked(Ranked::new(n, false)),
+            Kind::Top | Kind::TopN => StateValue::Ranked(Ranked::first(n)),
+            Kind::Bottom | Kind::BottomN => StateValue::Ranked(Ranked::last(n)),
+            Kind::MinN | Kind::MaxN => StateValue::Ranked(Ranked::first(n)),
             Kind::Median | Kind::Percentile => StateValue::Numbers(Vec::new()),
             Kind::StdDevPop | Kind::StdDevSamp => StateValue::Deviation(Deviation::default()),
             // Replaced by the state that a script creates.
@@ -234,7 +264,7 @@ impl AccumState {
             },
             (StateValue::Ranked(ranked), kind) => {
                 if let Some(value) = present {
-                    let key = encoded(value, kind == AccumulatorKind::MaxN, collation);
+                    let key = encoded(value, key_order(kind), collation);
                     ranked.put(key, value);
                 }
             }
@@ -288,11 +318,15 @@ impl AccumState {
             (StateValue::Numbers(numbers), kind) => {
                 let mut numbers = numbers.clone();
                 numbers.sort_by(f64::total_cmp);
-                Ok(Some(percentile(&numbers, shares, kind == AccumulatorKind::Median)))
+                Ok(Some(match kind {
+                    AccumulatorKind::Median => median(&numbers),
+                    _ => percentiles(&numbers, shares),
+                }))
             }
-            (StateValue::Deviation(deviation), kind) => {
-                value(deviation.finish(kind == AccumulatorKind::StdDevSamp))
-            }
+            (StateValue::Deviation(deviation), kind) => value(deviation.finish(match kind {
+                AccumulatorKind::StdDevSamp => Population::Sample,
+                _ => Population::Whole,
+            })),
             (StateValue::Scripted(scripted), _) => scripted.finish().map(Some),
         }
     }

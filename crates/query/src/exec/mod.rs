@@ -22,7 +22,7 @@ use mayfly_work::LONG_BYTES;
 
 pub(crate) use node::near::{near_metadata, nearest};
 pub use node::text::metadata_of;
-use node::{Batch, Node, Progress, Settings};
+use node::{Batch, Node, Progress, ReadPurpose, Settings};
 pub(crate) use node::{Counters, Failures, NodeStats};
 use shape::ResultShape;
 use tail::Tail;
@@ -218,7 +218,7 @@ impl Executor {
                     scan.ranges.iter().all(|range| !is_whole(std::slice::from_ref(range)));
                 // If every entry is a result, a batch fills quickly.
                 let exact = scan.exact && scan.multikey == 0 && !scan.repeats;
-                let exact = exact && !self.settings.for_write && !self.collection.hides_expired();
+                let exact = exact && !self.finds_for_write() && !self.collection.hides_expired();
                 let limited = few(self.query.limit) || exact && few(self.expected);
                 !(scan.narrow || bounded && limited)
             }
@@ -255,8 +255,12 @@ impl Executor {
     /// Prepares the executor to find records for a write, which changes or deletes them meanwhile:
     /// an index scan does not return a record twice, even when an update moves its keys.
     pub fn find_for_write(&mut self) {
-        self.settings.for_write = true;
+        self.settings.purpose = ReadPurpose::Write;
         self.adapt();
+    }
+
+    fn finds_for_write(&self) -> bool {
+        self.settings.purpose == ReadPurpose::Write
     }
 
     fn adapt(&mut self) {
@@ -266,7 +270,7 @@ impl Executor {
 
     /// Adjusts a plan to the needs of the caller.
     fn adapted(&self, plan: Plan) -> Plan {
-        let reads = self.settings.for_write || self.shape.key_only;
+        let reads = self.finds_for_write() || self.shape.key_only;
         let plan = if reads { plan.reading() } else { plan };
         if self.counts_only { plan.without_documents() } else { plan }
     }
@@ -347,7 +351,7 @@ impl Executor {
 
     /// Whether the executor keeps more than a position between batches.
     pub fn buffers_between_batches(&self) -> bool {
-        self.settings.for_write
+        self.finds_for_write()
             || self.plan.any(&mut |node| match node {
                 Plan::Text(_) | Plan::Near(_) | Plan::Sort { .. } => true,
                 Plan::And(_) | Plan::Or(_) | Plan::Merge { disjoint: false, .. } => true,
@@ -500,7 +504,7 @@ impl Executor {
         root.check_alive()?;
         let kept = (&self.budget, self.command);
         let batch = Batch::new(session, &self.collection, &self.query, kept);
-        let batch = batch.with_works(works.unwrap_or(u64::MAX), false);
+        let batch = batch.with_works(works.unwrap_or(u64::MAX));
         let batch = batch.over(snapshot.take());
         batch.wanted.set(expected);
         let (pending, mut given, mut stopped) = (&mut self.pending, 0, false);

@@ -291,8 +291,7 @@ fn hinted(
     };
     // A collection that is not clustered by `_id` has an ordinary index on it.
     if wants_id && collection.id_index().is_none() {
-        return Ok(choose::by_id(collection, query, bounds, "_id", true)
-            .unwrap_or_else(|| choose::collection_scan(collection, query)));
+        return Ok(choose::forced_by_id(collection, query, bounds));
     }
     // A hidden index serves no query, not even one with a hint for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);

@@ -12,7 +12,7 @@ use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Dependencies, Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, SortOrder};
 use mayfly_work::spill::Operator;
 use std::sync::Arc;
 
@@ -178,7 +178,13 @@ impl WindowFields {
             return Err(Error::type_mismatch(text));
         }
         let bits = &mut TypeBits::default();
-        keys::append_value_in(&mut key, bits, value, false, self.collation.as_deref());
+        keys::append_value_in(
+            &mut key,
+            bits,
+            value,
+            SortOrder::Ascending,
+            self.collation.as_deref(),
+        );
         Ok(key)
     }
 }

@@ -41,6 +41,7 @@ pub use read::{EntryVisitor, LogEnd, LogRange, LogSizes, OPLOG};
 pub(crate) use stored::{StoredEntry, decode, records_of};
 pub use watch::{ChangeScope, Watch};
 pub use window::LogLimits;
+pub(crate) use window::SegmentsToStore;
 
 /// Builds the entry for the operations of one unit.
 ///

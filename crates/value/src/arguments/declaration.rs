@@ -9,7 +9,7 @@ use crate::{RawDoc, RawElement, RawValue, ty};
 /// The form of an argument's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
-    /// Any value.
+    /// A value of any type.
     Any,
     /// A boolean; numbers are refused.
     Bool,
@@ -23,19 +23,19 @@ pub enum Form {
     Whole,
     /// A number of any type.
     Number,
-    /// A string.
+    /// A string of any length.
     String,
     /// One of these strings.
     Choice(&'static [&'static str]),
-    /// A document.
+    /// A document with any fields.
     Document,
     /// A document with these fields.
     Fields(&'static [Argument]),
-    /// An array.
+    /// An array of anything.
     Array,
-    /// Binary data.
+    /// Binary data of any subtype.
     Binary,
-    /// A timestamp.
+    /// A BSON timestamp.
     Timestamp,
     /// A value of one of these forms.
     OneOf(&'static [Form]),
@@ -110,7 +110,7 @@ pub enum Null {
 /// The declaration of one argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// Its name.
+    /// The name of the field.
     pub name: &'static str,
     /// The form of its value.
     pub form: Form,
@@ -168,12 +168,12 @@ impl Argument {
         Argument::new(name, Form::Whole)
     }
 
-    /// A number.
+    /// A number of any type, as it is.
     pub const fn number(name: &'static str) -> Argument {
         Argument::new(name, Form::Number)
     }
 
-    /// A string.
+    /// A string argument.
     pub const fn string(name: &'static str) -> Argument {
         Argument::new(name, Form::String)
     }
@@ -183,7 +183,7 @@ impl Argument {
         Argument::new(name, Form::Choice(choices))
     }
 
-    /// A document.
+    /// A document with any fields.
     pub const fn document(name: &'static str) -> Argument {
         Argument::new(name, Form::Document)
     }
@@ -193,7 +193,7 @@ impl Argument {
         Argument::new(name, Form::Fields(fields))
     }
 
-    /// An array.
+    /// An array of anything.
     pub const fn array(name: &'static str) -> Argument {
         Argument::new(name, Form::Array)
     }

@@ -62,7 +62,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         let text = "BSON field '$densify.partitionByFields' contains a field that is, or lies in, the field to densify";
         return Err(fault(8993000, text));
     }
-    let range = parse_range(range, !partition.is_empty())?;
+    let range = parse_range(range, &partition)?;
     let collation = context.scope.collation().cloned();
     Ok(Box::new(Densify { field, path, partition, range, collation }))
 }

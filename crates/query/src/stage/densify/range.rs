@@ -43,11 +43,11 @@ const RANGE: &[Argument] = &[
     Argument::any("bounds").required(),
 ];
 
-/// Parses the option `range`.
+/// Parses the option `range` of a stage that partitions by these fields.
 ///
 /// # Errors
 /// 40414, 40415, 14, and errors for bounds that are not a range.
-pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
+pub(crate) fn parse_range(range: RawDoc<'_>, partition: &[String]) -> Result<Range> {
     let fields = Fields::read(range, "$densify.range", RANGE)?;
     let step = fields.get("step").and_then(Number::from_value).unwrap_or(Number::Int32(0));
     let (unit, bounds) = (fields.string("unit")?, fields.required("bounds")?);
@@ -75,14 +75,14 @@ pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range>
             step
         }
     };
-    let bounds = parse_bounds(bounds, partitioned, &step)?;
+    let bounds = parse_bounds(bounds, partition, &step)?;
     Ok(Range { step, bounds })
 }
 
-fn parse_bounds(bounds: RawValue<'_>, partitioned: bool, step: &Step) -> Result<Bounds> {
+fn parse_bounds(bounds: RawValue<'_>, partition: &[String], step: &Step) -> Result<Bounds> {
     match bounds {
         RawValue::String("full") => Ok(Bounds::Full),
-        RawValue::String("partition") if partitioned => Ok(Bounds::Partition),
+        RawValue::String("partition") if !partition.is_empty() => Ok(Bounds::Partition),
         RawValue::String("partition") => Err(fault(
             5733408,
             "One may not specify the bounds as 'partition' without specifying a non-empty array of partitionByFields. You \
