@@ -27,7 +27,7 @@ pub use context::{
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Next, Outcome, Repeat, append_failure, dispatch};
 pub use request::{
-    Demands, DocumentSequence, Documents, Durability, Fields, Generic, Needs, OpKind, ReadConcern,
-    ReadLevel, Request, Row, RowFlags, TransactionPart, WriteConcern,
+    Demands, DocumentSequence, Documents, Durability, Fields, Generic, Names, Needs, OpKind,
+    ReadConcern, ReadLevel, Request, Row, RowFlags, TransactionPart, WriteConcern,
 };
 pub use rules::length::announce_waits;

@@ -13,4 +13,4 @@ pub use generic::{Durability, Generic, ReadConcern, ReadLevel, TransactionPart, 
 pub use mayfly_value::arguments::Fields;
 pub use message::{DocumentSequence, Documents, Request};
 pub use needs::{Demands, Needs};
-pub use row::{OpKind, Row, RowFlags};
+pub use row::{Names, OpKind, Row, RowFlags};

@@ -253,6 +253,11 @@ impl Argument {
         Argument { since, ..self }
     }
 
+    /// Whether a value of this type is accepted, apart from null that counts as absent.
+    pub fn accepts(&self, type_byte: u8) -> bool {
+        bit(type_byte) & self.types != 0
+    }
+
     /// Checks the value of an element. `path` is that of the document which contains it.
     ///
     /// # Errors
