@@ -33,7 +33,7 @@ use crate::language::CanonicalQuery;
 use crate::language::metadata::{INDEX_KEY, Metadata};
 use crate::language::needed::Fields;
 use crate::memory::Budget;
-use crate::plan::{Plan, plan_in_order, planned};
+use crate::plan::{Plan, UsedIndex, plan_in_order, planned};
 
 /// The reply of a sink to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,20 +81,15 @@ pub struct Executor {
 
 /// Counts the use of the indexes of a plan.
 fn note_use(collection: &Collection, plan: &Plan) {
-    match plan {
-        Plan::Id(_) => collection.id_uses.add(),
-        // A whole scan does not use the order of the records.
-        Plan::Records(scan) if !scan.is_whole() => collection.id_uses.add(),
-        Plan::Text(text) => text.index.runtime.uses.add(),
+    match plan.used_index() {
         // Uses of the `_id` index are counted with the collection, which may be clustered and have
         // no such index.
-        Plan::Index(scan) if scan.index.spec.name() == "_id_" => collection.id_uses.add(),
-        Plan::Index(scan) => scan.index.runtime.uses.add(),
-        Plan::Near(near) => near.index.runtime.uses.add(),
+        Some(UsedIndex::Id) => collection.id_uses.add(),
+        Some(UsedIndex::Other(index)) => index.runtime.uses.add(),
         // Several scans of one index count once.
-        Plan::Merge { inputs, .. } | Plan::Or(inputs) => {
+        None => {
             let mut last = None;
-            for input in inputs {
+            for input in plan.inputs() {
                 let index = input.index_scan().map(|scan| scan.index.id());
                 if index.is_none() || index != last {
                     note_use(collection, input);
@@ -102,7 +97,6 @@ fn note_use(collection: &Collection, plan: &Plan) {
                 last = index;
             }
         }
-        other => other.inputs().iter().for_each(|input| note_use(collection, input)),
     }
 }
 
@@ -281,13 +275,7 @@ impl Executor {
 
     /// Whether the executor keeps more than a position between batches.
     pub fn buffers_between_batches(&self) -> bool {
-        self.finds_for_write()
-            || self.plan.any(&mut |node| match node {
-                Plan::Text(_) | Plan::Near(_) | Plan::Sort { .. } => true,
-                Plan::And(_) | Plan::Or(_) | Plan::Merge { disjoint: false, .. } => true,
-                Plan::Index(scan) => scan.multikey != 0 || scan.repeats,
-                _ => false,
-            })
+        self.finds_for_write() || self.plan.buffers_between_batches()
     }
 
     /// Restricts the fields that a sort buffers to these, besides its sort keys.
