@@ -54,7 +54,7 @@ pub use settings::{AtomicF64, PlannerSettings};
 pub(crate) use text::no_text_index;
 pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
-pub(crate) use tree::{FilterBounds, is_whole};
+pub(crate) use tree::{FilterBounds, UsedIndex, is_whole};
 
 /// A way: the lower part of a plan, which reaches records or documents. `unordered` is set if they
 /// do not arrive in the requested order.
