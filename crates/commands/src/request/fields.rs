@@ -110,7 +110,7 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// The document.
+    /// The document that the fields belong to, including generic arguments.
     pub fn doc(&self) -> RawDoc<'a> {
         self.doc
     }

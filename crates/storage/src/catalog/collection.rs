@@ -102,7 +102,7 @@ pub(crate) struct CollectionState {
 /// An index. A `collMod` replaces it by one with the same id and the same [`IndexRuntime`].
 pub struct Index {
     pub(crate) id: u64,
-    /// The definition.
+    /// The definition as the catalog stores it.
     pub spec: IndexSpec,
     /// The compiled `partialFilterExpression`.
     pub(crate) filter: Option<Arc<dyn RecordFilter>>,
