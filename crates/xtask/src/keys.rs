@@ -22,7 +22,7 @@ const END: &str = "<!-- end of keys -->\n";
 pub(crate) struct Key {
     /// The path with dots, such as `net.tls.mode`.
     pub(crate) path: String,
-    /// The flag without its dashes.
+    /// The flag without its dashes, which is also the name in environment variables.
     pub(crate) flag: String,
     /// The default as the file has it.
     pub(crate) default: String,
@@ -82,29 +82,41 @@ fn flags(rows: &str) -> Vec<(&str, &str)> {
 
 /// The defaults in the documentation of flags, `[default: ..]`, each with its flag.
 pub(crate) fn help_defaults(flags: &str) -> Vec<(String, String)> {
+    let found = with_docs(flags).into_iter();
+    found.filter_map(|(name, default)| Some((name, default?))).collect()
+}
+
+/// The flags, each with the default that its documentation states.
+fn with_docs(flags: &str) -> Vec<(String, Option<String>)> {
     let (mut found, mut stated, mut long) = (Vec::new(), None, None);
     for line in flags.lines().map(str::trim) {
         if let Some((_, default)) = line.split_once("[default: ") {
             stated = Some(default.trim_end_matches(']').to_owned());
         } else if let Some((_, name)) = line.split_once("long = \"") {
             long = name.split('"').next().map(str::to_owned);
-        } else if let Some(field) = line.strip_prefix("pub(super) ") {
-            let field = field.split(':').next().unwrap_or(field).to_owned();
-            let name = long.take().unwrap_or(field);
-            found.extend(stated.take().map(|default| (name, default)));
+        } else if let Some((field, _)) =
+            line.strip_prefix("pub(super) ").and_then(|field| field.split_once(':'))
+        {
+            found.push((long.take().unwrap_or_else(|| field.to_owned()), stated.take()));
         }
     }
     found
+}
+
+/// The long names of the flags on the command line.
+fn long_flags(flags: &str) -> Vec<String> {
+    with_docs(flags).into_iter().map(|(name, _)| name).collect()
 }
 
 /// The page with a table of the keys between its marks.
 pub(crate) fn replaced(root: &Path, page: &str) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).context("no mark where the keys begin")?;
     let (_, after) = rest.split_once(END).context("no mark where the keys end")?;
-    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", table(&all(root)?)))
+    let flags = fs::read_to_string(root.join(FLAGS)).context(FLAGS)?;
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", table(&all(root)?, &long_flags(&flags))))
 }
 
-fn table(keys: &[Key]) -> String {
+fn table(keys: &[Key], flags: &[String]) -> String {
     let mut out = "| key | flag | default | what it does |\n|---|---|---|---|\n".to_owned();
     for Key { path, flag, default, help } in keys {
         let default = match default.as_str() {
@@ -113,7 +125,8 @@ fn table(keys: &[Key]) -> String {
             other => format!("`{other}`"),
         };
         let help = help.replace('|', "\\|");
-        let _ = writeln!(out, "| `{path}` | `--{flag}` | {default} | {help} |");
+        let flag = if flags.contains(flag) { format!("`--{flag}`") } else { "-".to_owned() };
+        let _ = writeln!(out, "| `{path}` | {flag} | {default} | {help} |");
     }
     out
 }
