@@ -50,7 +50,7 @@ class Posture:
 TEST_COMMANDS = ("--setParameter", "enableTestCommands=1")
 CERTIFICATES = ("--tlsCertificateKeyFile", "{files}/server.pem", "--tlsCAFile", "{files}/authority.crt")
 POSTURES = [
-    Posture("server", "MONGODB", TEST_COMMANDS),
+    Posture("server", "MONGODB", (*TEST_COMMANDS, "--archiveFolder", "{files}/archive")),
     Posture("member", "MONGODB_REPLICA_SET", ("--replSet", "rs0", *TEST_COMMANDS), "replicaSet=rs0"),
     # Nobody is there yet: each suite makes the first user. One connection, so that a test knows which one goes on working.
     Posture("auth", "MONGODB_AUTH", ("--auth",), "maxPoolSize=1", proxied=False),

@@ -18,7 +18,7 @@ pub struct Addresses {
     pub server: Option<IpAddr>,
 }
 
-/// One restriction.
+/// Addresses to which a login is restricted. A list that is not given restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restriction {
     client_source: Option<Vec<Range>>,

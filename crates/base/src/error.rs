@@ -64,17 +64,17 @@ impl Error {
         }))
     }
 
-    /// 2 BadValue.
+    /// An error with code 2, BadValue: an argument has a value that is not allowed.
     pub fn bad_value(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::BadValue, message)
     }
 
-    /// 14 TypeMismatch.
+    /// An error with code 14, TypeMismatch: an argument has the wrong BSON type.
     pub fn type_mismatch(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::TypeMismatch, message)
     }
 
-    /// 9 FailedToParse.
+    /// An error with code 9, FailedToParse: an argument or its structure cannot be parsed.
     pub fn failed_to_parse(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::FailedToParse, message)
     }

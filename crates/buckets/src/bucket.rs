@@ -217,7 +217,8 @@ impl Bucket {
         Ok(Bucket::from_parts(BucketParts { id, start_ms, meta, columns, rows, closed }))
     }
 
-    /// Its `_id`.
+    /// The `_id` of the bucket's document: an ObjectId whose first four bytes are the bucket's
+    /// start.
     pub fn id(&self) -> RawValue<'_> {
         RawValue::ObjectId(self.id)
     }

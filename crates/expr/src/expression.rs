@@ -119,7 +119,7 @@ impl<'a> Frame<'a> {
         Frame { collation, ..self }
     }
 
-    /// The document.
+    /// The input document, which `$$ROOT` refers to.
     pub fn root(self) -> RawDoc<'a> {
         self.root
     }

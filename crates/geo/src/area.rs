@@ -17,7 +17,7 @@ const MAX_QUERY_CELLS: usize = 32;
 /// A circle on the sphere.
 #[derive(Clone, Copy, Debug)]
 pub struct Cap {
-    /// Its centre.
+    /// The centre, as longitude and latitude in degrees.
     pub centre: Pair,
     /// Its radius as an angle in radians; not negative.
     pub radius: f64,

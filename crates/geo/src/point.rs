@@ -8,9 +8,9 @@ pub use s2::point::Point;
 /// A pair of coordinates: longitude and latitude in degrees, or coordinates in a plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// The longitude.
+    /// The longitude in degrees, or the first coordinate in a plane.
     pub x: f64,
-    /// The latitude.
+    /// The latitude in degrees, or the second coordinate in a plane.
     pub y: f64,
 }
 

@@ -77,7 +77,7 @@ impl Shape {
         self.pair = None;
     }
 
-    /// Its points.
+    /// The points that are not part of a line or a polygon.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -87,7 +87,7 @@ impl Shape {
         &self.lines
     }
 
-    /// Its polygons.
+    /// The polygons, each with its holes.
     pub fn polygons(&self) -> &[Polygon] {
         &self.polygons
     }

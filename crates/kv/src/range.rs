@@ -66,7 +66,7 @@ pub struct ScanLimit {
 }
 
 impl ScanLimit {
-    /// No pause.
+    /// A scan with this limit never pauses.
     pub const NONE: ScanLimit = ScanLimit { rows: usize::MAX, bytes: usize::MAX };
 
     /// A limit on the number of entries.

@@ -35,13 +35,13 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// The options of a start.
 pub struct StartOptions {
-    /// The configuration.
+    /// The checked configuration.
     pub config: Config,
-    /// The clock.
+    /// The source of time for the whole server.
     pub clock: Arc<dyn Clock>,
     /// The ring that receives a copy of the log.
     pub log: Arc<LogRing>,
-    /// The arguments.
+    /// The arguments of the process, for `getCmdLineOpts`; secrets are left out.
     pub argv: Vec<String>,
     /// The options from the arguments and the file, for `getCmdLineOpts`.
     pub parsed: DocBuf,

@@ -25,13 +25,13 @@ pub enum Indexes {
 
 /// A block that did not answer as expected.
 pub struct Failure {
-    /// `file:line`.
+    /// The file and the line of the block, as `file:line`.
     pub place: String,
-    /// What differs.
+    /// The first difference, as a sentence.
     pub why: String,
-    /// The expectation.
+    /// The reply that the script expects, in its dialect.
     pub expected: String,
-    /// The reply.
+    /// The reply of the server, in the script's dialect.
     pub found: String,
 }
 
@@ -53,7 +53,7 @@ pub struct Outcome {
     pub updated: Option<String>,
 }
 
-/// Runs scripts.
+/// Runs the blocks of a script in order, and compares the replies.
 pub struct Runner {
     /// Which indexes are created.
     pub indexes: Indexes,

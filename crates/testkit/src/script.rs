@@ -45,12 +45,12 @@ pub struct Script {
     pub(crate) lines: Vec<String>,
 }
 
-/// One step.
+/// A step of a script: a verb with its arguments, and the expected reply.
 #[derive(Debug)]
 pub struct Block {
     /// Where it begins, from 1.
     pub line: usize,
-    /// What happens.
+    /// The command, or another action such as moving the clock.
     pub verb: Verb,
     /// What comes back.
     pub answer: Option<Answer>,

@@ -45,7 +45,7 @@ impl Steps {
     }
 }
 
-/// The engine.
+/// An engine that counts the steps of iterators over another one.
 pub struct CountsSteps {
     inner: Arc<dyn Engine>,
     steps: Arc<Steps>,

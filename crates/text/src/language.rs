@@ -59,7 +59,7 @@ impl Language {
         Some(Language { place: place as u8 })
     }
 
-    /// All languages.
+    /// All languages in the order of their table, each once.
     pub fn all() -> impl Iterator<Item = Language> {
         (0..COUNT as u8).map(|place| Language { place })
     }

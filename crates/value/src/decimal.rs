@@ -15,9 +15,9 @@ use std::cmp::Ordering;
 pub const MAX_DIGITS: u32 = 34;
 /// Largest coefficient: 34 nines.
 pub const MAX_COEFFICIENT: u128 = 10u128.pow(MAX_DIGITS) - 1;
-/// Smallest exponent.
+/// Smallest exponent of a coefficient that is taken as an integer.
 pub const MIN_EXPONENT: i32 = -6176;
-/// Largest exponent.
+/// Largest exponent of a coefficient that is taken as an integer.
 pub const MAX_EXPONENT: i32 = 6111;
 
 const SIGN: u128 = 1 << 127;

@@ -11,7 +11,7 @@ use crate::{WireError, WireResult};
 /// Bytes of a message header.
 pub const HEADER_BYTES: usize = 16;
 
-/// Opcodes.
+/// Values of `opCode` in message headers, by the names of the protocol's specification.
 pub mod opcode {
     /// OP_REPLY: legacy, the answer to OP_QUERY.
     pub const REPLY: i32 = 1;

@@ -69,7 +69,7 @@ pub struct OpCtx {
     deadline_micros: AtomicI64,
     /// 0, or the error code to end with.
     kill_code: AtomicI32,
-    /// Documents read.
+    /// Documents read so far, for `currentOp`, the profiler and the log.
     pub docs_examined: AtomicU64,
     /// Index entries read.
     pub keys_examined: AtomicU64,
@@ -357,7 +357,7 @@ impl OpGuard {
         }
     }
 
-    /// The operation.
+    /// The operation that ends when the guard is dropped.
     pub fn op(&self) -> &Arc<OpCtx> {
         &self.op
     }

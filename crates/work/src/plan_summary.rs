@@ -21,7 +21,7 @@ impl PlanSummary {
     pub const BY_ID: PlanSummary =
         PlanSummary { text: Cow::Borrowed("IDHACK"), is_collection_scan: false };
 
-    /// No plan.
+    /// The summary of an operation without a plan: an empty text.
     pub const NONE: PlanSummary =
         PlanSummary { text: Cow::Borrowed(""), is_collection_scan: false };
 

@@ -1,8 +1,9 @@
 //! Development tasks: `pages` writes the pages that come from tables (docs/compatibility.md,
-//! docs/metrics.md, the parameters in docs/configuration.md), `tidy` checks what no compiler
-//! checks, `ceilings` lowers counts that may only go down to what is there.
+//! docs/metrics.md, the keys and parameters in docs/configuration.md), `tidy` checks what no
+//! compiler checks, `ceilings` lowers counts that may only go down to what is there.
 
 mod compat;
+mod keys;
 mod metrics;
 mod parameters;
 mod tidy;
@@ -35,7 +36,7 @@ fn pages() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("docs/compatibility.md", compat::page()),
         ("docs/metrics.md", metrics::page()),
-        (configuration, parameters::replaced(&text)?),
+        (configuration, keys::replaced(&root(), &parameters::replaced(&text)?)?),
     ])
 }
 

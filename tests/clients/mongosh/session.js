@@ -203,6 +203,7 @@ check('rs helpers of the member', () => {
 load('transactions.js');
 load('authorization.js');
 load('encryption.js');
+load('examples.js');
 
 print(`${passed} passed, ${failed.length} failed`);
 if (failed.length > 0) quit(1);

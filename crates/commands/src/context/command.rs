@@ -33,9 +33,9 @@ pub enum Handler {
 /// One command of the table.
 #[derive(Clone, Copy)]
 pub struct Command {
-    /// Its properties.
+    /// What dispatch knows about the command: names, rights, and how it reads and writes.
     pub row: Row,
-    /// Its implementation.
+    /// The function that runs the command, or a mark that it is not implemented.
     pub handler: Handler,
     /// Its explanation, if it can be explained.
     pub explained: Option<Explain>,
@@ -76,7 +76,7 @@ impl Command {
         Command { row: Row { audited, ..self.row }, ..self }
     }
 
-    /// Adds properties.
+    /// Adds flags to those that the row already has.
     #[must_use]
     pub const fn flags(self, flags: RowFlags) -> Command {
         Command { row: Row { flags: self.row.flags.union(flags), ..self.row }, ..self }
@@ -149,7 +149,7 @@ impl Command {
 pub struct Entry {
     /// The index in the table.
     pub index: usize,
-    /// The command.
+    /// The row of the table with its handler.
     pub command: &'static Command,
 }
 

@@ -22,7 +22,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// The timeout.
+    /// The longest time to wait, after which the command goes on without news.
     pub fn longest(&self) -> Duration {
         match self {
             Wait::Data(data) => data.longest,
@@ -37,7 +37,7 @@ pub struct DataWait {
     pub awaited: Awaited,
     /// The value of [`Awaited::seen`] before the command read.
     pub seen: u64,
-    /// The timeout.
+    /// The longest time to wait for new data.
     pub longest: Duration,
 }
 

@@ -23,7 +23,7 @@ pub use retry::Retry;
 
 /// Context of one running command.
 pub struct CommandContext<'a> {
-    /// The server.
+    /// State that outlives the command: connections, sessions, cursors, parameters.
     pub service: &'a Arc<Service>,
     /// The table of commands, for handlers that run, list or explain other commands.
     pub commands: &'static Table,

@@ -47,7 +47,7 @@ fn demand(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
-/// Whose operations.
+/// The user whose operations are listed.
 #[derive(Clone, Debug, Default)]
 pub enum OperationOwner {
     /// All that there are.
@@ -83,7 +83,7 @@ impl OperationOwner {
 /// Which operations to list.
 #[derive(Clone, Debug, Default)]
 pub struct CurrentOpOptions {
-    /// Whose.
+    /// The user whose operations are listed; those of others are left out.
     pub whose: OperationOwner,
     /// Connections and background tasks that do nothing now, too.
     pub idle_connections: bool,

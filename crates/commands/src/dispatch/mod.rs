@@ -28,7 +28,7 @@ pub use reply::append_failure;
 /// A request from the connection's loop.
 #[derive(Clone, Copy)]
 pub struct Incoming<'a> {
-    /// The command.
+    /// The body of the message, with the command's name as its first field.
     pub body: RawDoc<'a>,
     /// Its document sequences.
     pub sequences: &'a [DocumentSequence<'a>],

@@ -24,7 +24,7 @@ pub struct Request<'a> {
     pub row: &'static Row,
     /// The name in the request.
     pub name: &'a str,
-    /// The database.
+    /// The database that the command runs on, from `$db` or a legacy message.
     pub db: &'a str,
     /// The whole command including generic arguments.
     pub body: RawDoc<'a>,

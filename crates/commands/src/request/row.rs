@@ -241,9 +241,9 @@ pub enum LogForm {
 /// The row of a command.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// The name.
+    /// The name in requests, as the reference spells it.
     pub name: &'static str,
-    /// Further names.
+    /// Further names that the reference accepts for the command.
     pub aliases: &'static [&'static str],
     /// A line of help for `listCommands`.
     pub help: &'static str,
@@ -251,9 +251,9 @@ pub struct Row {
     pub since: &'static str,
     /// Its arguments, without the generic ones.
     pub arguments: &'static [Argument],
-    /// Properties.
+    /// Yes-or-no properties, such as whether a login is needed.
     pub flags: RowFlags,
-    /// Its counter.
+    /// The counter in `opcounters` that a request increments.
     pub kind: OpKind,
     /// The rights that it needs.
     pub needs: Needs,

@@ -7,13 +7,13 @@ use super::AccumulatorKind;
 /// Memory limit of one state, in bytes, by operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccumulatorLimits {
-    /// `$push`.
+    /// Limit of `$push`, from `internalQueryMaxPushBytes`.
     pub push: usize,
-    /// `$addToSet`.
+    /// Limit of `$addToSet`, from `internalQueryMaxAddToSetBytes`.
     pub add_to_set: usize,
-    /// `$concatArrays`.
+    /// Limit of `$concatArrays`, from `internalQueryMaxConcatArraysBytes`.
     pub concat_arrays: usize,
-    /// `$setUnion`.
+    /// Limit of `$setUnion`, from `internalQueryMaxSetUnionBytes`.
     pub set_union: usize,
     /// `$firstN`, `$topN` and related operators.
     pub top_n: usize,

@@ -18,7 +18,7 @@ pub enum Bound {
     Offset(Number),
 }
 
-/// A window.
+/// The `window` of a window function: its two ends, and how they are measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bounds {
     /// By position.

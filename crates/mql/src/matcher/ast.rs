@@ -49,7 +49,7 @@ impl Expr {
 /// The inputs of a condition that is a function of them.
 #[derive(Clone, Debug, Default)]
 pub struct Reads {
-    /// Dotted paths.
+    /// The dotted paths that the condition reads.
     pub paths: BTreeSet<String>,
     /// An expression reads some of them, so they cannot be renamed.
     pub computed: bool,

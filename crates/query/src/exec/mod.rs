@@ -156,12 +156,12 @@ impl Executor {
         Ok(Executor { trial, ..executor })
     }
 
-    /// The plan.
+    /// The plan that runs; a trial may have chosen it.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The query.
+    /// The query that the plan answers.
     pub fn query(&self) -> &CanonicalQuery {
         &self.query
     }

@@ -77,11 +77,11 @@ pub struct Explained<'a> {
     pub filter: RawDoc<'a>,
     /// The sort pattern.
     pub sort: Option<RawDoc<'a>>,
-    /// The projection.
+    /// The projection as the client sent it.
     pub projection: Option<RawDoc<'a>>,
     /// The purpose of the query.
     pub purpose: Purpose,
-    /// The verbosity.
+    /// How much is reported: plans only, or their execution, too.
     pub verbosity: Verbosity,
     /// The query settings that apply to the query.
     pub settings: Option<RawDoc<'a>>,

@@ -100,17 +100,17 @@ impl Hint {
 /// The arguments of a `find` besides the filter.
 #[derive(Default)]
 pub struct FindOptions<'a> {
-    /// `sort`.
+    /// The document `sort`, not yet checked.
     pub sort: Option<RawDoc<'a>>,
-    /// `projection`.
+    /// The document `projection`, not yet checked.
     pub projection: Option<RawDoc<'a>>,
-    /// `skip`.
+    /// The number of matching documents to skip; 0 is none.
     pub skip: u64,
     /// `limit`; 0 is none.
     pub limit: u64,
-    /// `hint`.
+    /// The index, or the natural order, that the plan has to use.
     pub hint: Option<Hint>,
-    /// `let`.
+    /// The document `let`, whose values expressions see as variables.
     pub variables: Option<RawDoc<'a>>,
     /// The value of `$$NOW` in milliseconds.
     pub now_ms: Option<i64>,
@@ -138,7 +138,7 @@ pub struct FirstOf {
 /// A checked query.
 #[derive(Clone)]
 pub struct CanonicalQuery {
-    /// The filter.
+    /// The whole filter, compiled with the collation.
     pub matcher: Arc<Matcher>,
     /// The requested order.
     pub sort: Option<SortPattern>,

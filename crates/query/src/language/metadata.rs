@@ -38,7 +38,7 @@ pub(crate) const GEO_NEAR: &[&str] = &[GEO_NEAR_DISTANCE, GEO_NEAR_POINT];
 pub struct Metadata(Option<Arc<DocBuf>>);
 
 impl Metadata {
-    /// No metadata.
+    /// Metadata of a document that has none.
     pub const NONE: Metadata = Metadata(None);
 
     /// Creates metadata from a document with the names of `$meta`.

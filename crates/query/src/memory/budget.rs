@@ -111,7 +111,7 @@ impl Budget {
         self.0.is_some()
     }
 
-    /// The limits.
+    /// The limits by operator, in bytes; the defaults if no command has set the budget.
     pub fn limits(&self) -> &MemoryLimits {
         self.0.as_ref().map_or(&DEFAULT_LIMITS, |shared| &shared.limits)
     }

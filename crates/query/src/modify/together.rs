@@ -24,7 +24,7 @@ use crate::plan::{Plan, plan};
 
 /// A write of at most one document.
 pub struct SingleWrite<'w> {
-    /// The operation.
+    /// The update or the deletion, with its arguments.
     pub kind: WriteKind<'w>,
     /// The key of the `_id` in its filter ([`single_id`]). Without it the record is searched before
     /// the unit.

@@ -331,7 +331,7 @@ pub enum Absence {
 pub struct AbsentStage {
     /// The name with its dollar sign.
     pub name: &'static str,
-    /// The reason.
+    /// Why the stage is not available, which decides the error.
     pub absence: Absence,
     /// Whether a transaction rejects the stage as such, before it is rejected as not available.
     not_in_transaction: bool,

@@ -88,7 +88,7 @@ pub struct RecordScan {
 /// A scan of an index.
 #[derive(Clone)]
 pub struct IndexScan {
-    /// The index.
+    /// The index whose keys are read.
     pub index: Arc<Index>,
     /// Key ranges in the order of the scan.
     pub ranges: Vec<KeyRange>,

@@ -22,7 +22,7 @@ pub enum LogDestination {
 /// The configuration of the log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// The destination.
+    /// Where lines of the log go.
     pub destination: LogDestination,
     /// Whether the existing file is appended to; otherwise it is renamed.
     pub append: bool,

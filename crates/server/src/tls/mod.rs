@@ -68,7 +68,7 @@ pub struct TlsOptions {
     pub crl_file: Option<PathBuf>,
     /// Whether clients without a certificate are served although `ca_file` is set.
     pub allow_without_certificates: bool,
-    /// Disabled versions.
+    /// Versions that are refused, such as `TLS1_2`.
     pub disabled_protocols: Vec<String>,
     /// Whether a certified module is requested.
     pub fips_mode: bool,

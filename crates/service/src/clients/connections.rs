@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use crate::clients::ConnectionAccess;
 use crate::process::Shutdown;
 
-/// One connection.
+/// A client's connection, as `currentOp` and the limits on connections see it.
 pub struct Connection {
-    /// `connectionId`, positive.
+    /// The `connectionId` of `hello`; positive, and never used again.
     pub id: i64,
     /// The client's `address:port`.
     pub client: Arc<str>,
@@ -64,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// `conn12`.
+    /// The name in the log and in `currentOp`: `conn` and the id, such as `conn12`.
     pub fn desc(&self) -> &Arc<str> {
         &self.desc
     }

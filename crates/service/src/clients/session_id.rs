@@ -19,7 +19,7 @@ pub struct SessionOwner(pub [u8; 32]);
 pub struct SessionId {
     /// The UUID that the client chose.
     pub id: [u8; 16],
-    /// The owner.
+    /// The user to whom the session belongs: equal UUIDs of two users are two sessions.
     pub owner: SessionOwner,
 }
 

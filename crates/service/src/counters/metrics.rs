@@ -25,7 +25,7 @@ impl Counter {
     }
 }
 
-/// `opcounters`.
+/// Operations since the start by kind: the section `opcounters`.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct OpCounters {
@@ -37,7 +37,7 @@ pub struct OpCounters {
     pub command: Counter,
 }
 
-/// `metrics.document`.
+/// Documents since the start by what happened to them: the section `metrics.document`.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct DocumentCounts {
@@ -47,7 +47,7 @@ pub struct DocumentCounts {
     pub updated: Counter,
 }
 
-/// `network`.
+/// Traffic with clients since the start: the section `network`.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct Network {
@@ -89,12 +89,12 @@ pub struct LoginCounts {
     pub successful: Counter,
 }
 
-/// `asserts`.
+/// Errors since the start by cause: the section `asserts`.
 #[derive(Debug, Default)]
 pub struct Asserts {
     /// Errors caused by clients.
     pub user: Counter,
-    /// Internal errors.
+    /// Errors that the server caused itself, such as a broken invariant.
     pub msg: Counter,
 }
 

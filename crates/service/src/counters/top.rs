@@ -96,7 +96,7 @@ pub struct Latencies {
     pub sums: [Usage; 3],
     /// Histograms, in the order of `sums`.
     pub histograms: [Histogram; 3],
-    /// Collection scans.
+    /// The number of collection scans, with those of tailable cursors.
     pub scans: i64,
     /// Collection scans without a tailable cursor.
     pub ending_scans: i64,
@@ -116,7 +116,7 @@ pub enum Scan {
 /// A finished operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// Its kind.
+    /// The row of `top` that the operation counts in.
     pub kind: Use,
     /// Whether it is a command that only reads documents: it counts as a read.
     pub reads: bool,

@@ -14,7 +14,7 @@ use crate::sessions::TransactionCounts;
 
 /// Figures of a server at one moment.
 pub struct Reading<'s> {
-    /// The server.
+    /// The server whose figures are read.
     pub service: &'s Service,
     /// The names of the commands, by their index in the command table.
     pub commands: &'s [&'static str],

@@ -72,7 +72,7 @@ pub enum Value {
     Document(DocBuf),
 }
 
-/// One parameter.
+/// A server parameter: its name and value, when it may be set, and the functions that do so.
 pub struct Parameter {
     /// The name in `getParameter`.
     pub name: &'static str,

@@ -22,12 +22,12 @@ impl Topology {
         Topology { process_id, counter: watch::Sender::new(0) }
     }
 
-    /// `topologyVersion.processId`.
+    /// The `processId` of `topologyVersion`: another one after each start.
     pub fn process_id(&self) -> [u8; 12] {
         self.process_id
     }
 
-    /// `topologyVersion.counter`.
+    /// The `counter` of `topologyVersion`: it grows when the answer to `hello` changes.
     pub fn counter(&self) -> i64 {
         *self.counter.borrow()
     }

@@ -8,7 +8,7 @@ pub const PAGE_BYTES: u64 = 4096;
 /// The memory use of this process, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Resident memory.
+    /// Bytes in physical memory.
     pub resident: u64,
     /// The address space.
     pub mapped: u64,

@@ -71,12 +71,12 @@ impl Default for Profiler {
 pub struct RecordTargets {
     /// In the log.
     pub log: bool,
-    /// In `system.profile`.
+    /// Whether it becomes a document of `system.profile`.
     pub profile: bool,
 }
 
 impl Profiler {
-    /// `slowms`.
+    /// The `slowms` of `profile`: operations that take longer, in milliseconds, are slow.
     pub fn slow_ms(&self) -> i64 {
         self.slow_ms.load(Ordering::Relaxed)
     }
@@ -87,7 +87,7 @@ impl Profiler {
         self.slow_ms.store(slow_ms, Ordering::Relaxed);
     }
 
-    /// `sampleRate`.
+    /// The `sampleRate` of `profile`: the fraction of slow operations that are recorded, 0 to 1.
     pub fn sample_rate(&self) -> f64 {
         f64::from_bits(self.sample_rate.load(Ordering::Relaxed))
     }

@@ -26,7 +26,7 @@ const LARGE_CURSOR_BYTES: usize = 1 << 20;
 /// How the server was started, for `getCmdLineOpts`.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
-    /// The arguments.
+    /// The arguments of the process as they were given; secrets are left out.
     pub argv: Vec<String>,
     /// The options from the arguments and the configuration file, in the structure of the
     /// configuration file.
@@ -39,7 +39,7 @@ pub struct ServiceOptions {
     pub store: Arc<Store>,
     /// The running operations, including those of the store.
     pub ops: Arc<OpRegistry>,
-    /// The clock.
+    /// The source of time for the service.
     pub clock: Arc<dyn Clock>,
     /// The ring that receives a copy of the log.
     pub log: Arc<LogRing>,
@@ -59,13 +59,13 @@ pub struct Service {
     pub store: Arc<Store>,
     /// The running operations, including those of the store.
     pub ops: Arc<OpRegistry>,
-    /// The clock.
+    /// The source of time for the service and its commands.
     pub clock: Arc<dyn Clock>,
     /// The ring that receives a copy of the log.
     pub log: Arc<LogRing>,
     /// How it was started.
     pub command_line: CommandLine,
-    /// `host:port`.
+    /// The machine's name and the port, `host:port`.
     pub host: String,
     /// `rocksdb` or `memory`.
     pub engine_name: &'static str,
@@ -73,13 +73,13 @@ pub struct Service {
     pub replica_set: OnceLock<ReplicaSet>,
     /// Counters for `serverStatus`.
     pub metrics: Metrics,
-    /// Open connections.
+    /// The open connections, with limits on their number.
     pub connections: Connections,
     /// Memory for messages in transit.
     pub buffers: Buffers,
-    /// Open cursors.
+    /// The cursors that clients may continue with `getMore`.
     pub cursors: Cursors,
-    /// Logical sessions.
+    /// The logical sessions of clients, with their transactions.
     pub sessions: Sessions,
     /// Settings of the profiler.
     pub profiler: Profiler,
@@ -99,7 +99,7 @@ pub struct Service {
     pub fail_points: Arc<FailPoints>,
     /// Values of parameters without another owner.
     pub settings: Settings,
-    /// `topologyVersion`.
+    /// The `topologyVersion`, and a wait for its change.
     pub topology: Topology,
     /// The request to stop.
     pub shutdown: Shutdown,

@@ -137,7 +137,7 @@ impl CheckedOut {
         }
     }
 
-    /// `txnNumber`.
+    /// The `txnNumber` of the retryable write or transaction that the session is used for.
     pub fn txn_number(&self) -> i64 {
         self.txn_number
     }

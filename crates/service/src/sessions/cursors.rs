@@ -28,7 +28,7 @@ pub struct Cursors {
     open: Mutex<HashMap<i64, Entry>>,
     last_check_micros: AtomicI64,
     timed_out: AtomicI64,
-    /// `cursorTimeoutMillis`.
+    /// The parameter `cursorTimeoutMillis`: idle cursors are closed after so many milliseconds.
     pub timeout_ms: AtomicI64,
 }
 
@@ -37,7 +37,7 @@ pub struct Cursors {
 pub struct CursorOwner {
     /// The user, if access control is on.
     pub user: Option<UserName>,
-    /// The session.
+    /// The session that the cursor was opened in; only commands of this session may use it.
     pub session: Option<SessionId>,
     /// The number of the transaction, and a reference that is alive as long as it is open.
     pub transaction: Option<(i64, Weak<()>)>,

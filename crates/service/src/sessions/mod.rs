@@ -40,7 +40,7 @@ const MAX_SESSIONS: usize = 1_000_000;
 /// The last use of a session that ended while it was checked out.
 const ENDED: i64 = i64::MIN;
 
-/// All sessions.
+/// The logical sessions of all clients, with a limit on their number.
 #[derive(Default)]
 pub struct Sessions {
     sessions: Mutex<HashMap<SessionId, Session>>,

@@ -33,22 +33,22 @@ pub struct Beginning {
     pub read_concern: DocBuf,
     /// The client's address.
     pub client: Arc<str>,
-    /// Its connection.
+    /// The id of the connection that sent the first statement.
     pub connection_id: i64,
 }
 
 /// All open transactions, and counters.
 pub struct OpenTransactions {
     open: Mutex<HashMap<SessionId, Arc<Handle>>>,
-    /// `transactionLifetimeLimitSeconds`.
+    /// The parameter `transactionLifetimeLimitSeconds`, for transactions that begin later.
     pub lifetime_secs: AtomicI64,
     /// Transactions that began.
     pub started: Counter,
     /// Transactions that ended without a commit.
     pub aborted: Counter,
-    /// Committed transactions.
+    /// Transactions that ended with a commit.
     pub committed: Counter,
-    /// Repeated commits.
+    /// Commits that a client sent again after the transaction was committed.
     pub retried_commands: Counter,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Transaction {
 
 /// An open transaction, for `currentOp`.
 pub struct TransactionInfo {
-    /// `txnNumber`.
+    /// The `txnNumber` within its session.
     pub number: i64,
     /// The client's options.
     pub beginning: Beginning,

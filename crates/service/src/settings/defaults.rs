@@ -34,7 +34,7 @@ pub struct DefaultConcerns {
     pub loaded_ms: i64,
 }
 
-/// All defaults.
+/// The defaults of read concern, write concern and `maxTimeMS`.
 #[derive(Default)]
 pub struct Defaults {
     concerns: Mutex<DefaultConcerns>,

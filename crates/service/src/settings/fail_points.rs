@@ -125,7 +125,7 @@ fn probability(value: RawValue<'_>) -> Result<f64> {
     }
 }
 
-/// All points.
+/// The fail points by their index in `NAMES`, with a fast answer when none is on.
 #[derive(Default)]
 pub struct FailPoints {
     enabled: AtomicBool,

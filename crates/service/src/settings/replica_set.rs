@@ -16,7 +16,7 @@ use crate::process::Topology;
 
 /// The set that this node is the only member of.
 pub struct ReplicaSet {
-    /// `setName`.
+    /// The name of the set, from `--replSet`.
     pub name: String,
     /// The address for clients; unset for the one that a connection came in on.
     advertised: Option<String>,
@@ -87,7 +87,7 @@ impl ReplicaSet {
         *self.config.write() = config;
     }
 
-    /// `settings.replicaSetId`.
+    /// The ObjectId `settings.replicaSetId` of the configuration.
     pub fn id(&self) -> [u8; 12] {
         self.id
     }

@@ -59,12 +59,12 @@ impl Settings {
         self.log_verbosity.lock().all()
     }
 
-    /// `logComponentVerbosity`.
+    /// A copy of `logComponentVerbosity`, with the level of each component.
     pub fn log_verbosity(&self) -> LogVerbosity {
         self.log_verbosity.lock().clone()
     }
 
-    /// Sets `logLevel`.
+    /// Sets `logLevel`, which is the level of components without one of their own.
     pub fn set_log_level(&self, level: i64) {
         self.set_log_verbosity(self.log_verbosity().with_all(level));
     }

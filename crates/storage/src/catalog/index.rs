@@ -14,7 +14,7 @@ use crate::policy::PolicyRuntime;
 /// An index. A `collMod` replaces it by one with the same id and the same [`IndexRuntime`].
 pub struct Index {
     pub(crate) id: u64,
-    /// The definition.
+    /// The definition as the catalog stores it.
     pub spec: IndexSpec,
     /// The compiled `partialFilterExpression`.
     pub(crate) filter: Option<Arc<dyn RecordFilter>>,

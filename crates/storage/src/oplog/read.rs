@@ -44,7 +44,7 @@ pub struct LogSizes {
     pub stored_bytes: u64,
 }
 
-/// Visits entries.
+/// Called for each entry in order of timestamps; `Break` ends the scan after this entry.
 pub type EntryVisitor<'v> = dyn FnMut(&LogEntry<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl Oplog {

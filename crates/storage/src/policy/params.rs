@@ -17,11 +17,11 @@ pub enum TtlIndexRules {
 
 /// The parameters of the TTL monitor.
 pub struct TtlParameters {
-    /// `ttlMonitorEnabled`.
+    /// The parameter `ttlMonitorEnabled`: whether the monitor deletes. Hiding is unaffected.
     pub enabled: AtomicBool,
     /// `ttlMonitorSleepSecs`, at least 1. Set it through [`TtlParameters::set_sleep_secs`].
     sleep_secs: AtomicI64,
-    /// `ttlMonitorBatchDeletes`.
+    /// The parameter `ttlMonitorBatchDeletes`: whether a write unit deletes more than one document.
     pub batch_deletes: AtomicBool,
     /// `ttlMonitorSubPassTargetSecs`, 0 = one sub-pass over all indexes.
     pub sub_pass_target_secs: AtomicI64,
@@ -90,7 +90,7 @@ impl TtlParameters {
         }
     }
 
-    /// Sets `ttlIndexRules`.
+    /// Sets the parameter `ttlIndexRules`: which rules hold where versions of the reference differ.
     pub fn set_rules(&self, rules: TtlIndexRules) {
         self.rules.store(u8::from(rules == TtlIndexRules::Mongod8), Ordering::Relaxed);
     }

@@ -17,7 +17,7 @@ pub struct TtlStats {
     pub invalid_ttl_index_skips: AtomicI64,
     /// Passes that deleted nothing because the clock was not trusted; `passes` does not count them.
     pub suspended_passes: AtomicI64,
-    /// `batchedDeletes`.
+    /// The number of batches, each of which is a write unit.
     pub batches: AtomicI64,
     pub batch_docs: AtomicI64,
     pub staged_size_bytes: AtomicI64,

@@ -64,7 +64,7 @@ pub struct EntryFinding {
 
 /// The findings in one index.
 pub struct ValidatedIndex {
-    /// The index.
+    /// The index that was checked.
     pub index: Arc<Index>,
     /// The number of entries.
     pub entries: u64,

@@ -34,13 +34,13 @@ pub(crate) const CONTAINS: &str = "$contains";
 /// What the dialect's names stand for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Env {
-    /// `now`.
+    /// The value of `now`: the test clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// `i`.
+    /// The value of `i`: the index of the document that `fill` generates.
     pub row: i64,
-    /// `CURSOR`.
+    /// The value of `CURSOR`: the id of the cursor in the last reply that has one.
     pub cursor: i64,
-    /// `SNAPSHOT`.
+    /// The value of `SNAPSHOT`: the timestamp of the last snapshot read.
     pub snapshot: u64,
 }
 

@@ -100,7 +100,7 @@ pub struct Transaction {
 /// Something that snapshot isolation forbids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// Its kind.
+    /// The name of the anomaly in the literature, such as a lost update.
     pub kind: &'static str,
     /// Which transactions, and how.
     pub text: String,

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A process that is ready, killed when dropped.
 pub struct Process {
-    /// The process.
+    /// The handle of the operating system's process.
     pub child: Child,
     /// Where it listens.
     pub port: u16,

@@ -83,7 +83,7 @@ impl Server {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The process.
+    /// The id of the operating system's process.
     pub fn id(&self) -> u32 {
         self.process.child.id()
     }

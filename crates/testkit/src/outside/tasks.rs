@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::codec::{Decoder, Encoder};
 
-/// The connection.
+/// A connection for asynchronous tests, which sends and receives single messages.
 pub struct TaskConnection {
     /// For tests that send something else than messages.
     pub stream: TcpStream,

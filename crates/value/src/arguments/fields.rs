@@ -124,7 +124,7 @@ impl<'a> Fields<'a> {
         check_present(self.doc, &Path::new(&self.path), declared, elsewhere)
     }
 
-    /// The document.
+    /// The document that the fields belong to, including generic arguments.
     pub fn doc(&self) -> RawDoc<'a> {
         self.doc
     }

@@ -14,7 +14,7 @@ pub struct RawDoc<'a>(pub(super) &'a [u8]);
 pub const EMPTY_DOC: &[u8] = &[5, 0, 0, 0, 0];
 
 impl<'a> RawDoc<'a> {
-    /// `{}`.
+    /// The document `{}`, which takes five bytes.
     pub const EMPTY: RawDoc<'static> = RawDoc(EMPTY_DOC);
 
     /// The bytes as a document, if their length and final byte are consistent. The content is not

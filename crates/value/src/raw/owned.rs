@@ -9,7 +9,7 @@ use super::{EMPTY_DOC, RawDoc, RawValue};
 pub struct DocBuf(pub(super) Vec<u8>);
 
 impl DocBuf {
-    /// `{}`.
+    /// An owned copy of the document `{}`.
     pub fn empty() -> DocBuf {
         DocBuf(EMPTY_DOC.to_vec())
     }
@@ -36,13 +36,13 @@ impl DocBuf {
         RawDoc(&self.0)
     }
 
-    /// The bytes.
+    /// The encoded document, with its length and its final zero.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes.
+    /// The encoded document, without a copy.
     #[inline]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0

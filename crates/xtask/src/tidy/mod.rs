@@ -1,7 +1,8 @@
-//! Checks that the compiler does not do: dependencies between crates, lengths of files, and a
-//! module comment in each.
+//! Checks that the compiler does not do: dependencies between crates, lengths of files, a module
+//! comment in each, words, and figures that stand in two places.
 
 mod ceilings;
+mod figures;
 mod map;
 #[cfg(test)]
 mod places;
@@ -76,6 +77,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     problems.extend(thread_locals(&thread_bound));
     problems.extend(counts.problems(root)?);
     problems.extend(prose::documents(root)?);
+    problems.extend(figures::problems(root)?);
     Ok(problems)
 }
 

@@ -89,10 +89,8 @@ pub(super) fn short_docs(name: &str, text: &str) -> Vec<String> {
 
 /// Problems of the documents below `root`: width, links, the length of the map.
 pub(super) fn documents(root: &Path) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    markdown(root, &mut files)?;
     let mut problems = Vec::new();
-    for name in &files {
+    for name in &markdown(root)? {
         let text = fs::read_to_string(root.join(name)).with_context(|| name.clone())?;
         problems.extend(wide_lines(name, &text));
         problems.extend(broken_links(root, name, &text));
@@ -107,18 +105,18 @@ pub(super) fn documents(root: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-fn markdown(root: &Path, out: &mut Vec<String>) -> Result<()> {
+/// The documents of the repository.
+pub(super) fn markdown(root: &Path) -> Result<Vec<String>> {
     let output = std::process::Command::new("git")
         .args(["ls-files", "*.md"])
         .current_dir(root)
         .output()
         .context("git ls-files")?;
-    out.extend(String::from_utf8(output.stdout)?.lines().map(str::to_owned));
-    Ok(())
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
 /// The lines of a document that are not fenced code, with their numbers.
-fn outside_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn outside_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
         if line.trim_start().starts_with("```") {

@@ -53,7 +53,7 @@ impl ReadLevel {
 /// The `readConcern` of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadConcern {
-    /// The level.
+    /// The level, which is the default if the command names none.
     pub level: ReadLevel,
     /// Whether the command names a level.
     pub has_level: bool,

@@ -27,7 +27,7 @@ use super::{Expr, OriginalOperator, Predicate};
 pub struct Operand<'a> {
     /// The operator's name.
     pub name: &'a str,
-    /// Its value.
+    /// The operator's argument.
     pub value: RawValue<'a>,
     /// The document that contains it, for `$regex` with `$options`.
     pub siblings: RawDoc<'a>,

@@ -7,7 +7,7 @@ mod work;
 
 use super::figure::Figure;
 
-/// All figures.
+/// All figures, subject by subject.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
     [work::ROWS, storage::ROWS, process::ROWS, counted::ROWS].into_iter().flatten()
 }

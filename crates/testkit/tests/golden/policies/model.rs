@@ -265,7 +265,7 @@ pub(super) struct Model {
     pub documents: BTreeMap<Id, Stored>,
     /// By the numbers of documents that went.
     pub archive: BTreeMap<i64, Archived>,
-    /// `lastModifiedTTL`.
+    /// The parameter `lastModifiedTTL`: whether last-modified policies are in force.
     pub last_modified: bool,
     /// By how much the clock has jumped, while it is not trusted: then nothing goes and nothing is
     /// hidden.
