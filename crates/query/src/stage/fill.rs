@@ -20,10 +20,10 @@ pub(crate) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
 }
 
 const ARGUMENTS: &[Argument] = &[
+    Argument::document("output").required(),
     Argument::any("partitionBy"),
     Argument::array("partitionByFields"),
     Argument::document("sortBy"),
-    Argument::document("output").required(),
 ];
 
 /// The specifications of both stages.

@@ -57,11 +57,11 @@ const ARGUMENTS: &[Argument] = &[
 ];
 /// The fields of `into`.
 const INTO: &[Argument] = &[
-    Argument::string("db"),
     Argument::string("coll").required().refused_with_null(
         5_786_801,
         "$merge 'into' field must specify a 'coll' that is not empty, null or undefined",
     ),
+    Argument::string("db"),
 ];
 
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {

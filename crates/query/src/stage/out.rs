@@ -38,8 +38,8 @@ struct Out {
 }
 
 const ARGUMENTS: &[Argument] = &[
-    Argument::string("db").null_is_value(),
     Argument::string("coll").required(),
+    Argument::string("db").null_is_value(),
     Argument::document("timeseries"),
 ];
 

@@ -33,9 +33,9 @@ pub(crate) struct WindowFields {
 }
 
 const ARGUMENTS: &[Argument] = &[
+    Argument::document("output").required(),
     Argument::any("partitionBy"),
     Argument::document("sortBy"),
-    Argument::document("output").required(),
 ];
 
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {

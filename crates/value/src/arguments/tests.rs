@@ -9,6 +9,7 @@ use crate::{DocBuf, RawValue};
 const OPTIONS: &[Argument] =
     &[Argument::whole("batchSize").at_least(0), Argument::bool("strict").null_is_value()];
 const DECLARED: &[Argument] = &[
+    Argument::any("key").required(),
     Argument::document("filter").null_is_value(),
     Argument::whole("limit").at_least(0).at_most(10),
     Argument::flag("flag"),
@@ -16,7 +17,6 @@ const DECLARED: &[Argument] = &[
     Argument::one_of("hint", &[Form::String, Form::Document]),
     Argument::choice("mode", &["a", "b"]),
     Argument::fields("cursor", OPTIONS),
-    Argument::any("key").required(),
     Argument::string("odd").refused_with(51178, "odd must be a string, but found: {}"),
 ];
 

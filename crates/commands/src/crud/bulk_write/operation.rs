@@ -119,15 +119,15 @@ impl<'a> Operation<'a> {
 }
 
 /// The fields of an insert.
-const INSERT: &[Argument] = &[Argument::any("insert"), Argument::document("document").required()];
+const INSERT: &[Argument] = &[Argument::document("document").required(), Argument::any("insert")];
 /// The fields of an update.
 const UPDATE: &[Argument] = &[
-    Argument::any("update"),
     Argument::document("filter").required(),
     Argument::one_of("updateMods", &[Form::Document, Form::Array])
         .required()
         .null_is_value()
         .refused_with(9, "Update argument must be either an object or an array"),
+    Argument::any("update"),
     Argument::bool("multi"),
     Argument::bool("upsert"),
     Argument::flag("upsertSupplied"),
@@ -139,8 +139,8 @@ const UPDATE: &[Argument] = &[
 ];
 /// The fields of a delete.
 const DELETE: &[Argument] = &[
-    Argument::any("delete"),
     Argument::document("filter").required(),
+    Argument::any("delete"),
     Argument::bool("multi"),
     HINT,
     Argument::document("collation"),

@@ -122,8 +122,16 @@ impl WriteConcern {
             RawValue::Document(doc) => doc,
             other => return Err(wrong_type("writeConcern", other, "object")),
         };
-        let fields = Fields::read(doc, "writeConcern", DECLARED)?;
         let mut concern = WriteConcern { given: true, ..WriteConcern::default() };
+        // The form that drivers send with every write.
+        let mut parts = doc.iter();
+        if let (Some(only), None) = (parts.next(), parts.next())
+            && only.name_bytes() == b"w"
+        {
+            (concern.w, concern.unmet) = parse_w(only.value())?;
+            return Ok(concern);
+        }
+        let fields = Fields::read(doc, "writeConcern", DECLARED)?;
         // Null is the write concern mode with the empty name.
         if let Some(w) = doc.get("w") {
             (concern.w, concern.unmet) = parse_w(w)?;

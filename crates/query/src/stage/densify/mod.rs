@@ -31,8 +31,8 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
 
 const ARGUMENTS: &[Argument] = &[
     Argument::string("field").required(),
-    Argument::array("partitionByFields"),
     Argument::document("range").required(),
+    Argument::array("partitionByFields"),
 ];
 
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {

@@ -39,8 +39,8 @@ fn is_date(value: RawValue<'_>) -> bool {
 
 const RANGE: &[Argument] = &[
     Argument::number("step").required(),
-    Argument::string("unit"),
     Argument::any("bounds").required(),
+    Argument::string("unit"),
 ];
 
 /// Parses the option `range` of a stage that partitions by these fields.
