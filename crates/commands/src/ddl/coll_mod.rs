@@ -221,7 +221,7 @@ impl Expiry {
     }
 }
 
-/// `index: { name | keyPattern, expireAfterSeconds?, hidden?, prepareUnique? }`.
+/// `index: { name | keyPattern, expireAfterSeconds?, hidden?, prepareUnique?, unique? }`.
 struct IndexChange<'a> {
     selector: IndexSelector<'a>,
     change: CollModChange<'a>,
@@ -261,39 +261,49 @@ impl<'a> IndexChange<'a> {
         }
         let hidden = fields.bool("hidden")?;
         let prepare_unique = fields.bool("prepareUnique")?;
-        for name in ["unique", "forceNonUnique"] {
-            if fields.get(name).is_some() {
-                return Err(Error::not_implemented(format_args!(
-                    "the option '{name}' of 'collMod.index'"
-                )));
-            }
+        if fields.get("forceNonUnique").is_some() {
+            return Err(Error::not_implemented("the option 'forceNonUnique' of 'collMod.index'"));
+        }
+        let unique = fields.bool("unique")?;
+        if unique == Some(false) {
+            return Err(Error::bad_value(
+                "collMod does not support converting an index to non-unique",
+            ));
         }
         let nothing = expire_after.is_none() && hidden.is_none() && ttl.is_none();
-        if nothing && prepare_unique.is_none() {
+        if nothing && prepare_unique.is_none() && unique.is_none() {
             return invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field");
         }
-        let change = CollModChange { expire_after, ttl, hidden, prepare_unique };
+        let change =
+            CollModChange { expire_after, ttl, hidden, prepare_unique, unique: unique.is_some() };
         Ok(IndexChange { selector, change })
     }
 }
 
-/// Reports what the changed policy would expire, without a change (expiry contract, section 9).
+/// Checks whether the index could be unique, or reports what the changed policy would expire
+/// (expiry contract, section 9), without a change.
 fn dry_run(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
     index: Option<&IndexChange<'_>>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
+    let store = &ctx.service.store;
+    if let Some(index) = index.filter(|index| index.change.unique) {
+        return store.dry_run_unique(ctx.op, ns, index.selector, index.change);
+    }
     let changes = index.filter(|index| index.change.expire_after.is_some());
     let census = match changes {
-        Some(index) => {
-            ctx.service.store.dry_run_change(ctx.op, ns, index.selector, index.change)?
-        }
+        Some(index) => store.dry_run_change(ctx.op, ns, index.selector, index.change)?,
         None => None,
     };
     match census {
         Some(census) => census.append_to(reply),
-        None => return Err(invalid("'dryRun' needs an index and its 'expireAfterSeconds'")),
+        None => {
+            return Err(invalid(
+                "'dryRun' needs an index and its 'expireAfterSeconds' or 'unique: true'",
+            ));
+        }
     }
     Ok(())
 }
@@ -304,7 +314,11 @@ fn apply(
     index: &IndexChange<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    let result = ctx.service.store.modify_index(ns, index.selector, index.change)?;
+    let store = &ctx.service.store;
+    let result = match index.change.unique {
+        true => store.make_index_unique(ctx.op, ns, index.selector, index.change)?,
+        false => store.modify_index(ns, index.selector, index.change)?,
+    };
     if let Some(old) = result.expire_after_old {
         reply.append("expireAfterSeconds_old", i64::from(old));
     }
@@ -316,6 +330,9 @@ fn apply(
     }
     if let Some((old, new)) = result.prepare_unique {
         reply.append("prepareUnique_old", old).append("prepareUnique_new", new);
+    }
+    if result.became_unique {
+        reply.append("unique_new", true);
     }
     Ok(())
 }
