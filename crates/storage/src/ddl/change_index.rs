@@ -53,7 +53,7 @@ pub struct CollModChange<'a> {
 }
 
 impl CollModChange<'_> {
-    fn concerns_uniqueness_alone(&self) -> bool {
+    pub(super) fn concerns_uniqueness_alone(&self) -> bool {
         self.expire_after.is_none() && self.ttl.is_none() && self.hidden.is_none()
     }
 }

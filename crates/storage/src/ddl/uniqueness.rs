@@ -66,17 +66,16 @@ impl Store {
         self.forget_abandoned_builds(&collection)?;
         self.changed_spec(&collection, &old, change)?;
         self.check_keys_unique(op, &collection, &old)?;
-        let fresh = {
+        let (fresh, before, result) = {
             let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
             let indexes = collection.indexes();
             check_no_build(&collection, &indexes)?;
-            let (spec, _) = self.changed_spec(&collection, present(&indexes, &old)?, change)?;
-            self.register_building(&collection, vec![spec])?
+            let before = present(&indexes, &old)?.clone();
+            let (spec, result) = self.changed_spec(&collection, &before, change)?;
+            (self.register_building(&collection, vec![spec])?, before, result)
         };
-        let mut result = CollModResult::default();
         let publish = |state: &mut CollectionState| {
-            result = self.publish_unique(&collection, [&old, &fresh[0]], change, state)?;
-            Ok(())
+            self.publish_unique(&collection, [&before, &fresh[0]], change, state)
         };
         let built = self.build_and(op, &collection, &fresh, IfDropped::GoesOn, publish);
         if let Err(error) = built {
@@ -129,26 +128,32 @@ impl Store {
     fn publish_unique(
         &self,
         collection: &Collection,
-        [old, fresh]: [&Arc<Index>; 2],
+        [before, fresh]: [&Arc<Index>; 2],
         change: CollModChange<'_>,
         state: &mut CollectionState,
-    ) -> Result<CollModResult> {
-        // Its options may have changed meanwhile.
-        let now = present(&state.indexes, old)?.clone();
-        let (spec, result) = self.changed_spec(collection, &now, change)?;
+    ) -> Result<()> {
+        let now = present(&state.indexes, before)?.clone();
+        let spec = match now.spec.document() == before.spec.document() {
+            true => fresh.spec.clone(),
+            false if !now.spec.prepare_unique() => return Err(not_prepared()),
+            false if change.concerns_uniqueness_alone() => now.spec.with_unique(),
+            false => {
+                let text = format!("index '{}' was changed meanwhile", now.spec.name());
+                return Err(Error::new(ErrorCode::ConflictingOperationInProgress, text));
+            }
+        };
         let ns = collection.namespace();
         let command = coll_mod_command(&ns, &now.spec, &spec);
         let mut changed = state.clone();
         changed.indexes.retain(|index| index.id != fresh.id);
-        for index in changed.indexes.iter_mut().filter(|index| index.id == old.id) {
+        for index in changed.indexes.iter_mut().filter(|index| index.id == before.id) {
             *index = with_spec(fresh, spec.clone());
         }
         let fresh = std::slice::from_ref(fresh);
         let replaced = Replaced { changed, fresh, gone: vec![now] };
         self.publish_replaced(collection, state, replaced, |oplog| {
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
-        })?;
-        Ok(result)
+        })
     }
 
     /// Checks that no two visible documents share a key.
@@ -203,9 +208,9 @@ fn present<'i>(indexes: &'i [Arc<Index>], old: &Index) -> Result<&'i Arc<Index>>
 /// 72 InvalidOptions without `prepareUnique` and on time series; the errors of `createIndexes` for
 /// kinds of indexes that cannot be unique.
 pub(super) fn with_unique(collection: &Collection, spec: &IndexSpec) -> Result<IndexSpec> {
-    let invalid = |text| Err(Error::new(ErrorCode::InvalidOptions, text));
     if collection.time_series().is_some() {
-        return invalid("Unique indexes are not supported on time-series collections");
+        let text = "Unique indexes are not supported on time-series collections";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
     let unique = spec.with_unique();
     kinds::request(unique.document(), unique.key())?;
@@ -214,12 +219,16 @@ pub(super) fn with_unique(collection: &Collection, spec: &IndexSpec) -> Result<I
         return Err(Error::new(ErrorCode::CannotCreateIndex, text));
     }
     if !spec.prepare_unique() {
-        return invalid(
-            "Cannot make index unique with 'prepareUnique=false'. Run collMod with \
-             'prepareUnique: true' first.",
-        );
+        return Err(not_prepared());
     }
     Ok(unique)
+}
+
+fn not_prepared() -> Error {
+    Error::new(
+        ErrorCode::InvalidOptions,
+        "Cannot make an index unique without 'prepareUnique'; run collMod with 'prepareUnique: true' first",
+    )
 }
 
 /// Two records in the order of the index that have the same key.

@@ -1,6 +1,8 @@
 //! Builds with writes, drops, kills and crashes between any two of their steps. Pages, units and
 //! limits are small in these tests, so that builds take all of their branches.
 
+mod unique;
+
 use crate::isolation::ReadView;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -599,7 +601,6 @@ fn a_rebuild_goes_on_without_what_is_dropped() {
     at_each_step(|f, at| {
         f.build(&two()).unwrap();
         let steps = once(f, at, |store| {
-            // A drop by name would be ambiguous: there are two indexes.
             store.drop_indexes(&ns(), None).unwrap();
             store.sweep_once().unwrap();
         });
