@@ -233,21 +233,25 @@ impl Store {
     }
 }
 
-/// The entry of the oplog for a change of an index.
+/// The entry of the oplog for a change of an index. It is a command that a replay can run: a change
+/// of `prepareUnique` stands alone.
 pub(super) fn coll_mod_command(ns: &Namespace, old: &IndexSpec, new: &IndexSpec) -> DocBuf {
     let mut command = DocBuilder::new();
     command.append("collMod", ns.collection()).start_document("index");
     command.append("name", new.name());
+    let becomes_unique = new.unique() && !old.unique();
+    if old.prepare_unique() != new.prepare_unique() && !becomes_unique {
+        command.append("prepareUnique", new.prepare_unique());
+        return command.finish();
+    }
     for name in ["expireAfterSeconds", "ttl"] {
         if let Some(element) = new.document().get_element(name) {
             command.append_element(element);
         }
     }
     command.append("hidden", new.hidden());
-    if new.unique() && !old.unique() {
+    if becomes_unique {
         command.append("unique", true);
-    } else if old.prepare_unique() != new.prepare_unique() {
-        command.append("prepareUnique", new.prepare_unique());
     }
     command.finish()
 }
