@@ -16,6 +16,7 @@ mod select;
 mod sparing;
 #[cfg(test)]
 mod tests;
+mod uniqueness;
 
 use crate::isolation::ReadView;
 use std::sync::Arc;

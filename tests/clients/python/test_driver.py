@@ -289,6 +289,30 @@ def test_default_batches(coll):
 # count
 
 
+def test_conversion_to_a_unique_index(db, coll):
+    """Manual: "Convert an Existing Index to a Unique Index"."""
+    coll.insert_many([{"_id": 1, "a": 1}, {"_id": 2, "a": 1}, {"_id": 3, "a": 2}])
+    coll.create_index("a")
+    index = {"keyPattern": {"a": 1}}
+    with pytest.raises(OperationFailure) as refused:
+        db.command("collMod", coll.name, index={**index, "unique": True})
+    assert refused.value.code == 72
+    db.command("collMod", coll.name, index={**index, "prepareUnique": True})
+    for options in [{"dryRun": True}, {}]:
+        with pytest.raises(OperationFailure) as refused:
+            db.command("collMod", coll.name, index={**index, "unique": True}, **options)
+        assert refused.value.code == 359
+        assert refused.value.details["violations"] == [{"ids": [1, 2]}]
+    coll.delete_one({"_id": 2})
+    db.command("collMod", coll.name, index={**index, "unique": True}, dryRun=True)
+    assert "unique" not in coll.index_information()["a_1"]
+    assert db.command("collMod", coll.name, index={**index, "unique": True})["unique_new"] is True
+    information = coll.index_information()["a_1"]
+    assert information["unique"] is True and "prepareUnique" not in information
+    with pytest.raises(DuplicateKeyError):
+        coll.insert_one({"a": 2})
+
+
 def test_counts(coll):
     coll.insert_many([{"_id": i, "mod": i % 3} for i in range(30)])
     assert coll.count_documents({"mod": 1}) == 10

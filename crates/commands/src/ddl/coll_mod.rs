@@ -5,7 +5,7 @@ use mayfly_buckets::TimeSeries;
 use mayfly_storage::policy::TtlOptions;
 use mayfly_storage::policy::value::{expire_after_for_collection, expire_after_for_collmod};
 use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, error::wrong_type};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
@@ -196,11 +196,10 @@ fn check_expiry_type(body: &RawDoc<'_>) -> Result<()> {
             "Invalid string value for the 'clusteredIndex::expireAfterSeconds' option. Got: '{other}'. Accepted \
              value is 'off'"
         ))),
-        Some(other) => Err(Error::type_mismatch(format!(
-            "BSON field 'collMod.expireAfterSeconds' is the wrong type '{}', expected types '[string, long, int, \
-             decimal, double']",
-            other.type_name()
-        ))),
+        Some(other) => {
+            let types = "[string, long, int, decimal, double]";
+            Err(wrong_type("collMod.expireAfterSeconds", other, types))
+        }
     }
 }
 
@@ -236,7 +235,7 @@ impl Expiry {
     }
 }
 
-/// `index: { name | keyPattern, expireAfterSeconds?, hidden?, prepareUnique? }`.
+/// `index: { name | keyPattern, expireAfterSeconds?, hidden?, prepareUnique?, unique? }`.
 struct IndexChange<'a> {
     selector: IndexSelector<'a>,
     change: CollModChange<'a>,
@@ -276,39 +275,49 @@ impl<'a> IndexChange<'a> {
         }
         let hidden = fields.bool("hidden")?;
         let prepare_unique = fields.bool("prepareUnique")?;
-        for name in ["unique", "forceNonUnique"] {
-            if fields.get(name).is_some() {
-                return Err(Error::not_implemented(format_args!(
-                    "the option '{name}' of 'collMod.index'"
-                )));
-            }
+        if fields.get("forceNonUnique").is_some() {
+            return Err(Error::not_implemented("the option 'forceNonUnique' of 'collMod.index'"));
+        }
+        let unique = fields.bool("unique")?;
+        if unique == Some(false) {
+            return Err(Error::bad_value(
+                "collMod does not support converting an index to non-unique",
+            ));
         }
         let nothing = expire_after.is_none() && hidden.is_none() && ttl.is_none();
-        if nothing && prepare_unique.is_none() {
+        if nothing && prepare_unique.is_none() && unique.is_none() {
             return invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field");
         }
-        let change = CollModChange { expire_after, ttl, hidden, prepare_unique };
+        let change =
+            CollModChange { expire_after, ttl, hidden, prepare_unique, unique: unique.is_some() };
         Ok(IndexChange { selector, change })
     }
 }
 
-/// Reports what the changed policy would expire, without a change (expiry contract, section 9).
+/// Checks whether the index could be unique, or reports what the changed policy would expire
+/// (expiry contract, section 9), without a change.
 fn dry_run(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
     index: Option<&IndexChange<'_>>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
+    let store = &ctx.service.store;
+    if let Some(index) = index.filter(|index| index.change.unique) {
+        return store.dry_run_unique(ctx.op, ns, index.selector, index.change);
+    }
     let changes = index.filter(|index| index.change.expire_after.is_some());
     let census = match changes {
-        Some(index) => {
-            ctx.service.store.dry_run_change(ctx.op, ns, index.selector, index.change)?
-        }
+        Some(index) => store.dry_run_change(ctx.op, ns, index.selector, index.change)?,
         None => None,
     };
     match census {
         Some(census) => census.append_to(reply),
-        None => return Err(invalid("'dryRun' needs an index and its 'expireAfterSeconds'")),
+        None => {
+            return Err(invalid(
+                "'dryRun' needs an index and its 'expireAfterSeconds' or 'unique: true'",
+            ));
+        }
     }
     Ok(())
 }
@@ -319,7 +328,11 @@ fn apply(
     index: &IndexChange<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    let result = ctx.service.store.modify_index(ns, index.selector, index.change)?;
+    let store = &ctx.service.store;
+    let result = match index.change.unique {
+        true => store.make_index_unique(ctx.op, ns, index.selector, index.change)?,
+        false => store.modify_index(ns, index.selector, index.change)?,
+    };
     if let Some(old) = result.expire_after_old {
         reply.append("expireAfterSeconds_old", i64::from(old));
     }
@@ -331,6 +344,9 @@ fn apply(
     }
     if let Some((old, new)) = result.prepare_unique {
         reply.append("prepareUnique_old", old).append("prepareUnique_new", new);
+    }
+    if result.became_unique {
+        reply.append("unique_new", true);
     }
     Ok(())
 }

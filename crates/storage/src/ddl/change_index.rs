@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::indexes::on_buckets;
 use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{is_id_selector, select};
 use super::sparing::{OpenTransactions, index_change_endangers};
+use super::uniqueness::with_unique;
 use super::{command_ns, put_collection};
 use crate::Store;
 use crate::catalog::{Collection, Definition, Index};
@@ -47,12 +48,13 @@ pub struct CollModChange<'a> {
     pub hidden: Option<bool>,
     /// Whether writes may add no second document with a key.
     pub prepare_unique: Option<bool>,
+    /// The index becomes a unique one.
+    pub unique: bool,
 }
 
 impl CollModChange<'_> {
-    fn is_prepare_unique_alone(&self) -> bool {
-        let others = self.expire_after.is_some() || self.ttl.is_some() || self.hidden.is_some();
-        self.prepare_unique.is_some() && !others
+    pub(super) fn concerns_uniqueness_alone(&self) -> bool {
+        self.expire_after.is_none() && self.ttl.is_none() && self.hidden.is_none()
     }
 }
 
@@ -67,6 +69,8 @@ pub struct CollModResult {
     pub hidden: Option<(bool, bool)>,
     /// `prepareUnique` before and after, if it changed.
     pub prepare_unique: Option<(bool, bool)>,
+    /// Whether the index became unique.
+    pub became_unique: bool,
 }
 
 impl Store {
@@ -96,7 +100,7 @@ impl Store {
         };
         if is_id_selector(selector) {
             let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
-            if change.is_prepare_unique_alone() && !clustered {
+            if change.concerns_uniqueness_alone() && !clustered {
                 // The index on `_id` is unique already.
                 return Ok(Some(CollModResult::default()));
             }
@@ -109,52 +113,10 @@ impl Store {
         let on_buckets = on_buckets(selector, collection.time_series().as_deref());
         let mapped = on_buckets.as_ref().map(|key| IndexSelector::Key(key.as_doc()));
         let found = select(&collection.indexes(), mapped.unwrap_or(selector), ns)?;
-        let mut spec = found.spec.clone();
-        let mut result = CollModResult::default();
-        if let Some(new) = change.expire_after {
-            self.check_not_capped(&ReadView::now(), ns)?;
-            result.expire_after_old = spec.expire_after().map(ExpireAfter::listed_secs);
-            spec = with_new_expire_after(&spec, new, self.spec_rules())?;
-            if new != NewExpireAfter::Off {
-                result.expire_after_new = spec.expire_after().map(ExpireAfter::listed_secs);
-            }
-        }
-        if let Some(ttl) = change.ttl {
-            if spec.expire_after().is_none() {
-                return Err(Error::new(
-                    ErrorCode::InvalidOptions,
-                    "'ttl' can be used only together with 'expireAfterSeconds'",
-                ));
-            }
-            if spec.is_inert() {
-                return Err(Error::new(
-                    ErrorCode::InvalidOptions,
-                    "'ttl' is not supported on an index of this type",
-                ));
-            }
-            spec = spec.with_ttl_options(ttl);
-            if collection.time_series().is_some() {
-                check_policy(spec.ttl_options())?;
-            }
-            self.check_no_circle(&collection.namespace(), &[spec.ttl_options()], &[])?;
-            self.check_archive_place(spec.ttl_options())?;
-        }
-        if let Some(hidden) = change.hidden
-            && hidden != spec.hidden()
-        {
-            result.hidden = Some((spec.hidden(), hidden));
-            spec = spec.with_hidden(hidden);
-        }
-        if let Some(prepare_unique) = change.prepare_unique
-            && prepare_unique != spec.prepare_unique()
-            && !spec.unique()
-        {
-            if !change.is_prepare_unique_alone() {
-                let text = "prepareUnique cannot be combined with any other modification.";
-                return Err(Error::new(ErrorCode::InvalidOptions, text));
-            }
-            result.prepare_unique = Some((spec.prepare_unique(), prepare_unique));
-            spec = spec.with_prepare_unique(prepare_unique);
+        let (spec, result) = self.changed_spec(&collection, &found, change)?;
+        if result.became_unique {
+            let text = format!("index '{}' was replaced meanwhile", spec.name());
+            return Err(Error::new(ErrorCode::ConflictingOperationInProgress, text));
         }
         let changed = with_spec(&found, spec);
         if open == OpenTransactions::Spare && index_change_endangers(&found, &changed) {
@@ -167,6 +129,81 @@ impl Store {
         Ok(Some(result))
     }
 
+    /// The definition of an index after a change.
+    ///
+    /// # Errors
+    /// 72, 67 and 2 as the expiry contract's section 3.4 lists them.
+    pub(super) fn changed_spec(
+        &self,
+        collection: &Collection,
+        found: &Index,
+        change: CollModChange<'_>,
+    ) -> Result<(IndexSpec, CollModResult)> {
+        let mut spec = found.spec.clone();
+        let mut result = CollModResult::default();
+        if let Some(new) = change.expire_after {
+            self.check_not_capped(&ReadView::now(), &collection.namespace())?;
+            result.expire_after_old = spec.expire_after().map(ExpireAfter::listed_secs);
+            spec = with_new_expire_after(&spec, new, self.spec_rules())?;
+            if new != NewExpireAfter::Off {
+                result.expire_after_new = spec.expire_after().map(ExpireAfter::listed_secs);
+            }
+        }
+        if let Some(ttl) = change.ttl {
+            spec = self.with_checked_ttl_options(collection, &spec, ttl)?;
+        }
+        if let Some(hidden) = change.hidden
+            && hidden != spec.hidden()
+        {
+            result.hidden = Some((spec.hidden(), hidden));
+            spec = spec.with_hidden(hidden);
+        }
+        if let Some(prepare_unique) = change.prepare_unique
+            && prepare_unique != spec.prepare_unique()
+            && !spec.unique()
+        {
+            if !change.concerns_uniqueness_alone() || change.unique {
+                let text = "prepareUnique cannot be combined with any other modification.";
+                return Err(Error::new(ErrorCode::InvalidOptions, text));
+            }
+            result.prepare_unique = Some((spec.prepare_unique(), prepare_unique));
+            spec = spec.with_prepare_unique(prepare_unique);
+        }
+        if change.unique && !spec.unique() {
+            spec = with_unique(collection, &spec)?;
+            result.became_unique = true;
+        }
+        Ok((spec, result))
+    }
+
+    /// The definition with another document `ttl`.
+    fn with_checked_ttl_options(
+        &self,
+        collection: &Collection,
+        spec: &IndexSpec,
+        ttl: RawDoc<'_>,
+    ) -> Result<IndexSpec> {
+        if spec.expire_after().is_none() {
+            return Err(Error::new(
+                ErrorCode::InvalidOptions,
+                "'ttl' can be used only together with 'expireAfterSeconds'",
+            ));
+        }
+        if spec.is_inert() {
+            return Err(Error::new(
+                ErrorCode::InvalidOptions,
+                "'ttl' is not supported on an index of this type",
+            ));
+        }
+        let spec = spec.with_ttl_options(ttl);
+        if collection.time_series().is_some() {
+            check_policy(spec.ttl_options())?;
+        }
+        self.check_no_circle(&collection.namespace(), &[spec.ttl_options()], &[])?;
+        self.check_archive_place(spec.ttl_options())?;
+        Ok(spec)
+    }
+
     pub(super) fn replace_index(
         &self,
         collection: &Collection,
@@ -177,19 +214,7 @@ impl Store {
         if may_expire_more(&old.spec, spec) {
             old.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
         }
-        let mut command = DocBuilder::new();
-        command.append("collMod", ns.collection()).start_document("index");
-        command.append("name", spec.name());
-        for name in ["expireAfterSeconds", "ttl"] {
-            if let Some(element) = spec.document().get_element(name) {
-                command.append_element(element);
-            }
-        }
-        command.append("hidden", spec.hidden());
-        if old.spec.prepare_unique() != spec.prepare_unique() {
-            command.append("prepareUnique", spec.prepare_unique());
-        }
-        let command = command.finish();
+        let command = coll_mod_command(&ns, &old.spec, spec);
         let mut state = collection.change_state()?;
         let mut changed = state.clone();
         for index in &mut changed.indexes {
@@ -206,6 +231,29 @@ impl Store {
         collection.install(&mut state, changed);
         Ok(())
     }
+}
+
+/// The entry of the oplog for a change of an index. It is a command that a replay can run: a change
+/// of `prepareUnique` stands alone.
+pub(super) fn coll_mod_command(ns: &Namespace, old: &IndexSpec, new: &IndexSpec) -> DocBuf {
+    let mut command = DocBuilder::new();
+    command.append("collMod", ns.collection()).start_document("index");
+    command.append("name", new.name());
+    let becomes_unique = new.unique() && !old.unique();
+    if old.prepare_unique() != new.prepare_unique() && !becomes_unique {
+        command.append("prepareUnique", new.prepare_unique());
+        return command.finish();
+    }
+    for name in ["expireAfterSeconds", "ttl"] {
+        if let Some(element) = new.document().get_element(name) {
+            command.append_element(element);
+        }
+    }
+    command.append("hidden", new.hidden());
+    if becomes_unique {
+        command.append("unique", true);
+    }
+    command.finish()
 }
 
 /// A copy of the index with another definition.

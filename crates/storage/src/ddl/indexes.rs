@@ -14,7 +14,7 @@ use mayfly_work::current::Current;
 use mayfly_work::{OpCtx, current};
 
 use super::change_index::IndexSelector;
-use super::select::{droppable, new_specs};
+use super::select::{droppable, new_specs, without_replacements};
 use super::sparing::{
     OpenTransactions, index_change_endangers, index_shows_other_documents,
     spec_shows_other_documents,
@@ -490,9 +490,10 @@ impl Collection {
         self.wanted_indexes().iter().filter_map(|index| listed_for_clients(&index.spec)).collect()
     }
 
-    /// All indexes except those whose failed build could not be removed yet.
+    /// All indexes except those whose failed build could not be removed yet, and those that are
+    /// being built to replace another one.
     fn wanted_indexes(&self) -> Vec<Arc<Index>> {
-        let mut indexes = self.indexes();
+        let mut indexes = without_replacements(&self.indexes());
         indexes.retain(|index| !index.runtime.abandoned.load(Ordering::Acquire));
         indexes
     }

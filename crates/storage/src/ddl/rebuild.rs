@@ -18,7 +18,18 @@ use super::indexes::{mark_ready, mark_unready, show_since};
 use super::{put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index};
+use crate::oplog::OplogBatch;
 use crate::write::DefinitionChange;
+
+/// Indexes that others replace.
+pub(super) struct Replaced<'f> {
+    /// The state afterwards.
+    pub(super) changed: CollectionState,
+    /// The new indexes.
+    pub(super) fresh: &'f [Arc<Index>],
+    /// The indexes that disappear.
+    pub(super) gone: Vec<Arc<Index>>,
+}
 
 impl Store {
     /// Rebuilds all indexes; returns their number, including `_id_`.
@@ -58,7 +69,6 @@ impl Store {
         fresh: &[Arc<Index>],
         state: &mut CollectionState,
     ) -> Result<()> {
-        let ns = collection.namespace();
         let mut changed = state.clone();
         let mut gone = Vec::new();
         for (old, fresh) in old.iter().zip(fresh) {
@@ -84,9 +94,23 @@ impl Store {
         changed.indexes.retain(|index| {
             !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
         });
+        self.publish_replaced(collection, state, Replaced { changed, fresh, gone }, |_| {})
+    }
+
+    /// Replaces indexes in one catalog change, to which `log` may add an entry. The caller holds the
+    /// catalog's lock.
+    pub(super) fn publish_replaced(
+        &self,
+        collection: &Collection,
+        state: &mut CollectionState,
+        Replaced { changed, fresh, gone }: Replaced<'_>,
+        log: impl Fn(&mut OplogBatch),
+    ) -> Result<()> {
+        let ns = collection.namespace();
         let definition = self.definitions.changing(&ns, Definition::Changed);
         mark_ready(fresh);
-        let result = self.change(|txn, _| {
+        let result = self.change_begun(|txn, oplog| {
+            log(oplog);
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
             gone.iter().try_for_each(|index| put_dropped(txn, index.id))
         });

@@ -116,11 +116,22 @@ fn same_pattern(spec: &IndexSpec, key: RawDoc<'_>) -> bool {
     crate::index::kinds::fields_of_key(key) == spec.fields()
 }
 
+/// The indexes except those that are being built to replace another one of the same name, as by
+/// `reIndex`.
+pub(super) fn without_replacements(existing: &[Arc<Index>]) -> Vec<Arc<Index>> {
+    let replaces = |index: &Arc<Index>, other: &Arc<Index>| {
+        !index.is_ready() && other.is_ready() && index.spec.name() == other.spec.name()
+    };
+    let kept = |index: &&Arc<Index>| !existing.iter().any(|other| replaces(index, other));
+    existing.iter().filter(kept).cloned().collect()
+}
+
 pub(super) fn select(
     existing: &[Arc<Index>],
     selector: IndexSelector<'_>,
     ns: &Namespace,
 ) -> Result<Arc<Index>> {
+    let existing = without_replacements(existing);
     let (shown, matching): (String, Vec<_>) = match selector {
         IndexSelector::Name(name) => {
             (name.to_owned(), existing.iter().filter(|index| index.spec.name() == name).collect())

@@ -8,7 +8,7 @@
 //! | `hidden` of an index, a time to live, a pace | none: its reads are the same |
 //! | a policy that hides, holds or archives, before or after the change | its reads show other documents: the change waits |
 //! | other options, `prepareUnique` | its writes would differ: the change waits |
-//! | drop, rename, replacement, `dropIndexes`, `reIndex` | its reads lose their data: the change waits |
+//! | drop, rename, replacement, `dropIndexes`, `reIndex`, conversion of an index to a unique one | its reads lose their data: the change waits |
 
 use std::sync::Arc;
 

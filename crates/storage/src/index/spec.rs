@@ -383,6 +383,14 @@ impl IndexSpec {
         IndexSpec { document, prepare_unique, ..self.clone() }
     }
 
+    /// The definition with `unique`, which `prepareUnique` has prepared.
+    #[must_use]
+    pub fn with_unique(&self) -> IndexSpec {
+        let prepared = self.with_prepare_unique(false);
+        let document = prepared.with_option("unique", Some(RawValue::Bool(true)));
+        IndexSpec { document, unique: true, ..prepared }
+    }
+
     /// The name of the index, unique in its collection.
     pub fn name(&self) -> &str {
         &self.name

@@ -3,6 +3,7 @@
 
 mod duplicates;
 mod interrupted;
+mod unique;
 mod writers;
 
 use crate::isolation::ReadView;
