@@ -253,6 +253,13 @@ impl Argument {
         Argument { since, ..self }
     }
 
+    /// Whether this is its name. Most comparisons end at the length or at the first byte.
+    #[inline]
+    fn is_named(&self, name: &[u8]) -> bool {
+        let own = self.name.as_bytes();
+        own.len() == name.len() && own.first() == name.first() && own == name
+    }
+
     /// Whether a value of this type is accepted, apart from null that counts as absent.
     pub fn accepts(&self, type_byte: u8) -> bool {
         bit(type_byte) & self.types != 0
@@ -343,7 +350,7 @@ pub(super) fn check_fields(
         if may_be_repeated && is_repeated() {
             return Err(error::duplicate(path.field(element.name())));
         }
-        match declared.iter().find(|argument| argument.name.as_bytes() == name) {
+        match declared.iter().find(|argument| argument.is_named(name)) {
             Some(argument) => argument.check(path, element)?,
             None if also(name) => {}
             None => return Err(error::unknown(path.field(element.name()))),
