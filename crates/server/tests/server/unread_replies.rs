@@ -2,6 +2,7 @@
 //! its turn, before its reply is sent.
 
 use std::io::Write;
+use std::time::Duration;
 
 use mayfly_base::testing::wait_until;
 use mayfly_value::RawValue;
@@ -59,6 +60,7 @@ fn clients_that_do_not_read_stall_no_others() {
     }
     // Every operation ends, although no client reads.
     for one in &unread {
+        one.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         assert!(one.stream.peek(&mut [0; 16]).unwrap() > 0);
     }
     wait_until("the operations have ended", || running(&mut client) < 20);

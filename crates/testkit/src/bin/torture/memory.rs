@@ -68,11 +68,13 @@ struct Sum {
     refused: AtomicU64,
 }
 
-/// Runs a server in a group of each size for the given time.
+/// Runs a server in a group of each size for the given time. A failure in one does not keep the
+/// others from running.
 ///
 /// # Errors
 /// The server ended, or gave an unexpected answer.
 pub(super) fn run(program: &Path, folder: &Path, seconds: u64, seed: u64) -> Result<(), String> {
+    let mut failed = Vec::new();
     for megabytes in SIZES_MB {
         let group = match Group::of(megabytes) {
             Ok(group) => group,
@@ -97,10 +99,11 @@ pub(super) fn run(program: &Path, folder: &Path, seconds: u64, seed: u64) -> Res
             sum.answered.load(Ordering::Relaxed),
             sum.refused.load(Ordering::Relaxed)
         );
-        loaded.map_err(|why| format!("in {megabytes} MB: {why}"))?;
-        server.stop()?;
+        if let Err(why) = loaded.and_then(|()| server.stop()) {
+            failed.push(format!("in {megabytes} MB: {why}"));
+        }
     }
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
 fn load(server: &mut Server, sum: &Sum, time: Duration, seed: u64) -> Result<(), String> {
@@ -137,8 +140,7 @@ fn load(server: &mut Server, sum: &Sum, time: Duration, seed: u64) -> Result<(),
         let ended = clients.into_iter().map(|client| client.join());
         ended.map(|client| client.map_err(|_| "a client panicked".to_owned())?).collect()
     });
-    server.check_alive()?;
-    result
+    server.check_alive().and(result)
 }
 
 /// The next command: inserts of documents that live for seconds, groups, sorts, index builds.
