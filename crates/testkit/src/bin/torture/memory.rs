@@ -66,6 +66,8 @@ struct Sum {
     over: AtomicBool,
     answered: AtomicU64,
     refused: AtomicU64,
+    /// The most resident memory, in megabytes.
+    resident: AtomicU64,
 }
 
 /// Runs a server in a group of each size for the given time. A failure in one does not keep the
@@ -93,7 +95,7 @@ pub(super) fn run(program: &Path, folder: &Path, seconds: u64, seed: u64) -> Res
         let mut server = Server::start(&wrapper, &arguments, &own)?;
         let sum = Sum::default();
         let loaded = load(&mut server, &sum, Duration::from_secs(seconds), seed);
-        let most = server.figure("VmHWM:") >> 10;
+        let most = sum.resident.load(Ordering::Relaxed);
         println!(
             "memory: {megabytes} MB: {} commands answered, {} refused, {most} MB resident at most",
             sum.answered.load(Ordering::Relaxed),
@@ -134,11 +136,12 @@ fn load(server: &mut Server, sum: &Sum, time: Duration, seed: u64) -> Result<(),
                     return Err(why);
                 }
             }
+            sum.resident.fetch_max(server.figure("VmHWM:") >> 10, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(500));
         }
         sum.over.store(true, Ordering::Relaxed);
-        let ended = clients.into_iter().map(|client| client.join());
-        ended.map(|client| client.map_err(|_| "a client panicked".to_owned())?).collect()
+        let mut ended = clients.into_iter().map(|client| client.join());
+        ended.try_for_each(|client| client.map_err(|_| "a client panicked".to_owned())?)
     });
     server.check_alive().and(result)
 }
