@@ -1,5 +1,5 @@
-//! Tortures a server: cuts the power, again and again (`power`), fills its disk (`disk`), limits its
-//! memory (`memory`), or lets calls fail (`faults`). A layer below the server's file calls
+//! Tortures a server: cuts the power, again and again (`power`), fills its disk (`disk`), limits
+//! its memory (`memory`), or lets calls fail (`faults`). A layer below the server's file calls
 //! (`tests/torture/files.c`), which is compiled at the start, sees what is written and synced.
 //!
 //! The folder of a failed run is kept, and its seed is printed: `--seed` begins with the same
