@@ -29,3 +29,4 @@ mod sessions;
 mod threads;
 mod tls;
 mod transactions;
+mod unread_replies;

@@ -97,8 +97,8 @@ impl Store {
         self.publish_replaced(collection, state, Replaced { changed, fresh, gone }, |_| {})
     }
 
-    /// Replaces indexes in one catalog change, to which `log` may add an entry. The caller holds the
-    /// catalog's lock.
+    /// Replaces indexes in one catalog change, to which `log` may add an entry. The caller holds
+    /// the catalog's lock.
     pub(super) fn publish_replaced(
         &self,
         collection: &Collection,

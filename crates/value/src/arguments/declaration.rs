@@ -350,6 +350,10 @@ pub(super) fn check_fields(
         if may_be_repeated && is_repeated() {
             return Err(error::duplicate(path.field(element.name())));
         }
+        // Most generic arguments, without a search of the table.
+        if (name.first() == Some(&b'$') || name == b"lsid") && also(name) {
+            continue;
+        }
         match declared.iter().find(|argument| argument.is_named(name)) {
             Some(argument) => argument.check(path, element)?,
             None if also(name) => {}

@@ -1,6 +1,6 @@
-//! Tortures a server's files: cuts the power, again and again (`power`), fills its disk (`disk`),
-//! or lets calls fail (`faults`). A layer below the server's file calls (`tests/torture/files.c`),
-//! which is compiled at the start, sees what is written and synced.
+//! Tortures a server: cuts the power, again and again (`power`), fills its disk (`disk`), limits
+//! its memory (`memory`), or lets calls fail (`faults`). A layer below the server's file calls
+//! (`tests/torture/files.c`), which is compiled at the start, sees what is written and synced.
 //!
 //! The folder of a failed run is kept, and its seed is printed: `--seed` begins with the same
 //! random numbers. Threads of the server and of the clients run as they like, so that a seed leads
@@ -11,6 +11,7 @@ mod disk;
 mod faults;
 mod journal;
 mod load;
+mod memory;
 mod power;
 mod stream;
 
@@ -54,6 +55,12 @@ enum What {
         /// Those rounds alone whose description has this text.
         #[arg(long, default_value = "")]
         only: String,
+    },
+    /// Control groups with little memory.
+    Memory {
+        /// How long each size of a group is loaded.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
     },
     /// Calls that fail.
     Faults {
@@ -108,13 +115,20 @@ fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
         }
         return done;
     }
+    if let What::Memory { seconds } = arguments.what {
+        let done = memory::run(&arguments.server, folder.path(), seconds, seed);
+        if done.is_err() {
+            println!("kept: {}", folder.keep().display());
+        }
+        return done;
+    }
     let layer = compile(folder.path())?;
     let (program, sum) = (&arguments.server, power::Sum::default());
     let mut rounds = power::Rounds { program, layer: &layer, folder: folder.path(), seed, sum };
     let done = match arguments.what {
         What::Power { rounds: count } => power_cuts(&mut rounds, count),
         What::Faults { calls, ref only, kinds } => rounds.faults(calls, only, kinds),
-        What::Disk { .. } => unreachable!("it needs no layer"),
+        What::Disk { .. } | What::Memory { .. } => unreachable!("it needs no layer"),
     };
     if done.is_err() {
         println!("kept: {}", folder.keep().display());

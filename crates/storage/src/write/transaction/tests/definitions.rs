@@ -254,6 +254,13 @@ fn what_would_make_a_transaction_wrong_waits_for_its_end() {
         store.rebuild_indexes(op, &store.collection(&ReadView::now(), &ns("d.a")).unwrap())
     })
     .unwrap();
+    let prepare = CollModChange { prepare_unique: Some(true), ..CollModChange::default() };
+    store.modify_index(&ns("d.a"), IndexSelector::Name("x"), prepare).unwrap();
+    f.waits_for(touched(1, 40), undo, || {
+        let unique = CollModChange { unique: true, ..CollModChange::default() };
+        store.make_index_unique(op, &ns("d.a"), IndexSelector::Name("x"), unique)
+    })
+    .unwrap();
     f.waits_for(touched(1, 5), commit, || {
         store.rename_collection(&ns("d.a"), &ns("d.b"), RenameTarget::MustNotExist)
     })
