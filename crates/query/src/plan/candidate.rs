@@ -87,14 +87,14 @@ impl Candidate<'_> {
         &self,
         at: usize,
         bounds: &[FieldBounds<'_>],
-        comparison: Comparison,
+        collations: CollationMatch,
     ) -> Option<Bounded> {
         let field = &self.fields[at];
         let known = |path: &str| bounds.iter().find(|known| known.path == path);
         let inexact = |bounds| Bounded { bounds, covered: Vec::new() };
         match field.kind {
             FieldKind::Ordered | FieldKind::Wildcard => {
-                self.together(at, bounds, known(&field.path)?, comparison)
+                self.together(at, bounds, known(&field.path)?, collations)
             }
             FieldKind::Path => {
                 let wildcard = self.fields.get(at + 1)?;
@@ -102,7 +102,7 @@ impl Candidate<'_> {
             }
             FieldKind::Hashed => {
                 let collation = self.index.spec.collation().map(|collation| &**collation);
-                hashed::bounds(known(&field.path)?, collation, comparison).map(inexact)
+                hashed::bounds(known(&field.path)?, collation, collations).map(inexact)
             }
             FieldKind::Sphere | FieldKind::Plane => {
                 geo::bounds(self.index, known(&field.path)?).map(inexact)
@@ -117,14 +117,14 @@ impl Candidate<'_> {
         at: usize,
         bounds: &[FieldBounds<'_>],
         known: &FieldBounds<'_>,
-        comparison: Comparison,
+        collations: CollationMatch,
     ) -> Option<Bounded> {
         let field = &self.fields[at];
         let collation = self.index.spec.collation().map(|collation| &**collation);
         let multikey = self.multikey & (1 << at) != 0;
         let below_array = multikey && field.parts.len() > 1;
         let usable = |condition: &&Bounds| {
-            (comparison.is_same() || !condition.collated)
+            (collations.is_same() || !condition.collated)
                 && !(below_array && condition.excludes_null())
                 && (collation.is_none() || !condition.plain)
                 && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
@@ -141,7 +141,7 @@ impl Candidate<'_> {
         let items = match sharing {
             None => None,
             Some(before) => {
-                let before = self.bounds_of(before, bounds, comparison)?.bounds.items;
+                let before = self.bounds_of(before, bounds, collations)?.bounds.items;
                 if before.is_empty() {
                     return None;
                 }
@@ -164,24 +164,24 @@ impl Candidate<'_> {
 
 /// Whether an index compares strings as the query does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum CollationMatch {
     /// Both have the same collation, or none.
     Same,
     /// The collations differ, so the index serves only conditions that no collation affects.
     Other,
 }
 
-impl Comparison {
-    /// The comparison of an index, or of clustered records, with this collation.
-    pub(super) fn of(own: Option<&Arc<Collation>>, query: &CanonicalQuery) -> Comparison {
+impl CollationMatch {
+    /// Compares the collation of an index, or of clustered records, with that of the query.
+    pub(super) fn of(own: Option<&Arc<Collation>>, query: &CanonicalQuery) -> CollationMatch {
         match same_collation(own, query.collation.as_ref()) {
-            true => Comparison::Same,
-            false => Comparison::Other,
+            true => CollationMatch::Same,
+            false => CollationMatch::Other,
         }
     }
 
     pub(super) fn is_same(self) -> bool {
-        self == Comparison::Same
+        self == CollationMatch::Same
     }
 }
 

@@ -11,7 +11,7 @@ use mayfly_value::{Collation, RawValue, SortOrder, same_collation};
 
 use super::allowed::{allows, allows_id};
 use super::bounds::{Bounds, FieldBounds};
-use super::candidate::{Candidate, Comparison, candidates, has_all_of};
+use super::candidate::{Candidate, CollationMatch, candidates, has_all_of};
 use super::interval::{Interval, ranges};
 use super::{
     EntryCheck, FilterBounds, IndexScan, Plan, PlannerSettings, RecordScan, Way, Ways,
@@ -236,11 +236,11 @@ fn id_bounds(
 ) -> IdBounds {
     let collation = collection.collation();
     let field = bounds.iter().find(|field| field.path == path);
-    let comparison = Comparison::of(collation, query);
+    let collations = CollationMatch::of(collation, query);
     let collation = collation.map(|collation| &**collation);
     let usable = |known: &&Bounds| {
         known.items.is_empty()
-            && (comparison.is_same() || !known.collated)
+            && (collations.is_same() || !known.collated)
             && (collation.is_none() || !known.plain)
     };
     let conditions = field.iter().flat_map(|field| &field.conditions).filter(usable);
@@ -283,11 +283,11 @@ pub(super) fn with_candidate(
     bounds: &[FieldBounds<'_>],
 ) -> (Score, Way) {
     let (index, fields) = (candidate.index, &*candidate.fields);
-    let comparison = Comparison::of(index.spec.collation(), query);
-    let reach = reach(candidate, bounds, comparison);
+    let collations = CollationMatch::of(index.spec.collation(), query);
+    let reach = reach(candidate, bounds, collations);
     let Reach { mut score, mut ranges, fixed, filter_bounds, checks } = reach;
     score.ranged |= collection.time_series().is_some() && !checks.is_empty();
-    let orders = comparison.is_same() && !candidate.repeats && query.sort.is_some();
+    let orders = collations.is_same() && !candidate.repeats && query.sort.is_some();
     let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
     let order = if orders { order() } else { None };
     // With several ranges that each begin with single values, merging the scans of these parts may
@@ -348,7 +348,11 @@ struct Reach {
     checks: Vec<EntryCheck>,
 }
 
-fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], comparison: Comparison) -> Reach {
+fn reach(
+    candidate: &Candidate<'_>,
+    bounds: &[FieldBounds<'_>],
+    collations: CollationMatch,
+) -> Reach {
     let mut score = Score::default();
     let mut ranges = vec![whole_range()];
     let (index, fields) = (candidate.index, &*candidate.fields);
@@ -357,7 +361,7 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], comparison: Comp
     let (mut intervals, mut covered) = (vec![None; fields.len()], Vec::new());
     let mut reached = 0;
     for (at, field) in fields.iter().enumerate() {
-        let Some(found) = candidate.bounds_of(at, bounds, comparison) else { break };
+        let Some(found) = candidate.bounds_of(at, bounds, collations) else { break };
         let everything = found.bounds.is_everything();
         let list = found.ranges(field, index);
         if everything || ranges.len().saturating_mul(list.len()) > MAX_RANGES {
@@ -381,8 +385,8 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], comparison: Comp
     // Bounds on later fields that the ranges do not contain are checked on each entry.
     let mut checks = Vec::new();
     for (at, field) in fields.iter().enumerate().skip(reached) {
-        let checked = comparison.is_same() && index.spec.kind().is_ordered();
-        let found = candidate.bounds_of(at, bounds, Comparison::Same).filter(|_| checked);
+        let checked = collations.is_same() && index.spec.kind().is_ordered();
+        let found = candidate.bounds_of(at, bounds, CollationMatch::Same).filter(|_| checked);
         if let Some(found) = found.filter(|found| !found.bounds.is_everything()) {
             checks.push(EntryCheck { at, ranges: found.ranges(field, index) });
             covered.extend(&found.covered);

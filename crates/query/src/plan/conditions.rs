@@ -112,10 +112,10 @@ fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
         (_, RawValue::MinKey | RawValue::MaxKey) => {
             let all = Interval::all();
             let interval = match op {
-                CmpOp::Lt => Interval::new(all.low, End::beside(value)),
-                CmpOp::Lte => Interval::new(all.low, End::at(value)),
-                CmpOp::Gt => Interval::new(End::beside(value), all.high),
-                CmpOp::Gte | CmpOp::Eq => Interval::new(End::at(value), all.high),
+                CmpOp::Lt => Interval::new(all.low, End::excluded(value)),
+                CmpOp::Lte => Interval::new(all.low, End::included(value)),
+                CmpOp::Gt => Interval::new(End::excluded(value), all.high),
+                CmpOp::Gte | CmpOp::Eq => Interval::new(End::included(value), all.high),
             };
             let all = Bounds::new(vec![interval]);
             return Some(Bounds { includes_missing: true, documents: true, ..all });
@@ -126,11 +126,11 @@ fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
         (_, value) => Interval::of_type(value)?,
     };
     let interval = match op {
-        CmpOp::Lt => Interval::new(low, End::beside(value)),
-        CmpOp::Lte => Interval::new(low, End::at(value)),
-        CmpOp::Gt => Interval::new(End::beside(value), high),
-        CmpOp::Gte => Interval::new(End::at(value), high),
-        CmpOp::Eq => Interval::new(End::at(value), End::at(value)),
+        CmpOp::Lt => Interval::new(low, End::excluded(value)),
+        CmpOp::Lte => Interval::new(low, End::included(value)),
+        CmpOp::Gt => Interval::new(End::excluded(value), high),
+        CmpOp::Gte => Interval::new(End::included(value), high),
+        CmpOp::Eq => Interval::new(End::included(value), End::included(value)),
     };
     Some(Bounds {
         exact: has_own_key(value),
@@ -149,7 +149,7 @@ fn matching(regex: &Regex) -> Bounds {
         let next = RawValue::Document(RawDoc::EMPTY);
         let successor = successor_of_prefix(prefix);
         let next = successor.as_deref().map_or(next, RawValue::String);
-        Interval::new(End::at(RawValue::String(prefix)), End::beside(next))
+        Interval::new(End::included(RawValue::String(prefix)), End::excluded(next))
     };
     let strings = prefix.map(begins).or(strings);
     let pattern = RawValue::Regex { pattern: regex.pattern(), options: regex.options() };
@@ -198,7 +198,7 @@ fn of_types(has: impl Fn(u8) -> bool) -> Option<Bounds> {
     }
     let numbers = [ty::INT32, ty::INT64, ty::DOUBLE, ty::DECIMAL].into_iter().any(&has);
     let numbers = numbers.then(|| {
-        let end = |number| End::at(RawValue::Double(number));
+        let end = |number| End::included(RawValue::Double(number));
         Interval::new(end(f64::NAN), end(f64::INFINITY))
     });
     let known = representatives.iter().filter(|(bytes, _)| bytes.iter().any(|byte| has(*byte)));

@@ -52,7 +52,7 @@ pub(super) fn bounds(index: &Index, known: &FieldBounds<'_>) -> Option<Bounds> {
     let predicate = known.predicates.iter().find(|predicate| can_bound(index, predicate))?;
     let mut values = value_ranges(index, area_of(predicate)?)?;
     values.sort_unstable();
-    let end = |value| End::at(RawValue::Int64(value));
+    let end = |value| End::included(RawValue::Int64(value));
     let interval = |(first, last): (i64, i64)| Interval::new(end(first), end(last));
     Some(Bounds::new(values.into_iter().map(interval).collect()))
 }

@@ -1,11 +1,11 @@
 //! Bounds on a hashed field: the hashes of the single values that the filter asks for.
 
-use super::candidate::Comparison;
 use mayfly_mql::matcher::{CmpOp, Predicate};
 use mayfly_storage::kinds::hashed::hash_in;
 use mayfly_value::{Collation, RawValue};
 
 use super::bounds::{Bounds, FieldBounds};
+use super::candidate::CollationMatch;
 use super::interval::{Interval, union};
 
 /// The hashes of the values that a condition asks for; `None` if no condition asks for single
@@ -13,11 +13,11 @@ use super::interval::{Interval, union};
 pub(super) fn bounds(
     known: &FieldBounds<'_>,
     collation: Option<&Collation>,
-    comparison: Comparison,
+    collations: CollationMatch,
 ) -> Option<Bounds> {
     let usable = |values: &Vec<RawValue<'_>>| {
         let strings = values.iter().any(|value| Collation::concerns(*value));
-        values.iter().all(|value| indexable(*value)) && (comparison.is_same() || !strings)
+        values.iter().all(|value| indexable(*value)) && (collations.is_same() || !strings)
     };
     let values =
         known.predicates.iter().filter_map(|predicate| values_of(predicate)).find(usable)?;

@@ -23,13 +23,13 @@ pub(crate) struct Interval {
 }
 
 impl End {
-    /// The end of an interval that contains the value.
-    pub(crate) fn at(value: RawValue<'_>) -> End {
+    /// The end of an interval that contains this value.
+    pub(crate) fn included(value: RawValue<'_>) -> End {
         End { value: value.to_owned(), inclusive: true }
     }
 
-    /// The end of an interval that contains only values before, or only values after this one.
-    pub(crate) fn beside(value: RawValue<'_>) -> End {
+    /// The end of an interval whose values all come before, or all come after this value.
+    pub(crate) fn excluded(value: RawValue<'_>) -> End {
         End { value: value.to_owned(), inclusive: false }
     }
 }
@@ -52,19 +52,19 @@ impl Interval {
 
     /// The interval of a single value.
     pub(crate) fn point(value: RawValue<'_>) -> Interval {
-        Interval { low: End::at(value), high: End::at(value) }
+        Interval { low: End::included(value), high: End::included(value) }
     }
 
     /// The interval of all values.
     pub(crate) fn all() -> Interval {
-        Interval { low: End::at(RawValue::MinKey), high: End::at(RawValue::MaxKey) }
+        Interval { low: End::included(RawValue::MinKey), high: End::included(RawValue::MaxKey) }
     }
 
     /// All values that compare with this one by order; `None` for types whose values are
     /// interleaved with others.
     pub(crate) fn of_type(value: RawValue<'_>) -> Option<Interval> {
-        let closed = |low, high| Some(Interval::new(End::at(low), End::at(high)));
-        let open = |low, high| Some(Interval::new(End::at(low), End::beside(high)));
+        let closed = |low, high| Some(Interval::new(End::included(low), End::included(high)));
+        let open = |low, high| Some(Interval::new(End::included(low), End::excluded(high)));
         let no_bytes = RawValue::Binary { subtype: 0, bytes: &[] };
         match value {
             number if number.is_number() => {

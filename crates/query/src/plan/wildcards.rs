@@ -75,8 +75,8 @@ pub(super) fn path_bounds(path: &str, known: &FieldBounds<'_>) -> Bounds {
     if !known.conditions.iter().any(serves) {
         // From "a." up to the first string after all that start with it: "a/".
         let (first, end) = (format!("{path}."), format!("{path}/"));
-        let low = End::at(RawValue::String(&first));
-        intervals.push(Interval::new(low, End::beside(RawValue::String(&end))));
+        let low = End::included(RawValue::String(&first));
+        intervals.push(Interval::new(low, End::excluded(RawValue::String(&end))));
     }
     Bounds::new(intervals)
 }

@@ -1,7 +1,6 @@
 //! Visits with changes of policies and documents during their units.
 
 use mayfly_base::{ManualClock, Namespace};
-
 use mayfly_value::bson::{Bson, DateTime, doc};
 
 use super::*;
