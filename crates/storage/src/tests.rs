@@ -479,7 +479,7 @@ impl Fixture {
 }
 
 #[test]
-fn the_oplog_tells_replacements_from_changes() {
+fn the_oplog_distinguishes_replacements_from_changes() {
     let f = fixture();
     f.insert("d.c", &doc! { "_id": 1, "a": 1, "b": 1 }).unwrap();
     let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
@@ -806,7 +806,7 @@ fn a_unit_that_was_too_slow_once_is_tried_again() {
 }
 
 #[test]
-fn sizes_tell_documents_and_indexes() {
+fn sizes_of_documents_and_of_indexes_are_separate() {
     let fixture = fixture();
     for id in 0..300 {
         fixture.insert("db.c", &doc! {"_id": id, "a": id}).unwrap();

@@ -239,7 +239,8 @@ impl Visit<'_> {
             let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
             let (mut held, mut to_archive) = (0i64, Vec::new());
             let chosen = &entries[..most.min(entries.len())];
-            let (ended, known) = self.collection.held.look(chosen.iter().map(|(_, key)| key));
+            let (ended, known) =
+                self.collection.held.which_are_held(chosen.iter().map(|(_, key)| key));
             (looked, found_held) = (ended, Vec::new());
             let mut held_unread = 0;
             let mut documents = Vec::new().into_iter();
@@ -300,7 +301,7 @@ impl Visit<'_> {
         if !found_held.is_empty() {
             self.collection.held.add(looked, found_held);
         }
-        self.tell(op, &done, moment, progress, started);
+        self.count_result(op, &done, moment, progress, started);
         #[cfg(test)]
         if let Some(act) = &*self.store.between_units.lock() {
             act();
@@ -356,7 +357,7 @@ impl Visit<'_> {
     }
 
     /// Adds the result of a unit to the counters.
-    fn tell(
+    fn count_result(
         &self,
         op: &OpCtx,
         done: &UnitResult,
@@ -442,7 +443,7 @@ impl Visit<'_> {
     /// clock, `lastModifiedTTL`.
     fn stopped(&self, moment: Moment) -> Option<VisitEnd> {
         let enabled = self.store.ttl_params().enabled.load(Ordering::Relaxed);
-        if !enabled || !self.store.watch.look() {
+        if !enabled || !self.store.watch.is_trusted() {
             return Some(VisitEnd::Drained);
         }
         let rules_changed = self.store.moment().last_modified != moment.last_modified;
@@ -488,7 +489,7 @@ impl Visit<'_> {
         stats.examined_keys.fetch_add(progress.keys_examined, Ordering::Relaxed);
         let micros = self.store.clock.monotonic_micros() - progress.started_micros;
         if progress.keys_examined > 0 {
-            self.store.visit_hook.tell(&VisitReport {
+            self.store.visit_hook.call(&VisitReport {
                 op,
                 batched: self.batched,
                 keys_examined: progress.keys_examined,
@@ -718,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stops_expiry_stops_a_visit_behind_its_unit() {
+    fn what_stops_expiry_stops_a_visit_after_its_unit() {
         for key in ["x", "_ts"] {
             assert_eq!(left_after_two(key, |_| {}), 0);
             let disabled =
