@@ -74,7 +74,7 @@ def test_snapshot_session_sees_one_state(client, other, coll):
         ]
         assert list(coll.aggregate([{"$count": "n"}], session=session)) == [{"n": 300}]
         assert coll.find_one({"_id": 1000}, session=session) is None
-        # A collection that comes into being has no documents then; an index of another one is in nobody's way.
+        # A collection that comes into being has no documents then; an index of another one conflicts with no read.
         created = coll.database["created_meanwhile"]
         created.drop()
         elsewhere.database["created_meanwhile"].insert_one({"_id": 1})

@@ -423,7 +423,7 @@ fn passwords_are_not_shown() {
 
 /// Manual: "$currentOp", `allUsers`; "killOp", "Access Control".
 #[test]
-fn everybody_sees_and_ends_its_own_operations() {
+fn users_see_and_end_their_own_operations() {
     let (_folder, server) = start(&[]);
     let mut admin = root(&server);
     for user in ["ann", "bob"] {

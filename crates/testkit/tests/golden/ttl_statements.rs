@@ -325,7 +325,7 @@ fn t_75_a_bucket_that_expires_is_one_deletion_in_the_log() {
 
 /// A catalog as another server may have left it.
 #[test]
-fn t_48_an_invalid_policy_in_the_catalog_stops_nobody_else() {
+fn t_48_an_invalid_policy_in_the_catalog_stops_no_other_policy() {
     for bad in [Bson::Double(f64::NAN), Bson::Int32(-5), Bson::Int64(1 << 40), "20000".into()] {
         let (mut fixture, engine) = open_engine();
         due(&fixture, "bad", 2);
