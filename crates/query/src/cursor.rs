@@ -112,8 +112,8 @@ impl Cursor {
         }
     }
 
-    /// The position for [`AwaitedEvent::beyond`] after a batch of changes, for a batch that the stages
-    /// have emptied or that did not examine the whole log.
+    /// The position for [`AwaitedEvent::beyond`] after a batch of changes, for a batch that the
+    /// stages have emptied or that did not examine the whole log.
     pub fn reached(&self) -> Option<u64> {
         match &self.source {
             CursorSource::Pipeline(run) => run.changes_reached(),

@@ -28,7 +28,8 @@ impl Signal {
         }
     }
 
-    /// Waits until `has` returns true: it is called at once, and again after each [`Signal::notify`].
+    /// Waits until `has` returns true: it is called at once, and again after each
+    /// [`Signal::notify`].
     pub(crate) async fn until(&self, has: impl Fn() -> bool) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waiting = Waiting(self);

@@ -47,7 +47,10 @@ fn has_dialect(prose: &str) -> bool {
 /// The name of the function that a line of Rust declares.
 fn function(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
-    let declares = before.is_empty() || before.ends_with(' ');
+    let qualifies = |word: &str| {
+        word.starts_with("pub") || ["const", "async", "unsafe", "extern"].contains(&word)
+    };
+    let declares = before.split_whitespace().all(qualifies);
     rest.split(['(', '<']).next().filter(|_| declares)
 }
 
