@@ -60,7 +60,7 @@ pub enum AwaitedEvent {
 }
 
 impl AwaitedEvent {
-    /// The current position, to be read before the cursor and passed to [`AwaitedEvent::beyond`].
+    /// The current position, to be read before the cursor and passed to [`AwaitedEvent::wait_past`].
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
             AwaitedEvent::Collection(collection) => collection.commits_seen(),
@@ -112,7 +112,7 @@ impl Cursor {
         }
     }
 
-    /// The position for [`AwaitedEvent::beyond`] after a batch of changes, for a batch that the
+    /// The position for [`AwaitedEvent::wait_past`] after a batch of changes, for a batch that the
     /// stages have emptied or that did not examine the whole log.
     pub fn reached(&self) -> Option<u64> {
         match &self.source {
