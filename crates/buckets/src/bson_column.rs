@@ -20,7 +20,7 @@
 use mayfly_value::{RawElement, ty};
 
 use crate::column::{Column, MAX_BYTES, MAX_ROWS, is_value};
-use simple8b::{Slots, put_run};
+use simple8b::{RunRow, Slots, put_run};
 
 mod interleaved;
 mod simple8b;
@@ -54,7 +54,8 @@ pub(crate) fn encode(column: &Column) -> Vec<u8> {
             }
             _ => same,
         };
-        put_run(&mut out, repeated, value.is_none());
+        let kind = if value.is_some() { RunRow::Repeated } else { RunRow::Absent };
+        put_run(&mut out, repeated, kind);
         row += same;
     }
     out.push(END);

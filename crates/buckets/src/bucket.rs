@@ -20,7 +20,9 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuf, DocBuilder, Names, Number, RawDoc, RawElement, RawValue, ValueBuf, ty};
+use mayfly_value::{
+    DocBuf, DocBuilder, Names, Number, RawDoc, RawElement, RawValue, SortOrder, ValueBuf, ty,
+};
 
 use crate::column::{Column, MAX_ROWS};
 use crate::fields::MeasurementFields;
@@ -410,6 +412,11 @@ impl Bucket {
 /// The prefix of the record keys of buckets that begin at this time.
 pub fn start_key(start_ms: i64) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
-    keys::append_value(&mut key, &mut TypeBits::default(), RawValue::Date(start_ms), false);
+    keys::append_value(
+        &mut key,
+        &mut TypeBits::default(),
+        RawValue::Date(start_ms),
+        SortOrder::Ascending,
+    );
     key
 }

@@ -2,7 +2,8 @@
 //! "timeseries"; "$out", "Syntax"; expiry contract, section 7.4.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_value::RawDoc;
+use mayfly_value::arguments::{Argument, Fields};
 
 use crate::fields::MeasurementFields;
 use crate::options::{Granularity, TimeSeries};
@@ -10,76 +11,27 @@ use crate::options::{Granularity, TimeSeries};
 /// Longest span of a bucket, in seconds: a year.
 const MAX_SPAN_SECS: i64 = 31_536_000;
 
-const SPANS: &[&str] = &["granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"];
-
 fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
 }
 
-/// The option's fields; null counts as absent.
-#[derive(Clone, Copy)]
-struct OptionFields<'a> {
-    doc: RawDoc<'a>,
-    /// The name of the option in errors.
-    path: &'a str,
-}
+const NAMES: &[&str] = &["seconds", "minutes", "hours"];
 
-impl<'a> OptionFields<'a> {
-    fn strict(doc: RawDoc<'a>, path: &'a str, known: &[&str]) -> Result<OptionFields<'a>> {
-        let unknown = doc
-            .iter()
-            .find(|member| !SPANS.contains(&member.name()) && !known.contains(&member.name()));
-        match unknown {
-            Some(member) => Err(Error::new(
-                ErrorCode(40415),
-                format!("BSON field '{path}.{}' is an unknown field.", member.name()),
-            )),
-            None => Ok(OptionFields { doc, path }),
-        }
-    }
-
-    fn get(self, name: &str) -> Option<RawValue<'a>> {
-        self.doc.get(name).filter(|it| !matches!(it, RawValue::Null | RawValue::Undefined))
-    }
-
-    fn wrong(self, name: &str, value: RawValue<'_>, expected: &str) -> Error {
-        Error::type_mismatch(format!(
-            "BSON field '{}.{name}' is the wrong type '{}', expected {expected}",
-            self.path,
-            value.type_name()
-        ))
-    }
-
-    fn string(self, name: &str) -> Result<Option<&'a str>> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(RawValue::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.wrong(name, other, "type 'string'")),
-        }
-    }
-
-    fn seconds(self, name: &str) -> Result<Option<i64>> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let seconds = match value {
-            RawValue::Int32(number) => i64::from(number),
-            RawValue::Int64(number) => number,
-            // Fractions are truncated, NaN is 0.
-            RawValue::Double(number) => number as i64,
-            RawValue::Decimal128(_) => Number::from_value(value).map_or(0, |n| n.to_f64() as i64),
-            other => return Err(self.wrong(name, other, "types '[long, int, decimal, double]'")),
-        };
-        let bound = |relation: &str, bound: i64| {
-            Err(Error::bad_value(format!(
-                "BSON field '{name}' value must be {relation} {bound}, actual value '{seconds}'"
-            )))
-        };
-        match seconds {
-            ..1 => bound(">=", 1),
-            1..=MAX_SPAN_SECS => Ok(Some(seconds)),
-            _ => bound("<=", MAX_SPAN_SECS),
-        }
-    }
-}
+const GRANULARITY: Argument = Argument::choice("granularity", NAMES);
+const MAX_SPAN: Argument =
+    Argument::whole("bucketMaxSpanSeconds").at_least(1).at_most(MAX_SPAN_SECS);
+const ROUNDING: Argument =
+    Argument::whole("bucketRoundingSeconds").at_least(1).at_most(MAX_SPAN_SECS);
+/// The fields of the option when a series is created.
+const CREATED: &[Argument] = &[
+    Argument::string("timeField").required(),
+    Argument::string("metaField"),
+    GRANULARITY,
+    MAX_SPAN,
+    ROUNDING,
+];
+/// The fields of the option when a series is changed.
+const CHANGED: &[Argument] = &[GRANULARITY, MAX_SPAN, ROUNDING];
 
 /// The options that determine the span of buckets.
 struct SpanOptions {
@@ -89,19 +41,11 @@ struct SpanOptions {
 }
 
 impl SpanOptions {
-    fn parse(members: OptionFields<'_>) -> Result<SpanOptions> {
-        let granularity = members.string("granularity")?.map(|name| {
-            Granularity::of(name).ok_or_else(|| {
-                Error::bad_value(format!(
-                    "Enumeration value '{name}' for field '{}.granularity' is not a valid value.",
-                    members.path
-                ))
-            })
-        });
+    fn parse(fields: &Fields<'_>) -> Result<SpanOptions> {
         Ok(SpanOptions {
-            granularity: granularity.transpose()?,
-            max_span: members.seconds("bucketMaxSpanSeconds")?,
-            rounding: members.seconds("bucketRoundingSeconds")?,
+            granularity: fields.string("granularity")?.and_then(Granularity::of),
+            max_span: fields.long("bucketMaxSpanSeconds")?,
+            rounding: fields.long("bucketRoundingSeconds")?,
         })
     }
 
@@ -139,11 +83,8 @@ impl TimeSeries {
     /// # Errors
     /// 40414, 40415, 14, 2 and 72 for its fields.
     pub fn parse(given: RawDoc<'_>, path: &str) -> Result<TimeSeries> {
-        let members = OptionFields::strict(given, path, &["timeField", "metaField"])?;
-        let Some(time) = members.string("timeField")? else {
-            let text = format!("BSON field '{path}.timeField' is missing but a required field");
-            return Err(Error::new(ErrorCode(40414), text));
-        };
+        let members = Fields::read(given, path, CREATED)?;
+        let time = members.string("timeField")?.ok_or_else(|| members.missing("timeField"))?;
         let meta = members.string("metaField")?;
         for (name, value) in [("timeField", Some(time)), ("metaField", meta)] {
             let Some(value) = value else { continue };
@@ -162,7 +103,7 @@ impl TimeSeries {
         if meta == Some(time) {
             return Err(invalid("'metaField' cannot be the same as 'timeField'"));
         }
-        let spans = SpanOptions::parse(members)?;
+        let spans = SpanOptions::parse(&members)?;
         let fields = MeasurementFields { time: time.to_owned(), meta: meta.map(str::to_owned) };
         let Some((span, rounding)) = spans.own()? else {
             let granularity = spans.granularity.unwrap_or(Granularity::Seconds);
@@ -185,7 +126,7 @@ impl TimeSeries {
     /// # Errors
     /// 72 for smaller spans, errors of the fields.
     pub fn grown(&self, given: RawDoc<'_>) -> Result<TimeSeries> {
-        let spans = SpanOptions::parse(OptionFields::strict(given, "collMod.timeseries", &[])?)?;
+        let spans = SpanOptions::parse(&Fields::read(given, "collMod.timeseries", CHANGED)?)?;
         let fields = self.fields.clone();
         if let Some((span, rounding)) = spans.own()? {
             if span < self.max_span_secs || rounding < self.rounding_secs {

@@ -22,13 +22,12 @@ mod request;
 mod rules;
 
 pub use context::{
-    Command, CommandContext, DataWait, Effects, Entry, Exhaust, Explained, Handler, Retry, Run,
-    Table, Wait,
+    Command, CommandContext, DataWait, Effects, Entry, Exhaust, Handler, Retry, Run, Table, Wait,
 };
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Next, Outcome, Repeat, append_failure, dispatch};
 pub use request::{
-    Demands, DocumentSequence, Documents, Durability, Fields, Generic, Needs, OpKind, ReadConcern,
-    ReadLevel, Request, Row, RowFlags, TransactionPart, WriteConcern,
+    Demands, DocumentSequence, Documents, Durability, Fields, Generic, Names, Needs, OpKind,
+    ReadConcern, ReadLevel, Request, Row, RowFlags, TransactionPart, WriteConcern,
 };
 pub use rules::length::announce_waits;

@@ -460,12 +460,12 @@ fn shutdown_checks_the_types_of_its_arguments() {
     server.fails(
         doc! { "shutdown": 1, "force": "yes" },
         14,
-        "BSON field 'shutdown.force' is the wrong type 'string', expected types '[bool, long, int, decimal, double]'",
+        "BSON field 'shutdown.force' is the wrong type 'string', expected types '[bool, long, int, decimal, double']",
     );
     server.fails(
         doc! { "shutdown": 1, "timeoutSecs": "10" },
         14,
-        "BSON field 'shutdown.timeoutSecs' is the wrong type 'string', expected types '[long, int, decimal, double]'",
+        "BSON field 'shutdown.timeoutSecs' is the wrong type 'string', expected types '[long, int, decimal, double']",
     );
     assert!(!server.service.shutdown.is_requested());
     assert_eq!(

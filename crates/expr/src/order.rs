@@ -6,16 +6,13 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Collation, Number, RawDoc, RawValue, compare_values_in};
+use mayfly_value::{Collation, Number, RawDoc, RawValue, SortOrder, compare_values_in};
 
 /// A parsed sort order.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// By the whole value.
-    Whole {
-        /// Whether the order is descending.
-        descending: bool,
-    },
+    Whole(SortOrder),
     /// By fields of documents.
     Fields(Vec<OrderField>),
 }
@@ -25,8 +22,8 @@ pub enum Order {
 pub struct OrderField {
     /// The path of the field.
     pub parts: Vec<String>,
-    /// Whether the order is descending.
-    pub descending: bool,
+    /// The order of its values.
+    pub order: SortOrder,
 }
 
 impl Order {
@@ -39,7 +36,7 @@ impl Order {
         match value {
             RawValue::Document(pattern) => Order::parse_pattern(pattern),
             value if value.is_number() => match direction(value) {
-                Some(descending) => Ok(Order::Whole { descending }),
+                Some(order) => Ok(Order::Whole(order)),
                 None => {
                     let text = "The $sort element value must be either 1 or -1";
                     Err(Error::new(ErrorCode(2_942_506), text))
@@ -71,7 +68,7 @@ impl Order {
                 let text = format!("Illegal key in $sort specification: {name}: {shown}");
                 return Err(Error::new(ErrorCode(15974), text));
             }
-            let Some(descending) = direction(element.value()) else {
+            let Some(order) = direction(element.value()) else {
                 let text = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
                 return Err(Error::new(ErrorCode(15975), text));
             };
@@ -80,7 +77,7 @@ impl Order {
                 let text = format!("$sort key must not contain duplicate keys (field: '{name}')");
                 return Err(Error::new(ErrorCode(7_472_500), text));
             }
-            fields.push(OrderField { parts, descending });
+            fields.push(OrderField { parts, order });
         }
         if fields.is_empty() {
             return Err(Error::new(
@@ -100,15 +97,13 @@ impl Order {
         collation: Option<&Collation>,
     ) -> Ordering {
         match self {
-            Order::Whole { descending } => {
-                directed(compare_values_in(left, right, collation), *descending)
-            }
+            Order::Whole(order) => order.apply(compare_values_in(left, right, collation)),
             Order::Fields(fields) => {
                 // Values other than documents have none of the fields; they keep their relative
                 // order.
                 let by = |field: &OrderField| {
                     let (left, right) = (inside(left, &field.parts), inside(right, &field.parts));
-                    directed(compare_values_in(left, right, collation), field.descending)
+                    field.order.apply(compare_values_in(left, right, collation))
                 };
                 fields.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
             }
@@ -125,7 +120,7 @@ impl Order {
         let Order::Fields(fields) = self else { return vec![RawValue::Document(document)] };
         let value = |field: &OrderField| {
             let mut best: Option<RawValue<'v>> = None;
-            let wanted = if field.descending { Ordering::Greater } else { Ordering::Less };
+            let wanted = field.order.apply(Ordering::Less);
             let root = RawValue::Document(document);
             visit_index_values_of(root, &field.parts, &mut |value| {
                 let better = |best| compare_values_in(value, best, collation) == wanted;
@@ -145,46 +140,37 @@ impl Order {
         collation: Option<&Collation>,
     ) -> Vec<u8> {
         let fields = match self {
-            Order::Whole { .. } => &[][..],
+            Order::Whole(_) => &[][..],
             Order::Fields(fields) => fields,
         };
         let mut key = Vec::with_capacity(16 * fields.len());
         for (field, value) in fields.iter().zip(self.key(document, collation)) {
             let bits = &mut TypeBits::default();
-            append_value_in(&mut key, bits, value, field.descending, collation);
+            append_value_in(&mut key, bits, value, field.order, collation);
         }
         key
     }
 
-    /// Whether each field is descending.
-    pub fn directions(&self) -> Vec<bool> {
+    /// The order of each field.
+    pub(crate) fn directions(&self) -> Vec<SortOrder> {
         match self {
-            Order::Whole { descending } => vec![*descending],
-            Order::Fields(fields) => fields.iter().map(|field| field.descending).collect(),
+            Order::Whole(order) => vec![*order],
+            Order::Fields(fields) => fields.iter().map(|field| field.order).collect(),
         }
     }
 
     /// The dotted paths of its fields.
     pub fn paths(&self) -> Vec<String> {
         match self {
-            Order::Whole { .. } => Vec::new(),
+            Order::Whole(_) => Vec::new(),
             Order::Fields(fields) => fields.iter().map(|field| field.parts.join(".")).collect(),
         }
     }
 }
 
 /// Parses a direction; `None` unless it is 1 or -1.
-fn direction(value: RawValue<'_>) -> Option<bool> {
-    match Number::from_value(value)?.to_i64_exact()? {
-        1 => Some(false),
-        -1 => Some(true),
-        _ => None,
-    }
-}
-
-/// Reverses an ordering if it is descending.
-pub(crate) fn directed(order: Ordering, descending: bool) -> Ordering {
-    if descending { order.reverse() } else { order }
+fn direction(value: RawValue<'_>) -> Option<SortOrder> {
+    SortOrder::from_sign(Number::from_value(value)?.to_i64_exact()?)
 }
 
 fn inside<'v>(value: RawValue<'v>, parts: &[String]) -> RawValue<'v> {

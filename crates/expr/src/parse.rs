@@ -224,9 +224,11 @@ impl<'s> Parser<'s> {
             self.reads_document = true;
             return Ok(Expression::Path(parts));
         };
-        let (name, rest) = match variable.split_once('.') {
-            Some((name, rest)) => (name, path_parts(rest)?),
-            None => (variable, Vec::new()),
+        let (name, rest) = variable.split_once('.').unwrap_or((variable, ""));
+        check_variable_name(name)?;
+        let rest = match variable.contains('.') {
+            true => path_parts(rest)?,
+            false => Vec::new(),
         };
         if let Some(place) = self.place(name) {
             return Ok(Expression::Variable { place, parts: rest });
@@ -270,6 +272,21 @@ fn array(items: Vec<Expression>) -> Expression {
         },
         false => expression,
     }
+}
+
+/// Refuses a reference to a variable without a name, like `$$` and `$$$`.
+///
+/// # Errors
+/// 9 FailedToParse.
+fn check_variable_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::failed_to_parse("empty variable names are not allowed"));
+    }
+    if name.starts_with('$') {
+        let text = format!("'{name}' starts with an invalid character for a user variable name");
+        return Err(Error::failed_to_parse(text));
+    }
+    Ok(())
 }
 
 fn undefined(name: &str) -> Error {

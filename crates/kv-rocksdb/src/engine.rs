@@ -17,6 +17,7 @@ use rocksdb::{CompactOptions, FlushOptions, Range, properties};
 
 use crate::format;
 use crate::health::read_failed;
+use crate::held::RocksHeld;
 use crate::ingest::RocksIngest;
 use crate::log_tail;
 use crate::open_error::OpenError;
@@ -25,7 +26,7 @@ use crate::record_cache::{AsOf, CacheLookup};
 use crate::room::DiskState;
 use crate::store::Store;
 use crate::sweep;
-use crate::txn::{CAPS, RocksHeld, RocksTxn};
+use crate::txn::{CAPS, RocksTxn};
 
 /// Deletions after which a flush pays: more than the number that marks a file for compaction.
 const MANY_DELETES: u64 = 4_096;

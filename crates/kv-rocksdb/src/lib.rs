@@ -23,6 +23,7 @@ mod engine;
 mod format;
 mod group_sync;
 mod health;
+mod held;
 mod ingest;
 mod log_tail;
 mod many;

@@ -10,8 +10,8 @@ use mayfly_kv::key_hash::key_hash;
 use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
-    Caps, Direction, EachValue, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
-    KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor,
+    Caps, Direction, EachValue, GAP_BYTES, Guard, KeyRange, Keyspace, KvError, KvResult,
+    RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor,
 };
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, WriteBatch};
 
@@ -36,27 +36,6 @@ const LONG_RUN: usize = 32;
 /// The size of a batch's header, and an upper bound of the overhead of an operation.
 const BATCH_HEADER: usize = 12;
 const BATCH_PER_OP: usize = 12;
-
-/// A snapshot that many transactions read.
-pub(crate) struct RocksHeld {
-    store: Arc<Store>,
-    snapshot: Arc<StoreSnapshot>,
-}
-
-impl RocksHeld {
-    pub(crate) fn new(store: Arc<Store>) -> RocksHeld {
-        let snapshot = Arc::new(StoreSnapshot::new(Arc::clone(&store)));
-        RocksHeld { store, snapshot }
-    }
-}
-
-impl HeldSnapshot for RocksHeld {
-    fn begin(&self) -> KvResult<Box<dyn Txn>> {
-        let snapshot = OnceCell::from(TxnSnapshot::Shared(Arc::clone(&self.snapshot)));
-        let (store, buffer) = (Arc::clone(&self.store), WriteBuffer::new());
-        Ok(Box::new(RocksTxn { store, snapshot, buffer, claims: None }))
-    }
-}
 
 /// The snapshot of a transaction, owned or shared.
 enum TxnSnapshot {
@@ -97,6 +76,12 @@ impl RocksTxn {
     pub(crate) fn writer(store: Arc<Store>, claims: Claims) -> RocksTxn {
         let snapshot = OnceCell::new();
         RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: Some(claims) }
+    }
+
+    /// A read-only transaction over a snapshot that others read, too.
+    pub(crate) fn over(store: Arc<Store>, snapshot: Arc<StoreSnapshot>) -> RocksTxn {
+        let snapshot = OnceCell::from(TxnSnapshot::Shared(snapshot));
+        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None }
     }
 
     fn snapshot(&self) -> &StoreSnapshot {

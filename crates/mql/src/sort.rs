@@ -14,7 +14,7 @@ use mayfly_expr::{Frame, Scope};
 use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::paths::{check_field_path, visit_index_values};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Collation, Number, RawDoc, RawElement, RawValue, compare_values_in};
+use mayfly_value::{Collation, Number, RawDoc, RawElement, RawValue, SortOrder, compare_values_in};
 
 use crate::FieldPath;
 
@@ -26,8 +26,8 @@ const MAX_SORT_FIELDS: usize = mayfly_base::limits::MAX_INDEX_FIELDS;
 pub struct SortField {
     /// The path to sort by; for metadata a path that no document has.
     pub path: FieldPath,
-    /// Whether the order is descending.
-    pub descending: bool,
+    /// The order of its values.
+    pub order: SortOrder,
     /// The name in `$meta`, if the document is sorted by metadata.
     pub metadata: Option<&'static str>,
 }
@@ -113,7 +113,7 @@ impl SortPattern {
                     value.unwrap_or(RawValue::Null)
                 }
             };
-            append_value_in(key, &mut bits, value, field.descending, collation);
+            append_value_in(key, &mut bits, value, field.order, collation);
         }
     }
 }
@@ -124,11 +124,11 @@ fn parse_field(element: RawElement<'_>, scope: &Scope) -> Result<SortField> {
         let text = "FieldPath cannot be constructed with empty string";
         return Err(Error::new(ErrorCode(40352), text));
     }
-    let descending = match element.value() {
+    let order = match element.value() {
         RawValue::Document(meta) => return parse_metadata(meta, scope),
         value => match Number::from_value(value).map(Number::to_i64_exact) {
-            Some(Some(1)) => false,
-            Some(Some(-1)) => true,
+            Some(Some(1)) => SortOrder::Ascending,
+            Some(Some(-1)) => SortOrder::Descending,
             Some(_) => {
                 let text = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
                 return Err(Error::new(ErrorCode(15975), text));
@@ -141,7 +141,7 @@ fn parse_field(element: RawElement<'_>, scope: &Scope) -> Result<SortField> {
         },
     };
     check_field_path(name)?;
-    Ok(SortField { path: FieldPath::new(name)?, descending, metadata: None })
+    Ok(SortField { path: FieldPath::new(name)?, order, metadata: None })
 }
 
 /// Parses `{ $meta: "textScore" }`: the best score comes first.
@@ -156,15 +156,16 @@ fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
         return Err(Error::failed_to_parse(text));
     }
     let asked = check_metadata(field.value(), scope)?;
-    let Some((name, descending)) = SORTED_METADATA.iter().find(|(name, _)| *name == asked) else {
+    let Some((name, order)) = SORTED_METADATA.iter().find(|(name, _)| *name == asked) else {
         return fault(31138, &format!("Illegal $meta sort: $meta: \"{asked}\""));
     };
     let path = FieldPath::new(&format!("$meta {name}"))?;
-    Ok(SortField { path, descending: *descending, metadata: Some(name) })
+    Ok(SortField { path, order: *order, metadata: Some(name) })
 }
 
-/// Metadata that can be sorted by, and whether the order is descending.
-const SORTED_METADATA: &[(&str, bool)] = &[("textScore", true), ("geoNearDistance", false)];
+/// Metadata that can be sorted by, and in which order.
+const SORTED_METADATA: &[(&str, SortOrder)] =
+    &[("textScore", SortOrder::Descending), ("geoNearDistance", SortOrder::Ascending)];
 
 /// The value of a field that determines the order.
 fn sort_value<'a>(
@@ -195,7 +196,7 @@ fn better<'a>(
     let Some(best) = best else {
         return value;
     };
-    let wanted = if field.descending { Ordering::Greater } else { Ordering::Less };
+    let wanted = field.order.apply(Ordering::Less);
     if compare_values_in(value, best, collation) == wanted { value } else { best }
 }
 

@@ -60,7 +60,8 @@ pub enum AwaitedEvent {
 }
 
 impl AwaitedEvent {
-    /// The current position, to be read before the cursor and passed to [`AwaitedEvent::wait_past`].
+    /// The current position, to be read before the cursor and passed to
+    /// [`AwaitedEvent::wait_past`].
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
             AwaitedEvent::Collection(collection) => collection.commits_seen(),

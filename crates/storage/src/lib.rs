@@ -31,7 +31,7 @@ pub use catalog::{
 };
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
-    NewExpireAfter, Replacement,
+    NewExpireAfter, RenameTarget, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
 pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};

@@ -16,7 +16,7 @@ use crate::catalog::Collection;
 use crate::catalog::counts::CountsRow;
 use crate::catalog::{Catalog, Core, History, IdHints, rows};
 use crate::index::{FilterCompiler, RecordFilter};
-use crate::oplog::{LogLimits, Oplog};
+use crate::oplog::{LogLimits, Oplog, SegmentsToStore};
 use crate::policy::TtlParameters;
 use crate::policy::watch::{ClockWatch, Mark};
 use crate::record::error::from_kv;
@@ -328,7 +328,7 @@ impl Store {
         self.refuse_units();
         let counted = self.store_counts();
         let recorded = self.record_suspension_last();
-        let measured = self.oplog.store_segments(true);
+        let measured = self.oplog.store_segments(SegmentsToStore::All);
         self.close_gate();
         // Held snapshots keep the engine's files open; no new ones are taken now.
         self.history.set_window_secs(0);

@@ -18,6 +18,7 @@ use mayfly_kv::{Guard, KeyRange, Keyspace, SweepEnd};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Store;
+use crate::oplog::SegmentsToStore;
 use crate::record::error::from_kv;
 use crate::record::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
 
@@ -201,7 +202,7 @@ impl Store {
     /// # Errors
     /// Errors of the engine.
     pub fn trim_oplog(&self) -> Result<()> {
-        self.oplog.store_segments(false)?;
+        self.oplog.store_segments(SegmentsToStore::Ended)?;
         let nearly_full = self.engine().is_nearly_full();
         if nearly_full {
             self.cut_large_log()?;

@@ -51,7 +51,7 @@ impl Analyzer {
 
     /// The term of a word; `None` for a stop word.
     pub(crate) fn term(&self, word: &str) -> Option<String> {
-        let lower = without_case(word, self.language.is_turkish());
+        let lower = without_case(word, self.language.case_folding());
         if !self.keeps_stop_words && stop_words(self.language).contains(&*lower) {
             return None;
         }

@@ -21,19 +21,28 @@ const DIACRITICS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<Di
 const DECOMPOSED: DecomposingNormalizerBorrowed<'static> = DecomposingNormalizerBorrowed::new_nfd();
 const COMPOSED: ComposingNormalizerBorrowed<'static> = ComposingNormalizerBorrowed::new_nfc();
 
-/// Folds the case. Turkish distinguishes the i with and without a dot.
-pub(crate) fn without_case(text: &str, turkish: bool) -> Cow<'_, str> {
-    if text.is_ascii() && !turkish {
+/// How a language folds upper and lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CaseFolding {
+    /// The folding that most languages share.
+    Common,
+    /// The folding of Turkish, which distinguishes the i with and without a dot.
+    Turkic,
+}
+
+/// Folds the case.
+pub(crate) fn without_case(text: &str, folding: CaseFolding) -> Cow<'_, str> {
+    if text.is_ascii() && folding == CaseFolding::Common {
         return match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => Cow::Owned(text.to_ascii_lowercase()),
             false => Cow::Borrowed(text),
         };
     }
-    let fold = |letter| match turkish {
-        true => CASES.simple_fold_turkic(letter),
+    let fold = |letter| match folding {
+        CaseFolding::Turkic => CASES.simple_fold_turkic(letter),
         // The simple folding would leave it a capital letter.
-        false if letter == '\u{130}' => 'i',
-        false => CASES.simple_fold(letter),
+        CaseFolding::Common if letter == '\u{130}' => 'i',
+        CaseFolding::Common => CASES.simple_fold(letter),
     };
     Cow::Owned(text.chars().map(fold).collect())
 }
@@ -57,10 +66,10 @@ pub(crate) fn without_diacritics(text: &str) -> Cow<'_, str> {
 
 impl Sensitivity {
     /// Folds a text, so that texts compare as equal unless they differ in a respected way.
-    pub(crate) fn folded(self, text: &str, turkish: bool) -> Cow<'_, str> {
+    pub(crate) fn folded(self, text: &str, folding: CaseFolding) -> Cow<'_, str> {
         let text = match self.case {
             true => Cow::Borrowed(text),
-            false => without_case(text, turkish),
+            false => without_case(text, folding),
         };
         if self.diacritics || text.is_ascii() {
             return text;

@@ -2,6 +2,8 @@
 
 use rust_stemmers::Algorithm;
 
+use crate::fold::CaseFolding;
+
 /// A language, or `none`: no stemming, no stop words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Language {
@@ -88,8 +90,11 @@ impl Language {
         self == Language::ENGLISH
     }
 
-    pub(crate) fn is_turkish(self) -> bool {
-        self.code() == "tr"
+    pub(crate) fn case_folding(self) -> CaseFolding {
+        match self.code() {
+            "tr" => CaseFolding::Turkic,
+            _ => CaseFolding::Common,
+        }
     }
 
     fn code(self) -> &'static str {

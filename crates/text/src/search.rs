@@ -72,7 +72,7 @@ impl TextSearch {
         let split = split_search(&options.search);
         let plain = Analyzer::new(language);
         let phrase = |written: String| {
-            let folded = options.sensitivity.folded(&written, language.is_turkish()).into_owned();
+            let folded = options.sensitivity.folded(&written, language.case_folding()).into_owned();
             Phrase { written, folded }
         };
         let sensitive = Analyzer::new(language).sensitive(options.sensitivity);
@@ -177,7 +177,7 @@ impl TextSearch {
             }
         }
         if !seen.missing.is_empty() || !self.negated_phrases.is_empty() {
-            let text = self.sensitivity.folded(text, self.language.is_turkish());
+            let text = self.sensitivity.folded(text, self.language.case_folding());
             seen.missing.retain(|phrase| !text.contains(&phrase.folded));
             let negated = |phrase: &Phrase| text.contains(&phrase.folded);
             seen.refused |= self.negated_phrases.iter().any(negated);

@@ -6,6 +6,7 @@
 
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary;
+pub mod arguments;
 mod build;
 pub mod collation;
 pub mod compare;
@@ -22,6 +23,7 @@ pub mod raw;
 mod set;
 pub mod shell;
 mod size;
+mod sort_order;
 mod validate;
 
 pub use bson;
@@ -36,4 +38,5 @@ pub use object_id::new_object_id;
 pub use raw::{DocBuf, Finder, RawDoc, RawElement, RawIter, RawValue, ValueBuf, ty, type_name};
 pub use set::ValueSet;
 pub use size::check_size;
+pub use sort_order::SortOrder;
 pub use validate::validate;

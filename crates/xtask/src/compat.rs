@@ -3,10 +3,11 @@
 
 use std::fmt::Write;
 
-use mayfly_commands::{Handler, registry};
+use mayfly_commands::{Command, Handler, registry};
 use mayfly_mql::matcher::op as match_op;
 use mayfly_mql::update::op as update_op;
 use mayfly_query::{Absence, STAGES, StageRow, UNAVAILABLE_STAGES};
+use mayfly_value::arguments::Form;
 
 const HEAD: &str = "\
 # Compatibility
@@ -54,7 +55,7 @@ pub(crate) fn page() -> String {
     let expressions = mayfly_expr::op::rows().map(|row| (row.name, true));
     section(&mut out, "Expressions", expressions);
     newer(&mut out, mayfly_expr::op::NEWER);
-    let options = mayfly_value::collation::OPTIONS.iter().map(|name| (*name, true));
+    let options = mayfly_value::collation::FIELDS.iter().map(|field| (field.name, true));
     section(&mut out, "Collation", options);
     let parameters = mayfly_service::parameters::TABLE.iter().map(|row| (row.name, true));
     section(&mut out, "Server parameters", parameters);
@@ -95,6 +96,7 @@ fn commands(out: &mut String) {
     for command in commands.iter().filter(|it| matches!(it.handler, Handler::Run(_))) {
         let _ = writeln!(out, "| `{}` | {} |", command.row.name, command.row.help);
     }
+    arguments(out, &commands);
     let missing: Vec<&str> = commands
         .iter()
         .filter(|command| matches!(command.handler, Handler::Missing))
@@ -102,6 +104,43 @@ fn commands(out: &mut String) {
         .collect();
     out.push_str("\n## Commands that are missing\n\n");
     list(out, &missing);
+}
+
+/// The arguments that commands declare, with the types that each accepts.
+fn arguments(out: &mut String, commands: &[&&Command]) {
+    out.push_str(
+        "\n## Arguments of commands\n\nAny other field is refused with 40415, apart from the generic \
+         arguments.\n`number` is converted to an integer, `flag` is a boolean or a number. \
+         `*` marks required arguments.\n\n| command | arguments |\n|---|---|\n",
+    );
+    for command in commands.iter().filter(|command| !command.row.arguments.is_empty()) {
+        let shown = command.row.arguments.iter().map(|argument| {
+            let mark = if argument.is_required { "*" } else { "" };
+            match form_name(argument.form) {
+                "" => format!("`{}`{mark}", argument.name),
+                form => format!("`{}`{mark} {form}", argument.name),
+            }
+        });
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(out, "| `{}` | {shown} |", command.row.name);
+    }
+}
+
+/// The name of a form; empty if the handler checks the value itself.
+fn form_name(form: Form) -> &'static str {
+    match form {
+        Form::Any | Form::OneOf(_) => "",
+        Form::Bool => "bool",
+        Form::Flag => "flag",
+        Form::Int32 => "int",
+        Form::Int64 => "long",
+        Form::Whole | Form::Number => "number",
+        Form::String | Form::Choice(_) => "string",
+        Form::Document | Form::Fields(_) => "object",
+        Form::Array => "array",
+        Form::Binary => "binData",
+        Form::Timestamp => "timestamp",
+    }
 }
 
 fn section(out: &mut String, title: &str, members: impl Iterator<Item = (&'static str, bool)>) {

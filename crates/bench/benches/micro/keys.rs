@@ -1,8 +1,8 @@
 //! Values to ordered keys, and back.
 
 use divan::{Bencher, black_box};
-use mayfly_value::RawValue;
 use mayfly_value::keys::{TypeBits, TypeBitsReader, append_value, decode_value, skip_value};
+use mayfly_value::{RawValue, SortOrder};
 
 const OBJECT_ID: RawValue<'_> = RawValue::ObjectId([0x65; 12]);
 const TEXT: RawValue<'_> = RawValue::String("a text of 28 bytes, with end");
@@ -68,7 +68,7 @@ fn skip_compound(bencher: Bencher<'_, '_>) {
     bencher.bench(|| {
         let mut at = 0;
         for _ in COMPOUND {
-            at += skip_value(black_box(&key[at..]), false).expect("a value");
+            at += skip_value(black_box(&key[at..]), SortOrder::Ascending).expect("a value");
         }
         at
     });
@@ -80,7 +80,7 @@ fn encode(bencher: Bencher<'_, '_>, values: &[RawValue<'_>]) {
         key.clear();
         bits.clear();
         for value in values {
-            append_value(&mut key, &mut bits, black_box(*value), false);
+            append_value(&mut key, &mut bits, black_box(*value), SortOrder::Ascending);
         }
         black_box(&key);
     });
@@ -93,7 +93,8 @@ fn decode(bencher: Bencher<'_, '_>, values: &[RawValue<'_>]) {
         let mut at = 0;
         for _ in values {
             let (value, length) =
-                decode_value(black_box(&key[at..]), false, &mut bits).expect("a value");
+                decode_value(black_box(&key[at..]), SortOrder::Ascending, &mut bits)
+                    .expect("a value");
             black_box(value);
             at += length;
         }
@@ -103,7 +104,7 @@ fn decode(bencher: Bencher<'_, '_>, values: &[RawValue<'_>]) {
 fn encoded(values: &[RawValue<'_>]) -> (Vec<u8>, TypeBits) {
     let (mut key, mut bits) = (Vec::new(), TypeBits::new());
     for value in values {
-        append_value(&mut key, &mut bits, *value, false);
+        append_value(&mut key, &mut bits, *value, SortOrder::Ascending);
     }
     (key, bits)
 }

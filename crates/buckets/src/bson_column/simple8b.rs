@@ -101,15 +101,27 @@ impl Iterator for Slots {
     }
 }
 
-/// Writes `count` equal slots: rows without a value, or with the previous row's value.
-pub(super) fn put_run(out: &mut Vec<u8>, mut count: usize, absent: bool) {
+/// A row that needs no value of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunRow {
+    /// The row has no value.
+    Absent,
+    /// The row has the previous row's value.
+    Repeated,
+}
+
+/// Writes a run of `count` such rows.
+pub(super) fn put_run(out: &mut Vec<u8>, mut count: usize, row: RunRow) {
     let mut blocks = Vec::new();
     while count > 0 {
         // The selector with the most slots that fit; selectors with unused bits are not used.
         let fits =
             |selector: &usize| !(7..=8).contains(selector) && 60 / BITS[*selector] <= count as u32;
         let Some(selector) = (1..BITS.len()).find(fits) else { break };
-        let slots = if absent { u64::MAX << 4 } else { 0 };
+        let slots = match row {
+            RunRow::Absent => u64::MAX << 4,
+            RunRow::Repeated => 0,
+        };
         blocks.push(slots | selector as u64);
         count -= (60 / BITS[selector]) as usize;
     }

@@ -6,8 +6,8 @@ use mayfly_mql::{Matcher, ParseContext};
 use mayfly_value::{DocBuf, RawValue};
 
 use crate::context::CommandContext;
-use crate::request::fields::wrong_type;
 use crate::request::{Fields, Request};
+use mayfly_value::arguments::error::wrong_type;
 
 /// The name in the command's own value. It may be empty; no user or role has that name.
 ///
@@ -16,7 +16,7 @@ use crate::request::{Fields, Request};
 pub(super) fn own_name<'a>(request: &Request<'a>) -> Result<&'a str> {
     match request.target() {
         RawValue::String(name) => Ok(name),
-        other => Err(wrong_type(&format!("{0}.{0}", request.row.name), other, "string")),
+        other => Err(wrong_type(format!("{0}.{0}", request.row.name), other, "string")),
     }
 }
 
@@ -109,7 +109,7 @@ impl<'a> Selection<'a> {
         match request.target() {
             number
                 if number.is_number()
-                    && crate::request::fields::whole_number(number) == Some(1) =>
+                    && mayfly_value::arguments::convert::whole_number(number) == Some(1) =>
             {
                 Ok(Selection::Database)
             }

@@ -7,6 +7,7 @@
 use mayfly_auth::{Action, Mechanism, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::access::LoginOrigin;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::authenticate::{abandon, count, note_success, refuse, refuse_mechanism, slow_down};
@@ -26,6 +27,7 @@ pub(super) const AUTHENTICATE: Command = Command::new(
 .hides(Hides::Secrets);
 pub(super) const ROTATE: Command =
     Command::new("rotateCertificates", "Reads certificates and keys again", run_rotate)
+        .arguments(&[Argument::string("message")])
         .needs(Needs::Cluster(&[Action::RotateCertificates]))
         .flags(RowFlags::ADMIN_ONLY)
         .expected(Expected::Long);
@@ -96,7 +98,7 @@ pub(super) fn log_in(
 }
 
 fn run_rotate(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["message"])?;
+    let fields = request.arguments()?;
     let message = fields.string("message")?.unwrap_or_default();
     let Some(transport) = ctx.service.transport.get() else {
         let text = "this server encrypts no connections";

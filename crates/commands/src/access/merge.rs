@@ -2,6 +2,7 @@
 //! filled two temporary collections, whose documents the command merges into the users and roles.
 //! With `drop` they replace all existing ones; otherwise existing ones are kept.
 
+use mayfly_value::arguments::Argument;
 use std::collections::HashSet;
 
 use mayfly_auth::{Action, Role, RoleName, Target, User, UserName};
@@ -16,6 +17,7 @@ use crate::rules::rights::is_set;
 
 pub(super) const ROW: Command =
     Command::new("_mergeAuthzCollections", "Merges users and roles that a tool has restored", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Demands(needs))
         .audited(Audited::Database)
         .flags(RowFlags::ADMIN_ONLY)
@@ -41,8 +43,15 @@ fn needs(demands: &mut Demands<'_>, request: &Request<'_>) {
     }
 }
 
+const ARGUMENTS: &[Argument] = &[
+    Argument::string(USERS),
+    Argument::string(ROLES),
+    Argument::string("db"),
+    Argument::flag("drop"),
+];
+
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[USERS, ROLES, "db", "drop"])?;
+    let fields = request.arguments()?;
     let collection = |name: &str| match fields.string(name)? {
         Some("") | None => Ok(None),
         Some(from) => Namespace::parse(from).map(Some),

@@ -7,6 +7,7 @@
 use mayfly_auth::{Action, ActionSet, Privilege, Role, RoleName, Roles, Target, built_in};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
+use mayfly_value::arguments::Argument;
 
 use super::arguments::{own_role, restrictions, roles, some_roles};
 use crate::context::{Command, CommandContext};
@@ -14,12 +15,14 @@ use crate::request::row::{Audited, Expected, Names, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const CREATE: Command = Command::new("createRole", "Creates a role", run_create)
+    .arguments(ARGUMENTS)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
     .flags(RowFlags::FIRST_USER)
     .writes(Writes::Documents)
     .names(Names::Word);
 pub(super) const UPDATE: Command = Command::new("updateRole", "Changes a role", run_update)
+    .arguments(ARGUMENTS)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
     .writes(Writes::Documents)
@@ -38,6 +41,7 @@ pub(super) const DROP_ALL: Command =
         .expected(Expected::Long);
 pub(super) const GRANT_PRIVILEGES: Command =
     Command::new("grantPrivilegesToRole", "Grants privileges to a role", run_grant_privileges)
+        .arguments(&[Argument::array("privileges").required()])
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
@@ -47,24 +51,31 @@ pub(super) const REVOKE_PRIVILEGES: Command = Command::new(
     "Revokes privileges from a role",
     run_revoke_privileges,
 )
+.arguments(&[Argument::array("privileges").required()])
 .needs(Needs::InHandler)
 .audited(Audited::Role)
 .writes(Writes::Documents)
 .names(Names::Word);
 pub(super) const GRANT_ROLES: Command =
     Command::new("grantRolesToRole", "Grants roles to a role", run_grant_roles)
+        .arguments(&[Argument::any("roles")])
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE_ROLES: Command =
     Command::new("revokeRolesFromRole", "Revokes roles from a role", run_revoke_roles)
+        .arguments(&[Argument::any("roles")])
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
 
-const KNOWN: &[&str] = &["privileges", "roles", "authenticationRestrictions"];
+const ARGUMENTS: &[Argument] = &[
+    Argument::array("privileges"),
+    Argument::any("roles"),
+    Argument::any("authenticationRestrictions"),
+];
 
 /// `privileges`, merged by resource.
 fn privileges(fields: &Fields<'_>) -> Result<Option<Vec<Privilege>>> {
@@ -74,7 +85,7 @@ fn privileges(fields: &Fields<'_>) -> Result<Option<Vec<Privilege>>> {
 
 /// `privileges`, which must not be empty.
 fn some_privileges(request: &Request<'_>) -> Result<Vec<Privilege>> {
-    let fields = request.fields(&["privileges"])?;
+    let fields = request.arguments()?;
     fields.required("privileges")?;
     match privileges(&fields)? {
         Some(privileges) if !privileges.is_empty() => Ok(privileges),
@@ -120,7 +131,7 @@ fn definable(request: &Request<'_>) -> Result<RoleName> {
 }
 
 fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let name = own_role(request)?;
     fields.required("privileges")?;
     fields.required("roles")?;
@@ -156,7 +167,7 @@ fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
 }
 
 fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let (privileges, restrictions) = (privileges(&fields)?, restrictions(&fields)?);
     let roles = roles(request, &fields, "roles")?;
     if privileges.is_none() && roles.is_none() && restrictions.is_none() {
@@ -222,7 +233,7 @@ fn run_grant_roles(
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
-    let new = some_roles(request, &request.fields(&["roles"])?)?;
+    let new = some_roles(request, &request.arguments()?)?;
     ctx.permit_roles(request, &new, Action::GrantRole)?;
     change(ctx, request, |role, known| {
         known.check_inheritance(&role.name, &new)?;
@@ -240,7 +251,7 @@ fn run_revoke_roles(
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
-    let old = some_roles(request, &request.fields(&["roles"])?)?;
+    let old = some_roles(request, &request.arguments()?)?;
     ctx.permit_roles(request, &old, Action::RevokeRole)?;
     change(ctx, request, |role, known| {
         old.iter().try_for_each(|one| known.require(one))?;
@@ -250,7 +261,7 @@ fn run_revoke_roles(
 }
 
 fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let name = definable(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
     let _changing = ctx.service.access.change()?;
@@ -266,7 +277,7 @@ fn run_drop_all(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
     let _changing = ctx.service.access.change()?;
     let known = ctx.service.access.roles(&ctx.service.store)?;

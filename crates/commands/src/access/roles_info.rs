@@ -5,6 +5,7 @@ use mayfly_auth::{
     built_in,
 };
 use mayfly_base::{Error, Result};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::arguments::{Filter, Selection};
@@ -12,11 +13,17 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::Names;
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const ROW: Command =
-    Command::new("rolesInfo", "Lists roles", run).needs(Needs::InHandler).names(Names::Word);
+pub(super) const ROW: Command = Command::new("rolesInfo", "Lists roles", run)
+    .arguments(ARGUMENTS)
+    .needs(Needs::InHandler)
+    .names(Names::Word);
 
-const KNOWN: &[&str] =
-    &["showPrivileges", "showBuiltinRoles", "showAuthenticationRestrictions", "filter"];
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("showPrivileges"),
+    Argument::any("showBuiltinRoles"),
+    Argument::any("showAuthenticationRestrictions"),
+    Argument::any("filter"),
+];
 
 /// The details of each role in the answer.
 struct RoleDetails {
@@ -26,7 +33,7 @@ struct RoleDetails {
 }
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let selection = Selection::parse(request, "role")?;
     selection.permit(ctx, request, Action::ViewRole, |role, db| {
         ctx.has_role(&RoleName::new(role, db))

@@ -3,6 +3,7 @@
 use mayfly_auth::{Action, User};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
+use mayfly_value::arguments::Argument;
 
 use super::arguments::{own_user, some_roles};
 use super::users::require_roles;
@@ -12,19 +13,21 @@ use crate::request::{Needs, Request};
 
 pub(super) const GRANT: Command =
     Command::new("grantRolesToUser", "Grants roles to a user", run_grant)
+        .arguments(&[Argument::any("roles")])
         .needs(Needs::InHandler)
         .audited(Audited::User)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE: Command =
     Command::new("revokeRolesFromUser", "Revokes roles from a user", run_revoke)
+        .arguments(&[Argument::any("roles")])
         .needs(Needs::InHandler)
         .audited(Audited::User)
         .writes(Writes::Documents)
         .names(Names::Word);
 
 fn run_grant(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let roles = some_roles(request, &request.fields(&["roles"])?)?;
+    let roles = some_roles(request, &request.arguments()?)?;
     ctx.permit_roles(request, &roles, Action::GrantRole)?;
     change(ctx, request, |user| {
         require_roles(ctx, &roles)?;
@@ -38,7 +41,7 @@ fn run_grant(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder
 }
 
 fn run_revoke(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let roles = some_roles(request, &request.fields(&["roles"])?)?;
+    let roles = some_roles(request, &request.arguments()?)?;
     ctx.permit_roles(request, &roles, Action::RevokeRole)?;
     change(ctx, request, |user| {
         require_roles(ctx, &roles)?;

@@ -3,6 +3,7 @@
 use mayfly_auth::scram::Credential;
 use mayfly_auth::{Action, Credentials, Mechanism, RoleName, Target, User};
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue, bson};
 use zeroize::Zeroizing;
 
@@ -12,6 +13,7 @@ use crate::request::row::{Audited, Expected, Hides, Names, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const CREATE: Command = Command::new("createUser", "Creates a user", run_create)
+    .arguments(ARGUMENTS)
     .needs(Needs::InHandler)
     .audited(Audited::User)
     .flags(RowFlags::FIRST_USER)
@@ -21,6 +23,7 @@ pub(super) const CREATE: Command = Command::new("createUser", "Creates a user", 
     .expected(Expected::Long);
 pub(super) const UPDATE: Command =
     Command::new("updateUser", "Changes a user's password, roles or data", run_update)
+        .arguments(ARGUMENTS)
         .needs(Needs::InHandler)
         .audited(Audited::UserChange)
         .writes(Writes::Documents)
@@ -47,14 +50,14 @@ pub(super) const FORGET: Command =
 /// The database of users that are authenticated externally.
 pub(super) const EXTERNAL: &str = "$external";
 
-const KNOWN: &[&str] = &[
-    "pwd",
-    "customData",
-    "roles",
-    "digestPassword",
-    "passwordDigestor",
-    "authenticationRestrictions",
-    "mechanisms",
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("pwd"),
+    Argument::any("customData"),
+    Argument::any("roles"),
+    Argument::flag("digestPassword"),
+    Argument::any("passwordDigestor"),
+    Argument::any("authenticationRestrictions"),
+    Argument::array("mechanisms"),
 ];
 
 /// A new password and its form.
@@ -129,7 +132,7 @@ fn mechanisms(fields: &Fields<'_>) -> Result<Option<Vec<Mechanism>>> {
 }
 
 fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let name = own_user(request)?;
     fields.required("roles")?;
     let roles = roles(request, &fields, "roles")?.unwrap_or_default();
@@ -180,7 +183,7 @@ fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
 }
 
 fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let name = own_user(request)?;
     let password = NewPassword::parse(&fields)?;
     let (mechanisms, data) = (mechanisms(&fields)?, custom_data(&fields)?);
@@ -242,7 +245,7 @@ fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
 }
 
 fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let name = own_user(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
     let _changing = ctx.service.access.change()?;
@@ -258,7 +261,7 @@ fn run_drop_all(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let _changing = access.change()?;
@@ -271,7 +274,7 @@ fn run_drop_all(
 }
 
 fn run_forget(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     ctx.permit(request, Target::Cluster, Action::InvalidateUserCache)?;
     ctx.service.access.forget();
     Ok(())

@@ -2,6 +2,7 @@
 
 use mayfly_auth::{Action, Privilege, Restriction, Role, RoleName, Roles, User, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder};
 
 use super::arguments::{Filter, Selection};
@@ -9,15 +10,17 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::Names;
 use crate::request::{Fields, Needs, Request};
 
-pub(super) const ROW: Command =
-    Command::new("usersInfo", "Lists users", run).needs(Needs::InHandler).names(Names::Word);
+pub(super) const ROW: Command = Command::new("usersInfo", "Lists users", run)
+    .arguments(ARGUMENTS)
+    .needs(Needs::InHandler)
+    .names(Names::Word);
 
-const KNOWN: &[&str] = &[
-    "showCredentials",
-    "showCustomData",
-    "showPrivileges",
-    "showAuthenticationRestrictions",
-    "filter",
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("showCredentials"),
+    Argument::any("showCustomData"),
+    Argument::any("showPrivileges"),
+    Argument::any("showAuthenticationRestrictions"),
+    Argument::any("filter"),
 ];
 
 /// The details of each user in the answer.
@@ -73,7 +76,7 @@ impl UserDetails {
 }
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let details = UserDetails::parse(&request.fields(KNOWN)?)?;
+    let details = UserDetails::parse(&request.arguments()?)?;
     let selection = Selection::parse(request, "user")?;
     selection
         .permit(ctx, request, Action::ViewUser, |user, db| ctx.is_user(&UserName::new(user, db)))?;

@@ -24,12 +24,12 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
 use crate::request::Demands;
-use crate::request::fields::whole_number;
 use crate::request::row::{Audited, Expected, Hides, Names, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::is_set;
 use document::DocumentChange;
 use entry::{Entry, EntryKind};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(super) const ROW: Command =
     Command::new("applyOps", "Applies entries of an operation log", run)

@@ -4,6 +4,7 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Actor, AuditConfig};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -17,6 +18,7 @@ pub(super) const GET: Command =
         .flags(RowFlags::ADMIN_ONLY);
 pub(super) const SET: Command =
     Command::new("setAuditConfig", "Changes the configuration of the audit log", run_set)
+        .arguments(&[Argument::document("filter"), Argument::flag("auditAuthorizationSuccess")])
         .needs(Needs::Cluster(&[Action::AuditConfigure]))
         .since("5.0")
         .flags(RowFlags::ADMIN_ONLY)
@@ -55,7 +57,7 @@ fn require_runtime(ctx: &CommandContext<'_>) -> Result<()> {
 }
 
 fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     require_audit(ctx)?;
     let config = ctx.service.audit.effective_config();
     reply.append("generation", RawValue::ObjectId(config.generation));
@@ -64,7 +66,7 @@ fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["filter", "auditAuthorizationSuccess"])?;
+    let fields = request.arguments()?;
     set(ctx, &fields)?;
     Ok(())
 }
@@ -87,7 +89,7 @@ pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
 
 /// The event is recorded by dispatch; without an audit log the command has no effect.
 fn run_message(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[])?;
+    let fields = request.arguments()?;
     match request.target() {
         RawValue::String(_) => Ok(()),
         other => Err(fields.wrong("logApplicationMessage", other, "string")),

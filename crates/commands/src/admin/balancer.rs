@@ -15,7 +15,7 @@ pub(super) const STATUS: Command =
         .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     if ctx.service.replica_set.get().is_some() {
         let text = "no such command: 'balancerStatus'";
         return Err(Error::new(ErrorCode::CommandNotFound, text));

@@ -7,9 +7,9 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::audit_config;
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::row::{Audited, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(super) const GET: Command =
     Command::new("getClusterParameter", "Returns cluster parameters", run_get)

@@ -4,6 +4,7 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::DefaultConcerns;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -12,18 +13,23 @@ use crate::request::{Fields, Needs, Request, WriteConcern};
 
 pub(super) const GET: Command =
     Command::new("getDefaultRWConcern", "Returns the default read and write concern", run_get)
+        .arguments(&[Argument::any("inMemory")])
         .needs(Needs::Cluster(&[Action::GetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY);
 pub(super) const SET: Command =
     Command::new("setDefaultRWConcern", "Sets the default read and write concern", run_set)
+        .arguments(&[
+            Argument::document("defaultReadConcern"),
+            Argument::document("defaultWriteConcern"),
+        ])
         .needs(Needs::Cluster(&[Action::SetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY)
         .writes(Writes::Settings);
 
 fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["inMemory"])?;
+    let fields = request.arguments()?;
     let in_memory = match fields.get("inMemory") {
         None => false,
         Some(RawValue::Bool(flag)) => flag,
@@ -37,7 +43,7 @@ fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["defaultReadConcern", "defaultWriteConcern"])?;
+    let fields = request.arguments()?;
     let read = fields.document("defaultReadConcern")?.map(checked_read).transpose()?;
     let write = fields.document("defaultWriteConcern")?.map(checked_write).transpose()?;
     if read.is_none() && write.is_none() {
@@ -110,8 +116,10 @@ fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
         Some(RawValue::Bool(synced)) => drop(out.append("j", synced)),
         Some(other) => return Err(fields.wrong("j", other, "bool")),
     }
-    let wtimeout =
-        fields.get("wtimeout").and_then(crate::request::fields::whole_number).unwrap_or(0);
+    let wtimeout = fields
+        .get("wtimeout")
+        .and_then(mayfly_value::arguments::convert::whole_number)
+        .unwrap_or(0);
     out.append("wtimeout", i32::try_from(wtimeout.max(0)).unwrap_or(i32::MAX));
     Ok(out.finish())
 }

@@ -1,6 +1,7 @@
 //! `configureFailPoint` and `waitForFailPoint`: make the server fail, for tests. They exist only on
 //! a server that was started with `enableTestCommands`.
 
+use mayfly_value::arguments::Argument;
 use std::time::Duration;
 
 use mayfly_auth::Action;
@@ -21,6 +22,7 @@ pub(super) const CONFIGURE: Command = Command::new(
     "Makes the server fail at one of its fail points",
     run_configure,
 )
+.arguments(&[Argument::any("mode"), Argument::document("data")])
 .needs(Needs::Cluster(&[Action::SetParameter]))
 .flags(RowFlags::TEST_ONLY.union(RowFlags::NEVER_FAILS));
 pub(super) const WAIT: Command = Command::new(
@@ -28,6 +30,7 @@ pub(super) const WAIT: Command = Command::new(
     "Waits until a fail point has fired a number of times",
     run_wait,
 )
+.arguments(&[Argument::whole("timesEntered").required()])
 .needs(Needs::Cluster(&[Action::SetParameter]))
 .since("4.4")
 .flags(RowFlags::TEST_ONLY);
@@ -62,7 +65,7 @@ fn run_configure(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     check_allowed(ctx, request)?;
-    let fields = request.fields(&["mode", "data"])?;
+    let fields = request.arguments()?;
     let point = point(request, &fields)?;
     let mode = Mode::parse(fields.get("mode"))?;
     let data = fields.document("data")?.map(RawDoc::to_owned);
@@ -73,7 +76,7 @@ fn run_configure(
 
 fn run_wait(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     check_allowed(ctx, request)?;
-    let fields = request.fields(&["timesEntered"])?;
+    let fields = request.arguments()?;
     let point = point(request, &fields)?;
     let times = fields.long("timesEntered")?.ok_or_else(|| fields.missing("timesEntered"))?;
     if request.generic.max_time_ms == 0 {

@@ -3,6 +3,7 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
+use mayfly_value::arguments::{Argument, Form};
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Reads, RowFlags};
@@ -10,6 +11,7 @@ use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
     Command::new("fsync", "Syncs all data to disk, and can block writes", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Cluster(&[Action::Fsync]))
         .flags(RowFlags::ADMIN_ONLY)
         .reads(Reads::empty())
@@ -21,9 +23,15 @@ pub(crate) const UNLOCK: Command =
         .flags(RowFlags::ADMIN_ONLY)
         .reads(Reads::empty());
 
+const ARGUMENTS: &[Argument] = &[
+    Argument::flag("lock"),
+    Argument::flag("async"),
+    Argument::new("fsyncLockAcquisitionTimeoutMillis", Form::Int32),
+    Argument::flag("forBackup"),
+];
+
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let known = &["lock", "async", "fsyncLockAcquisitionTimeoutMillis", "forBackup"];
-    let fields = request.fields(known)?;
+    let fields = request.arguments()?;
     let lock = fields.bool("lock")?.unwrap_or(false);
     if lock && fields.bool("async")?.unwrap_or(false) {
         let text = "fsync::lock cannot be used with the async option";
@@ -54,7 +62,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
 }
 
 fn run_unlock(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let Some(left) = ctx.service.store.fsync_lock.unlock() else {
         let text = "fsyncUnlock called when not locked";
         return Err(Error::new(ErrorCode::IllegalOperation, text));

@@ -6,16 +6,16 @@ use mayfly_service::{Actor, LogRotation};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(crate) const ROW: Command = Command::new("logRotate", "Rotates the log", run)
     .needs(Needs::Cluster(&[Action::LogRotate]))
     .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[])?;
+    let fields = request.arguments()?;
     let (server, audit) = match request.target() {
         RawValue::String("server") => (true, false),
         RawValue::String("audit") => (false, true),

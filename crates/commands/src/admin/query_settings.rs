@@ -1,6 +1,7 @@
 //! `setQuerySettings`, `removeQuerySettings` and the source of `$querySettings`: settings for
 //! queries of one shape. Manual: "setQuerySettings", "removeQuerySettings", "$querySettings".
 
+use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use mayfly_auth::Action;
@@ -23,6 +24,7 @@ use crate::request::row::{Row, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 
 pub(super) const SET: Command = Command::new("setQuerySettings", "Sets query settings", run_set)
+    .arguments(&[Argument::document("settings").required()])
     .needs(Needs::Cluster(&[Action::QuerySettings]))
     .since("8.0")
     .flags(RowFlags::ADMIN_ONLY)
@@ -78,8 +80,7 @@ fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<Q
     let row = &command.row;
     let fields = Fields::new(query, row.name);
     let db = fields.string("$db")?.ok_or_else(|| fields.missing("$db"))?;
-    let known = command.explained.map_or(&[][..], |explained| explained.arguments);
-    Request::inner(row, db, query).fields(known)?;
+    Request::inner(row, db, query).arguments()?;
     let Some(ns) = namespace_of(db, target)
         .filter(|_| row.flags.contains(RowFlags::PIPELINE) || !target.is_number())
     else {
@@ -169,7 +170,7 @@ fn is_by_id(matcher: &Matcher) -> bool {
 }
 
 fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["settings"])?;
+    let fields = request.arguments()?;
     let given = fields.document("settings")?.ok_or_else(|| fields.missing("settings"))?;
     if given.is_empty() {
         let text = "settings field in setQuerySettings command cannot be empty";
@@ -203,7 +204,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 fn run_remove(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[])?;
+    let fields = request.arguments()?;
     let target = Target::parse(ctx, request, &fields)?;
     ctx.service.query_settings.change(&ctx.service.store, ctx.op, |entries| {
         match entries.remove(&target.hash) {

@@ -13,9 +13,9 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::replication::set;
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::row::{Expected, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(super) const ROW: Command =
     Command::new("replSetReconfig", "Changes the replica set's configuration", run)

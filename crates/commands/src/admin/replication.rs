@@ -7,9 +7,9 @@ use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
 use crate::diagnostics::member::{append_op_time, append_whole, last_write_ms};
-use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(crate) const GET_STATUS: Command =
     Command::new("replSetGetStatus", "Returns the state of the replica set", run_status)

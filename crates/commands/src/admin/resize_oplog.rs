@@ -6,15 +6,17 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, Number};
 
 use crate::context::{Command, CommandContext};
-use crate::request::fields::Fields;
+use crate::request::Fields;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
     Command::new("replSetResizeOplog", "Changes the size and retention of the operation log", run)
+        .arguments(&[Argument::any("size"), Argument::any("minRetentionHours")])
         .needs(Needs::Cluster(&[Action::ReplSetResizeOplog]))
         .since("3.6")
         .flags(RowFlags::ADMIN_ONLY);
@@ -26,7 +28,7 @@ const HOUR_MS: f64 = 3_600_000.0;
 const MOST_HOURS: f64 = 876_600.0;
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["size", "minRetentionHours"])?;
+    let fields = request.arguments()?;
     let size = number(&fields, "size", 1.0)?;
     let hours = number(&fields, "minRetentionHours", 0.0)?;
     if let Some(size) = size.filter(|size| *size > MOST_MB) {

@@ -22,13 +22,13 @@ pub(super) const REAP: Command =
         .expected(Expected::Long);
 
 fn run_refresh(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     ctx.service.sessions.count(ctx.service.clock.now_ms());
     Ok(())
 }
 
 fn run_reap(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     ctx.service.sessions.count(ctx.service.clock.now_ms());
     ctx.service.store.sweep_statements()
 }

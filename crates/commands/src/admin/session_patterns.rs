@@ -12,9 +12,9 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use super::sessions::kill;
 use crate::context::{Command, CommandContext};
 use crate::diagnostics::local_sessions::{named_users, names};
-use crate::request::fields::wrong_type;
 use crate::request::generic::{session_id, session_owner};
 use crate::request::{Fields, Needs, Request};
+use mayfly_value::arguments::error::wrong_type;
 
 pub(super) const ROW: Command =
     Command::new("killAllSessionsByPattern", "Ends the sessions that match a pattern", run)
@@ -40,7 +40,7 @@ impl Pattern {
 }
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let path = format!("{0}.{0}", request.row.name);
     let RawValue::Array(given) = request.target() else {
         return Err(wrong_type(&path, request.target(), "array"));

@@ -7,10 +7,10 @@ use mayfly_value::{DocBuilder, RawValue, bson};
 
 use crate::context::{Command, CommandContext};
 use crate::diagnostics::local_sessions::named_users;
-use crate::request::fields::wrong_type;
 use crate::request::generic::{claimed, session_id, session_of};
 use crate::request::row::{Reads, RowFlags};
 use crate::request::{Needs, Request};
+use mayfly_value::arguments::error::wrong_type;
 
 pub(crate) const START: Command =
     Command::new("startSession", "Starts a logical session", run_start)
@@ -37,7 +37,7 @@ pub(crate) const KILL_ALL: Command =
         .reads(Reads::empty());
 
 fn run_start(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let id = bson::Uuid::new().bytes();
     let session = SessionId { id, owner: SessionOwner::of(&ctx.authority) };
     ctx.service.sessions.touch(session, ctx.service.clock.now_ms())?;
@@ -47,7 +47,7 @@ fn run_start(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuild
 }
 
 fn run_refresh(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     for session in listed(ctx, request, Action::Impersonate)? {
         ctx.service.sessions.touch(session, ctx.service.clock.now_ms())?;
     }
@@ -62,7 +62,7 @@ fn run_end(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
 }
 
 fn run_kill(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let sessions = listed(ctx, request, Action::KillAnySession)?;
     let own = SessionOwner::of(&ctx.authority);
     // An empty list selects all sessions of the user; without access control, all sessions.
@@ -78,9 +78,9 @@ fn run_kill(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
 }
 
 fn run_kill_all(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let RawValue::Array(users) = request.target() else {
-        return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));
+        return Err(wrong_type(format!("{0}.{0}", request.row.name), request.target(), "array"));
     };
     let owners = named_users(users, request.row.name)?;
     kill(ctx.service, ctx.op.id(), |session| owners.is_empty() || owners.contains(&session.owner));
@@ -95,7 +95,7 @@ fn listed(
     others: Action,
 ) -> Result<Vec<SessionId>> {
     let RawValue::Array(array) = request.target() else {
-        return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));
+        return Err(wrong_type(format!("{0}.{0}", request.row.name), request.target(), "array"));
     };
     let mut sessions = Vec::new();
     for element in array {

@@ -4,17 +4,19 @@ use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::Actor;
 use mayfly_value::DocBuilder;
+use mayfly_value::arguments::Argument;
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("shutdown", "Stops the server", run)
+    .arguments(&[Argument::flag("force"), Argument::whole("timeoutSecs")])
     .needs(Needs::Cluster(&[Action::Shutdown]))
     .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["force", "timeoutSecs"])?;
+    let fields = request.arguments()?;
     // A single node has nothing to force and no member to wait for; only the types are checked.
     fields.bool("force")?;
     fields.long("timeoutSecs")?;

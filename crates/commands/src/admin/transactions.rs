@@ -5,15 +5,16 @@ use std::cell::{RefCell, RefMut};
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::CheckedOut;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::DocBuilder;
 
 use crate::context::{Command, CommandContext};
-use crate::request::fields::wrong_type;
 use crate::request::row::{Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Needs, Request};
+use mayfly_value::arguments::Argument;
 
 pub(crate) const COMMIT: Command =
     Command::new("commitTransaction", "Commits a transaction of several statements", run_commit)
+        .arguments(ARGUMENTS)
         .needs(Needs::Nothing)
         .since("4.0")
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::STABLE))
@@ -22,6 +23,7 @@ pub(crate) const COMMIT: Command =
         .expected(Expected::Long);
 pub(crate) const ABORT: Command =
     Command::new("abortTransaction", "Aborts a transaction of several statements", run_abort)
+        .arguments(ARGUMENTS)
         .needs(Needs::Nothing)
         .since("4.0")
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::STABLE))
@@ -44,8 +46,10 @@ pub(crate) const COORDINATE: Command =
 /// Commits the transaction. A repeated commit is not an error, because the client may not have
 /// received the first answer. Routers return a `recoveryToken` that identifies the shard which
 /// knows the outcome; this server needs none and ignores one.
+const ARGUMENTS: &[Argument] = &[Argument::document("recoveryToken")];
+
 fn run_commit(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    check_fields(request)?;
+    request.arguments()?;
     let (store, op) = (&ctx.service.store, ctx.op);
     let again = transaction(ctx, request)?.commit(store, op)?;
     if again {
@@ -55,19 +59,8 @@ fn run_commit(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
 }
 
 fn run_abort(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    check_fields(request)?;
+    request.arguments()?;
     transaction(ctx, request)?.abort(ctx.op)
-}
-
-fn check_fields(request: &Request<'_>) -> Result<()> {
-    let fields = request.fields(&["recoveryToken"])?;
-    match fields.get("recoveryToken") {
-        None | Some(RawValue::Document(_)) => Ok(()),
-        Some(other) => {
-            let path = format!("{}.recoveryToken", request.row.name);
-            Err(wrong_type(&path, other, "object"))
-        }
-    }
 }
 
 fn transaction<'t>(

@@ -16,7 +16,7 @@ pub(crate) const ROW: Command =
         .writes(Writes::Settings);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     reply.append("wasSuspended", ctx.service.store.resume_expiry()?);
     Ok(())
 }

@@ -4,6 +4,7 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::write_block::{REASONS, UNSPECIFIED, set};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -12,6 +13,7 @@ use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
     Command::new("setUserWriteBlockMode", "Blocks writes of users, or allows them", run)
+        .arguments(&[Argument::any("global"), Argument::string("reason")])
         .needs(Needs::Cluster(&[Action::SetUserWriteBlockMode]))
         .since("6.0")
         .flags(RowFlags::ADMIN_ONLY)
@@ -19,7 +21,7 @@ pub(super) const ROW: Command =
         .expected(Expected::Long);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["global", "reason"])?;
+    let fields = request.arguments()?;
     let global = match fields.required("global")? {
         RawValue::Bool(global) => global,
         other => return Err(fields.wrong("global", other, "bool")),

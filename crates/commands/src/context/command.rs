@@ -5,6 +5,7 @@ use foldhash::{HashMap, HashMapExt};
 use mayfly_base::{ErrorCode, Result};
 use mayfly_query::Verbosity;
 use mayfly_value::DocBuilder;
+use mayfly_value::arguments::Argument;
 
 use super::CommandContext;
 use crate::request::row::{
@@ -29,15 +30,6 @@ pub enum Handler {
     Missing,
 }
 
-/// The explanation of a command.
-#[derive(Clone, Copy)]
-pub struct Explained {
-    /// The command's arguments, without the generic ones.
-    pub arguments: &'static [&'static str],
-    /// Appends the plan.
-    pub explain: Explain,
-}
-
 /// One command of the table.
 #[derive(Clone, Copy)]
 pub struct Command {
@@ -46,7 +38,7 @@ pub struct Command {
     /// The function that runs the command, or a mark that it is not implemented.
     pub handler: Handler,
     /// Its explanation, if it can be explained.
-    pub explained: Option<Explained>,
+    pub explained: Option<Explain>,
 }
 
 impl Command {
@@ -139,10 +131,16 @@ impl Command {
         Command { row: Row { replayed, ..self.row }, ..self }
     }
 
-    /// Sets its explanation; `arguments` are all of its arguments except generic ones.
+    /// Sets its arguments, without the generic ones.
     #[must_use]
-    pub const fn explained(self, arguments: &'static [&'static str], explain: Explain) -> Command {
-        Command { explained: Some(Explained { arguments, explain }), ..self }
+    pub const fn arguments(self, arguments: &'static [Argument]) -> Command {
+        Command { row: Row { arguments, ..self.row }, ..self }
+    }
+
+    /// Sets its explanation.
+    #[must_use]
+    pub const fn explained(self, explain: Explain) -> Command {
+        Command { explained: Some(explain), ..self }
     }
 }
 

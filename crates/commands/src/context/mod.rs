@@ -17,7 +17,7 @@ pub(crate) mod command;
 mod effects;
 pub(crate) mod retry;
 
-pub use command::{Command, Entry, Explained, Handler, Run, Table};
+pub use command::{Command, Entry, Handler, Run, Table};
 pub use effects::{DataWait, Effects, Wait};
 pub use retry::Retry;
 

@@ -15,7 +15,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::CommandContext;
 use crate::request::Fields;
-use crate::request::fields::wrong_type;
+use mayfly_value::arguments::error::wrong_type;
 
 /// The session of a retryable command while the command runs.
 pub struct Retry {
@@ -54,7 +54,8 @@ impl Retry {
             (None, Some(RawValue::Array(list))) => {
                 let mut ids = Vec::new();
                 for element in list {
-                    let Some(id) = crate::request::fields::whole_number(element.value()) else {
+                    let Some(id) = mayfly_value::arguments::convert::whole_number(element.value())
+                    else {
                         return Err(wrong_type("stmtIds", element.value(), "int"));
                     };
                     ids.push(statement_id(id)?);

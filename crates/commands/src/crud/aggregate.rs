@@ -2,6 +2,8 @@
 
 mod host;
 
+use crate::request::arguments::CURSOR;
+use crate::request::arguments::HINT;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
     ChangeScope, Cursor, CursorSource, Description, Hint, Pipeline, PipelineContext, PipelineRun,
@@ -9,7 +11,8 @@ use mayfly_query::{
 };
 use mayfly_service::query_settings::namespace_of;
 use mayfly_storage::ResolvedView;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::arguments::Argument;
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::explain;
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
@@ -25,6 +28,7 @@ use crate::rules::primacy::not_writable;
 use host::{Described, ServerHost};
 
 pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::InHandler)
     .since("2.2")
     .flags(RowFlags::STABLE.union(RowFlags::SHAPED).union(RowFlags::PIPELINE))
@@ -39,29 +43,29 @@ pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run
     )
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Long)
-    .explained(KNOWN, explain::aggregate);
+    .explained(explain::aggregate);
 
 /// The namespace of `$listSessions`.
 const SESSIONS: &str = "config.system.sessions";
 
 /// Supported arguments, then those that are refused when they have an effect.
-pub(crate) const KNOWN: &[&str] = &[
-    "pipeline",
-    "cursor",
-    "hint",
-    "allowDiskUse",
-    "bypassDocumentValidation",
-    "bypassEmptyTsReplacement",
-    "explain",
-    "collation",
-    "let",
-    "fromMongos",
-    "needsMerge",
-    "exchange",
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::array("pipeline").required().null_is_value(),
+    Argument::fields("cursor", CURSOR),
+    HINT,
+    Argument::bool("allowDiskUse").null_is_value(),
+    Argument::flag("bypassDocumentValidation"),
+    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::flag("explain"),
+    Argument::any("collation"),
+    Argument::document("let"),
+    Argument::flag("fromMongos"),
+    Argument::flag("needsMerge"),
+    Argument::document("exchange"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     if fields.bool("explain")? == Some(true) {
         return explain::run_aggregate(ctx, request, reply);
     }
@@ -76,10 +80,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         variables: fields.document("let")?,
     };
     let settings = run_settings(ctx, &fields)?;
-    let named = match request.target() {
-        RawValue::String(_) => Some(request.namespace()?),
-        _ => None,
-    };
+    let named = named(request)?;
     // A client without rights on the namespace must not see errors about it: they are returned
     // after the check of rights.
     let found = named.as_ref().map(|ns| source(ctx, ns));
@@ -108,6 +109,22 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     let _writing = ctx.service.store.fsync_lock.enter(ctx.op)?;
     first_batch(ctx, cursor, batch, reply)
+}
+
+/// The collection in the command's value, which is 1 for a pipeline without a collection.
+///
+/// # Errors
+/// 73 InvalidNamespace for a wrong type, 2 BadValue for another number.
+fn named(request: &Request<'_>) -> Result<Option<Namespace>> {
+    match Number::from_value(request.target()) {
+        None => request.namespace().map(Some),
+        Some(number) if number.compare(Number::Int32(1)).is_eq() => Ok(None),
+        Some(_) => {
+            let text =
+                "Invalid command format: the 'aggregate' field must specify a collection name or 1";
+            Err(Error::bad_value(text))
+        }
+    }
 }
 
 /// The arguments of an aggregation.
@@ -235,7 +252,7 @@ fn start(
             let run = start_named(ctx, (&ns, found?), (arguments, parsed), settings)?;
             (ns, run)
         }
-        _ if request.target().is_number() => {
+        _ => {
             let ns = Namespace::new(request.db, "$cmd.aggregate")?;
             if !parsed.is_source() {
                 return Err(needs_collection(pipeline));
@@ -244,10 +261,6 @@ fn start(
                 return Err(only_without_collection(pipeline));
             }
             (ns, sourced(parsed, settings)?)
-        }
-        _ => {
-            let fields = request.fields(KNOWN)?;
-            return Err(fields.wrong(request.row.name, request.target(), "[string, int]"));
         }
     };
     Ok(Started { ns, run, writes })
@@ -355,7 +368,7 @@ fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
             "The 'cursor' option is required, except for aggregate with the explain argument",
         ));
     };
-    Fields::strict(cursor, "aggregate.cursor", &["batchSize"])?.non_negative("batchSize")
+    Fields::new(cursor, "aggregate.cursor").long("batchSize")
 }
 
 fn stage_name(pipeline: RawDoc<'_>) -> &str {

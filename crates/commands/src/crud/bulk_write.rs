@@ -6,8 +6,10 @@
 mod operation;
 mod results;
 
+use crate::request::arguments::CURSOR;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Cursor, CursorSource, ModifyOutcome};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
@@ -20,9 +22,10 @@ use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFla
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 use operation::{Action, Change, Operation};
-use results::{OperationKind, Outcome, Results};
+use results::{ListedResults, OperationKind, Outcome, Results};
 
 pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several collections", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::bulk_write))
     .audited(Audited::Documents)
     .since("8.0")
@@ -33,24 +36,27 @@ pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several col
     .hides(Hides::Users)
     .expected(Expected::Long);
 
-const KNOWN: &[&str] = &[
-    "ops",
-    "nsInfo",
-    "ordered",
-    "bypassDocumentValidation",
-    "bypassEmptyTsReplacement",
-    "let",
-    "errorsOnly",
-    "cursor",
-    "stmtId",
-    "stmtIds",
+const ARGUMENTS: &[Argument] = &[
+    Argument::array("ops").required(),
+    Argument::array("nsInfo").required(),
+    Argument::bool("ordered"),
+    Argument::flag("bypassDocumentValidation"),
+    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::document("let"),
+    Argument::bool("errorsOnly"),
+    Argument::fields("cursor", CURSOR),
+    Argument::whole("stmtId"),
+    Argument::array("stmtIds"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
-    let errors_only = fields.bool("errorsOnly")?.unwrap_or(false);
+    let listed = match fields.bool("errorsOnly")? {
+        Some(true) => ListedResults::Errors,
+        _ => ListedResults::All,
+    };
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let Some(ops) = request.documents("ops")? else { return Err(fields.missing("ops")) };
     let Some(infos) = request.documents("nsInfo")? else { return Err(fields.missing("nsInfo")) };
@@ -60,7 +66,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(operations.iter().any(Operation::is_multi).then_some("multi=true"))?;
-    let mut results = Results::new(errors_only);
+    let mut results = Results::new(listed);
     execute(ctx, &namespaces, operations, options, &mut results)?;
     let shown = Namespace::new("admin", "$cmd.bulkWrite")?;
     let (items, counts) = results.into_parts();
@@ -73,8 +79,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 
 fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
     let Some(cursor) = fields.document("cursor")? else { return Ok(Some(i64::MAX)) };
-    let cursor = Fields::strict(cursor, "bulkWrite.cursor", &["batchSize"])?;
-    Ok(Some(cursor.non_negative("batchSize")?.unwrap_or(i64::MAX)))
+    let size = Fields::new(cursor, "bulkWrite.cursor").long("batchSize")?;
+    Ok(Some(size.unwrap_or(i64::MAX)))
 }
 
 fn namespace(info: RawDoc<'_>) -> Result<Namespace> {

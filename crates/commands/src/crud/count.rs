@@ -4,6 +4,7 @@ use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun, check_absent};
 use mayfly_storage::ResolvedView;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::explain;
@@ -18,6 +19,7 @@ const TRANSACTIONS: &str =
     "Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative.";
 
 pub(crate) const ROW: Command = Command::new("count", "Counts documents", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Collection(&[Action::Find]))
     .flags(RowFlags::STABLE)
     .reads(
@@ -29,16 +31,25 @@ pub(crate) const ROW: Command = Command::new("count", "Counts documents", run)
     )
     .in_transaction(InTransaction::RefusedWith(TRANSACTIONS))
     .expected(Expected::Long)
-    .explained(KNOWN, explain::count);
+    .explained(explain::count);
 
 /// The arguments; `fields` is ignored.
-pub(crate) const KNOWN: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::document("query"),
+    Argument::whole("limit")
+        .null_is_value()
+        .refused_with(2, "limit value is not a valid number, but {}"),
+    Argument::whole("skip").at_least(0),
+    Argument::any("hint"),
+    Argument::any("collation"),
+    Argument::any("fields"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
-    let skip = fields.non_negative("skip")?.unwrap_or(0);
+    let skip = fields.long("skip")?.unwrap_or(0);
     // A negative limit has the effect of a positive one.
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);

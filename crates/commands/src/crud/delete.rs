@@ -6,6 +6,7 @@ use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindOptions, Hint, ModifyOutcome, Repeatable, check_absent,
 };
 use mayfly_storage::Collection;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::explain;
@@ -22,6 +23,7 @@ use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 
 pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Collection(&[Action::Remove]))
     .audited(Audited::Documents)
     .flags(RowFlags::STABLE)
@@ -29,20 +31,20 @@ pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Statements("deletes"))
     .kind(OpKind::Delete)
-    .explained(KNOWN, explain::delete);
+    .explained(explain::delete);
 
-pub(crate) const KNOWN: &[&str] = &[
-    "deletes",
-    "ordered",
-    "let",
-    "bypassDocumentValidation",
-    "bypassEmptyTsReplacement",
-    "stmtId",
-    "stmtIds",
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::array("deletes").required(),
+    Argument::flag("ordered"),
+    Argument::document("let"),
+    Argument::flag("bypassDocumentValidation"),
+    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::whole("stmtId"),
+    Argument::array("stmtIds"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     // A delete writes no documents; arguments for written documents are still checked.
@@ -78,10 +80,17 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
+/// The fields of an element of `deletes`.
+const STATEMENT: &[Argument] = &[
+    Argument::document("q").required(),
+    Argument::whole("limit").required(),
+    Argument::any("hint"),
+    Argument::document("collation"),
+];
+
 /// Parses an element of `deletes`.
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<DeleteStatement<'a>> {
-    let known = &["q", "limit", "hint", "collation"];
-    let fields = Fields::strict(statement, "delete.deletes", known)?;
+    let fields = Fields::read(statement, "delete.deletes", STATEMENT)?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
     let multi = match fields.long("limit")? {
         None => return Err(fields.missing("limit")),

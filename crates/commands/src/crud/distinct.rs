@@ -1,6 +1,8 @@
 //! `distinct`: the distinct values of a field. Arrays are unwound, and values that compare as equal
 //! count once.
 
+use crate::request::arguments::HINT;
+use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
@@ -11,7 +13,7 @@ use mayfly_query::{
 };
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::array_index;
-use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, SortOrder};
 
 use super::explain;
 use super::read::{Collating, hint};
@@ -23,6 +25,7 @@ use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
     Command::new("distinct", "Returns the distinct values of a field", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Collection(&[Action::Find]))
         .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
         .reads(
@@ -35,12 +38,17 @@ pub(crate) const ROW: Command =
         )
         .in_transaction(InTransaction::Statement)
         .expected(Expected::Long)
-        .explained(KNOWN, explain::distinct);
+        .explained(explain::distinct);
 
-pub(crate) const KNOWN: &[&str] = &["key", "query", "hint", "collation"];
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::string("key").required(),
+    Argument::document("query"),
+    HINT,
+    Argument::any("collation"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let key = fields.string("key")?.ok_or_else(|| fields.missing("key"))?;
@@ -146,7 +154,13 @@ impl Values<'_> {
     fn add(&mut self, value: RawValue<'_>) -> Result<()> {
         self.key.clear();
         let collation = self.collation.as_deref();
-        keys::append_value_in(&mut self.key, &mut TypeBits::default(), value, false, collation);
+        keys::append_value_in(
+            &mut self.key,
+            &mut TypeBits::default(),
+            value,
+            SortOrder::Ascending,
+            collation,
+        );
         if self.seen.contains(&self.key) {
             return Ok(());
         }

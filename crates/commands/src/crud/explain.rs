@@ -8,6 +8,7 @@ mod pipeline;
 mod query;
 mod view;
 
+use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -25,6 +26,7 @@ use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("explain", "Returns the plan of another command", run)
+    .arguments(&[Argument::string("verbosity")])
     .needs(Needs::Demands(demands::explain))
     .since("3.0")
     .flags(RowFlags::STABLE)
@@ -80,9 +82,7 @@ impl<'a> Inner<'a> {
     ) -> Result<Inner<'a>> {
         let ns = request.namespace()?;
         let name = request.row.name;
-        let explained = ctx.commands.find(name).and_then(|entry| entry.command.explained);
-        request.fields(explained.map_or(&[], |explained| explained.arguments))?;
-        let fields = Fields::new(request.body, name);
+        let fields = request.arguments()?;
         let collating = Collating::parse(&fields)?;
         let setting = settings_of(ctx, name, &ns, request.body);
         Ok(Inner { request, fields, ns, verbosity, collating, setting })
@@ -90,7 +90,7 @@ impl<'a> Inner<'a> {
 }
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["verbosity"])?;
+    let fields = request.arguments()?;
     let RawValue::Document(body) = request.target() else {
         return Err(fields.wrong(request.row.name, request.target(), "object"));
     };
@@ -119,9 +119,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     let name = command.row.name;
     doc.append("explainVersion", "1");
     match (command.explained, command.handler) {
-        (Some(explained), _) => {
+        (Some(explain), _) => {
             let inner = Request::inner(&command.row, db, body);
-            (explained.explain)(ctx, &inner, verbosity, doc)?;
+            explain(ctx, &inner, verbosity, doc)?;
         }
         (None, Handler::Missing) if name == MAP_REDUCE => {
             return Err(Error::not_implemented(format_args!("explain of '{name}'")));

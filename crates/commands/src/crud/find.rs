@@ -7,6 +7,7 @@ use mayfly_query::{
     allowed_on, check_absent,
 };
 use mayfly_storage::ResolvedView;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::explain;
@@ -17,12 +18,13 @@ use super::view::{
     run_settings, source,
 };
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::row::{InTransaction, Reads, RowFlags};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::length::Work;
+use mayfly_value::arguments::convert::whole_number;
 
 pub(crate) const ROW: Command = Command::new("find", "Finds documents", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Collection(&[Action::Find]))
     .since("3.2")
     .kind(OpKind::Query)
@@ -35,39 +37,39 @@ pub(crate) const ROW: Command = Command::new("find", "Finds documents", run)
             .union(Reads::SNAPSHOT),
     )
     .in_transaction(InTransaction::Statement)
-    .explained(KNOWN, explain::find);
+    .explained(explain::find);
 
 /// Supported arguments, then those that are refused when they have an effect.
-pub(crate) const KNOWN: &[&str] = &[
-    "filter",
-    "sort",
-    "projection",
-    "hint",
-    "skip",
-    "limit",
-    "batchSize",
-    "singleBatch",
-    "noCursorTimeout",
-    "allowPartialResults",
-    "allowDiskUse",
-    "oplogReplay",
-    "tailable",
-    "awaitData",
-    "collation",
-    "returnKey",
-    "showRecordId",
-    "min",
-    "max",
-    "let",
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::document("filter").null_is_value(),
+    Argument::document("sort"),
+    Argument::document("projection"),
+    Argument::any("hint"),
+    Argument::whole("skip").at_least(0),
+    Argument::whole("limit").at_least(0),
+    Argument::whole("batchSize").at_least(0),
+    Argument::flag("singleBatch"),
+    Argument::flag("noCursorTimeout"),
+    Argument::flag("allowPartialResults"),
+    Argument::flag("allowDiskUse"),
+    Argument::flag("oplogReplay"),
+    Argument::flag("tailable"),
+    Argument::flag("awaitData"),
+    Argument::any("collation"),
+    Argument::flag("returnKey"),
+    Argument::flag("showRecordId"),
+    Argument::document("min"),
+    Argument::document("max"),
+    Argument::document("let"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
     tailing.check_view(ctx)?;
-    let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
-    let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
+    let skip = fields.long("skip")?.unwrap_or(0) as u64;
+    let limit = fields.long("limit")?.unwrap_or(0) as u64;
     let (batch, shape) = (batch(&fields)?, shape(&fields)?);
     let collating = Collating::parse(&fields)?;
     let collection = ctx.store.collection(&ns);
@@ -129,7 +131,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 /// The options of the first batch and the cursor.
 fn batch(fields: &Fields<'_>) -> Result<FirstBatch> {
     Ok(FirstBatch {
-        size: fields.non_negative("batchSize")?,
+        size: fields.long("batchSize")?,
         single: fields.bool("singleBatch")?.unwrap_or(false),
         no_timeout: fields.bool("noCursorTimeout")?.unwrap_or(false),
     })

@@ -1,5 +1,7 @@
 //! `findAndModify`: changes or removes one document, and returns it as it was or is.
 
+use crate::request::arguments::HINT;
+use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
@@ -25,6 +27,7 @@ use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command =
     Command::new("findAndModify", "Changes or removes one document", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Demands(demands::find_and_modify))
         .audited(Audited::Documents)
         .aliases(&["findandmodify"])
@@ -32,28 +35,28 @@ pub(crate) const ROW: Command =
         .writes(Writes::Repeatable)
         .in_transaction(InTransaction::Statement)
         .expected(Expected::Long)
-        .explained(KNOWN, explain::find_and_modify);
+        .explained(explain::find_and_modify);
 
-pub(crate) const KNOWN: &[&str] = &[
-    "query",
-    "sort",
-    "remove",
-    "update",
-    "new",
-    "fields",
-    "upsert",
-    "bypassDocumentValidation",
-    "bypassEmptyTsReplacement",
-    "collation",
-    "arrayFilters",
-    "hint",
-    "let",
-    "stmtId",
-    "stmtIds",
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::document("query"),
+    Argument::document("sort"),
+    Argument::flag("remove"),
+    Argument::any("update"),
+    Argument::flag("new"),
+    Argument::document("fields"),
+    Argument::flag("upsert"),
+    Argument::flag("bypassDocumentValidation"),
+    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::any("collation"),
+    Argument::array("arrayFilters"),
+    HINT,
+    Argument::document("let"),
+    Argument::whole("stmtId"),
+    Argument::array("stmtIds"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let arguments = Arguments::parse(&fields)?;

@@ -1,12 +1,13 @@
 //! `getMore` and `killCursors`.
 
+use mayfly_value::arguments::{Argument, error::wrong_type};
 use std::time::Duration;
 
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::{CursorOwner, Cursors};
-use mayfly_value::{DocBuilder, Number, RawValue};
+use mayfly_value::{DocBuilder, RawValue};
 use mayfly_work::memory;
 
 use super::read::note_shown;
@@ -16,6 +17,7 @@ use crate::request::{Needs, OpKind, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("getMore", "Returns the next batch of a cursor", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::get_more))
     .since("3.2")
     .flags(RowFlags::OWN_MAX_TIME.union(RowFlags::STABLE))
@@ -24,6 +26,7 @@ pub(crate) const ROW: Command = Command::new("getMore", "Returns the next batch 
     .expected(Expected::Long)
     .kind(OpKind::GetMore);
 pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Closes cursors", kill)
+    .arguments(&[Argument::array("cursors").required()])
     .needs(Needs::InHandler)
     .since("3.2")
     .flags(RowFlags::STABLE)
@@ -33,10 +36,15 @@ pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Closes cur
 fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace> {
     Namespace::new(request.db, collection)
 }
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("collection").required(),
+    Argument::whole("batchSize").at_least(0),
+    Argument::any("term"),
+    Argument::any("lastKnownCommittedOpTime"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields =
-        request.fields(&["collection", "batchSize", "term", "lastKnownCommittedOpTime"])?;
+    let fields = request.arguments()?;
     let id = match request.target() {
         RawValue::Int64(id) => id,
         other => {
@@ -45,7 +53,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     };
     let collection = fields.string("collection")?.ok_or_else(|| fields.missing("collection"))?;
     let ns = cursor_namespace(request, collection)?;
-    let size = match fields.non_negative("batchSize")? {
+    let size = match fields.long("batchSize")? {
         None | Some(0) => None,
         Some(size) => usize::try_from(size).ok(),
     };
@@ -176,7 +184,7 @@ impl Drop for CursorInUse<'_> {
 }
 
 fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["cursors"])?;
+    let fields = request.arguments()?;
     let ns = match request.target() {
         RawValue::String(collection) => cursor_namespace(request, collection)?,
         other => return Err(fields.wrong("killCursors", other, "string")),
@@ -184,19 +192,11 @@ fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder)
     let list = fields.array("cursors")?.ok_or_else(|| fields.missing("cursors"))?;
     let mut ids = Vec::new();
     for element in list {
-        match Number::from_value(element.value()).and_then(Number::to_i64_exact) {
-            Some(id) => ids.push(id),
-            None => {
-                return Err(Error::new(
-                    ErrorCode::TypeMismatch,
-                    format!(
-                        "BSON field 'killCursors.cursors.{}' is the wrong type '{}', expected type 'long'",
-                        element.name(),
-                        element.value().type_name()
-                    ),
-                ));
-            }
-        }
+        let RawValue::Int64(id) = element.value() else {
+            let path = format!("killCursors.cursors.{}", element.name());
+            return Err(wrong_type(path, element.value(), "long"));
+        };
+        ids.push(id);
     }
     let asker = ctx.cursor_owner().user;
     let collection = Target::Collection(ns.db(), ns.collection());

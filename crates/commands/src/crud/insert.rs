@@ -1,5 +1,6 @@
 //! `insert`.
 
+use mayfly_value::arguments::Argument;
 use std::cell::Cell;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
@@ -21,22 +22,24 @@ use crate::rules::rights::demands;
 const UNIT_BYTES: usize = 1 << 20;
 
 pub(crate) const ROW: Command = Command::new("insert", "Inserts documents", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::insert))
     .audited(Audited::Documents)
     .flags(RowFlags::STABLE)
     .writes(Writes::Repeatable)
     .in_transaction(InTransaction::Statement)
     .kind(OpKind::Insert);
+const ARGUMENTS: &[Argument] = &[
+    Argument::array("documents").required(),
+    Argument::flag("ordered"),
+    Argument::flag("bypassDocumentValidation"),
+    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::whole("stmtId"),
+    Argument::array("stmtIds"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[
-        "documents",
-        "ordered",
-        "bypassDocumentValidation",
-        "bypassEmptyTsReplacement",
-        "stmtId",
-        "stmtIds",
-    ])?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     measurements::check_insertable(ctx, &ns)?;
     let options = WriteOptions::parse(&fields)?;

@@ -7,6 +7,7 @@ use mayfly_query::{
     CanonicalQuery, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
     is_stage,
 };
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::explain;
@@ -25,6 +26,7 @@ use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("update", "Changes documents", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::update))
     .audited(Audited::Documents)
     .flags(RowFlags::STABLE)
@@ -32,20 +34,20 @@ pub(crate) const ROW: Command = Command::new("update", "Changes documents", run)
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Statements("updates"))
     .kind(OpKind::Update)
-    .explained(KNOWN, explain::update);
+    .explained(explain::update);
 
-pub(crate) const KNOWN: &[&str] = &[
-    "updates",
-    "ordered",
-    "bypassDocumentValidation",
-    "bypassEmptyTsReplacement",
-    "let",
-    "stmtId",
-    "stmtIds",
+pub(crate) const ARGUMENTS: &[Argument] = &[
+    Argument::array("updates").required(),
+    Argument::flag("ordered"),
+    Argument::flag("bypassDocumentValidation"),
+    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::document("let"),
+    Argument::whole("stmtId"),
+    Argument::array("stmtIds"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let options = WriteOptions::parse(&fields)?;
@@ -97,21 +99,23 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
+/// The fields of an element of `updates`.
+const STATEMENT: &[Argument] = &[
+    Argument::document("q").required(),
+    Argument::any("u").required(),
+    Argument::flag("upsert"),
+    Argument::flag("multi"),
+    Argument::any("hint"),
+    Argument::document("collation"),
+    Argument::array("arrayFilters"),
+    Argument::document("c"),
+    Argument::document("sort"),
+    Argument::flag("upsertSupplied"),
+];
+
 /// Parses an element of `updates`.
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<UpdateStatement<'a>> {
-    let known = &[
-        "q",
-        "u",
-        "upsert",
-        "multi",
-        "hint",
-        "collation",
-        "arrayFilters",
-        "c",
-        "sort",
-        "upsertSupplied",
-    ];
-    let fields = Fields::strict(statement, "update.updates", known)?;
+    let fields = Fields::read(statement, "update.updates", STATEMENT)?;
     let names = Names { filter: "q", update: "u", constants: "c" };
     UpdateStatement::parse(&fields, &names, variables)
 }

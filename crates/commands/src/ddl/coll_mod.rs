@@ -5,6 +5,7 @@ use mayfly_buckets::TimeSeries;
 use mayfly_storage::policy::TtlOptions;
 use mayfly_storage::policy::value::{expire_after_for_collection, expire_after_for_collmod};
 use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
@@ -19,6 +20,7 @@ use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command =
     Command::new("collMod", "Changes options of a collection or index", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Demands(demands::coll_mod))
         .flags(RowFlags::STABLE)
         .writes(Writes::Settings)
@@ -27,6 +29,23 @@ pub(crate) const ROW: Command =
 
 /// Options of the reference that are not supported.
 const MISSING: &[&str] = &["recordPreImages"];
+
+const ARGUMENTS: &[Argument] = &[
+    Argument::document("index"),
+    Argument::any("expireAfterSeconds"),
+    Argument::any("dryRun"),
+    Argument::any("ttl"),
+    Argument::any("validator"),
+    Argument::any("validationLevel"),
+    Argument::any("validationAction"),
+    Argument::any("changeStreamPreAndPostImages"),
+    Argument::any("cappedSize"),
+    Argument::any("cappedMax"),
+    Argument::any("timeseries"),
+    Argument::any("viewOn"),
+    Argument::any("pipeline"),
+    Argument::any("recordPreImages"),
+];
 
 /// Options of a collection.
 const OF_COLLECTIONS: &[&str] = &[
@@ -43,11 +62,7 @@ const OF_COLLECTIONS: &[&str] = &[
 const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let mut known = MISSING.to_vec();
-    known.extend(["index", "expireAfterSeconds", "dryRun"]);
-    known.extend(OF_COLLECTIONS);
-    known.extend(OF_VIEWS);
-    let fields = request.fields(&known)?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     let index = fields.document("index")?;
     let rules = ctx.service.store.ttl_params().rules();
@@ -183,7 +198,7 @@ fn check_expiry_type(body: &RawDoc<'_>) -> Result<()> {
         ))),
         Some(other) => Err(Error::type_mismatch(format!(
             "BSON field 'collMod.expireAfterSeconds' is the wrong type '{}', expected types '[string, long, int, \
-             decimal, double]'",
+             decimal, double']",
             other.type_name()
         ))),
     }

@@ -1,6 +1,7 @@
 //! `create`: creates a collection or a view.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::Argument;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawValue};
 
@@ -13,6 +14,7 @@ use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("create", "Creates a collection or view", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::create))
     .flags(RowFlags::STABLE.union(RowFlags::CREATES))
     .writes(Writes::Settings)
@@ -23,33 +25,33 @@ pub(crate) const ROW: Command = Command::new("create", "Creates a collection or 
 /// Options of the reference that are refused when they have an effect.
 const MISSING: &[&str] = &["encryptedFields", "temp"];
 
-/// The supported options.
-const KNOWN: &[&str] = &[
-    "timeseries",
-    "clusteredIndex",
-    "capped",
-    "size",
-    "max",
-    "viewOn",
-    "pipeline",
-    "validator",
-    "validationLevel",
-    "validationAction",
-    "changeStreamPreAndPostImages",
-    "storageEngine",
-    "indexOptionDefaults",
-    "autoIndexId",
-    "expireAfterSeconds",
-    "ttl",
-    "idIndex",
-    "flags",
-    "collation",
+/// The options.
+const ARGUMENTS: &[Argument] = &[
+    Argument::document("timeseries"),
+    Argument::any("clusteredIndex"),
+    Argument::flag("capped"),
+    Argument::whole("size").at_least(1),
+    Argument::whole("max"),
+    Argument::string("viewOn"),
+    Argument::array("pipeline"),
+    Argument::any("validator"),
+    Argument::any("validationLevel"),
+    Argument::any("validationAction"),
+    Argument::any("changeStreamPreAndPostImages"),
+    Argument::any("storageEngine"),
+    Argument::any("indexOptionDefaults"),
+    Argument::any("autoIndexId"),
+    Argument::any("expireAfterSeconds"),
+    Argument::any("ttl"),
+    Argument::any("idIndex"),
+    Argument::any("flags"),
+    Argument::any("collation"),
+    Argument::any("encryptedFields"),
+    Argument::any("temp"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let mut known = MISSING.to_vec();
-    known.extend(KNOWN);
-    let fields = request.fields(&known)?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let defining = Defining {

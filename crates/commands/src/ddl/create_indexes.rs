@@ -3,6 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::CreateIndexesOptions;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::time_series::on_measurements;
@@ -13,22 +14,24 @@ use crate::request::{Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::create_indexes))
     .flags(RowFlags::STABLE)
     .writes(Writes::Settings)
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Long)
     .replayed(LogForm::OneIndex, &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]);
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("indexes"),
+    Argument::flag("ignoreUnknownIndexOptions"),
+    Argument::any("commitQuorum"),
+    Argument::any("v"),
+    Argument::flag("dryRun"),
+    Argument::string("onConflict"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[
-        "indexes",
-        "ignoreUnknownIndexOptions",
-        "commitQuorum",
-        "v",
-        "dryRun",
-        "onConflict",
-    ])?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     let options = CreateIndexesOptions {
         ignore_unknown: fields.bool("ignoreUnknownIndexOptions")?.unwrap_or(false),

@@ -22,7 +22,7 @@ pub(crate) const DATABASE: Command = Command::new("dropDatabase", "Drops a datab
     .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound]);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let ns = request.namespace()?;
     if ns.as_str() == OPLOG {
         let text = "can't drop live oplog while replicating";
@@ -58,7 +58,7 @@ fn run_database(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    let fields = request.fields(&[])?;
+    let fields = request.arguments()?;
     if fields.long("dropDatabase")? != Some(1) {
         return Err(Error::bad_value("have to pass 1 as db parameter"));
     }

@@ -1,8 +1,9 @@
 //! `dropIndexes`.
 
 use mayfly_auth::Action;
-use mayfly_base::{ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::IndexSelector;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -10,6 +11,7 @@ use crate::request::row::{LogForm, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run)
+    .arguments(&[Argument::any("index").required()])
     .needs(Needs::Collection(&[Action::DropIndex]))
     .aliases(&["deleteIndexes"])
     .flags(RowFlags::STABLE)
@@ -17,10 +19,11 @@ pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run
     .replayed(LogForm::WithDefinition, &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["index"])?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     let store = &ctx.service.store;
-    let before = match fields.required("index")? {
+    // Null is a value of the wrong type.
+    let before = match fields.doc().get("index").unwrap_or(RawValue::Null) {
         RawValue::String("*") => {
             let before = store.drop_indexes(&ns, None)?;
             reply.append("nIndexesWas", before);
@@ -33,7 +36,17 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             let mut selectors = Vec::new();
             for element in names {
                 match element.value() {
-                    RawValue::String(name) => selectors.push(IndexSelector::Name(name)),
+                    RawValue::String(name) => {
+                        if names
+                            .iter()
+                            .take(selectors.len())
+                            .any(|it| it.value() == element.value())
+                        {
+                            let text = format!("index not found with name [{name}]");
+                            return Err(Error::new(ErrorCode::IndexNotFound, text));
+                        }
+                        selectors.push(IndexSelector::Name(name));
+                    }
                     other => return Err(fields.wrong("index", other, "[string]")),
                 }
             }

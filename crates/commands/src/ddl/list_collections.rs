@@ -1,5 +1,7 @@
 //! `listCollections`.
 
+use crate::request::arguments::CURSOR;
+use mayfly_value::arguments::Argument;
 use std::collections::VecDeque;
 
 use mayfly_base::{Namespace, Result};
@@ -17,19 +19,21 @@ use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command =
     Command::new("listCollections", "Lists the collections of a database", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Demands(demands::list_collections))
         .since("3.0")
         .flags(RowFlags::STABLE)
         .reads(Reads::PREFERENCE.union(Reads::COMMITTED));
+const ARGUMENTS: &[Argument] = &[
+    Argument::document("filter"),
+    Argument::flag("nameOnly"),
+    Argument::flag("authorizedCollections"),
+    Argument::fields("cursor", CURSOR),
+    Argument::any("includePendingDrops"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[
-        "filter",
-        "nameOnly",
-        "authorizedCollections",
-        "cursor",
-        "includePendingDrops",
-    ])?;
+    let fields = request.arguments()?;
     let name_only = fields.bool("nameOnly")?.unwrap_or(false);
     let own = fields.bool("authorizedCollections")?.unwrap_or(false);
     let is_shown = |name: &str| match ctx.authority.privileges() {
@@ -93,7 +97,7 @@ pub(super) fn cursor_batch_size(fields: &Fields<'_>, path: &'static str) -> Resu
         // Listings are returned in one batch by default.
         None => Ok(Some(i64::MAX)),
         Some(cursor) => {
-            let size = Fields::strict(cursor, path, &["batchSize"])?.non_negative("batchSize")?;
+            let size = Fields::new(cursor, path).long("batchSize")?;
             Ok(size.or(Some(i64::MAX)))
         }
     }

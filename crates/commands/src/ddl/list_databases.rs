@@ -3,6 +3,7 @@
 //! `admin`, `config` and `local` are always listed, even if they are empty; the log is part of
 //! `local`.
 
+use mayfly_value::arguments::Argument;
 use std::collections::BTreeMap;
 
 use mayfly_auth::{Action, Target};
@@ -17,6 +18,7 @@ use crate::request::{Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("listDatabases", "Lists databases", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::list_databases))
     .flags(RowFlags::ADMIN_ONLY.union(RowFlags::STABLE))
     .reads(Reads::PREFERENCE);
@@ -27,9 +29,14 @@ struct DatabaseEntry {
     collections: usize,
     bytes: u64,
 }
+const ARGUMENTS: &[Argument] = &[
+    Argument::flag("nameOnly"),
+    Argument::document("filter"),
+    Argument::flag("authorizedDatabases"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["nameOnly", "filter", "authorizedDatabases"])?;
+    let fields = request.arguments()?;
     let name_only = fields.bool("nameOnly")?.unwrap_or(false);
     if let Some(value) = fields.get("authorizedDatabases")
         && !matches!(value, RawValue::Bool(_))

@@ -1,5 +1,7 @@
 //! `listIndexes`.
 
+use crate::request::arguments::CURSOR;
+use mayfly_value::arguments::Argument;
 use std::collections::VecDeque;
 
 use mayfly_auth::Action;
@@ -16,13 +18,19 @@ use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command =
     Command::new("listIndexes", "Lists the indexes of a collection", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Collection(&[Action::ListIndexes]))
         .since("3.0")
         .flags(RowFlags::STABLE)
         .reads(Reads::PREFERENCE.union(Reads::COMMITTED));
+const ARGUMENTS: &[Argument] = &[
+    Argument::fields("cursor", CURSOR),
+    Argument::flag("includeBuildUUIDs"),
+    Argument::flag("includeIndexBuildInfo"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"])?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
     let store = &ctx.service.store;

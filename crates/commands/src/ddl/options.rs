@@ -84,9 +84,6 @@ pub(super) fn policy(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()
 fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     match fields.document("collation")? {
         None => {}
-        Some(collation) if collation.is_empty() => {
-            return Err(Error::bad_value("'collation' cannot be an empty document."));
-        }
         Some(collation) => {
             if let Some(collation) = Collation::parse(collation, "create.collation")? {
                 options.append("collation", collation.document());

@@ -2,8 +2,9 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
-use mayfly_storage::OPLOG;
+use mayfly_storage::{OPLOG, RenameTarget};
 use mayfly_value::DocBuilder;
+use mayfly_value::arguments::Argument;
 
 use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
@@ -12,14 +13,17 @@ use crate::request::{Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("renameCollection", "Renames a collection", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Demands(demands::rename))
     .flags(RowFlags::ADMIN_ONLY)
     .writes(Writes::Settings)
     .names(Names::FullName)
     .replayed(LogForm::DroppedByUuid, &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]);
+const ARGUMENTS: &[Argument] =
+    &[Argument::string("to").required(), Argument::flag("dropTarget"), Argument::bool("stayTemp")];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["to", "dropTarget", "stayTemp"])?;
+    let fields = request.arguments()?;
     let from = match request.target().as_str() {
         Some(from) => Namespace::parse(from)?,
         None => return Err(fields.wrong("renameCollection", request.target(), "string")),
@@ -39,8 +43,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         let text = "Renaming system.buckets collections is not allowed";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
-    let drop_target = fields.bool("dropTarget")?.unwrap_or(false);
-    ctx.service.store.rename_collection(&from, &to, drop_target)?;
+    let target = match fields.bool("dropTarget")? {
+        Some(true) => RenameTarget::Dropped,
+        _ => RenameTarget::MustNotExist,
+    };
+    ctx.service.store.rename_collection(&from, &to, target)?;
     ctx.service.top.forget(from.as_str());
     ctx.service.top.forget(to.as_str());
     Ok(())

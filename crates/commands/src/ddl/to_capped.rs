@@ -2,6 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{ErrorCode, Namespace, Result};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder};
 
 use super::options::{capped_size, compact, invalid};
@@ -13,6 +14,7 @@ use crate::rules::rights::demands;
 
 pub(crate) const CONVERT: Command =
     Command::new("convertToCapped", "Converts a collection to a capped one", convert)
+        .arguments(&[Argument::whole("size").required(), Argument::any("temp")])
         .needs(Needs::Collection(&[Action::ConvertToCapped]))
         .writes(Writes::Settings)
         .reads(Reads::empty())
@@ -20,21 +22,27 @@ pub(crate) const CONVERT: Command =
         .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound]);
 pub(crate) const CLONE: Command =
     Command::new("cloneCollectionAsCapped", "Copies a collection into a capped one", clone)
+        .arguments(ARGUMENTS)
         .needs(Needs::Demands(demands::clone_as_capped))
         .writes(Writes::Settings)
         .expected(Expected::Long);
 
 fn convert(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["size", "temp"])?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let options = capped_options(&fields)?;
     ctx.service.store.convert_collection(ctx.op, &ns, options.as_doc())?;
     Ok(())
 }
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("toCollection").required(),
+    Argument::whole("size").required(),
+    Argument::any("temp"),
+];
 
 fn clone(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["toCollection", "size", "temp"])?;
+    let fields = request.arguments()?;
     let from = request.namespace()?;
     let to = fields.string("toCollection")?.ok_or_else(|| fields.missing("toCollection"))?;
     let to = Namespace::new(request.db, to)?;

@@ -1,5 +1,6 @@
 //! `compact` and `reIndex`: commands that only change the storage of a collection.
 
+use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use mayfly_auth::Action;
@@ -13,6 +14,7 @@ use crate::request::{Needs, Request};
 
 pub(super) const COMPACT: Command =
     Command::new("compact", "Frees unused disk space of a collection", compact)
+        .arguments(ARGUMENTS)
         .needs(Needs::Collection(&[Action::Compact]))
         .expected(Expected::Long);
 pub(super) const RE_INDEX: Command =
@@ -39,11 +41,13 @@ fn collection(
         None => Error::new(ErrorCode::NamespaceNotFound, "collection does not exist"),
     })
 }
+const ARGUMENTS: &[Argument] =
+    &[Argument::flag("force"), Argument::flag("dryRun"), Argument::whole("freeSpaceTargetMB")];
 
 /// The size of the freed space is only known afterwards. `freeSpaceTargetMB` skips a collection
 /// that is smaller than the target.
 fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["force", "dryRun", "freeSpaceTargetMB"])?;
+    let fields = request.arguments()?;
     fields.bool("force")?;
     let target_mb = fields.long("freeSpaceTargetMB")?;
     if let Some(target) = target_mb.filter(|target| *target < 1) {
@@ -67,7 +71,7 @@ fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 fn re_index(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     if ctx.service.replica_set.get().is_some() {
         let text = "reIndex is only allowed on a standalone mongod instance.";
         return Err(Error::new(ErrorCode::IllegalOperation, text));

@@ -8,22 +8,30 @@ use mayfly_buckets::TimeSeries;
 use mayfly_query::is_clustered;
 use mayfly_service::top::Latencies;
 use mayfly_storage::{Collection, OPLOG};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::row::{Expected, Reads};
 use crate::request::{Fields, Needs, Request};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(crate) const ROW: Command = Command::new("collStats", "Returns the sizes of a collection", run)
+    .arguments(ARGUMENTS)
     .needs(Needs::Collection(&[Action::CollStats]))
     .aliases(&["collstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
     .expected(Expected::Long);
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("scale"),
+    Argument::any("verbose"),
+    Argument::any("waitForLock"),
+    Argument::any("numericOnly"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["scale", "verbose", "waitForLock", "numericOnly"])?;
+    let fields = request.arguments()?;
     let scale = scale(&fields)?;
     let ns = request.namespace()?;
     doc.append("ns", ns.as_str());

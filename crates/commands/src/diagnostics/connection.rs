@@ -3,6 +3,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::access::authenticate::{self, StatusDetail};
@@ -12,6 +13,7 @@ use crate::request::{Needs, Request};
 
 pub(crate) const CONNECTION_STATUS: Command =
     Command::new("connectionStatus", "Returns the user of this connection", run_status)
+        .arguments(&[Argument::flag("showPrivileges")])
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH)
         .in_transaction(InTransaction::Informational);
@@ -39,7 +41,7 @@ pub(crate) const CMD_LINE_OPTS: Command = Command::new(
 .flags(RowFlags::ADMIN_ONLY);
 
 fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["showPrivileges"])?;
+    let fields = request.arguments()?;
     let detail = match fields.bool("showPrivileges")? {
         Some(true) => StatusDetail::Privileges,
         Some(false) | None => StatusDetail::Roles,
@@ -70,7 +72,7 @@ fn run_options(
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let command_line = &ctx.service.command_line;
     doc.start_array("argv");
     for word in &command_line.argv {

@@ -2,6 +2,7 @@
 //!
 //! The TTL monitor is listed even when it sleeps, so that users can see that expiry runs.
 
+use mayfly_value::arguments::Argument;
 use std::collections::HashSet;
 
 use mayfly_auth::{Action, Target, UserName};
@@ -13,11 +14,11 @@ use mayfly_work::OpCtx;
 use mayfly_work::op::{OpInfo, OpProgress};
 
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::generic::is_generic;
 use crate::request::row::{Names, RowFlags};
 use crate::request::{Demands, Needs, Request};
 use crate::rules::transaction::{append_transaction, time_text};
+use mayfly_value::arguments::convert::whole_number;
 
 /// How the monitor calls itself.
 const TTL_MONITOR: &str = "TTLMonitor";
@@ -32,6 +33,7 @@ pub(crate) const ROW: Command =
         .since("3.2")
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 pub(crate) const KILL_OP: Command = Command::new("killOp", "Ends an operation", run_kill_op)
+    .arguments(&[Argument::any("op"), Argument::any("maxTimeMSOpOnly")])
     .needs(Needs::InHandler)
     .since("3.2")
     .flags(RowFlags::ADMIN_ONLY)
@@ -302,7 +304,7 @@ fn run_kill_op(
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let fields = request.fields(&["op", "maxTimeMSOpOnly"])?;
+    let fields = request.arguments()?;
     let Some(id) = fields.get("op").and_then(whole_number) else {
         return Err(match fields.get("op") {
             Some(value) => {

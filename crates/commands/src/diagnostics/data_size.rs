@@ -1,6 +1,7 @@
 //! `dataSize`: the size of the documents of a collection, or of those between two keys.
 
 use mayfly_storage::VisibleIndexes;
+use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use mayfly_auth::Action;
@@ -16,16 +17,24 @@ use crate::request::{Fields, Needs, Request};
 
 pub(crate) const ROW: Command =
     Command::new("dataSize", "Measures the documents of a collection", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::FullName(&[Action::Find]))
         .aliases(&["datasize"])
         .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
         .names(Names::FullName)
         .expected(Expected::Long);
 
-const KNOWN: &[&str] = &["keyPattern", "min", "max", "maxSize", "maxObjects", "estimate"];
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("keyPattern"),
+    Argument::any("min"),
+    Argument::any("max"),
+    Argument::whole("maxSize"),
+    Argument::whole("maxObjects"),
+    Argument::flag("estimate"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(KNOWN)?;
+    let fields = request.arguments()?;
     let Some(name) = request.target().as_str() else {
         return Err(fields.wrong("dataSize", request.target(), "string"));
     };

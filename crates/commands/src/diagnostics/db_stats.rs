@@ -6,6 +6,7 @@ use mayfly_service::Service;
 use mayfly_storage::LogSizes;
 use mayfly_storage::ReadView;
 use mayfly_value::DocBuilder;
+use mayfly_value::arguments::Argument;
 
 use super::scale::{bytes, scale};
 use crate::context::{Command, CommandContext};
@@ -13,6 +14,7 @@ use crate::request::row::{Expected, Reads};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("dbStats", "Returns the sizes of a database", run)
+    .arguments(&[Argument::any("scale"), Argument::flag("freeStorage")])
     .needs(Needs::Database(&[Action::DbStats]))
     .aliases(&["dbstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
@@ -40,7 +42,7 @@ impl Sums {
 }
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["scale", "freeStorage"])?;
+    let fields = request.arguments()?;
     let scale = scale(&fields)?;
     let free = fields.bool("freeStorage")?.unwrap_or(false);
     let mut sums = Sums::default();

@@ -17,7 +17,7 @@ pub(super) const ROW: Command =
         .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let now = |ctx: &CommandContext<'_>| RawValue::Date(ctx.service.clock.now_ms());
     reply.start_document("data").append("start", now(ctx));
     reply.start_document("serverStatus").append("start", now(ctx));

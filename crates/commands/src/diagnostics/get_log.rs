@@ -13,7 +13,7 @@ pub(crate) const ROW: Command = Command::new("getLog", "Returns the latest lines
     .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let (lines, total) = match request.target() {
         RawValue::String("*") => {
             doc.start_array("names").push("global").push("startupWarnings").end();

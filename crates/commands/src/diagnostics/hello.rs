@@ -17,9 +17,9 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use super::member::{Role, append_member};
 use crate::access::authenticate;
 use crate::context::{Command, CommandContext, Wait};
-use crate::request::fields::{whole_number, wrong_type};
 use crate::request::row::{Audited, Hides, InTransaction, RowFlags};
 use crate::request::{Fields, Needs, Request};
+use mayfly_value::arguments::{convert::whole_number, error::wrong_type};
 
 /// The largest client metadata document, in bytes.
 const MAX_CLIENT_BYTES: usize = 512;

@@ -12,7 +12,7 @@ pub(crate) const ROW: Command = Command::new("listCommands", "Lists the commands
     .flags(RowFlags::BEFORE_AUTH);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     let for_tests = ctx.service.fail_points.are_enabled();
     let there = |command: &&&Command| {
         matches!(command.handler, Handler::Run(_))

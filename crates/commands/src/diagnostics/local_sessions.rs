@@ -8,7 +8,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::CommandContext;
 use crate::request::Fields;
-use crate::request::fields::wrong_type;
+use mayfly_value::arguments::error::wrong_type;
 
 /// The sessions that the options select; by default those of the client's user.
 ///

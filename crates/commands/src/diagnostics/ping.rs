@@ -13,6 +13,6 @@ pub(crate) const ROW: Command = Command::new("ping", "Checks that the server res
     .in_transaction(InTransaction::Informational);
 
 fn run(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::context::{Command, CommandContext};
@@ -13,12 +14,13 @@ pub(crate) const CONN_POOL_STATS: Command =
         .needs(Needs::Cluster(&[Action::ConnPoolStats]));
 pub(crate) const LOCK_INFO: Command =
     Command::new("lockInfo", "Lists locks that are held", run_locks)
+        .arguments(&[Argument::any("includeStorageEngineDump")])
         .needs(Needs::Cluster(&[Action::ServerStatus]))
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY);
 
 fn run_pools(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     doc.append("numClientConnections", 0).append("numAScopedConnections", 0);
     for name in ["totalInUse", "totalAvailable", "totalLeased", "totalCreated", "totalRefreshing"] {
         doc.append(name, 0);
@@ -31,7 +33,7 @@ fn run_pools(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
 }
 
 fn run_locks(_: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    request.fields(&["includeStorageEngineDump"])?;
+    request.arguments()?;
     // Locks are only held briefly, inside the store.
     doc.start_array("lockInfo").end();
     Ok(())

@@ -3,6 +3,7 @@
 use mayfly_base::{Error, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_service::profiler::Profiled;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
 use super::scale::small;
@@ -12,6 +13,7 @@ use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command =
     Command::new("profile", "Reads or changes the profiling settings of a database", run)
+        .arguments(ARGUMENTS)
         .needs(Needs::Demands(demands::profile));
 
 const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
@@ -22,9 +24,11 @@ enum FilterChange {
     Set(mayfly_value::DocBuf, Matcher),
     Unset,
 }
+const ARGUMENTS: &[Argument] =
+    &[Argument::whole("slowms"), Argument::any("sampleRate"), Argument::any("filter")];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["slowms", "sampleRate", "filter"])?;
+    let fields = request.arguments()?;
     let level = fields.long("profile")?.ok_or_else(|| fields.missing("profile"))?;
     let slow_ms = fields.long("slowms")?;
     let rate = sample_rate(&fields)?;

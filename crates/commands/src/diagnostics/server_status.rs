@@ -11,9 +11,9 @@ use mayfly_value::{DocBuilder, RawValue};
 use super::build_info::VERSION;
 use super::member::{Role, append_member};
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(crate) const ROW: Command = Command::new("serverStatus", "Returns the server's metrics", run)
     .needs(Needs::Cluster(&[Action::ServerStatus]))

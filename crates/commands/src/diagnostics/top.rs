@@ -15,7 +15,7 @@ pub(crate) const ROW: Command = Command::new("top", "Returns the use of each col
     .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     doc.start_document("totals").append("note", "all times in microseconds");
     let service = ctx.service;
     // Collections are also dropped without a command: by a policy, or at the end of an operation

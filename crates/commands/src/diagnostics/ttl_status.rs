@@ -15,6 +15,6 @@ pub(crate) const ROW: Command =
         .expected(Expected::Long);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.fields(&[])?;
+    request.arguments()?;
     ctx.service.store.append_ttl_status(ctx.op, reply)
 }

@@ -7,9 +7,9 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
 use crate::context::{Command, CommandContext};
-use crate::request::fields::whole_number;
 use crate::request::row::{Expected, Reads, RowFlags};
 use crate::request::{Needs, Request};
+use mayfly_value::arguments::convert::whole_number;
 
 pub(crate) const ROW: Command =
     Command::new("validate", "Checks a collection and its indexes", run)

@@ -13,10 +13,10 @@ use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
 use crate::diagnostics::scale::small;
-use crate::request::fields::whole_number;
 use crate::request::row::{Names, Reads};
 use crate::request::{OpKind, Request, RowFlags};
 use crate::rules::redaction;
+use mayfly_value::arguments::convert::whole_number;
 
 /// The largest command in the log and in the profile, in bytes.
 const MAX_COMMAND_BYTES: usize = 10 * 1024;

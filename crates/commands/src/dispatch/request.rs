@@ -6,11 +6,11 @@ use mayfly_service::Authority;
 use super::{After, Call, Incoming};
 use crate::context::{Handler, Run, counter};
 use crate::registry;
-use crate::request::fields::wrong_type;
 use crate::request::row::InTransaction;
 use crate::request::{OpKind, ReadConcern, Request, RowFlags, generic};
 use crate::rules::rights::check;
 use crate::rules::{audit, implied, primacy, transaction};
+use mayfly_value::arguments::error::wrong_type;
 
 /// Counts the command, and reads its database. This is the first step, so that commands which other
 /// steps refuse are counted as well.

@@ -4,10 +4,10 @@
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Authority, SessionId, SessionOwner};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::arguments::error::wrong_type;
+use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
-use super::fields::whole_number;
 use super::{Fields, Row, RowFlags};
 
 mod concern;
@@ -152,7 +152,7 @@ impl Api<'_> {
             None if self.strict || self.deprecation => {
                 let text =
                     "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
-                return Err(Error::new(ErrorCode::APIVersionError, text));
+                return Err(Error::new(ErrorCode(4_886_600), text));
             }
             None => {}
         }
@@ -180,7 +180,7 @@ fn transaction_part(
         Some(RawValue::Bool(flag)) => Ok(Some(flag)),
         Some(other) => {
             let path = format!("OperationSessionInfo.{name}");
-            Err(super::fields::wrong_type(&path, other, "bool"))
+            Err(wrong_type(&path, other, "bool"))
         }
     };
     let (autocommit, starts) = (flag("autocommit", autocommit)?, flag("startTransaction", starts)?);
@@ -208,19 +208,16 @@ fn txn_number(value: RawValue<'_>) -> Result<i64> {
             let text = "Transaction number cannot be negative";
             Err(Error::new(ErrorCode::InvalidOptions, text))
         }
-        other => Err(super::fields::wrong_type("OperationSessionInfo.txnNumber", other, "long")),
+        other => Err(wrong_type("OperationSessionInfo.txnNumber", other, "long")),
     }
 }
 
 fn max_time_ms(value: RawValue<'_>) -> Result<i64> {
-    let Some(number) = whole_number(value) else {
-        return Err(Error::bad_value("maxTimeMS must be a number"));
+    let number = match value {
+        RawValue::Int32(number) => i64::from(number),
+        RawValue::Int64(number) => number,
+        other => return max_time_ms_of(other),
     };
-    if let RawValue::Double(double) = value
-        && double.fract() != 0.0
-    {
-        return Err(Error::failed_to_parse("maxTimeMS has non-integral value"));
-    }
     if !(0..=i64::from(i32::MAX)).contains(&number) {
         let text = format!("{number} value for maxTimeMS is out of range [0, {}]", i32::MAX);
         return Err(Error::bad_value(text));
@@ -228,14 +225,27 @@ fn max_time_ms(value: RawValue<'_>) -> Result<i64> {
     Ok(number)
 }
 
+/// `maxTimeMS` of another type than an integer: null counts as absent, and other numbers must be
+/// equal to a long.
+#[cold]
+fn max_time_ms_of(value: RawValue<'_>) -> Result<i64> {
+    match (value, Number::from_value(value)) {
+        (RawValue::Null | RawValue::Undefined, _) => Ok(0),
+        (_, None) => Err(wrong_type("maxTimeMS", value, "[long, int, decimal, double]")),
+        (_, Some(number)) => match number.to_i64_exact() {
+            Some(whole) => max_time_ms(RawValue::Int64(whole)),
+            None => Err(Error::failed_to_parse("maxTimeMS has non-integral value")),
+        },
+    }
+}
+
 /// The client's cluster time; 0 without one.
 ///
 /// # Errors
 /// 14 TypeMismatch.
 fn gossiped(value: RawValue<'_>) -> Result<u64> {
-    let wrong = |path: &str, value: RawValue<'_>, expected: &str| {
-        Err(super::fields::wrong_type(path, value, expected))
-    };
+    let wrong =
+        |path: &str, value: RawValue<'_>, expected: &str| Err(wrong_type(path, value, expected));
     let RawValue::Document(gossip) = value else {
         return wrong("$clusterTime", value, "object");
     };
@@ -249,7 +259,7 @@ fn gossiped(value: RawValue<'_>) -> Result<u64> {
 fn session_document(value: RawValue<'_>) -> Result<RawDoc<'_>> {
     match value {
         RawValue::Document(doc) => Ok(doc),
-        other => Err(super::fields::wrong_type("OperationSessionInfo.lsid", other, "object")),
+        other => Err(wrong_type("OperationSessionInfo.lsid", other, "object")),
     }
 }
 

@@ -3,8 +3,9 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::request::fields::wrong_type;
+use crate::request::generic::is_generic;
 use crate::request::{Fields, Generic, Row, RowFlags};
+use mayfly_value::arguments::error::wrong_type;
 
 /// A document sequence: documents of a command's field in a section of their own.
 #[derive(Clone, Copy, Debug)]
@@ -41,24 +42,27 @@ impl<'a> Request<'a> {
         Request { row, name: row.name, db, body, generic, sequences: &[], uuid: None }
     }
 
-    /// Checks that the command has no field except these, its own name and the generic arguments;
-    /// returns typed access to them. `<command>.<field>` is their path in errors.
+    /// Checks the fields of the command against the declarations in its row, and returns typed
+    /// access to them. `<command>.<field>` is their path in errors.
     ///
     /// # Errors
-    /// 40415 for an unknown field, 40413 for a repeated one.
-    pub fn fields(&self, known: &[&str]) -> Result<Fields<'a>> {
-        if self.row.flags.contains(RowFlags::LENIENT) {
-            return Ok(Fields::new(self.body, self.row.name));
-        }
-        let fields = Fields::of_command(self.body, self.row.name, known)?;
+    /// 40415 for an unknown field, 40413 for a repeated one, the errors of
+    /// [`Argument::check`](mayfly_value::arguments::Argument::check), 40414 for a missing one.
+    pub fn arguments(&self) -> Result<Fields<'a>> {
+        let Row { name, arguments, flags, .. } = self.row;
+        let also = if flags.contains(RowFlags::LENIENT) { |_: &[u8]| true } else { is_generic };
+        let fields = Fields::read_command(self.body, name, arguments, also)?;
         for sequence in self.sequences {
-            if !known.contains(&sequence.name) {
+            if !arguments.iter().any(|argument| argument.name == sequence.name) {
                 return Err(fields.unknown(sequence.name));
             }
             if self.body.get_element(sequence.name).is_some() {
                 return Err(fields.duplicate(sequence.name));
             }
         }
+        fields.check_present(arguments, |name| {
+            self.sequences.iter().any(|sequence| sequence.name == name)
+        })?;
         Ok(fields)
     }
 
@@ -107,13 +111,13 @@ impl<'a> Request<'a> {
                 for element in array {
                     if element.type_byte() != mayfly_value::ty::DOCUMENT {
                         let path = format!("{}.{}", path(), element.name());
-                        return Err(wrong_type(&path, element.value(), "object"));
+                        return Err(wrong_type(path, element.value(), "object"));
                     }
                     len += 1;
                 }
                 Ok(Some(Documents { rest: Rest::Array(array.iter()), len }))
             }
-            Some(other) => Err(wrong_type(&path(), other, "array")),
+            Some(other) => Err(wrong_type(path(), other, "array")),
         }
     }
 }

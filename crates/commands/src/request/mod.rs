@@ -3,14 +3,14 @@
 //!
 //! This floor knows no handlers; of the server's state it only knows rights and sessions.
 
-pub(crate) mod fields;
+pub(crate) mod arguments;
 pub(crate) mod generic;
 mod message;
 pub(crate) mod needs;
 pub(crate) mod row;
 
-pub use fields::Fields;
 pub use generic::{Durability, Generic, ReadConcern, ReadLevel, TransactionPart, WriteConcern};
+pub use mayfly_value::arguments::Fields;
 pub use message::{DocumentSequence, Documents, Request};
 pub use needs::{Demands, Needs};
-pub use row::{OpKind, Row, RowFlags};
+pub use row::{Names, OpKind, Row, RowFlags};

@@ -3,6 +3,7 @@
 
 use bitflags::bitflags;
 use mayfly_base::ErrorCode;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{RawDoc, RawValue};
 
 use super::Needs;
@@ -248,6 +249,8 @@ pub struct Row {
     pub help: &'static str,
     /// The version of the reference that introduced it.
     pub since: &'static str,
+    /// Its arguments, without the generic ones.
+    pub arguments: &'static [Argument],
     /// Yes-or-no properties, such as whether a login is needed.
     pub flags: RowFlags,
     /// The counter in `opcounters` that a request increments.
@@ -280,6 +283,7 @@ impl Row {
             aliases: &[],
             help,
             since: "<=2.6",
+            arguments: &[],
             flags: RowFlags::empty(),
             kind: OpKind::Command,
             needs: Needs::Undeclared,

@@ -257,7 +257,7 @@ fn flag(data: RawDoc<'_>, name: &str) -> bool {
     match data.get(name) {
         Some(RawValue::Bool(flag)) => flag,
         Some(value) => {
-            crate::request::fields::whole_number(value).is_some_and(|number| number != 0)
+            mayfly_value::arguments::convert::whole_number(value).is_some_and(|number| number != 0)
         }
         None => false,
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use foldhash::HashMap;
 use mayfly_value::keys::{TypeBits, append_value_in};
-use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, SortOrder, ValueBuf};
 
 /// Approximate memory of a value without its bytes.
 const VALUE_BYTES: usize = 40;
@@ -41,7 +41,7 @@ pub(super) struct Distinct {
 
 impl Distinct {
     pub(super) fn put(&mut self, value: RawValue<'_>, collation: Option<&Collation>) {
-        let key = encoded(value, false, collation);
+        let key = encoded(value, SortOrder::Ascending, collation);
         if let std::collections::hash_map::Entry::Vacant(place) = self.places.entry(key) {
             self.key_bytes += place.key().len() + VALUE_BYTES;
             place.insert(self.list.values.len());
@@ -57,11 +57,11 @@ impl Distinct {
 /// Encodes a value as bytes with the order of values.
 pub(crate) fn encoded(
     value: RawValue<'_>,
-    descending: bool,
+    order: SortOrder,
     collation: Option<&Collation>,
 ) -> Vec<u8> {
     let mut key = Vec::with_capacity(16);
-    append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
+    append_value_in(&mut key, &mut TypeBits::default(), value, order, collation);
     key
 }
 

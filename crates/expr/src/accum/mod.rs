@@ -6,6 +6,7 @@
 //! another state ([`Accumulator::merge`]): groups that do not fit into memory are spilled and
 //! merged later, in the order of their documents.
 
+mod deviation;
 mod limits;
 mod list;
 mod parse;
@@ -22,13 +23,13 @@ use mayfly_value::{Collation, RawDoc, RawElement, RawValue, ValueBuf};
 use crate::op::check_n;
 use crate::{Expression, Frame, Order, Scope};
 
+pub(crate) use deviation::{Deviation, Population};
 pub use limits::AccumulatorLimits;
 pub(crate) use list::{Merged, encoded};
 pub(crate) use parse::shares;
-pub(crate) use percentile::{percentile, sorted_numbers};
+pub(crate) use percentile::{median, percentiles, sorted_numbers};
 use scripted::{Functions, Scripted};
 pub use state::AccumState;
-pub(crate) use state::Deviation;
 
 /// A row of the table of accumulators.
 pub struct AccumRow {

@@ -1,5 +1,6 @@
 //! Parsing of accumulators.
 
+use mayfly_value::arguments::error::{missing, unknown, wrong_type};
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -137,14 +138,11 @@ pub(crate) fn shares(
             "p" if name == "$percentile" => p = Some(part.value()),
             "method" => method = Some(part.value()),
             other => {
-                let text = format!("BSON field '{name}.{other}' is an unknown field.");
-                return Err(fault(40415, text));
+                return Err(unknown(format_args!("{name}.{other}")));
             }
         }
     }
-    let missing = |part: &str| {
-        fault(40414, format!("BSON field '{name}.{part}' is missing but a required field"))
-    };
+    let missing = |part: &str| missing(format_args!("{name}.{part}"));
     let input = input.ok_or_else(|| missing("input"))?;
     if name == "$percentile" && p.is_none() {
         return Err(missing("p"));
@@ -156,11 +154,7 @@ pub(crate) fn shares(
             return Err(Error::bad_value(text));
         }
         other => {
-            let found = other.type_name();
-            let text = format!(
-                "BSON field '{name}.method' is the wrong type '{found}', expected type 'string'"
-            );
-            return Err(Error::type_mismatch(text));
+            return Err(wrong_type(format_args!("{name}.method"), other, "string"));
         }
     }
     let shares = match p {

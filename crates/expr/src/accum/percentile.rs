@@ -23,11 +23,13 @@ fn at(numbers: &[f64], share: f64) -> RawValue<'static> {
         .map_or(RawValue::Null, |value| RawValue::Double(*value))
 }
 
-/// The result: one value for `$median`, an array in the order of the quantiles for `$percentile`.
-pub(crate) fn percentile(numbers: &[f64], shares: &[f64], median: bool) -> ValueBuf {
-    if median {
-        return at(numbers, 0.5).to_owned();
-    }
+/// The result of `$median` over ascending numbers.
+pub(crate) fn median(numbers: &[f64]) -> ValueBuf {
+    at(numbers, 0.5).to_owned()
+}
+
+/// The result of `$percentile` over ascending numbers: an array in the order of the quantiles.
+pub(crate) fn percentiles(numbers: &[f64], shares: &[f64]) -> ValueBuf {
     let mut out = DocBuilder::new_array();
     for share in shares {
         out.push(at(numbers, *share));

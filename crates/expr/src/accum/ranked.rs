@@ -20,8 +20,14 @@ pub(super) struct Ranked {
 }
 
 impl Ranked {
-    pub(super) fn new(n: usize, last: bool) -> Ranked {
-        Ranked { n, last, entries: BTreeMap::new(), next: 0, bytes: 0 }
+    /// Keeps the values with the least keys.
+    pub(super) fn first(n: usize) -> Ranked {
+        Ranked { n, last: false, entries: BTreeMap::new(), next: 0, bytes: 0 }
+    }
+
+    /// Keeps the values with the greatest keys.
+    pub(super) fn last(n: usize) -> Ranked {
+        Ranked { last: true, ..Ranked::first(n) }
     }
 
     /// Adds a value; of equal keys the earlier ones are kept.

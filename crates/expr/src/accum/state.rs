@@ -2,13 +2,14 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{
-    Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_depth, check_size,
+    Collation, DocBuilder, Number, RawDoc, RawValue, SortOrder, ValueBuf, check_depth, check_size,
     compare_values_in, ty,
 };
 
 use super::AccumulatorKind;
+use super::deviation::{Deviation, Population};
 use super::list::{Distinct, List, Merged, encoded};
-use super::percentile::{percentile, sorted_numbers};
+use super::percentile::{median, percentiles, sorted_numbers};
 use super::ranked::Ranked;
 use super::scripted::Scripted;
 use crate::op::merge_fault;
@@ -41,66 +42,11 @@ enum StateValue {
     Scripted(Box<Scripted>),
 }
 
-/// Count, mean and sum of squared differences, updated with each number.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deviation {
-    count: f64,
-    mean: f64,
-    squares: f64,
-    /// Number of infinities and NaN; if there are any, the deviation is undefined.
-    not_finite: i64,
-}
-
-impl Deviation {
-    pub(crate) fn put(&mut self, value: f64) {
-        if !value.is_finite() {
-            self.not_finite += 1;
-            return;
-        }
-        self.count += 1.0;
-        let before = value - self.mean;
-        self.mean += before / self.count;
-        self.squares += before * (value - self.mean);
-    }
-
-    pub(crate) fn remove(&mut self, value: f64) {
-        if !value.is_finite() {
-            self.not_finite -= 1;
-            return;
-        }
-        self.count -= 1.0;
-        if self.count <= 0.0 {
-            *self = Deviation { not_finite: self.not_finite, ..Deviation::default() };
-            return;
-        }
-        let before = value - self.mean;
-        self.mean -= before / self.count;
-        self.squares = (self.squares - before * (value - self.mean)).max(0.0);
-    }
-
-    fn merge(&mut self, other: Deviation) {
-        self.not_finite += other.not_finite;
-        if other.count == 0.0 {
-            return;
-        }
-        let total = self.count + other.count;
-        let distance = other.mean - self.mean;
-        self.squares += other.squares + distance * distance * self.count * other.count / total;
-        self.mean += distance * other.count / total;
-        self.count = total;
-    }
-
-    /// The deviation; null if there are too few numbers.
-    pub(crate) fn finish(&self, sample: bool) -> RawValue<'static> {
-        let least = if sample { 2.0 } else { 1.0 };
-        if self.count + (self.not_finite as f64) < least {
-            return RawValue::Null;
-        }
-        if self.not_finite > 0 {
-            return RawValue::Double(f64::NAN);
-        }
-        let by = if sample { self.count - 1.0 } else { self.count };
-        RawValue::Double((self.squares / by).sqrt())
+/// The order of the keys by which an accumulator ranks values.
+fn key_order(kind: AccumulatorKind) -> SortOrder {
+    match kind {
+        AccumulatorKind::MaxN => SortOrder::Descending,
+        _ => SortOrder::Ascending,
     }
 }
 
@@ -116,9 +62,9 @@ impl AccumState {
             }
             Kind::AddToSet | Kind::SetUnion => StateValue::Distinct(Box::default()),
             Kind::MergeObjects => StateValue::Merged(Box::default()),
-            Kind::Top | Kind::TopN => StateValue::Ranked(Ranked::new(n, false)),
-            Kind::Bottom | Kind::BottomN => StateValue::Ranked(Ranked::new(n, true)),
-            Kind::MinN | Kind::MaxN => StateValue::Ranked(Ranked::new(n, false)),
+            Kind::Top | Kind::TopN => StateValue::Ranked(Ranked::first(n)),
+            Kind::Bottom | Kind::BottomN => StateValue::Ranked(Ranked::last(n)),
+            Kind::MinN | Kind::MaxN => StateValue::Ranked(Ranked::first(n)),
             Kind::Median | Kind::Percentile => StateValue::Numbers(Vec::new()),
             Kind::StdDevPop | Kind::StdDevSamp => StateValue::Deviation(Deviation::default()),
             // Replaced by the state that a script creates.
@@ -234,7 +180,7 @@ impl AccumState {
             },
             (StateValue::Ranked(ranked), kind) => {
                 if let Some(value) = present {
-                    let key = encoded(value, kind == AccumulatorKind::MaxN, collation);
+                    let key = encoded(value, key_order(kind), collation);
                     ranked.put(key, value);
                 }
             }
@@ -288,11 +234,15 @@ impl AccumState {
             (StateValue::Numbers(numbers), kind) => {
                 let mut numbers = numbers.clone();
                 numbers.sort_by(f64::total_cmp);
-                Ok(Some(percentile(&numbers, shares, kind == AccumulatorKind::Median)))
+                Ok(Some(match kind {
+                    AccumulatorKind::Median => median(&numbers),
+                    _ => percentiles(&numbers, shares),
+                }))
             }
-            (StateValue::Deviation(deviation), kind) => {
-                value(deviation.finish(kind == AccumulatorKind::StdDevSamp))
-            }
+            (StateValue::Deviation(deviation), kind) => value(deviation.finish(match kind {
+                AccumulatorKind::StdDevSamp => Population::Sample,
+                _ => Population::Whole,
+            })),
             (StateValue::Scripted(scripted), _) => scripted.finish().map(Some),
         }
     }

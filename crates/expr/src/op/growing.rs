@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use mayfly_base::Result;
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, check_size};
+use mayfly_value::{
+    Collation, DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, ValueBuf, check_size,
+};
 
 use super::array::sequence::push_items;
 use super::object::take_document;
@@ -183,7 +185,7 @@ impl Growing {
     fn unite(&mut self, items: RawDoc<'_>, collation: Option<&Collation>) -> Result<()> {
         let Growing::Set(set, bytes) = self else { return Ok(()) };
         for item in items.iter().map(|item| item.value()) {
-            set.entry(encoded(item, false, collation)).or_insert_with(|| {
+            set.entry(encoded(item, SortOrder::Ascending, collation)).or_insert_with(|| {
                 let value = item.to_owned();
                 *bytes += value.data().len() + 2;
                 value

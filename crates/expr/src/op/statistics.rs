@@ -7,7 +7,7 @@ use mayfly_base::Result;
 use mayfly_value::{Number, RawValue};
 
 use super::{OpRow, Prepared, own};
-use crate::accum::{AccumState, AccumulatorKind, percentile, shares, sorted_numbers};
+use crate::accum::{AccumState, AccumulatorKind, median, percentiles, shares, sorted_numbers};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
@@ -78,7 +78,7 @@ fn run_shares<'a>(
     arguments: &'a [Expression],
     frame: Frame<'a>,
 ) -> Result<Value<'a>> {
-    let Prepared::Shares(shares, median) = prepared else { return Ok(Value::NULL) };
+    let Prepared::Shares(shares, is_median) = prepared else { return Ok(Value::NULL) };
     let input = arguments[0].evaluate(frame)?;
     let numbers = match input.or_undefined() {
         RawValue::Array(items) => sorted_numbers(items.iter().map(|item| item.value())),
@@ -88,5 +88,8 @@ fn run_shares<'a>(
             .into_iter()
             .collect(),
     };
-    Ok(Value::Owned(percentile(&numbers, shares, *median)))
+    Ok(Value::Owned(match is_median {
+        true => median(&numbers),
+        false => percentiles(&numbers, shares),
+    }))
 }

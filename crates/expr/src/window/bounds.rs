@@ -1,7 +1,7 @@
 //! Bounds of windows, and the documents within them.
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values};
+use mayfly_value::{DocBuf, Number, RawValue, SortOrder, ValueBuf, compare_values};
 
 use super::WindowFunction;
 use crate::Order;
@@ -157,8 +157,10 @@ fn by_range(
     }
     check_order(lower, upper)?;
     match order.map(Order::directions).as_deref() {
-        Some([false]) => Ok(Bounds::Range { lower, upper, unit }),
-        Some([true]) => Err(fault(8_947_400, "Range-based bounds require an ascending sortBy")),
+        Some([SortOrder::Ascending]) => Ok(Bounds::Range { lower, upper, unit }),
+        Some([SortOrder::Descending]) => {
+            Err(fault(8_947_400, "Range-based bounds require an ascending sortBy"))
+        }
         _ => Err(fault(5_339_902, "Range-based bounds require sortBy a single field")),
     }
 }

@@ -6,6 +6,7 @@ use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 use super::bounds::reaches;
 use super::{WindowFunction, null};
 use crate::Expression;
+use crate::accum::Population;
 use crate::op::{Unit, fault};
 
 /// The weight of the newest value in a moving average.
@@ -242,8 +243,8 @@ impl Moments {
         self.moment += before * (y - self.mean_y);
     }
 
-    pub(super) fn result(&self, sample: bool) -> ValueBuf {
-        let by = if sample { self.count - 1.0 } else { self.count };
+    pub(super) fn result(&self, of: Population) -> ValueBuf {
+        let by = of.divisor(self.count);
         match by > 0.0 {
             true => Number::Double(self.moment / by).to_value().to_owned(),
             false => null(),
@@ -254,7 +255,7 @@ impl Moments {
 pub(super) fn covariance(
     function: &WindowFunction,
     pair: &[Expression; 2],
-    sample: bool,
+    of: Population,
     partition: &[DocBuf],
 ) -> Result<Vec<Option<ValueBuf>>> {
     let [first, second] = pair;
@@ -269,7 +270,7 @@ pub(super) fn covariance(
     let result = |(from, to): (usize, usize)| {
         let mut moments = Moments::default();
         pairs[from..to].iter().flatten().for_each(|pair| moments.push(*pair));
-        Some(moments.result(sample))
+        Some(moments.result(of))
     };
     Ok(reaches(function, partition)?.into_iter().map(result).collect())
 }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf, ty};
 
-use crate::accum::Accumulator;
+use crate::accum::{Accumulator, Population};
 use crate::op::Unit;
 use crate::{Dependencies, Expression, Frame, Order, Scope};
 pub use bounds::{Bound, Bounds};
@@ -92,7 +92,7 @@ enum Function {
     Derivative { input: Expression, unit: Option<Unit> },
     Integral { input: Expression, unit: Option<Unit> },
     Fading { input: Expression, alpha: calculus::Alpha },
-    Covariance { pair: [Expression; 2], sample: bool },
+    Covariance { pair: [Expression; 2], of: Population },
     LinearFill(Expression),
     Locf(Expression),
 }
@@ -141,9 +141,7 @@ impl WindowFunction {
                 calculus::integral(self, input, *unit, partition)?
             }
             Function::Fading { input, alpha } => calculus::fading(self, input, alpha, partition)?,
-            Function::Covariance { pair, sample } => {
-                calculus::covariance(self, pair, *sample, partition)?
-            }
+            Function::Covariance { pair, of } => calculus::covariance(self, pair, *of, partition)?,
             Function::LinearFill(input) => fill::linear(self, input, partition)?,
             Function::Locf(input) => fill::carried(self, input, partition)?,
         };

@@ -6,7 +6,7 @@ use mayfly_value::{Number, RawDoc, RawValue};
 use super::bounds::Bounds;
 use super::calculus::Alpha;
 use super::{Function, WindowFunction, rank, takes_accumulator};
-use crate::accum::Accumulator;
+use crate::accum::{Accumulator, Population};
 use crate::op::{Unit, fault};
 use crate::{Expression, Order, Scope};
 
@@ -94,8 +94,8 @@ fn operator_of(
             without_window()?;
             fading(operand, order, scope)?
         }
-        "$covariancePop" => covariance(name, false, operand, scope)?,
-        "$covarianceSamp" => covariance(name, true, operand, scope)?,
+        "$covariancePop" => covariance(name, Population::Whole, operand, scope)?,
+        "$covarianceSamp" => covariance(name, Population::Sample, operand, scope)?,
         "$linearFill" => {
             without_window()?;
             if !matches!(order.map(Order::directions).as_deref(), Some([_])) {
@@ -249,7 +249,12 @@ fn fading(operand: RawValue<'_>, order: Option<&Order>, scope: &Scope) -> Result
     Ok(Function::Fading { input, alpha: Alpha(alpha) })
 }
 
-fn covariance(name: &str, sample: bool, operand: RawValue<'_>, scope: &Scope) -> Result<Function> {
+fn covariance(
+    name: &str,
+    of: Population,
+    operand: RawValue<'_>,
+    scope: &Scope,
+) -> Result<Function> {
     let items = operand.as_array().unwrap_or(RawDoc::EMPTY);
     let mut items = items.iter().map(|item| item.value());
     let (Some(first), Some(second), None) = (items.next(), items.next(), items.next()) else {
@@ -257,5 +262,5 @@ fn covariance(name: &str, sample: bool, operand: RawValue<'_>, scope: &Scope) ->
         return Err(Error::failed_to_parse(text));
     };
     let pair = [Expression::parse_in(first, scope)?, Expression::parse_in(second, scope)?];
-    Ok(Function::Covariance { pair, sample })
+    Ok(Function::Covariance { pair, of })
 }

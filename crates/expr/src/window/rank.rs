@@ -48,7 +48,12 @@ pub(super) fn run(
     let mut ranks = Ranks::new(which);
     let rank = |document| {
         ranks.push(function.order_key(document));
-        Some(RawValue::Int64(ranks.current()).to_owned())
+        let rank = ranks.current();
+        // An int as long as it fits.
+        Some(match i32::try_from(rank) {
+            Ok(rank) => RawValue::Int32(rank).to_owned(),
+            Err(_) => RawValue::Int64(rank).to_owned(),
+        })
     };
     partition.iter().map(rank).collect()
 }

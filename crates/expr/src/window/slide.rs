@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values_in};
 use super::bounds::{only_grow, reaches};
 use super::{See, WindowFunction, null};
 use crate::Sum;
-use crate::accum::{Accumulator, AccumulatorKind, Deviation};
+use crate::accum::{Accumulator, AccumulatorKind, Deviation, Population};
 
 pub(super) fn run(
     function: &WindowFunction,
@@ -138,8 +138,8 @@ fn moving(
         let result = match kind {
             AccumulatorKind::Avg if count == 0 => RawValue::Null,
             AccumulatorKind::Avg => sum.mean(count).to_value(),
-            AccumulatorKind::StdDevPop => deviation.finish(false),
-            AccumulatorKind::StdDevSamp => deviation.finish(true),
+            AccumulatorKind::StdDevPop => deviation.finish(Population::Whole),
+            AccumulatorKind::StdDevSamp => deviation.finish(Population::Sample),
             _ => sum.finish().to_value(),
         };
         results.push(Some(result.to_owned()));

@@ -3,6 +3,8 @@
 
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use super::options::ChangeOptions;
+
 /// Limit on the nesting of deltas.
 const MAX_LEVELS: usize = 32;
 
@@ -109,8 +111,8 @@ impl<'a> UpdateDescription<'a> {
         path
     }
 
-    /// Appends `updateDescription`.
-    pub(super) fn append(&self, out: &mut DocBuilder, expanded: bool) {
+    /// Appends `updateDescription`, with the details that the options ask for.
+    pub(super) fn append(&self, out: &mut DocBuilder, options: &ChangeOptions) {
         out.start_document("updateDescription").start_document("updatedFields");
         for (path, value) in &self.updated {
             out.append(path, *value);
@@ -124,7 +126,7 @@ impl<'a> UpdateDescription<'a> {
             out.push_document().append("field", path.as_str()).append("newSize", *size).end();
         }
         out.end();
-        if expanded {
+        if options.expanded {
             out.start_document("disambiguatedPaths");
             for (path, parts) in &self.ambiguous {
                 out.start_array(path);

@@ -136,7 +136,7 @@ impl Builder {
         append_namespace(&mut out, "ns", about.db, about.collection);
         out.start_document("documentKey").append("_id", key).end();
         if let ("update", Some(delta)) = (kind, delta) {
-            UpdateDescription::of(delta).append(&mut out, self.options.expanded);
+            UpdateDescription::of(delta).append(&mut out, &self.options);
         }
         if kind != "insert" && self.options.before != Image::Off {
             let image = part("preImage");

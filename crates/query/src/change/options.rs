@@ -1,7 +1,8 @@
 //! The argument of `$changeStream` (manual, "$changeStream (aggregation)").
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_value::RawValue;
+use mayfly_value::arguments::{Argument, Fields, Form};
 
 use super::split::Resumed;
 use super::token::{Token, TokenKind};
@@ -52,101 +53,87 @@ impl ChangeOptions {
     /// Parses the argument.
     ///
     /// # Errors
-    /// 50808, 40415, 40674, 14, 2 and errors of tokens.
+    /// 6188500, the errors of [`ARGUMENTS`], 40674, 260 and errors of tokens.
     pub(crate) fn parse(value: RawValue<'_>) -> Result<ChangeOptions> {
-        let RawValue::Document(fields) = value else {
+        let RawValue::Document(given) = value else {
             let text = "$changeStream stage expects a document as argument";
-            return Err(Error::new(ErrorCode(50808), text));
+            return Err(Error::new(ErrorCode(6_188_500), text));
         };
-        let mut options = ChangeOptions {
-            start: Start::Now,
-            after: Image::Off,
-            before: Image::Off,
-            expanded: false,
-            all: false,
-        };
-        let mut starts = 0;
-        for field in fields {
-            match field.name() {
-                "fullDocument" => options.after = image(field, &["default", "updateLookup"])?,
-                "fullDocumentBeforeChange" => options.before = image(field, &["off"])?,
-                "showExpandedEvents" => options.expanded = flag(field)?,
-                "allChangesForCluster" => options.all = flag(field)?,
-                "resumeAfter" => {
-                    let token = Token::parse(document(field)?)?;
-                    if token.kind == TokenKind::Invalidate {
-                        return Err(Error::new(
-                            ErrorCode::InvalidResumeToken,
-                            "Attempting to resume a change stream using 'resumeAfter' is not allowed from an \
-                             invalidate notification.",
-                        ));
-                    }
-                    (options.start, starts) = (Start::After(token), starts + 1);
-                }
-                "startAfter" => {
-                    let token = Token::parse(document(field)?)?;
-                    (options.start, starts) = (Start::After(token), starts + 1);
-                }
-                "startAtOperationTime" => {
-                    let RawValue::Timestamp(timestamp) = field.value() else {
-                        return Err(wrong_type(field, "timestamp"));
-                    };
-                    (options.start, starts) = (Start::At(timestamp), starts + 1);
-                }
-                "allowToRunOnConfigDB"
-                | "allowToRunOnSystemNS"
-                | "showMigrationEvents"
-                | "showSystemEvents"
-                | "showRawUpdateDescription" => {
-                    if flag(field)? {
-                        let text = format!("$changeStream with {}", field.name());
-                        return Err(Error::not_implemented(text));
-                    }
-                }
-                other => {
-                    let text = format!("BSON field '$changeStream.{other}' is an unknown field.");
-                    return Err(Error::new(ErrorCode(40415), text));
-                }
+        let fields = Fields::read(given, "$changeStream", ARGUMENTS)?;
+        for name in UNSUPPORTED {
+            if fields.bool(name)? == Some(true) {
+                return Err(Error::not_implemented(format_args!("$changeStream with {name}")));
             }
         }
-        if starts > 1 {
-            let text = "Only one type of resume option is allowed, but multiple were found.";
-            return Err(Error::new(ErrorCode(40674), text));
+        Ok(ChangeOptions {
+            start: start(&fields)?,
+            after: Image::named(fields.string("fullDocument")?),
+            before: Image::named(fields.string("fullDocumentBeforeChange")?),
+            expanded: fields.bool("showExpandedEvents")?.unwrap_or(false),
+            all: fields.bool("allChangesForCluster")?.unwrap_or(false),
+        })
+    }
+}
+
+/// Options that are refused when they are true.
+const UNSUPPORTED: &[&str] = &[
+    "allowToRunOnConfigDB",
+    "allowToRunOnSystemNS",
+    "showMigrationEvents",
+    "showSystemEvents",
+    "showRawUpdateDescription",
+];
+
+const ARGUMENTS: &[Argument] = &[
+    Argument::choice("fullDocument", &["default", "updateLookup", "whenAvailable", "required"]),
+    Argument::choice("fullDocumentBeforeChange", &["off", "whenAvailable", "required"]),
+    Argument::bool("showExpandedEvents").null_is_value(),
+    Argument::bool("allChangesForCluster").null_is_value(),
+    Argument::document("resumeAfter"),
+    Argument::document("startAfter"),
+    Argument::new("startAtOperationTime", Form::Timestamp),
+    Argument::bool("allowToRunOnConfigDB").null_is_value(),
+    Argument::bool("allowToRunOnSystemNS").null_is_value(),
+    Argument::bool("showMigrationEvents").null_is_value(),
+    Argument::bool("showSystemEvents").null_is_value(),
+    Argument::bool("showRawUpdateDescription").null_is_value(),
+];
+
+/// The start of the stream, which one option at most may give.
+fn start(fields: &Fields<'_>) -> Result<Start> {
+    let mut starts = Vec::new();
+    if let Some(token) = fields.document("resumeAfter")? {
+        let token = Token::parse(token)?;
+        if token.kind == TokenKind::Invalidate {
+            return Err(Error::new(
+                ErrorCode::InvalidResumeToken,
+                "Attempting to resume a change stream using 'resumeAfter' is not allowed from an \
+                 invalidate notification.",
+            ));
         }
-        Ok(options)
+        starts.push(Start::After(token));
     }
-}
-
-fn wrong_type(field: RawElement<'_>, wanted: &str) -> Error {
-    Error::type_mismatch(format!(
-        "BSON field '$changeStream.{}' is the wrong type '{}', expected type '{wanted}'",
-        field.name(),
-        field.value().type_name()
-    ))
-}
-
-fn document<'a>(field: RawElement<'a>) -> Result<RawDoc<'a>> {
-    field.value().as_document().ok_or_else(|| wrong_type(field, "object"))
-}
-
-fn flag(field: RawElement<'_>) -> Result<bool> {
-    match field.value() {
-        RawValue::Bool(flag) => Ok(flag),
-        _ => Err(wrong_type(field, "bool")),
+    if let Some(token) = fields.document("startAfter")? {
+        starts.push(Start::After(Token::parse(token)?));
     }
+    if let Some(RawValue::Timestamp(time)) = fields.get("startAtOperationTime") {
+        starts.push(Start::At(time));
+    }
+    if starts.len() > 1 {
+        let text = "Only one type of resume option is allowed, but multiple were found.";
+        return Err(Error::new(ErrorCode(40674), text));
+    }
+    Ok(starts.pop().unwrap_or(Start::Now))
 }
 
-/// Parses an image option. `own` are the words that only this option supports.
-fn image(field: RawElement<'_>, own: &[&str]) -> Result<Image> {
-    let RawValue::String(word) = field.value() else { return Err(wrong_type(field, "string")) };
-    match word {
-        "whenAvailable" => Ok(Image::WhenAvailable),
-        "required" => Ok(Image::Required),
-        "updateLookup" if own.contains(&word) => Ok(Image::Lookup),
-        word if own.contains(&word) => Ok(Image::Off),
-        word => Err(Error::bad_value(format!(
-            "Enumeration value '{word}' for field '$changeStream.{}' is not a valid value.",
-            field.name()
-        ))),
+impl Image {
+    /// The version that an option names.
+    fn named(word: Option<&str>) -> Image {
+        match word {
+            Some("updateLookup") => Image::Lookup,
+            Some("whenAvailable") => Image::WhenAvailable,
+            Some("required") => Image::Required,
+            _ => Image::Off,
+        }
     }
 }

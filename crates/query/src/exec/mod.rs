@@ -5,6 +5,7 @@
 //! bytes.
 
 mod count;
+mod length;
 mod node;
 pub(crate) mod shape;
 pub(crate) mod tail;
@@ -18,11 +19,10 @@ use std::sync::Arc;
 use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
-use mayfly_work::LONG_BYTES;
 
 pub(crate) use node::near::{near_metadata, nearest};
 pub use node::text::metadata_of;
-use node::{Batch, Node, Progress, Settings};
+use node::{Batch, Node, Progress, ReadPurpose, Settings};
 pub(crate) use node::{Counters, Failures, NodeStats};
 use shape::ResultShape;
 use tail::Tail;
@@ -33,13 +33,7 @@ use crate::language::CanonicalQuery;
 use crate::language::metadata::{INDEX_KEY, Metadata};
 use crate::language::needed::Fields;
 use crate::memory::Budget;
-use crate::plan::{Plan, is_whole, plan_in_order, planned};
-
-/// Reading this many documents counts as short work.
-const FEW_DOCUMENTS: u64 = 1000;
-
-/// The approximate number of documents that a narrow index scan finds.
-const NARROW_DOCUMENTS: i64 = 16;
+use crate::plan::{Plan, UsedIndex, plan_in_order, planned};
 
 /// The reply of a sink to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,20 +81,15 @@ pub struct Executor {
 
 /// Counts the use of the indexes of a plan.
 fn note_use(collection: &Collection, plan: &Plan) {
-    match plan {
-        Plan::Id(_) => collection.id_uses.add(),
-        // A whole scan does not use the order of the records.
-        Plan::Records(scan) if !scan.is_whole() => collection.id_uses.add(),
-        Plan::Text(text) => text.index.runtime.uses.add(),
+    match plan.used_index() {
         // Uses of the `_id` index are counted with the collection, which may be clustered and have
         // no such index.
-        Plan::Index(scan) if scan.index.spec.name() == "_id_" => collection.id_uses.add(),
-        Plan::Index(scan) => scan.index.runtime.uses.add(),
-        Plan::Near(near) => near.index.runtime.uses.add(),
+        Some(UsedIndex::Id) => collection.id_uses.add(),
+        Some(UsedIndex::Other(index)) => index.runtime.uses.add(),
         // Several scans of one index count once.
-        Plan::Merge { inputs, .. } | Plan::Or(inputs) => {
+        None => {
             let mut last = None;
-            for input in inputs {
+            for input in plan.inputs() {
                 let index = input.index_scan().map(|scan| scan.index.id());
                 if index.is_none() || index != last {
                     note_use(collection, input);
@@ -108,7 +97,6 @@ fn note_use(collection: &Collection, plan: &Plan) {
                 last = index;
             }
         }
-        other => other.inputs().iter().for_each(|input| note_use(collection, input)),
     }
 }
 
@@ -183,70 +171,6 @@ impl Executor {
         &self.collection
     }
 
-    /// Whether the first batch may examine many documents: a scan, a sort, a range without a limit,
-    /// a script. Such work must leave the runtime's thread first; for shorter work leaving would
-    /// cost more than the work.
-    pub fn may_take_long(&self) -> bool {
-        // A script may loop on its first document.
-        if self.query.matcher.computes() {
-            return true;
-        }
-        if self.may_give_much() {
-            return true;
-        }
-        if self.collection.known_documents() <= FEW_DOCUMENTS as i64 {
-            return false;
-        }
-        let few = |documents: Option<u64>| {
-            documents.is_some_and(|most| most.saturating_add(self.query.skip) <= FEW_DOCUMENTS)
-        };
-        let narrow = |plan: &Plan| match plan {
-            Plan::Nothing | Plan::Id(_) => true,
-            Plan::Index(scan) => scan.narrow,
-            _ => false,
-        };
-        // A trial may take long as well.
-        let tries = self.trial.as_ref().is_some_and(|trial| trial.allowed().is_none());
-        if tries || self.plan.blocking_sort() {
-            return true;
-        }
-        match self.plan.source() {
-            Plan::Or(inputs) | Plan::Merge { inputs, .. } => !inputs.iter().all(narrow),
-            Plan::Records(scan) => scan.is_whole() || !few(self.query.limit),
-            Plan::Index(scan) => {
-                let bounded =
-                    scan.ranges.iter().all(|range| !is_whole(std::slice::from_ref(range)));
-                // If every entry is a result, a batch fills quickly.
-                let exact = scan.exact && scan.multikey == 0 && !scan.repeats;
-                let exact = exact && !self.settings.for_write && !self.collection.hides_expired();
-                let limited = few(self.query.limit) || exact && few(self.expected);
-                !(scan.narrow || bounded && limited)
-            }
-            other => !narrow(other),
-        }
-    }
-
-    /// Whether documents are so large that even a few of them in the first batch are megabytes.
-    fn may_give_much(&self) -> bool {
-        let (documents, bytes) = self.collection.known_size();
-        // Judged by the average size: a read by `_id`, the most frequent query, is short if
-        // documents are small.
-        let are_small = bytes <= documents.saturating_mul(LONG_BYTES as i64);
-        if bytes <= LONG_BYTES as i64 || are_small && matches!(self.plan, Plan::Id(_)) {
-            return false;
-        }
-        let found = match self.plan.source() {
-            Plan::Nothing => 0,
-            Plan::Id(_) => 1,
-            Plan::Index(scan) if scan.narrow => NARROW_DOCUMENTS,
-            // For a large collection of small documents, the other rules decide.
-            _ => documents.min(FEW_DOCUMENTS as i64),
-        };
-        let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
-        let average = bytes / documents.max(1);
-        average.saturating_mul(found.min(wanted)) > LONG_BYTES as i64
-    }
-
     /// Whether all results were returned.
     pub fn is_done(&self) -> bool {
         self.done && self.pending.is_none()
@@ -255,8 +179,12 @@ impl Executor {
     /// Prepares the executor to find records for a write, which changes or deletes them meanwhile:
     /// an index scan does not return a record twice, even when an update moves its keys.
     pub fn find_for_write(&mut self) {
-        self.settings.for_write = true;
+        self.settings.purpose = ReadPurpose::Write;
         self.adapt();
+    }
+
+    fn finds_for_write(&self) -> bool {
+        self.settings.purpose == ReadPurpose::Write
     }
 
     fn adapt(&mut self) {
@@ -266,7 +194,7 @@ impl Executor {
 
     /// Adjusts a plan to the needs of the caller.
     fn adapted(&self, plan: Plan) -> Plan {
-        let reads = self.settings.for_write || self.shape.key_only;
+        let reads = self.finds_for_write() || self.shape.key_only;
         let plan = if reads { plan.reading() } else { plan };
         if self.counts_only { plan.without_documents() } else { plan }
     }
@@ -347,13 +275,7 @@ impl Executor {
 
     /// Whether the executor keeps more than a position between batches.
     pub fn buffers_between_batches(&self) -> bool {
-        self.settings.for_write
-            || self.plan.any(&mut |node| match node {
-                Plan::Text(_) | Plan::Near(_) | Plan::Sort { .. } => true,
-                Plan::And(_) | Plan::Or(_) | Plan::Merge { disjoint: false, .. } => true,
-                Plan::Index(scan) => scan.multikey != 0 || scan.repeats,
-                _ => false,
-            })
+        self.finds_for_write() || self.plan.buffers_between_batches()
     }
 
     /// Restricts the fields that a sort buffers to these, besides its sort keys.
@@ -500,7 +422,7 @@ impl Executor {
         root.check_alive()?;
         let kept = (&self.budget, self.command);
         let batch = Batch::new(session, &self.collection, &self.query, kept);
-        let batch = batch.with_works(works.unwrap_or(u64::MAX), false);
+        let batch = batch.with_works(works.unwrap_or(u64::MAX));
         let batch = batch.over(snapshot.take());
         batch.wanted.set(expected);
         let (pending, mut given, mut stopped) = (&mut self.pending, 0, false);

@@ -13,7 +13,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::Executor;
 use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID};
-use crate::plan::{IndexScan, Plan};
+use crate::plan::Plan;
 
 /// The arguments `returnKey` and `showRecordId`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,20 +115,7 @@ impl KeyPaths {
     /// The fields for the plan of an executor.
     pub(crate) fn of(executor: &Executor, asked: Option<RequestedMetadata>) -> KeyPaths {
         let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
-        let id = || vec!["_id".to_owned()];
-        let plan = executor.plan();
-        let by_index = |scan: &Arc<IndexScan>| {
-            scan.index.spec.fields().iter().map(|field| field.path.clone()).collect()
-        };
-        let paths = match plan.source() {
-            Plan::Index(_) | Plan::Merge { .. } => {
-                plan.index_scan().map(by_index).unwrap_or_default()
-            }
-            Plan::Near(near) => vec![near.path.clone()],
-            Plan::Id(_) => id(),
-            Plan::Records(scan) if !scan.is_whole() => id(),
-            _ => Vec::new(),
-        };
+        let paths = executor.plan().key_paths();
         KeyPaths { paths, collection: executor.collection().clone(), wants_record }
     }
 

@@ -129,7 +129,7 @@ impl Executor {
             None => {
                 let mut one = Executor::with_plan(collection.clone(), query, Plan::Nothing);
                 one.use_budget(self.budget.clone());
-                one.settings.for_write = self.settings.for_write;
+                one.settings.purpose = self.settings.purpose;
                 let tried = one.tried(&ranked, notes, session)?;
                 tried.first().map_or(0, |winner| winner.at)
             }
@@ -219,8 +219,8 @@ impl Executor {
     }
 
     fn start_trial(&self, at: usize, plan: Plan) -> TrialPlan {
-        let Settings { for_write, timed, .. } = self.settings;
-        let mut settings = Settings { for_write, timed, ..Settings::default() };
+        let Settings { purpose, timed, .. } = self.settings;
+        let mut settings = Settings { purpose, timed, ..Settings::default() };
         let root = start(&plan, (&self.collection, &self.query), &mut settings);
         let most = PlannerSettings::count(&PlannerSettings::of(&self.collection).trial_results);
         TrialPlan { at, plan, root, most, returned: 0, works: 0, over: false }
@@ -235,7 +235,7 @@ impl Executor {
     ) -> Result<bool> {
         let kept = (&self.budget, self.command);
         let batch = Batch::new(session, &self.collection, &self.query, kept);
-        let batch = batch.with_works(works, true);
+        let batch = batch.with_works(works).of_trial();
         batch.wanted.set(Some(one.most - one.returned));
         one.root.check_alive()?;
         while !one.is_done() && batch.works_left() > 0 {

@@ -21,14 +21,14 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, filter_bounds: &FilterBounds) -> DocB
     let mut text = DocBuilder::new();
     for (at, field) in scan.fields.iter().enumerate() {
         text.start_array(&field.path);
-        let reversed = field.descending != scan.backward;
+        let order = if scan.backward { field.order.reversed() } else { field.order };
         match filter_bounds.intervals.get(at) {
             Some(Some(intervals)) => {
-                for interval in texts(intervals, reversed) {
+                for interval in texts(intervals, order) {
                     text.push(interval.as_str());
                 }
             }
-            _ if reversed => {
+            _ if order.is_descending() => {
                 text.push("[MaxKey, MinKey]");
             }
             _ => {

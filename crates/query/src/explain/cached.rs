@@ -62,7 +62,7 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
     let conditions = query.matcher.root().conditions();
     let mut sort = DocBuilder::new();
     for field in query.sort.iter().flat_map(|sort| sort.fields()) {
-        sort.append(field.path.as_str(), if field.descending { -1 } else { 1 });
+        sort.append(field.path.as_str(), field.order.sign());
     }
     let sort = sort.finish();
     // A plan depends only on the paths that a projection needs.

@@ -1,6 +1,6 @@
 //! The stage `COUNT_SCAN`: counts by index entries.
 
-use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawValue, SortOrder};
 
 use super::node::{Node, number};
 use super::tree::input_of;
@@ -37,12 +37,13 @@ fn ends(scan: &IndexScan) -> Option<DocBuf> {
             },
             _ => (None, None),
         };
-        let (first, last) = if field.descending { (high, low) } else { (low, high) };
-        let open = [RawValue::MinKey, RawValue::MaxKey];
-        let (low, high) =
-            (open[usize::from(field.descending)], open[usize::from(!field.descending)]);
-        start.append(&field.path, first.map_or(low, |end| end.value.as_raw()));
-        end.append(&field.path, last.map_or(high, |end| end.value.as_raw()));
+        let (least, greatest) = (RawValue::MinKey, RawValue::MaxKey);
+        let (first, last, least, greatest) = match field.order {
+            SortOrder::Ascending => (low, high, least, greatest),
+            SortOrder::Descending => (high, low, greatest, least),
+        };
+        start.append(&field.path, first.map_or(least, |end| end.value.as_raw()));
+        end.append(&field.path, last.map_or(greatest, |end| end.value.as_raw()));
         includes_start &= first.is_none_or(|end| end.inclusive);
         includes_end &= last.is_none_or(|end| end.inclusive);
     }

@@ -8,7 +8,7 @@ use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::kinds::wildcard::Wildcard;
 use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, SortOrder};
 use mayfly_work::spill::Operator;
 
 use super::bounds::{Scan, rest, scan_bounds};
@@ -372,7 +372,7 @@ fn index_scan(of: &ExplainContext<'_>, plan: &IndexScan, ran: &NodeStats) -> Nod
     // In the key pattern of a wildcard index, the path replaces the wildcard.
     let mut chosen = DocBuilder::new();
     for field in fields {
-        chosen.append(&field.path, if field.descending { -1 } else { 1 });
+        chosen.append(&field.path, field.order.sign());
     }
     let chosen = chosen.finish();
     let wildcard = index.spec.kind().is::<Wildcard>();
@@ -414,7 +414,7 @@ fn fetch_by_id(
     let mut key = DocBuilder::new();
     key.append("_id", 1);
     let key = key.finish();
-    let field = IndexField::new("_id", false, FieldKind::Ordered);
+    let field = IndexField::new("_id", SortOrder::Ascending, FieldKind::Ordered);
     let backward = direction == Direction::Backward;
     let scan = Scan { fields: &[field], multikey: 0, ranges, backward };
     let of =

@@ -144,7 +144,7 @@ impl Hasher {
 fn order(sort: &SortPattern) -> u64 {
     let mut hash = Hasher::new(ShapeTag::Order);
     for field in sort.fields() {
-        hash.text(field.path.as_str()).number(u64::from(field.descending));
+        hash.text(field.path.as_str()).number(u64::from(field.order.is_descending()));
         hash.text(field.metadata.unwrap_or_default());
     }
     hash.finish()

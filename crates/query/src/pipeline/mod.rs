@@ -307,9 +307,9 @@ impl Pipeline {
     pub fn first_of(&self) -> Option<FirstOf> {
         let mut steps = self.steps.iter().peekable();
         steps.next_if(|step| step.is::<Match>());
-        let ordered = steps.next_if(|step| step.is::<Sort>()).is_some();
+        let sort = steps.next_if(|step| step.is::<Sort>()).and_then(Step::get::<Sort>);
         let group = steps.next()?.get::<Group>().filter(|_| self.optimised)?;
-        group.first_of(ordered)
+        group.first_of(sort)
     }
 
     /// The collection that the pipeline writes to.

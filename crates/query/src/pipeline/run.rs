@@ -14,7 +14,7 @@ use crate::change::ChangeStream;
 use crate::change::LogScan;
 use crate::exec::{Executor, Flow};
 use crate::language::metadata::CurrentMetadata;
-use crate::plan::Plan;
+use crate::plan::{Plan, UsedIndex};
 use crate::stage::group::Group;
 use crate::stage::source::RunningSource;
 use crate::stage::{Reader, RunSettings, Running, StageContext, Step, TimedStage, show};
@@ -370,14 +370,10 @@ impl PipelineRun {
 
 /// Visits the names of the indexes that a plan uses.
 fn each_index(plan: &Plan, see: &mut dyn FnMut(&str)) {
-    match plan {
-        Plan::Id(_) => see("_id_"),
-        // A scan of a range of clustered records counts as use of the `_id` index.
-        Plan::Records(scan) if !scan.is_whole() => see("_id_"),
-        Plan::Index(scan) => see(scan.index.spec.name()),
-        Plan::Text(text) => see(text.index.spec.name()),
-        Plan::Near(near) => see(near.index.spec.name()),
-        other => other.inputs().iter().for_each(|input| each_index(input, see)),
+    match plan.used_index() {
+        Some(UsedIndex::Id) => see("_id_"),
+        Some(UsedIndex::Other(index)) => see(index.spec.name()),
+        None => plan.inputs().iter().for_each(|input| each_index(input, see)),
     }
 }
 

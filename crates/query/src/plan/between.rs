@@ -5,7 +5,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Direction, KeyRange};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf};
+use mayfly_value::{Collation, DocBuf, SortOrder};
 
 use super::{IndexScan, Plan, Way};
 use crate::language::CanonicalQuery;
@@ -22,12 +22,12 @@ pub(super) fn narrowed(
     max: Option<&DocBuf>,
 ) -> Result<Way> {
     let scan = way.plan.index_scan();
-    let fields: Vec<(&str, bool)> = match scan {
+    let fields: Vec<(&str, SortOrder)> = match scan {
         Some(scan) => {
             let fields = scan.index.spec.fields().iter();
-            fields.map(|field| (field.path.as_str(), field.descending)).collect()
+            fields.map(|field| (field.path.as_str(), field.order)).collect()
         }
-        None => vec![("_id", false)],
+        None => vec![("_id", SortOrder::Ascending)],
     };
     let collation = match scan {
         Some(scan) => scan.index.spec.collation(),
@@ -59,7 +59,7 @@ pub(super) fn narrowed(
 /// The ordered key of `bound`, which must name the fields of the index in order.
 fn key_of(
     bound: &DocBuf,
-    fields: &[(&str, bool)],
+    fields: &[(&str, SortOrder)],
     collation: Option<&Collation>,
 ) -> Result<Vec<u8>> {
     let names = bound.as_doc().iter().map(|field| field.name());
@@ -68,9 +68,9 @@ fn key_of(
         return Err(Error::new(ErrorCode(51174), text));
     }
     let mut key = Vec::new();
-    for (field, (_, descending)) in bound.as_doc().iter().zip(fields) {
+    for (field, (_, order)) in bound.as_doc().iter().zip(fields) {
         let mut bits = TypeBits::default();
-        keys::append_value_in(&mut key, &mut bits, field.value(), *descending, collation);
+        keys::append_value_in(&mut key, &mut bits, field.value(), *order, collation);
     }
     Ok(key)
 }

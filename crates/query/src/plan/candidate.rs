@@ -8,6 +8,7 @@ use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::kinds::hashed::HashedIndex;
 use mayfly_storage::kinds::wildcard::Wildcard;
 use mayfly_storage::{Index, IndexField, KeyRange};
+use mayfly_value::{Collation, same_collation};
 
 use super::bounds::{Bounds, FieldBounds};
 use super::implication::implies;
@@ -86,14 +87,14 @@ impl Candidate<'_> {
         &self,
         at: usize,
         bounds: &[FieldBounds<'_>],
-        same_collation: bool,
+        comparison: Comparison,
     ) -> Option<Bounded> {
         let field = &self.fields[at];
         let known = |path: &str| bounds.iter().find(|known| known.path == path);
         let inexact = |bounds| Bounded { bounds, covered: Vec::new() };
         match field.kind {
             FieldKind::Ordered | FieldKind::Wildcard => {
-                self.together(at, bounds, known(&field.path)?, same_collation)
+                self.together(at, bounds, known(&field.path)?, comparison)
             }
             FieldKind::Path => {
                 let wildcard = self.fields.get(at + 1)?;
@@ -101,7 +102,7 @@ impl Candidate<'_> {
             }
             FieldKind::Hashed => {
                 let collation = self.index.spec.collation().map(|collation| &**collation);
-                hashed::bounds(known(&field.path)?, collation, same_collation).map(inexact)
+                hashed::bounds(known(&field.path)?, collation, comparison).map(inexact)
             }
             FieldKind::Sphere | FieldKind::Plane => {
                 geo::bounds(self.index, known(&field.path)?).map(inexact)
@@ -116,14 +117,14 @@ impl Candidate<'_> {
         at: usize,
         bounds: &[FieldBounds<'_>],
         known: &FieldBounds<'_>,
-        same_collation: bool,
+        comparison: Comparison,
     ) -> Option<Bounded> {
         let field = &self.fields[at];
         let collation = self.index.spec.collation().map(|collation| &**collation);
         let multikey = self.multikey & (1 << at) != 0;
         let below_array = multikey && field.parts.len() > 1;
         let usable = |condition: &&Bounds| {
-            (same_collation || !condition.collated)
+            (comparison.is_same() || !condition.collated)
                 && !(below_array && condition.excludes_null())
                 && (collation.is_none() || !condition.plain)
                 && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
@@ -140,7 +141,7 @@ impl Candidate<'_> {
         let items = match sharing {
             None => None,
             Some(before) => {
-                let before = self.bounds_of(before, bounds, same_collation)?.bounds.items;
+                let before = self.bounds_of(before, bounds, comparison)?.bounds.items;
                 if before.is_empty() {
                     return None;
                 }
@@ -161,6 +162,29 @@ impl Candidate<'_> {
     }
 }
 
+/// Whether an index compares strings as the query does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    /// Both have the same collation, or none.
+    Same,
+    /// The collations differ, so the index serves only conditions that no collation affects.
+    Other,
+}
+
+impl Comparison {
+    /// The comparison of an index, or of clustered records, with this collation.
+    pub(super) fn of(own: Option<&Arc<Collation>>, query: &CanonicalQuery) -> Comparison {
+        match same_collation(own, query.collation.as_ref()) {
+            true => Comparison::Same,
+            false => Comparison::Other,
+        }
+    }
+
+    pub(super) fn is_same(self) -> bool {
+        self == Comparison::Same
+    }
+}
+
 /// Bounds for a field of an index.
 pub(super) struct Bounded {
     pub(super) bounds: Bounds,
@@ -173,6 +197,6 @@ impl Bounded {
     pub(super) fn ranges(&self, field: &IndexField, index: &Index) -> Vec<KeyRange> {
         // Hashes, paths and cells are stored without the collation.
         let collation = index.spec.collation().filter(|_| field.kind.holds_values());
-        ranges(&self.bounds.intervals, field.descending, collation.map(|collation| &**collation))
+        ranges(&self.bounds.intervals, field.order, collation.map(|collation| &**collation))
     }
 }

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Direction, KeyRange, whole_range};
-use mayfly_value::{Collation, RawValue, same_collation};
+use mayfly_value::{Collation, RawValue, SortOrder, same_collation};
 
 use super::allowed::{allows, allows_id};
 use super::bounds::{Bounds, FieldBounds};
-use super::candidate::{Candidate, candidates, has_all_of};
+use super::candidate::{Candidate, Comparison, candidates, has_all_of};
 use super::interval::{Interval, ranges};
 use super::{
     EntryCheck, FilterBounds, IndexScan, Plan, PlannerSettings, RecordScan, Way, Ways,
@@ -78,7 +78,7 @@ pub(super) fn ways(
     // The sort is stable: of equal scores the first index of the catalog stays first.
     found.sort_by(|(one, _), (other, _)| other.cmp(one));
     let clustered = collection.clustered_by().filter(|_| allows_id(collection, query));
-    let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path, false));
+    let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path));
     match (found.first(), by_id) {
         // A range of `_id` beats an index that only gives the order. For a time series it also
         // beats a range of an index: buckets of one time span are adjacent, while those of an index
@@ -126,11 +126,6 @@ pub(super) fn is_bounded(
     !matches!(best(collection, &query, bounds).plan, Plan::Records(scan) if scan.is_whole())
 }
 
-/// A scan of the whole collection without a useful order.
-pub(super) fn whole_collection(unordered: bool) -> Way {
-    Way::over_records(vec![whole_range()], Direction::Forward, unordered)
-}
-
 pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Way {
     let backward = query.natural_backward.unwrap_or(false);
     let direction = if backward { Direction::Backward } else { Direction::Forward };
@@ -149,7 +144,10 @@ fn clustered_order(
 ) -> Option<Direction> {
     let fields = query.sort.as_ref()?.fields();
     let first = fields.first()?;
-    let direction = if first.descending { Direction::Backward } else { Direction::Forward };
+    let direction = match first.order {
+        SortOrder::Ascending => Direction::Forward,
+        SortOrder::Descending => Direction::Backward,
+    };
     if path != "_id" {
         // Buckets with the same start may come in any order.
         return (fields.len() == 1 && first.path.as_str() == path).then_some(direction);
@@ -208,25 +206,56 @@ pub(super) fn by_id(
     query: &CanonicalQuery,
     bounds: &[FieldBounds<'_>],
     path: &str,
-    forced: bool,
 ) -> Option<Way> {
+    let known = id_bounds(collection, query, bounds, path);
+    known.intervals.is_some().then(|| over_ids(collection, query, path, known))
+}
+
+/// A scan of records in the order of `_id`, with or without bounds on it.
+pub(super) fn forced_by_id(
+    collection: &Collection,
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+) -> Way {
+    over_ids(collection, query, "_id", id_bounds(collection, query, bounds, "_id"))
+}
+
+/// Bounds on the field that a collection is clustered by.
+struct IdBounds {
+    /// `None` for a field without bounds.
+    intervals: Option<Vec<Interval>>,
+    /// The top-level conjuncts that the bounds are equivalent to.
+    covered: Vec<usize>,
+}
+
+fn id_bounds(
+    collection: &Collection,
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+    path: &str,
+) -> IdBounds {
     let collation = collection.collation();
     let field = bounds.iter().find(|field| field.path == path);
-    let matching = same_collation(collation, query.collation.as_ref());
+    let comparison = Comparison::of(collation, query);
     let collation = collation.map(|collation| &**collation);
     let usable = |known: &&Bounds| {
         known.items.is_empty()
-            && (matching || !known.collated)
+            && (comparison.is_same() || !known.collated)
             && (collation.is_none() || !known.plain)
     };
     let conditions = field.iter().flat_map(|field| &field.conditions).filter(usable);
     let covered: Vec<usize> = conditions.clone().filter_map(|known| known.whole).collect();
     let known = conditions.cloned().reduce(|all, known| all.and(&known, collation));
     let known = known.filter(|known| !known.is_everything());
-    let mut ranges = match &known {
-        Some(known) => ranges(&known.intervals, false, collation),
-        None if forced => vec![whole_range()],
-        None => return None,
+    IdBounds { intervals: known.map(|known| known.intervals), covered }
+}
+
+fn over_ids(collection: &Collection, query: &CanonicalQuery, path: &str, known: IdBounds) -> Way {
+    let collation = collection.collation().map(|collation| &**collation);
+    let IdBounds { intervals, covered } = known;
+    let mut ranges = match &intervals {
+        Some(intervals) => ranges(intervals, SortOrder::Ascending, collation),
+        None => vec![whole_range()],
     };
     let order = clustered_order(collection, query, path);
     let direction = order.unwrap_or(Direction::Forward);
@@ -234,11 +263,10 @@ pub(super) fn by_id(
         ranges.reverse();
     }
     let unordered = query.sort.is_some() && order.is_none();
-    let filter_bounds =
-        FilterBounds { intervals: vec![known.map(|known| known.intervals)], covered };
+    let filter_bounds = FilterBounds { intervals: vec![intervals], covered };
     let clustered = is_clustered(collection);
     let scan = RecordScan { ranges, direction, filter_bounds, by_id: false, clustered };
-    Some(Way::new(Plan::Records(Arc::new(scan)), unordered))
+    Way::new(Plan::Records(Arc::new(scan)), unordered)
 }
 
 /// Whether the collection was created clustered, so that clients see no `_id` index.
@@ -255,11 +283,11 @@ pub(super) fn with_candidate(
     bounds: &[FieldBounds<'_>],
 ) -> (Score, Way) {
     let (index, fields) = (candidate.index, &*candidate.fields);
-    let matching = same_collation(index.spec.collation(), query.collation.as_ref());
-    let reach = reach(candidate, bounds, matching);
+    let comparison = Comparison::of(index.spec.collation(), query);
+    let reach = reach(candidate, bounds, comparison);
     let Reach { mut score, mut ranges, fixed, filter_bounds, checks } = reach;
     score.ranged |= collection.time_series().is_some() && !checks.is_empty();
-    let orders = matching && !candidate.repeats && query.sort.is_some();
+    let orders = comparison.is_same() && !candidate.repeats && query.sort.is_some();
     let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
     let order = if orders { order() } else { None };
     // With several ranges that each begin with single values, merging the scans of these parts may
@@ -320,7 +348,7 @@ struct Reach {
     checks: Vec<EntryCheck>,
 }
 
-fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) -> Reach {
+fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], comparison: Comparison) -> Reach {
     let mut score = Score::default();
     let mut ranges = vec![whole_range()];
     let (index, fields) = (candidate.index, &*candidate.fields);
@@ -329,7 +357,7 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) 
     let (mut intervals, mut covered) = (vec![None; fields.len()], Vec::new());
     let mut reached = 0;
     for (at, field) in fields.iter().enumerate() {
-        let Some(found) = candidate.bounds_of(at, bounds, matching) else { break };
+        let Some(found) = candidate.bounds_of(at, bounds, comparison) else { break };
         let everything = found.bounds.is_everything();
         let list = found.ranges(field, index);
         if everything || ranges.len().saturating_mul(list.len()) > MAX_RANGES {
@@ -353,8 +381,8 @@ fn reach(candidate: &Candidate<'_>, bounds: &[FieldBounds<'_>], matching: bool) 
     // Bounds on later fields that the ranges do not contain are checked on each entry.
     let mut checks = Vec::new();
     for (at, field) in fields.iter().enumerate().skip(reached) {
-        let checked = matching && index.spec.kind().is_ordered();
-        let found = candidate.bounds_of(at, bounds, true).filter(|_| checked);
+        let checked = comparison.is_same() && index.spec.kind().is_ordered();
+        let found = candidate.bounds_of(at, bounds, Comparison::Same).filter(|_| checked);
         if let Some(found) = found.filter(|found| !found.bounds.is_everything()) {
             checks.push(EntryCheck { at, ranges: found.ranges(field, index) });
             covered.extend(&found.covered);
@@ -406,11 +434,8 @@ fn index_order(
         if !field.kind.holds_values() || field.path != wanted.path.as_str() {
             return None;
         }
-        let needed = if field.descending == wanted.descending {
-            Direction::Forward
-        } else {
-            Direction::Backward
-        };
+        let needed =
+            if field.order == wanted.order { Direction::Forward } else { Direction::Backward };
         if *direction.get_or_insert(needed) != needed {
             return None;
         }

@@ -106,17 +106,16 @@ fn equal(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Bound
 
 /// Bounds for an order comparison.
 fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
-    let end = |inclusive| End::new(value, inclusive);
     let Interval { low, high } = match (op, value) {
         // `$lte: null` and `$gte: null` match null and missing fields only.
         (CmpOp::Lte | CmpOp::Gte, RawValue::Null) => return equal(&[value], None),
         (_, RawValue::MinKey | RawValue::MaxKey) => {
             let all = Interval::all();
             let interval = match op {
-                CmpOp::Lt => Interval::new(all.low, end(false)),
-                CmpOp::Lte => Interval::new(all.low, end(true)),
-                CmpOp::Gt => Interval::new(end(false), all.high),
-                CmpOp::Gte | CmpOp::Eq => Interval::new(end(true), all.high),
+                CmpOp::Lt => Interval::new(all.low, End::exclusive(value)),
+                CmpOp::Lte => Interval::new(all.low, End::at(value)),
+                CmpOp::Gt => Interval::new(End::exclusive(value), all.high),
+                CmpOp::Gte | CmpOp::Eq => Interval::new(End::at(value), all.high),
             };
             let all = Bounds::new(vec![interval]);
             return Some(Bounds { includes_missing: true, documents: true, ..all });
@@ -127,11 +126,11 @@ fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
         (_, value) => Interval::of_type(value)?,
     };
     let interval = match op {
-        CmpOp::Lt => Interval::new(low, end(false)),
-        CmpOp::Lte => Interval::new(low, end(true)),
-        CmpOp::Gt => Interval::new(end(false), high),
-        CmpOp::Gte => Interval::new(end(true), high),
-        CmpOp::Eq => Interval::new(end(true), end(true)),
+        CmpOp::Lt => Interval::new(low, End::exclusive(value)),
+        CmpOp::Lte => Interval::new(low, End::at(value)),
+        CmpOp::Gt => Interval::new(End::exclusive(value), high),
+        CmpOp::Gte => Interval::new(End::at(value), high),
+        CmpOp::Eq => Interval::new(End::at(value), End::at(value)),
     };
     Some(Bounds {
         exact: has_own_key(value),
@@ -150,7 +149,7 @@ fn matching(regex: &Regex) -> Bounds {
         let next = RawValue::Document(RawDoc::EMPTY);
         let successor = successor_of_prefix(prefix);
         let next = successor.as_deref().map_or(next, RawValue::String);
-        Interval::new(End::new(RawValue::String(prefix), true), End::new(next, false))
+        Interval::new(End::at(RawValue::String(prefix)), End::exclusive(next))
     };
     let strings = prefix.map(begins).or(strings);
     let pattern = RawValue::Regex { pattern: regex.pattern(), options: regex.options() };
@@ -199,7 +198,7 @@ fn of_types(has: impl Fn(u8) -> bool) -> Option<Bounds> {
     }
     let numbers = [ty::INT32, ty::INT64, ty::DOUBLE, ty::DECIMAL].into_iter().any(&has);
     let numbers = numbers.then(|| {
-        let end = |number| End::new(RawValue::Double(number), true);
+        let end = |number| End::at(RawValue::Double(number));
         Interval::new(end(f64::NAN), end(f64::INFINITY))
     });
     let known = representatives.iter().filter(|(bytes, _)| bytes.iter().any(|byte| has(*byte)));

@@ -7,7 +7,7 @@ use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::kinds::plane::{PlaneIndex, square_value};
 use mayfly_storage::kinds::sphere::SphereIndex;
 use mayfly_storage::{Index, KeyRange};
-use mayfly_value::RawValue;
+use mayfly_value::{RawValue, SortOrder};
 
 use super::bounds::{Bounds, FieldBounds};
 use super::interval::{End, Interval, encoded};
@@ -52,7 +52,7 @@ pub(super) fn bounds(index: &Index, known: &FieldBounds<'_>) -> Option<Bounds> {
     let predicate = known.predicates.iter().find(|predicate| can_bound(index, predicate))?;
     let mut values = value_ranges(index, area_of(predicate)?)?;
     values.sort_unstable();
-    let end = |value| End::new(RawValue::Int64(value), true);
+    let end = |value| End::at(RawValue::Int64(value));
     let interval = |(first, last): (i64, i64)| Interval::new(end(first), end(last));
     Some(Bounds::new(values.into_iter().map(interval).collect()))
 }
@@ -83,6 +83,6 @@ pub(crate) fn of_squares(squares: &[GridRange]) -> Vec<(i64, i64)> {
 
 /// A range of values as a key range.
 pub(crate) fn key_range((first, last): (i64, i64)) -> KeyRange {
-    let of = |value| KeyRange::prefix(&encoded(RawValue::Int64(value), false, None));
+    let of = |value| KeyRange::prefix(&encoded(RawValue::Int64(value), SortOrder::Ascending, None));
     KeyRange { start: of(first).start, end: of(last).end }
 }

@@ -1,5 +1,6 @@
 //! Bounds on a hashed field: the hashes of the single values that the filter asks for.
 
+use super::candidate::Comparison;
 use mayfly_mql::matcher::{CmpOp, Predicate};
 use mayfly_storage::kinds::hashed::hash_in;
 use mayfly_value::{Collation, RawValue};
@@ -12,11 +13,11 @@ use super::interval::{Interval, union};
 pub(super) fn bounds(
     known: &FieldBounds<'_>,
     collation: Option<&Collation>,
-    same_collation: bool,
+    comparison: Comparison,
 ) -> Option<Bounds> {
     let usable = |values: &Vec<RawValue<'_>>| {
         let strings = values.iter().any(|value| Collation::concerns(*value));
-        values.iter().all(|value| indexable(*value)) && (same_collation || !strings)
+        values.iter().all(|value| indexable(*value)) && (comparison.is_same() || !strings)
     };
     let values =
         known.predicates.iter().filter_map(|predicate| values_of(predicate)).find(usable)?;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use mayfly_storage::KeyRange;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf, compare_values_in};
+use mayfly_value::{Collation, RawDoc, RawValue, SortOrder, ValueBuf, compare_values_in};
 
 /// One end of an interval.
 #[derive(Clone, Debug)]
@@ -23,19 +23,25 @@ pub(crate) struct Interval {
 }
 
 impl End {
-    pub(crate) fn new(value: RawValue<'_>, inclusive: bool) -> End {
-        End { value: value.to_owned(), inclusive }
+    /// The end of an interval that contains the value.
+    pub(crate) fn at(value: RawValue<'_>) -> End {
+        End { value: value.to_owned(), inclusive: true }
+    }
+
+    /// The end of an interval that contains only values before, or only values after this one.
+    pub(crate) fn exclusive(value: RawValue<'_>) -> End {
+        End { value: value.to_owned(), inclusive: false }
     }
 }
 
 /// The ordered key of a value.
 pub(super) fn encoded(
     value: RawValue<'_>,
-    descending: bool,
+    order: SortOrder,
     collation: Option<&Collation>,
 ) -> Vec<u8> {
     let mut key = Vec::with_capacity(16);
-    keys::append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
+    keys::append_value_in(&mut key, &mut TypeBits::default(), value, order, collation);
     key
 }
 
@@ -46,19 +52,19 @@ impl Interval {
 
     /// The interval of a single value.
     pub(crate) fn point(value: RawValue<'_>) -> Interval {
-        Interval { low: End::new(value, true), high: End::new(value, true) }
+        Interval { low: End::at(value), high: End::at(value) }
     }
 
     /// The interval of all values.
     pub(crate) fn all() -> Interval {
-        Interval { low: End::new(RawValue::MinKey, true), high: End::new(RawValue::MaxKey, true) }
+        Interval { low: End::at(RawValue::MinKey), high: End::at(RawValue::MaxKey) }
     }
 
     /// All values that compare with this one by order; `None` for types whose values are
     /// interleaved with others.
     pub(crate) fn of_type(value: RawValue<'_>) -> Option<Interval> {
-        let closed = |low, high| Some(Interval::new(End::new(low, true), End::new(high, true)));
-        let open = |low, high| Some(Interval::new(End::new(low, true), End::new(high, false)));
+        let closed = |low, high| Some(Interval::new(End::at(low), End::at(high)));
+        let open = |low, high| Some(Interval::new(End::at(low), End::exclusive(high)));
         let no_bytes = RawValue::Binary { subtype: 0, bytes: &[] };
         match value {
             number if number.is_number() => {
@@ -87,12 +93,12 @@ impl Interval {
         self.low.inclusive && self.high.inclusive && compare_values_in(low, high, collation).is_eq()
     }
 
-    /// The key range of the interval in an index field of this direction.
-    fn range(&self, descending: bool, collation: Option<&Collation>) -> KeyRange {
-        let at = |end: &End| KeyRange::prefix(&encoded(end.value.as_raw(), descending, collation));
-        let (first, last) = match descending {
-            false => (&self.low, &self.high),
-            true => (&self.high, &self.low),
+    /// The key range of the interval in an index field of this order.
+    fn range(&self, order: SortOrder, collation: Option<&Collation>) -> KeyRange {
+        let at = |end: &End| KeyRange::prefix(&encoded(end.value.as_raw(), order, collation));
+        let (first, last) = match order {
+            SortOrder::Ascending => (&self.low, &self.high),
+            SortOrder::Descending => (&self.high, &self.low),
         };
         let (start, end) = (at(first), at(last));
         KeyRange {
@@ -102,10 +108,10 @@ impl Interval {
     }
 
     /// The interval as explain shows it: `[1, 5)`.
-    fn text(&self, reversed: bool) -> String {
-        let (first, last) = match reversed {
-            false => (&self.low, &self.high),
-            true => (&self.high, &self.low),
+    fn text(&self, order: SortOrder) -> String {
+        let (first, last) = match order {
+            SortOrder::Ascending => (&self.low, &self.high),
+            SortOrder::Descending => (&self.high, &self.low),
         };
         let opening = if first.inclusive { '[' } else { '(' };
         let closing = if last.inclusive { ']' } else { ')' };
@@ -124,25 +130,25 @@ fn value_text(value: &ValueBuf) -> String {
     }
 }
 
-/// The key ranges of intervals in an index field of this direction, in the order of the index.
+/// The key ranges of intervals in an index field of this order, in the order of the index.
 pub(super) fn ranges(
     intervals: &[Interval],
-    descending: bool,
+    order: SortOrder,
     collation: Option<&Collation>,
 ) -> Vec<KeyRange> {
     let mut ranges: Vec<KeyRange> =
-        intervals.iter().map(|interval| interval.range(descending, collation)).collect();
-    if descending {
+        intervals.iter().map(|interval| interval.range(order, collation)).collect();
+    if order.is_descending() {
         ranges.reverse();
     }
     ranges.retain(|range| range.end.is_empty() || range.start < range.end);
     ranges
 }
 
-/// The intervals as explain shows them, in the order of the scan.
-pub(crate) fn texts(intervals: &[Interval], reversed: bool) -> Vec<String> {
-    let mut texts: Vec<String> = intervals.iter().map(|interval| interval.text(reversed)).collect();
-    if reversed {
+/// The intervals as explain shows them, in the order in which a scan reads values.
+pub(crate) fn texts(intervals: &[Interval], order: SortOrder) -> Vec<String> {
+    let mut texts: Vec<String> = intervals.iter().map(|interval| interval.text(order)).collect();
+    if order.is_descending() {
         texts.reverse();
     }
     texts
@@ -245,7 +251,10 @@ mod tests {
     fn chosen(mut seed: usize) -> Vec<Interval> {
         let mut all = Vec::new();
         for _ in 0..2 {
-            let end = |at: usize| End::new(RawValue::Int32((at / 2) as i32), at.is_multiple_of(2));
+            let end = |at: usize| End {
+                value: RawValue::Int32((at / 2) as i32).to_owned(),
+                inclusive: at.is_multiple_of(2),
+            };
             let (low, high) = (end(seed % 10), end(seed / 10 % 10));
             seed /= 100;
             if !is_empty(&low, &high, None) {
@@ -263,9 +272,8 @@ mod tests {
 
     #[test]
     fn sets_of_intervals_are_sets_of_values() {
-        let key = |quarter: i32, descending| {
-            encoded(RawValue::Double(f64::from(quarter) / 4.0), descending, None)
-        };
+        let key =
+            |quarter: i32, order| encoded(RawValue::Double(f64::from(quarter) / 4.0), order, None);
         for seed in (0..10_000).step_by(7) {
             let (a, b) = (chosen(seed), chosen(seed * 31 % 10_000));
             let both = intersect(&a, &b, None);
@@ -276,9 +284,9 @@ mod tests {
                 assert_eq!(has(&both, quarter), in_a && in_b);
                 assert_eq!(has(&any, quarter), in_a || in_b);
                 assert_eq!(has(&none, quarter), !in_a);
-                for descending in [false, true] {
-                    let key = key(quarter, descending);
-                    let ranges = ranges(&a, descending, None);
+                for order in [SortOrder::Ascending, SortOrder::Descending] {
+                    let key = key(quarter, order);
+                    let ranges = ranges(&a, order, None);
                     let inside = |range: &KeyRange| range.start <= key && key < range.end;
                     assert_eq!(ranges.iter().any(inside), in_a, "{a:?} {quarter}");
                     assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));

@@ -4,7 +4,7 @@
 
 use mayfly_mql::SortPattern;
 use mayfly_storage::{Direction, IndexField, KeyRange};
-use mayfly_value::keys;
+use mayfly_value::{SortOrder, keys};
 
 use super::{IndexScan, Plan, interval};
 
@@ -31,7 +31,7 @@ pub(super) fn parts(ranges: &[KeyRange], first: &[IndexField], most: u64) -> Opt
 fn front<'k>(key: &'k [u8], fields: &[IndexField]) -> Option<&'k [u8]> {
     let mut length = 0;
     for field in fields {
-        length += keys::skip_value(key.get(length..)?, field.descending)?;
+        length += keys::skip_value(key.get(length..)?, field.order)?;
     }
     key.get(..length)
 }
@@ -59,15 +59,15 @@ pub(super) fn over(
 /// Restricts the intervals of the leading fields to the values in `front`.
 fn narrow(scan: &mut IndexScan, front: &[u8]) {
     let collation = scan.index.spec.collation().cloned();
-    let fields: Vec<bool> = scan.fields().iter().map(|field| field.descending).collect();
+    let orders: Vec<SortOrder> = scan.fields().iter().map(|field| field.order).collect();
     let mut rest = front;
-    for (intervals, descending) in scan.filter_bounds.intervals.iter_mut().zip(fields) {
-        let Some(length) = keys::skip_value(rest, descending) else { return };
+    for (intervals, order) in scan.filter_bounds.intervals.iter_mut().zip(orders) {
+        let Some(length) = keys::skip_value(rest, order) else { return };
         let (value, after) = rest.split_at(length.min(rest.len()));
         if let Some(intervals) = intervals {
             intervals.retain(|one| {
                 let only = std::slice::from_ref(one);
-                let ranges = interval::ranges(only, descending, collation.as_deref());
+                let ranges = interval::ranges(only, order, collation.as_deref());
                 ranges.first().is_some_and(|range| range.start == value)
             });
         }
@@ -82,8 +82,8 @@ fn narrow(scan: &mut IndexScan, front: &[u8]) {
 pub(crate) struct SortKeys {
     /// For each sort field, its index among the index fields, and whether its bytes are inverted.
     places: Vec<(usize, bool)>,
-    /// For each index field, whether it is descending.
-    descending: Vec<bool>,
+    /// The order of each index field.
+    orders: Vec<SortOrder>,
 }
 
 impl SortKeys {
@@ -92,18 +92,18 @@ impl SortKeys {
         let fields = scan.fields();
         let place = |wanted: &mayfly_mql::SortField| {
             let at = fields.iter().position(|field| field.path == wanted.path.as_str())?;
-            Some((at, fields[at].descending != wanted.descending))
+            Some((at, fields[at].order != wanted.order))
         };
         let places = pattern.fields().iter().map(place).collect::<Option<_>>()?;
-        Some(SortKeys { places, descending: fields.iter().map(|it| it.descending).collect() })
+        Some(SortKeys { places, orders: fields.iter().map(|it| it.order).collect() })
     }
 
     /// Appends the sort key of an entry to `out`; `None` for malformed values.
     pub(crate) fn append(&self, values: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let mut ends = Vec::with_capacity(self.descending.len());
+        let mut ends = Vec::with_capacity(self.orders.len());
         let mut end = 0;
-        for descending in &self.descending {
-            let length = keys::skip_value(values.get(end..)?, *descending)?;
+        for order in &self.orders {
+            let length = keys::skip_value(values.get(end..)?, *order)?;
             ends.push((end, end + length));
             end += length;
         }

@@ -54,7 +54,7 @@ pub use settings::{AtomicF64, PlannerSettings};
 pub(crate) use text::no_text_index;
 pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
-pub(crate) use tree::{FilterBounds, is_whole};
+pub(crate) use tree::{FilterBounds, UsedIndex, is_whole};
 
 /// A way: the lower part of a plan, which reaches records or documents. `unordered` is set if they
 /// do not arrive in the requested order.
@@ -291,8 +291,7 @@ fn hinted(
     };
     // A collection that is not clustered by `_id` has an ordinary index on it.
     if wants_id && collection.id_index().is_none() {
-        return Ok(choose::by_id(collection, query, bounds, "_id", true)
-            .unwrap_or_else(|| choose::collection_scan(collection, query)));
+        return Ok(choose::forced_by_id(collection, query, bounds));
     }
     // A hidden index serves no query, not even one with a hint for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);

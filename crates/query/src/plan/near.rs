@@ -7,11 +7,10 @@ use mayfly_mql::matcher::{DistanceUnit, GeoTest, NearSearch, Predicate};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::kinds::plane::PlaneIndex;
 use mayfly_storage::{Collection, Index, KeyRange, whole_range};
-use mayfly_value::same_collation;
 
 use super::allowed::allows;
 use super::bounds::{Condition, FieldBounds};
-use super::candidate::{Candidate, has_all_of};
+use super::candidate::{Candidate, Comparison, has_all_of};
 use super::choose::extend;
 use super::{Plan, Way};
 use crate::language::{CanonicalQuery, Hint};
@@ -117,10 +116,10 @@ fn access(
         fits && field.path == path
     })?;
     let candidate = Candidate::of(index, fields.into());
-    let matching = same_collation(index.spec.collation(), query.collation.as_ref());
+    let comparison = Comparison::of(index.spec.collation(), query);
     let (mut prefixes, mut by_place) = (vec![whole_range()], true);
     for (at, field) in fields.iter().enumerate().take(place) {
-        let bounded = candidate.bounds_of(at, bounds, matching);
+        let bounded = candidate.bounds_of(at, bounds, comparison);
         let Some(found) = bounded.filter(|found| by_place && !found.bounds.is_everything()) else {
             // An index whose first field has no bounds cannot serve the search.
             if at == 0 {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_mql::matcher::{BoundSearch, CmpOp, DocumentTest, Expr, Predicate, TextTest};
 use mayfly_storage::kinds::text::TextIndex;
-use mayfly_storage::{Collection, Index, KeyRange};
+use mayfly_storage::{Collection, Direction, Index, KeyRange, whole_range};
 use mayfly_text::stored_term;
-use mayfly_value::{RawValue, ValueBuf};
+use mayfly_value::{RawValue, SortOrder, ValueBuf};
 
 use super::allowed::allows;
 use super::bounds::{conjuncts, field_bounds};
@@ -65,7 +65,7 @@ pub(super) fn plan(
     let blocking = query.sort.is_some();
     if query.matcher.for_found_text().is_none() {
         check_alternatives(collection, query)?;
-        return Ok(choose::whole_collection(blocking));
+        return Ok(Way::over_records(vec![whole_range()], Direction::Forward, blocking));
     }
     let mut prefix = Vec::new();
     for path in spec.before() {
@@ -79,10 +79,10 @@ pub(super) fn plan(
     }
     let mut start = Vec::new();
     for (value, field) in prefix.iter().zip(index.spec.fields()) {
-        start.extend(encoded(value.as_raw(), field.descending, None));
+        start.extend(encoded(value.as_raw(), field.order, None));
     }
     let range = |term: &String| {
-        let term = encoded(RawValue::String(&stored_term(term)), false, None);
+        let term = encoded(RawValue::String(&stored_term(term)), SortOrder::Ascending, None);
         KeyRange::prefix(&[&start[..], &term[..]].concat())
     };
     let terms: Vec<KeyRange> = search.search.terms().iter().map(range).collect();

@@ -116,6 +116,14 @@ pub struct IndexScan {
     pub(crate) key_filter: Option<Arc<Matcher>>,
 }
 
+/// The index whose use a plan counts.
+pub(crate) enum UsedIndex<'p> {
+    /// The index on `_id`, or the order of records by `_id`.
+    Id,
+    /// Another index.
+    Other(&'p Index),
+}
+
 /// How the bounds of a scan relate to the filter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FilterBounds {
@@ -198,6 +206,71 @@ impl Plan {
             | Plan::Index(_)
             | Plan::Text(_)
             | Plan::Near(_) => &[],
+        }
+    }
+
+    /// The index that the node itself reads. The entries of a clustered `_id` are the records.
+    #[inline]
+    pub(crate) fn used_index(&self) -> Option<UsedIndex<'_>> {
+        match self {
+            Plan::Id(_) => Some(UsedIndex::Id),
+            // A whole scan does not use the order of the records.
+            Plan::Records(scan) => (!scan.is_whole()).then_some(UsedIndex::Id),
+            Plan::Index(scan) if scan.index.spec.name() == "_id_" => Some(UsedIndex::Id),
+            Plan::Index(scan) => Some(UsedIndex::Other(&scan.index)),
+            Plan::Text(text) => Some(UsedIndex::Other(&text.index)),
+            Plan::Near(near) => Some(UsedIndex::Other(&near.index)),
+            Plan::Nothing
+            | Plan::And(_)
+            | Plan::Or(_)
+            | Plan::Merge { .. }
+            | Plan::Fetch(_)
+            | Plan::Covered(_)
+            | Plan::Keys(_)
+            | Plan::Sort { .. }
+            | Plan::Skip { .. }
+            | Plan::Limit { .. } => None,
+        }
+    }
+
+    /// Whether the node itself keeps more than a position between batches.
+    fn buffers(&self) -> bool {
+        match self {
+            Plan::Text(_) | Plan::Near(_) | Plan::And(_) | Plan::Or(_) | Plan::Sort { .. } => true,
+            // Returned records are kept where a record may come twice.
+            Plan::Merge { disjoint, .. } => !disjoint,
+            Plan::Index(scan) => scan.multikey != 0 || scan.repeats,
+            Plan::Nothing
+            | Plan::Id(_)
+            | Plan::Records(_)
+            | Plan::Fetch(_)
+            | Plan::Covered(_)
+            | Plan::Keys(_)
+            | Plan::Skip { .. }
+            | Plan::Limit { .. } => false,
+        }
+    }
+
+    /// Whether the plan keeps more than a position between batches.
+    pub(crate) fn buffers_between_batches(&self) -> bool {
+        self.any(&mut |node| node.buffers())
+    }
+
+    /// The paths of the index key that led to a document.
+    pub(crate) fn key_paths(&self) -> Vec<String> {
+        let id = || vec!["_id".to_owned()];
+        let by_index = |scan: &Arc<IndexScan>| {
+            scan.index.spec.fields().iter().map(|field| field.path.clone()).collect()
+        };
+        match self.source() {
+            Plan::Index(_) | Plan::Merge { .. } => {
+                self.index_scan().map(by_index).unwrap_or_default()
+            }
+            Plan::Near(near) => vec![near.path.clone()],
+            Plan::Id(_) => id(),
+            Plan::Records(scan) if !scan.is_whole() => id(),
+            // Text indexes, and nodes that combine indexes, have no key for a document.
+            _ => Vec::new(),
         }
     }
 
@@ -286,7 +359,14 @@ impl Plan {
             Plan::Sort { input, most } => Plan::Sort { input: below(input), most },
             Plan::Skip { input, count } => Plan::Skip { input: below(input), count },
             Plan::Limit { input, count } => Plan::Limit { input: below(input), count },
-            other => other,
+            // Below these nodes, plans return record keys and not documents.
+            node @ (Plan::And(_) | Plan::Or(_) | Plan::Merge { .. }) => node,
+            node @ (Plan::Nothing
+            | Plan::Id(_)
+            | Plan::Records(_)
+            | Plan::Index(_)
+            | Plan::Text(_)
+            | Plan::Near(_)) => node,
         };
         change(node)
     }

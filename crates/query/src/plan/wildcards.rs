@@ -40,7 +40,7 @@ pub(super) fn candidates<'a>(
             continue;
         }
         let mut chosen = fields.to_vec();
-        chosen[at] = IndexField::new(&known.path, fields[at].descending, FieldKind::Wildcard);
+        chosen[at] = IndexField::new(&known.path, fields[at].order, FieldKind::Wildcard);
         if !by_value {
             // Fields after the path are unbounded here, and one document may have many values below
             // the path.
@@ -75,8 +75,8 @@ pub(super) fn path_bounds(path: &str, known: &FieldBounds<'_>) -> Bounds {
     if !known.conditions.iter().any(serves) {
         // From "a." up to the first string after all that start with it: "a/".
         let (first, end) = (format!("{path}."), format!("{path}/"));
-        let low = End::new(RawValue::String(&first), true);
-        intervals.push(Interval::new(low, End::new(RawValue::String(&end), false)));
+        let low = End::at(RawValue::String(&first));
+        intervals.push(Interval::new(low, End::exclusive(RawValue::String(&end))));
     }
     Bounds::new(intervals)
 }

@@ -6,7 +6,8 @@ use mayfly_expr::{Expression, Frame};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{
-    DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_size, compare_values_in,
+    DocBuf, DocBuilder, Number, RawDoc, RawValue, SortOrder, ValueBuf, check_size,
+    compare_values_in,
 };
 use mayfly_work::spill::Operator;
 
@@ -317,7 +318,7 @@ impl Running for RunningBucketAuto {
         let mut key = Vec::new();
         let collation = self.stage.collation.as_deref();
         let bits = &mut TypeBits::default();
-        keys::append_value_in(&mut key, bits, value.as_raw(), false, collation);
+        keys::append_value_in(&mut key, bits, value.as_raw(), SortOrder::Ascending, collation);
         self.documents += 1;
         let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::BucketAuto);
         self.sorter.get_or_insert_with(begin).push_keyed(

@@ -11,8 +11,11 @@ pub(crate) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
         RawValue::String(name) => name,
         _ => return fail(40156, "the count field must be a non-empty string"),
     };
+    if name == "_id" {
+        return fail(9_039_800, "the count field cannot be '_id'");
+    }
     if name.is_empty() {
-        return fail(40156, "the count field must be a non-empty string");
+        return fail(40157, "the count field must be a non-empty string");
     }
     if name.starts_with('$') {
         return fail(40158, "the count field cannot be a $-prefixed path");

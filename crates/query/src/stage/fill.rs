@@ -2,6 +2,7 @@
 //! which fills with values.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::{Argument, Fields, error::wrong_type};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -18,6 +19,13 @@ pub(crate) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
     Ok(windows.into_iter().chain(values).collect())
 }
 
+const ARGUMENTS: &[Argument] = &[
+    Argument::document("output").required(),
+    Argument::any("partitionBy"),
+    Argument::array("partitionByFields"),
+    Argument::document("sortBy"),
+];
+
 /// The specifications of both stages.
 fn expanded(value: RawValue<'_>) -> Result<(Option<DocBuf>, Option<DocBuf>)> {
     let RawValue::Document(spec) = value else {
@@ -26,30 +34,10 @@ fn expanded(value: RawValue<'_>) -> Result<(Option<DocBuf>, Option<DocBuf>)> {
             value.type_name()
         )));
     };
-    let (mut partition, mut fields, mut sort, mut output) = (None, None, None, None);
-    for option in spec {
-        match (option.name(), option.value()) {
-            ("partitionBy", value) => partition = Some(value),
-            ("partitionByFields", RawValue::Array(list)) => fields = Some(list),
-            ("sortBy", RawValue::Document(pattern)) => sort = Some(pattern),
-            ("output", RawValue::Document(list)) => output = Some(list),
-            (name @ ("partitionByFields" | "sortBy" | "output"), other) => {
-                return Err(Error::type_mismatch(format!(
-                    "BSON field '$fill.{name}' is the wrong type '{}'",
-                    other.type_name()
-                )));
-            }
-            (other, _) => {
-                return Err(fault(
-                    40415,
-                    format!("BSON field '$fill.{other}' is an unknown field."),
-                ));
-            }
-        }
-    }
-    let Some(output) = output else {
-        return Err(fault(40414, "BSON field '$fill.output' is missing but a required field"));
-    };
+    let given = Fields::read(spec, "$fill", ARGUMENTS)?;
+    let (partition, fields) = (spec.get("partitionBy"), given.array("partitionByFields")?);
+    let sort = given.document("sortBy")?;
+    let output = given.document("output")?.unwrap_or(RawDoc::EMPTY);
     if partition.is_some() && fields.is_some() {
         let text =
             "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'";
@@ -103,11 +91,8 @@ fn write_partition(
                 return Err(fault(6050203, text));
             }
             other => {
-                return Err(Error::type_mismatch(format!(
-                    "BSON field '$fill.partitionByFields.{}' is the wrong type '{}', expected type 'string'",
-                    field.name(),
-                    other.type_name()
-                )));
+                let path = format_args!("$fill.partitionByFields.{}", field.name());
+                return Err(wrong_type(path, other, "string"));
             }
         }
     }

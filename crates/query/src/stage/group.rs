@@ -11,11 +11,13 @@ use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{
-    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth, check_size,
+    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, SortOrder, ValueBuf, check_depth,
+    check_size,
 };
 use mayfly_work::spill::Operator;
 
 use super::fields::plain_field;
+use super::sort::Sort;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
 use crate::language::FirstOf;
@@ -128,7 +130,13 @@ impl RunningGroup {
         // Equal numbers of different types share a group, and so do missing values and null.
         let value = id.as_raw().unwrap_or(RawValue::Null);
         let collation = self.group.collation.as_deref();
-        keys::append_value_in(&mut self.key, &mut TypeBits::default(), value, false, collation);
+        keys::append_value_in(
+            &mut self.key,
+            &mut TypeBits::default(),
+            value,
+            SortOrder::Ascending,
+            collation,
+        );
         if let Some(place) = self.places.get(&self.key) {
             return Ok(*place);
         }
@@ -226,8 +234,8 @@ fn saved((id, states): &OneGroup) -> DocBuf {
 
 impl Group {
     /// Returns the grouping field and the needed document, if one document of each group suffices.
-    /// `ordered` says whether the input has an order.
-    pub(crate) fn first_of(&self, ordered: bool) -> Option<FirstOf> {
+    /// `sort` is the stage that orders the input.
+    pub(crate) fn first_of(&self, sort: Option<&Sort>) -> Option<FirstOf> {
         let mut id = &self.id;
         while let Expression::Collated(_, inner) = id {
             id = inner;
@@ -236,7 +244,8 @@ impl Group {
         let accumulators = || self.fields.iter().map(|(_, accumulator)| accumulator);
         let whole = !self.fields.is_empty();
         let last = whole && accumulators().all(Accumulator::is_last);
-        let enough = !whole || ordered && (last || accumulators().all(Accumulator::is_first));
+        let enough =
+            !whole || sort.is_some() && (last || accumulators().all(Accumulator::is_first));
         let path = || parts.join(".");
         (enough && !parts.is_empty()).then(|| FirstOf {
             path: path(),

@@ -1,9 +1,14 @@
 //! `$merge`: writes each result into a collection, as an update or an insert. This file parses it;
 //! [`super::merge_run`] runs it.
 
+use super::unwind::parts;
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::{Expression, Scope};
+use mayfly_value::arguments::{
+    Argument, Fields, Form,
+    error::{not_a_choice, wrong_type},
+};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::merge_run::RunningMerge;
@@ -43,55 +48,40 @@ pub(super) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-/// The error for a field of `into`, or for `into` itself, which has this type.
-fn target_fault(name: &str, kind: &str) -> Error {
-    match name {
-        "" => fault(
-            51178,
-            format!("$merge 'into' field must be either a string or an object, but found {kind}"),
-        ),
-        "coll" => fault(40414, "BSON field 'into.coll' is missing but a required field"),
-        other => fault(40415, format!("BSON field 'into.{other}' is an unknown field.")),
-    }
-}
+const ARGUMENTS: &[Argument] = &[
+    Argument::one_of("into", &[Form::String, Form::Document]).required().null_is_value(),
+    Argument::any("on"),
+    Argument::document("let"),
+    Argument::any("whenMatched"),
+    Argument::choice("whenNotMatched", &["insert", "discard", "fail"]),
+];
+/// The fields of `into`.
+const INTO: &[Argument] = &[
+    Argument::string("coll").required().refused_with_null(
+        5_786_801,
+        "$merge 'into' field must specify a 'coll' that is not empty, null or undefined",
+    ),
+    Argument::string("db"),
+];
 
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
-    let (mut into, mut on, mut variables) = (None, None, None);
+    let (mut on, mut variables) = (None, None);
     let (mut matched, mut not_matched) = (Matched::Merge, NotMatched::Insert);
-    match value {
-        RawValue::String(_) => into = Some(value),
+    let into = match value {
+        RawValue::String(_) => value,
         RawValue::Document(spec) => {
-            for option in spec {
-                match (option.name(), option.value()) {
-                    ("into", value) => into = Some(value),
-                    ("on", value) => on = Some(on_fields(value)?),
-                    ("let", RawValue::Document(document)) => variables = Some(document),
-                    ("let", other) => {
-                        return Err(Error::type_mismatch(format!(
-                            "BSON field '$merge.let' is the wrong type '{}', expected type 'object'",
-                            other.type_name()
-                        )));
-                    }
-                    ("whenMatched", value) => matched = when_matched(value)?,
-                    ("whenNotMatched", value) => not_matched = when_not_matched(value)?,
-                    (name, _) => {
-                        let text = format!("BSON field '$merge.{name}' is an unknown field.");
-                        return Err(fault(40415, text));
-                    }
-                }
+            let fields = Fields::read(spec, "$merge", ARGUMENTS)?;
+            on = spec.get("on").map(on_fields).transpose()?;
+            variables = fields.document("let")?;
+            if let Some(value) = spec.get("whenMatched") {
+                matched = when_matched(value)?;
             }
+            not_matched = NotMatched::named(fields.string("whenNotMatched")?);
+            fields.required("into")?
         }
-        other => {
-            let kind = other.type_name();
-            let text = format!("$merge only supports a string or object argument, not {kind}");
-            return Err(fault(51182, text));
-        }
-    }
-    let Some(into) = into else {
-        return Err(fault(40414, "BSON field '$merge.into' is missing but a required field"));
+        other => return Err(wrong_type("$merge.into", other, "[string, object]")),
     };
-    let kind = into.type_name();
-    let into = target(into, context, &[], |name| target_fault(name, kind))?;
+    let into = target(into, context, ("$merge.into", INTO))?;
     if not_matched == NotMatched::Insert {
         context.needs_on(&into, Action::Insert);
     }
@@ -103,9 +93,15 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         (&matched, not_matched)
     {
         return Err(fault(
-            51189,
+            51181,
             "Combination of {whenMatched, whenNotMatched} modes is not supported by $merge",
         ));
+    }
+    let new = variables.and_then(|variables| variables.get("new"));
+    if new.is_some_and(|new| new != RawValue::String("$$ROOT")) {
+        let text =
+            "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'";
+        return Err(fault(51273, text));
     }
     if variables.is_some() && !matches!(matched, Matched::Pipeline(_)) {
         let text = "Cannot use 'let' variables with 'whenMatched' that is not a pipeline";
@@ -133,7 +129,10 @@ impl Stage for Merge {
 
 fn on_fields(value: RawValue<'_>) -> Result<Vec<String>> {
     match value {
-        RawValue::String(field) => Ok(vec![field.to_owned()]),
+        RawValue::String(field) => {
+            parts(field)?;
+            Ok(vec![field.to_owned()])
+        }
         RawValue::Array(fields) if fields.is_empty() => Err(fault(
             51187,
             "If explicitly specifying $merge 'on', must include at least one field",
@@ -149,6 +148,7 @@ fn on_fields(value: RawValue<'_>) -> Result<Vec<String>> {
                 if on.iter().any(|have| have == name) {
                     return Err(fault(31465, format!("Found a duplicate field '{name}'")));
                 }
+                parts(name)?;
                 on.push(name.to_owned());
             }
             // Inserted documents have these fields in sorted order, as in the reference.
@@ -165,20 +165,22 @@ fn on_fields(value: RawValue<'_>) -> Result<Vec<String>> {
     }
 }
 
-fn not_valid(value: &str, field: &str) -> Error {
-    Error::bad_value(format!(
-        "Enumeration value '{value}' for field '$merge.{field}' is not a valid value."
-    ))
-}
-
 fn when_matched(value: RawValue<'_>) -> Result<Matched> {
     match value {
-        RawValue::Array(stages) => Ok(Matched::Pipeline(stages.to_owned())),
+        RawValue::Array(stages) => {
+            for stage in stages {
+                if stage.value().as_document().is_none() {
+                    let path = format_args!("$merge.whenMatched.{}", stage.name());
+                    return Err(wrong_type(path, stage.value(), "object"));
+                }
+            }
+            Ok(Matched::Pipeline(stages.to_owned()))
+        }
         RawValue::String("replace") => Ok(Matched::Replace),
         RawValue::String("keepExisting") => Ok(Matched::Keep),
         RawValue::String("merge") => Ok(Matched::Merge),
         RawValue::String("fail") => Ok(Matched::Fail),
-        RawValue::String(other) => Err(not_valid(other, "whenMatched")),
+        RawValue::String(other) => Err(not_a_choice("$merge.whenMatched", other)),
         other => Err(fault(
             51191,
             format!(
@@ -189,15 +191,12 @@ fn when_matched(value: RawValue<'_>) -> Result<Matched> {
     }
 }
 
-fn when_not_matched(value: RawValue<'_>) -> Result<NotMatched> {
-    match value {
-        RawValue::String("insert") => Ok(NotMatched::Insert),
-        RawValue::String("discard") => Ok(NotMatched::Discard),
-        RawValue::String("fail") => Ok(NotMatched::Fail),
-        RawValue::String(other) => Err(not_valid(other, "whenNotMatched")),
-        other => Err(Error::type_mismatch(format!(
-            "BSON field '$merge.whenNotMatched' is the wrong type '{}', expected type 'string'",
-            other.type_name()
-        ))),
+impl NotMatched {
+    fn named(name: Option<&str>) -> NotMatched {
+        match name {
+            Some("discard") => NotMatched::Discard,
+            Some("fail") => NotMatched::Fail,
+            _ => NotMatched::Insert,
+        }
     }
 }

@@ -11,7 +11,7 @@ use mayfly_expr::{Frame, Scope};
 use mayfly_mql::{Matcher, ParseContext, Update};
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, new_object_id};
 use std::sync::Arc;
 
 use super::merge::{Matched, Merge, NotMatched, fault};
@@ -180,7 +180,7 @@ impl RunningMerge {
             let value = mayfly_value::paths::get_plain(document, field).unwrap_or(RawValue::Null);
             let collation = self.merge.scope.collation().map(|it| &**it);
             let bits = &mut TypeBits::default();
-            keys::append_value_in(&mut key, bits, value, false, collation);
+            keys::append_value_in(&mut key, bits, value, SortOrder::Ascending, collation);
         }
         key
     }

@@ -14,6 +14,7 @@ use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::{Collection, Replacement};
+use mayfly_value::arguments::Argument;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
@@ -36,34 +37,25 @@ struct Out {
     series: Option<TimeSeries>,
 }
 
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("coll").required(),
+    Argument::string("db").null_is_value(),
+    Argument::document("timeseries"),
+];
+
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
-    let kind = value.type_name();
-    let target = target(value, context, &["timeseries"], |name| match name {
-        "" => Error::new(
-            ErrorCode(16990),
-            format!("$out only supports a string or object argument, but found {kind}"),
-        ),
-        "coll" => {
-            Error::new(ErrorCode(40414), "BSON field '$out.coll' is missing but a required field")
-        }
-        other => {
-            Error::new(ErrorCode(40415), format!("BSON field '$out.{other}' is an unknown field."))
-        }
-    })?;
+    if !matches!(value, RawValue::String(_) | RawValue::Document(_)) {
+        let kind = value.type_name();
+        let text = format!("$out only supports a string or object argument, but found {kind}");
+        return Err(Error::new(ErrorCode(16990), text));
+    }
+    let target = target(value, context, ("$out", ARGUMENTS))?;
     context.needs_on(&target, Action::Insert);
     context.needs_on(&target, Action::Remove);
     check_target(&target, "$out", (17385, 31321))?;
     let series = value.as_document().and_then(|spec| spec.get("timeseries"));
-    let series = match series {
-        None | Some(RawValue::Null | RawValue::Undefined) => None,
-        Some(RawValue::Document(given)) => Some(TimeSeries::parse(given, "$out.timeseries")?),
-        Some(other) => {
-            return Err(Error::type_mismatch(format!(
-                "BSON field '$out.timeseries' is the wrong type '{}', expected type 'object'",
-                other.type_name()
-            )));
-        }
-    };
+    let series = series.and_then(RawValue::as_document);
+    let series = series.map(|given| TimeSeries::parse(given, "$out.timeseries")).transpose()?;
     Ok(Box::new(Out { target, series }))
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_storage::{
-    CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, SYSTEM_VIEWS, Store,
+    CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, RenameTarget, SYSTEM_VIEWS,
+    Store,
 };
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -141,7 +142,7 @@ fn a_target_that_went_stays_away_and_one_that_came_stays() {
     assert_eq!(code, ErrorCode::CommandFailed);
     assert!(ids(&fixture, "o").is_empty());
     let (code, _) = changed(&fixture, |store, _| {
-        store.rename_collection(&ns("o"), &ns("elsewhere"), false).unwrap();
+        store.rename_collection(&ns("o"), &ns("elsewhere"), RenameTarget::MustNotExist).unwrap();
     });
     assert_eq!(code, ErrorCode::CommandFailed);
     assert!(fixture.store().collection(&ReadView::now(), &ns("elsewhere")).is_some());
@@ -189,7 +190,9 @@ fn what_a_client_drops_besides_the_target_is_missed() {
     });
     assert_eq!(code, ErrorCode::NamespaceNotFound);
     let (code, _) = changed(&fixture, |store, _| {
-        store.rename_collection(&temporary(store), &ns("mine"), false).unwrap();
+        store
+            .rename_collection(&temporary(store), &ns("mine"), RenameTarget::MustNotExist)
+            .unwrap();
     });
     assert_eq!(code, ErrorCode::NamespaceNotFound);
     assert!(fixture.store().collection(&ReadView::now(), &ns("mine")).is_some());
@@ -228,7 +231,7 @@ fn what_is_merged_goes_to_the_name_not_to_a_collection_that_had_it() {
     target(&fixture);
     let merge = Bson::Document(doc! { "$merge": { "into": "o", "whenMatched": "fail" } });
     out(&fixture, merge, |store, _| {
-        store.rename_collection(&ns("o"), &ns("elsewhere"), false).unwrap();
+        store.rename_collection(&ns("o"), &ns("elsewhere"), RenameTarget::MustNotExist).unwrap();
     })
     .unwrap();
     let (before, after) = (ids(&fixture, "elsewhere").len(), ids(&fixture, "o").len());

@@ -1,6 +1,10 @@
 //! Sources: first stages that provide documents which come from no collection. Most of the
 //! documents come from the host.
 
+use mayfly_value::arguments::{
+    Argument, Fields,
+    error::{unknown, wrong_type},
+};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
@@ -173,19 +177,31 @@ pub(crate) fn current_op(
     value: RawValue<'_>,
     context: &PipelineContext<'_>,
 ) -> Result<Box<dyn Source>> {
-    match value {
-        RawValue::Document(options) => {
-            if !matches!(options.get("allUsers"), None | Some(RawValue::Bool(false))) {
-                context.needs_on_cluster(Action::Inprog);
-            }
-            host_source(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
-        }
-        other => Err(Error::failed_to_parse(format!(
-            "$currentOp options must be specified in an object, but found: {}",
-            other.type_name()
-        ))),
+    let RawValue::Document(options) = value else {
+        return Err(wrong_type("$currentOp", value, "object"));
+    };
+    if !matches!(options.get("allUsers"), None | Some(RawValue::Bool(false))) {
+        context.needs_on_cluster(Action::Inprog);
     }
+    let fields = Fields::read(options, "$currentOp", CURRENT_OP)?;
+    if fields.bool("targetAllNodes")? == Some(true) {
+        let text = "$currentOp supports targetAllNodes parameter only for sharded clusters";
+        return Err(Error::failed_to_parse(text));
+    }
+    host_source(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
 }
+
+/// The options of `$currentOp`.
+const CURRENT_OP: &[Argument] = &[
+    Argument::bool("allUsers").null_is_value(),
+    Argument::bool("idleConnections").null_is_value(),
+    Argument::bool("idleCursors").null_is_value(),
+    Argument::bool("idleSessions").null_is_value(),
+    Argument::bool("localOps").null_is_value(),
+    Argument::bool("backtrace").null_is_value(),
+    Argument::bool("truncateOps").null_is_value(),
+    Argument::bool("targetAllNodes").null_is_value(),
+];
 
 /// Without options clients list their own sessions, which needs no right.
 fn note_sessions(options: RawDoc<'_>, context: &PipelineContext<'_>) {
@@ -273,14 +289,10 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result
             ) => drop(options_doc.append_element(option)),
             ("latencyStats" | "storageStats" | "count" | "queryExecStats", RawValue::Null) => {}
             ("latencyStats" | "storageStats" | "count" | "queryExecStats", other) => {
-                return Err(Error::type_mismatch(format!(
-                    "BSON field '$collStats.{name}' is the wrong type '{}', expected type 'object'",
-                    other.type_name()
-                )));
+                return Err(wrong_type(format_args!("$collStats.{name}"), other, "object"));
             }
             (other, _) => {
-                let text = format!("BSON field '$collStats.{other}' is an unknown field.");
-                return Err(Error::new(ErrorCode(40415), text));
+                return Err(unknown(format_args!("$collStats.{other}")));
             }
         }
     }
@@ -308,23 +320,9 @@ pub(crate) fn query_settings(
 ) -> Result<Box<dyn Source>> {
     let RawValue::Document(options) = value else {
         let text = "$querySettings stage expects a document as argument";
-        return Err(Error::new(ErrorCode(7746801), text));
+        return Err(Error::new(ErrorCode(7746800), text));
     };
-    for option in options {
-        match (option.name(), option.value()) {
-            ("showDebugQueryShape", RawValue::Bool(_)) => {}
-            ("showDebugQueryShape", other) => {
-                return Err(Error::type_mismatch(format!(
-                    "BSON field '$querySettings.showDebugQueryShape' is the wrong type '{}', expected type 'bool'",
-                    other.type_name()
-                )));
-            }
-            (name, _) => {
-                let text = format!("BSON field '$querySettings.{name}' is an unknown field.");
-                return Err(Error::new(ErrorCode(40415), text));
-            }
-        }
-    }
+    Fields::read(options, "$querySettings", &[Argument::bool("showDebugQueryShape")])?;
     host_source(About::Server, options.to_owned(), |host, options| {
         let shows = options.get("showDebugQueryShape") == Some(RawValue::Bool(true));
         host.query_settings(shows)
@@ -336,17 +334,32 @@ pub(crate) fn plan_cache_stats(
     _: &PipelineContext<'_>,
 ) -> Result<Box<dyn Source>> {
     match value {
-        RawValue::Document(options) if options.is_empty() => {
+        RawValue::Document(options) => {
+            for option in options {
+                match (option.name(), option.value()) {
+                    ("allHosts", RawValue::Bool(false)) => {}
+                    ("allHosts", RawValue::Bool(true)) => {
+                        let text = "$planCacheStats stage supports allHosts parameter only for sharded clusters";
+                        return Err(Error::new(ErrorCode(4_503_200), text));
+                    }
+                    ("allHosts", other) => {
+                        let kind = other.type_name();
+                        let text = format!(
+                            "allHosts parameter to $planCacheStats must be a boolean. Found: {kind}"
+                        );
+                        return Err(Error::new(ErrorCode(13111), text));
+                    }
+                    (name, _) => {
+                        let text = format!(
+                            "$planCacheStats parameters object may contain only 'allHosts' field. Found: {name}"
+                        );
+                        return Err(Error::failed_to_parse(text));
+                    }
+                }
+            }
             host_source(About::Collection(Description::Plans), DocBuf::empty(), |host, _| {
                 host.cached_plans()
             })
-        }
-        RawValue::Document(options) => {
-            let name = options.iter().next().map_or("", |option| option.name());
-            let text = format!(
-                "$planCacheStats parameters object may contain only 'allHosts' field. Found: {name}"
-            );
-            Err(Error::failed_to_parse(text))
         }
         other => Err(Error::failed_to_parse(format!(
             "$planCacheStats value must be an object. Found: {}",

@@ -1,37 +1,27 @@
 //! The target of `$out` and `$merge`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::{PipelineContext, StageContext};
 
-/// Parses `name`, or `{ db, coll }` with the options of the stage.
+/// Parses the name of a collection, or a document with `db` and `coll`, which are declared in
+/// `declared`; an empty or absent `db` is that of the command.
 ///
 /// # Errors
-/// 73 InvalidNamespace, errors of the caller's `wrong`.
+/// 73 InvalidNamespace, the errors of the declarations.
 pub(super) fn target(
     value: RawValue<'_>,
     context: &PipelineContext<'_>,
-    options: &[&str],
-    wrong: impl Fn(&str) -> Error,
+    (path, declared): (&'static str, &[Argument]),
 ) -> Result<Namespace> {
-    match value {
-        RawValue::String(name) => Namespace::new(context.db, name),
-        RawValue::Document(spec) => {
-            let (mut db, mut collection) = (context.db, None);
-            for option in spec {
-                match (option.name(), option.value()) {
-                    ("db", RawValue::String(name)) => db = name,
-                    ("coll", RawValue::String(name)) => collection = Some(name),
-                    // `$out` parses it.
-                    (name, _) if options.contains(&name) => {}
-                    (name, _) => return Err(wrong(name)),
-                }
-            }
-            Namespace::new(db, collection.ok_or_else(|| wrong("coll"))?)
-        }
-        _ => Err(wrong("")),
-    }
+    let RawValue::Document(spec) = value else {
+        return Namespace::new(context.db, value.as_str().unwrap_or_default());
+    };
+    let fields = Fields::read(spec, path, declared)?;
+    let db = fields.string("db")?.filter(|db| !db.is_empty()).unwrap_or(context.db);
+    Namespace::new(db, fields.string("coll")?.unwrap_or_default())
 }
 
 /// Refuses collections that pipelines must not write to.

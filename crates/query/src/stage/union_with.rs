@@ -2,6 +2,7 @@
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_mql::matcher::Expr;
+use mayfly_value::arguments::error::{unknown, wrong_type};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::sub::{SubPipeline, pipeline_argument};
@@ -19,16 +20,10 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
                     ("coll", RawValue::String(name)) => from = Some(name),
                     ("coll", other) => {
                         context.needs_named(other);
-                        return Err(Error::type_mismatch(format!(
-                            "BSON field '$unionWith.coll' is the wrong type '{}', expected type 'string'",
-                            other.type_name()
-                        )));
+                        return Err(wrong_type("$unionWith.coll", other, "string"));
                     }
                     ("pipeline", stages) => pipeline = pipeline_argument(stages)?,
-                    (name, _) => {
-                        let text = format!("BSON field '$unionWith.{name}' is an unknown field.");
-                        return Err(Error::new(mayfly_base::ErrorCode(40415), text));
-                    }
+                    (name, _) => return Err(unknown(format_args!("$unionWith.{name}"))),
                 }
             }
         }

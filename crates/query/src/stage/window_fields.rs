@@ -4,6 +4,7 @@
 //! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is
 //!    a function over it ([`mayfly_expr::window`]).
 
+use mayfly_value::arguments::{Argument, Fields};
 use std::collections::{HashSet, VecDeque};
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -11,7 +12,7 @@ use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Dependencies, Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, SortOrder};
 use mayfly_work::spill::Operator;
 use std::sync::Arc;
 
@@ -31,6 +32,12 @@ pub(crate) struct WindowFields {
     collation: Option<Arc<Collation>>,
 }
 
+const ARGUMENTS: &[Argument] = &[
+    Argument::document("output").required(),
+    Argument::any("partitionBy"),
+    Argument::document("sortBy"),
+];
+
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
@@ -38,32 +45,12 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
             value.type_name()
         )));
     };
-    let (mut partition, mut sort, mut output) = (None, None, None);
-    for option in spec {
-        let wrong = |other: RawValue<'_>| {
-            Error::type_mismatch(format!(
-                "BSON field '$setWindowFields.{}' is the wrong type '{}', expected type 'object'",
-                option.name(),
-                other.type_name()
-            ))
-        };
-        match (option.name(), option.value()) {
-            ("partitionBy", value) => {
-                partition = Some(Expression::parse_in(value, context.scope)?);
-            }
-            ("sortBy", RawValue::Document(pattern)) => sort = Some(pattern),
-            ("output", RawValue::Document(fields)) => output = Some(fields),
-            ("sortBy" | "output", other) => return Err(wrong(other)),
-            (other, _) => {
-                let text = format!("BSON field '$setWindowFields.{other}' is an unknown field.");
-                return Err(Error::new(ErrorCode(40415), text));
-            }
-        }
-    }
-    let Some(output) = output else {
-        let text = "BSON field '$setWindowFields.output' is missing but a required field";
-        return Err(Error::new(ErrorCode(40414), text));
-    };
+    let given = Fields::read(spec, "$setWindowFields", ARGUMENTS)?;
+    let partition = spec.get("partitionBy");
+    let partition =
+        partition.map(|value| Expression::parse_in(value, context.scope)).transpose()?;
+    let sort = given.document("sortBy")?;
+    let output = given.document("output")?.unwrap_or(RawDoc::EMPTY);
     let by = sort.map(Order::parse_pattern).transpose()?;
     let collation = context.scope.collation().cloned();
     let order = sort.map(SortPattern::parse).transpose()?;
@@ -191,7 +178,13 @@ impl WindowFields {
             return Err(Error::type_mismatch(text));
         }
         let bits = &mut TypeBits::default();
-        keys::append_value_in(&mut key, bits, value, false, self.collation.as_deref());
+        keys::append_value_in(
+            &mut key,
+            bits,
+            value,
+            SortOrder::Ascending,
+            self.collation.as_deref(),
+        );
         Ok(key)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_mql::SortPattern;
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, SortOrder};
 use parking_lot::Mutex;
 
 use super::top_k::{SharedTopKTimes, TopKTimes};
@@ -70,20 +70,20 @@ pub(crate) fn prepare(
     let Some(Sort { pattern, keep: Some(kept) }) = rest.next().and_then(Step::get::<Sort>) else {
         return Ok(());
     };
-    let Some(descending) = by_time(pattern, unpack) else { return Ok(()) };
+    let Some(time_order) = by_time(pattern, unpack) else { return Ok(()) };
     if !(1..=MAX_KEPT).contains(kept) || query.sort.is_some() {
         return Ok(());
     }
     let mut order = DocBuilder::new();
-    let direction = if descending { -1 } else { 1 };
-    order.append(&format!("control.min.{}", unpack.fields.time), direction);
+    order.append(&format!("control.min.{}", unpack.fields.time), time_order.sign());
     let sort = Some(SortPattern::parse(order.finish().as_doc())?);
     let ordered = CanonicalQuery { sort, ..query.clone() };
     let in_order = !plan(collection, &ordered)?.blocking_sort();
     if in_order {
         *query = ordered;
     }
-    let top_k = TopKTimes::new(descending, *kept as usize, unpack.span_ms, in_order);
+    let top_k = TopKTimes::new(time_order, *kept as usize, unpack.span_ms);
+    let top_k = if in_order { top_k.in_order() } else { top_k };
     let top_k = Arc::new(Mutex::new(top_k));
     let field = unpack.fields.time.clone();
     unpack.top_k = Some(top_k.clone());
@@ -91,11 +91,11 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// Whether a sort is by time first, and if so, whether it is descending.
-fn by_time(pattern: &SortPattern, unpack: &Unpack) -> Option<bool> {
+/// The order of a sort by time; `None` if time is not its first field.
+fn by_time(pattern: &SortPattern, unpack: &Unpack) -> Option<SortOrder> {
     if pattern.has_metadata() {
         return None;
     }
     let first = pattern.fields().first()?;
-    (first.path.as_str() == unpack.fields.time).then_some(first.descending)
+    (first.path.as_str() == unpack.fields.time).then_some(first.order)
 }

@@ -17,7 +17,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use mayfly_buckets::BucketView;
-use mayfly_value::RawValue;
+use mayfly_value::{RawValue, SortOrder};
 use parking_lot::Mutex;
 
 /// The times of a search, shared by two of its stages.
@@ -26,7 +26,7 @@ pub(crate) type SharedTopKTimes = Arc<Mutex<TopKTimes>>;
 /// The times of the first k measurements so far.
 #[derive(Debug)]
 pub(crate) struct TopKTimes {
-    descending: bool,
+    order: SortOrder,
     kept: usize,
     span_ms: i64,
     /// Whether buckets arrive in the order of their starts.
@@ -37,13 +37,18 @@ pub(crate) struct TopKTimes {
 
 impl TopKTimes {
     /// State for the first `kept` measurements, from buckets with this span.
-    pub(super) fn new(descending: bool, kept: usize, span_ms: i64, in_order: bool) -> TopKTimes {
-        TopKTimes { descending, kept, span_ms, in_order, ranks: BinaryHeap::new() }
+    pub(super) fn new(order: SortOrder, kept: usize, span_ms: i64) -> TopKTimes {
+        TopKTimes { order, kept, span_ms, in_order: false, ranks: BinaryHeap::new() }
+    }
+
+    /// The same for buckets that arrive in the order of their starts.
+    pub(super) fn in_order(self) -> TopKTimes {
+        TopKTimes { in_order: true, ..self }
     }
 
     /// The rank of a time; smaller ranks come first.
     fn rank(&self, time: i64) -> i64 {
-        if self.descending { !time } else { time }
+        if self.order.is_descending() { !time } else { time }
     }
 
     /// Whether a measurement of this time comes after k others.
@@ -70,11 +75,12 @@ impl TopKTimes {
             return BucketDecision::Unpack;
         };
         // No later bucket contains an earlier time than this.
-        let front = if self.descending { start.saturating_add(self.span_ms) } else { start };
+        let front =
+            if self.order.is_descending() { start.saturating_add(self.span_ms) } else { start };
         if self.in_order && self.is_too_late(front) {
             return BucketDecision::Over;
         }
-        match self.is_too_late(if self.descending { latest } else { start }) {
+        match self.is_too_late(if self.order.is_descending() { latest } else { start }) {
             true => BucketDecision::PassOver,
             false => BucketDecision::Unpack,
         }

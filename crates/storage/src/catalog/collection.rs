@@ -7,12 +7,12 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawValue};
 use mayfly_work::current;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -21,13 +21,10 @@ use crate::catalog::held::HeldRecords;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
-    Attached, Capped, CappedRuntime, Policy, PolicySource, Settings, TimeToLive, is_temporary,
-    maintained,
+    Attached, CappedRuntime, CollectionState, Index, Policy, Settings, UseCounter, VisibleIndexes,
+    is_temporary,
 };
-use crate::index::building::Building;
-use crate::index::validation::Validation;
-use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
-use crate::policy::{PolicyRuntime, TtlOptions};
+use crate::policy::PolicyRuntime;
 use crate::record::IdKey;
 use crate::record::layout::id_key_in;
 use crate::timeseries::OpenBuckets;
@@ -76,191 +73,6 @@ pub struct Collection {
     ttl: Arc<PolicyRuntime>,
     /// Units committed since the start of the server.
     pub(crate) commits: AtomicU64,
-}
-
-/// The part of a collection that catalog changes modify.
-#[derive(Clone)]
-pub(crate) struct CollectionState {
-    /// Options as `listCollections` shows them.
-    pub options: DocBuf,
-    /// Whether log entries contain the documents before and after a change.
-    pub keeps_images: bool,
-    /// The compiled validator.
-    pub validation: Option<Arc<Validation>>,
-    /// The limits of a capped collection.
-    pub capped: Option<Capped>,
-    /// The time series whose buckets the documents are.
-    pub time_series: Option<Arc<TimeSeries>>,
-    /// The index on `_id`; `None` if records are clustered by `_id`.
-    pub id_index: Option<Arc<Index>>,
-    /// All indexes except `_id_`, including those that are being built.
-    pub indexes: Vec<Arc<Index>>,
-    /// The policies: the collection's own time to live first, then TTL indexes in their order.
-    policies: Vec<Arc<Policy>>,
-}
-
-/// An index. A `collMod` replaces it by one with the same id and the same [`IndexRuntime`].
-pub struct Index {
-    pub(crate) id: u64,
-    /// The definition as the catalog stores it.
-    pub spec: IndexSpec,
-    /// The compiled `partialFilterExpression`.
-    pub(crate) filter: Option<Arc<dyn RecordFilter>>,
-    /// State that a `collMod` does not change.
-    pub runtime: Arc<IndexRuntime>,
-}
-
-/// Which indexes a reader may use: those published up to an edition of the definitions. The
-/// snapshot of an open transaction does not have the entries of later ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VisibleIndexes(u64);
-
-impl VisibleIndexes {
-    /// All published indexes.
-    pub const PUBLISHED: VisibleIndexes = VisibleIndexes(u64::MAX);
-
-    pub(crate) fn up_to(edition: u64) -> VisibleIndexes {
-        VisibleIndexes(edition)
-    }
-
-    pub(crate) fn have(self, index: &Index) -> bool {
-        index.runtime.visible_since.load(Ordering::Acquire) <= self.0
-    }
-}
-
-/// The run-time state of an index.
-#[derive(Default)]
-pub struct IndexRuntime {
-    /// One bit per key field, set if some document had an array on its path.
-    pub(crate) multikey: AtomicU32,
-    /// The bits that are in the catalog.
-    pub(crate) multikey_stored: AtomicU32,
-    /// Whether the build has ended, so that reads may use the index.
-    pub(crate) ready: AtomicBool,
-    /// The first edition of the definitions whose transactions use the index: 0 if it came with its
-    /// collection or existed at the start, and the greatest number until it is published.
-    pub(crate) visible_since: AtomicU64,
-    /// The link to its build, for notes of writers.
-    pub(crate) building: OnceLock<Building>,
-    /// The build failed, and the index could not be dropped yet.
-    pub(crate) abandoned: AtomicBool,
-    /// Whether the index was dropped.
-    pub(crate) dropped: AtomicBool,
-    /// Counters and pace of its policy.
-    pub(crate) ttl: Arc<PolicyRuntime>,
-    /// How often plans have used the index.
-    pub uses: UseCounter,
-}
-
-/// A counter of uses (`accesses` of `$indexStats`).
-#[derive(Default)]
-pub struct UseCounter(AtomicI64);
-
-impl UseCounter {
-    /// Counts a use.
-    pub fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The number of uses.
-    pub fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Resets the counter.
-    pub(crate) fn reset(&self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
-}
-
-/// The policy in a collection's options.
-fn own_policy(
-    id: u64,
-    options: RawDoc<'_>,
-    series: Option<&Arc<TimeSeries>>,
-    runtime: &Arc<PolicyRuntime>,
-) -> Option<Policy> {
-    let expire_after = match options.get("expireAfterSeconds") {
-        Some(RawValue::Int64(seconds)) if seconds >= 0 => TimeToLive::Seconds(seconds),
-        _ => return None,
-    };
-    let source = series.cloned().map_or(PolicySource::Collection, PolicySource::TimeSeries);
-    let options = Arc::new(TtlOptions::from_catalog(options.get("ttl")));
-    Some(Policy { id, source, expire_after, options, runtime: runtime.clone() })
-}
-
-impl CollectionState {
-    /// A state with these options.
-    ///
-    /// # Errors
-    /// Errors of the validator in the options.
-    pub(crate) fn new(
-        options: DocBuf,
-        id_index: Option<Arc<Index>>,
-        indexes: Vec<Arc<Index>>,
-        filters: &dyn FilterCompiler,
-    ) -> Result<CollectionState> {
-        let validation = Validation::from_options(options.as_doc(), filters)?;
-        let capped = Capped::from_options(options.as_doc());
-        let time_series = TimeSeries::from_options(options.as_doc()).map(Arc::new);
-        let images = options.as_doc().get("changeStreamPreAndPostImages");
-        let images = images.and_then(RawValue::as_document).and_then(|it| it.get("enabled"));
-        let keeps_images = images == Some(RawValue::Bool(true));
-        Ok(CollectionState {
-            options,
-            keeps_images,
-            validation,
-            capped,
-            time_series,
-            id_index,
-            indexes,
-            policies: Vec::new(),
-        })
-    }
-
-    /// Derives the policies from options and indexes. `runtime` belongs to the own time to live of
-    /// the collection with this id.
-    fn list_policies(&mut self, id: u64, runtime: &Arc<PolicyRuntime>) {
-        let series = self.time_series.as_ref();
-        let own = own_policy(id, self.options.as_doc(), series, runtime);
-        let indexes = self.indexes.iter().filter_map(Policy::of_index);
-        self.policies = own.into_iter().chain(indexes).map(Arc::new).collect();
-    }
-
-    /// The policies, including those of indexes that are being built.
-    pub(crate) fn policies(&self) -> &[Arc<Policy>] {
-        &self.policies
-    }
-
-    /// The policy of the collection's own time to live.
-    pub(crate) fn own_policy(&self) -> Option<&Arc<Policy>> {
-        self.policies.first().filter(|policy| policy.index().is_none())
-    }
-
-    fn hides_expired(&self) -> bool {
-        self.policies.iter().any(|policy| policy.hides())
-    }
-
-    fn archives(&self) -> bool {
-        self.policies.iter().any(|policy| policy.archives())
-    }
-
-    /// The policies that decide what is hidden: those that hide due documents, and those that hold
-    /// documents.
-    pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Policy>> + Clone {
-        let hides = |policy: &Policy| policy.hides() && policy.is_ready();
-        self.policies.iter().filter(move |policy| hides(policy) || policy.holds_documents())
-    }
-
-    /// Whether a policy holds the document. Then no policy removes or hides it.
-    pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
-        self.policies.iter().any(|policy| policy.holds(document))
-    }
-
-    /// All indexes that writes maintain.
-    pub(crate) fn maintained(&self) -> impl Iterator<Item = &Arc<Index>> {
-        maintained(self.id_index.as_ref(), &self.indexes)
-    }
 }
 
 impl Collection {
@@ -384,7 +196,7 @@ impl Collection {
     /// The policies that satisfy the predicate.
     fn policies(&self, wanted: impl Fn(&Policy) -> bool) -> Vec<Arc<Policy>> {
         let state = self.now();
-        state.policies.iter().filter(|policy| wanted(policy)).cloned().collect()
+        state.policies().iter().filter(|policy| wanted(policy)).cloned().collect()
     }
 
     /// The policies that are active now.
@@ -395,7 +207,7 @@ impl Collection {
     /// The present policy with this id, if it is active.
     pub(crate) fn policy(&self, id: u64) -> Option<Arc<Policy>> {
         let state = self.now();
-        state.policies.iter().find(|policy| policy.id == id && policy.is_ready()).cloned()
+        state.policies().iter().find(|policy| policy.id == id && policy.is_ready()).cloned()
     }
 
     /// The policies that decide what is hidden; usually none.
@@ -581,75 +393,6 @@ impl Collection {
             return Err(Error::new(
                 ErrorCode::QueryPlanKilled,
                 format!("collection dropped. UUID {}", self.shown_uuid()),
-            ));
-        }
-        Ok(())
-    }
-}
-
-impl Index {
-    /// The id, which is never reused.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Whether reads may use the index.
-    pub fn is_ready(&self) -> bool {
-        self.runtime.ready.load(Ordering::Acquire) && !self.is_dropped()
-    }
-
-    /// The link to its build, while the index is being built.
-    #[inline]
-    pub(crate) fn building(&self) -> Option<&Building> {
-        match self.runtime.ready.load(Ordering::Acquire) {
-            true => None,
-            false => self.runtime.building.get(),
-        }
-    }
-
-    /// Whether the index was dropped.
-    pub fn is_dropped(&self) -> bool {
-        self.runtime.dropped.load(Ordering::Acquire)
-    }
-
-    /// One bit per key field whose path met an array in some document.
-    pub fn multikey_mask(&self) -> u32 {
-        self.runtime.multikey.load(Ordering::Acquire)
-    }
-
-    /// Whether a document may have more than one key.
-    pub fn is_multikey(&self) -> bool {
-        self.multikey_mask() != 0
-    }
-
-    /// The filter of a partial index.
-    pub fn filter(&self) -> Option<&dyn RecordFilter> {
-        self.filter.as_deref()
-    }
-
-    /// Whether the index has a filter.
-    pub fn is_partial(&self) -> bool {
-        self.filter.is_some()
-    }
-
-    /// Whether the index has entries of this document, by its filter.
-    ///
-    /// # Errors
-    /// Errors of the filter.
-    #[inline]
-    pub(crate) fn covers(&self, document: RawDoc<'_>) -> Result<bool> {
-        self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(document))
-    }
-
-    /// Checks that the index exists. Called once per batch of a read.
-    ///
-    /// # Errors
-    /// 175 QueryPlanKilled when it was dropped.
-    pub fn check_alive(&self) -> Result<()> {
-        if self.is_dropped() {
-            return Err(Error::new(
-                ErrorCode::QueryPlanKilled,
-                format!("index '{}' dropped", self.spec.name()),
             ));
         }
         Ok(())

@@ -34,10 +34,12 @@ mod definitions;
 mod held;
 mod history;
 mod id_hints;
+mod index;
 pub(crate) mod numbers;
 mod open;
 mod policy;
 pub(crate) mod ranked;
+mod state;
 mod temporary;
 
 pub use self::attached::{Attached, Settings};
@@ -50,9 +52,11 @@ pub(crate) use self::id_hints::IdHints;
 pub(crate) use self::open::OpenTransactionGuard;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
-pub use collection::{Collection, Index, UseCounter, VisibleIndexes};
-pub(crate) use collection::{CollectionState, IndexRuntime};
+pub use collection::Collection;
+pub(crate) use index::IndexRuntime;
+pub use index::{Index, UseCounter, VisibleIndexes};
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
+pub(crate) use state::CollectionState;
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
 /// The format that this version writes.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::KeyRange;
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{RawDoc, RawValue, SortOrder};
 
 use super::Index;
 use crate::index::keygen::{KeySet, index_keys};
@@ -180,7 +180,7 @@ impl Policy {
             PolicySource::TimeSeries(_) => i64::MIN,
         };
         let last = RawValue::Date(self.cutoff(moment));
-        vec![between(RawValue::Date(first), last, false)]
+        vec![between(RawValue::Date(first), last, SortOrder::Ascending)]
     }
 }
 

@@ -312,14 +312,14 @@ impl Store {
             false => Definition::IndexAdded,
         };
         let definition = self.definitions.changing(&ns, what);
-        set_ready(built, true);
+        mark_ready(built);
         let changed = self.change_begun(|txn, oplog| {
             for index in built {
                 log_index(oplog, &ns, &collection.uuid(), &index.spec);
             }
             put_collection(txn, collection.id(), &ns, &collection.uuid(), state)
         });
-        changed.inspect_err(|_| set_ready(built, false))?;
+        changed.inspect_err(|_| mark_unready(built))?;
         show_since(built, definition.end());
         Ok(())
     }
@@ -425,11 +425,14 @@ pub(super) fn show_since(indexes: &[Arc<Index>], edition: u64) {
     }
 }
 
-/// Sets whether the indexes are ready. The caller holds the state exclusively.
-pub(super) fn set_ready(indexes: &[Arc<Index>], ready: bool) {
-    for index in indexes {
-        index.runtime.ready.store(ready, Ordering::Release);
-    }
+/// Marks the indexes as ready. The caller holds the state exclusively.
+pub(super) fn mark_ready(indexes: &[Arc<Index>]) {
+    indexes.iter().for_each(|index| index.runtime.ready.store(true, Ordering::Release));
+}
+
+/// Takes [`mark_ready`] back, because the catalog change failed.
+pub(super) fn mark_unready(indexes: &[Arc<Index>]) {
+    indexes.iter().for_each(|index| index.runtime.ready.store(false, Ordering::Release));
 }
 
 /// The key pattern over buckets for a key pattern over measurements.

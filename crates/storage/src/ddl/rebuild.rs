@@ -14,7 +14,7 @@ use mayfly_base::Result;
 use mayfly_work::OpCtx;
 
 use super::build::IfDropped;
-use super::indexes::{set_ready, show_since};
+use super::indexes::{mark_ready, mark_unready, show_since};
 use super::{put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index};
@@ -85,12 +85,12 @@ impl Store {
             !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
         });
         let definition = self.definitions.changing(&ns, Definition::Changed);
-        set_ready(fresh, true);
+        mark_ready(fresh);
         let result = self.change(|txn, _| {
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
             gone.iter().try_for_each(|index| put_dropped(txn, index.id))
         });
-        result.inspect_err(|_| set_ready(fresh, false))?;
+        result.inspect_err(|_| mark_unready(fresh))?;
         collection.install(state, changed);
         show_since(fresh, definition.end());
         // Set before any writer skips the index's keys: a reader whose later check finds no mark

@@ -104,10 +104,10 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
     out.clear();
     let document = record.document;
     if spec.is_last_modified() {
-        let descending = spec.fields()[0].descending;
+        let order = spec.fields()[0].order;
         last_modified_entries(record, |value| {
             let mut bits = TypeBits::default();
-            keys::append_value(&mut out.bytes, &mut bits, value, descending);
+            keys::append_value(&mut out.bytes, &mut bits, value, order);
             out.close_key(&bits);
         });
         return Ok(());
@@ -153,7 +153,7 @@ fn single_field(
     expand(RawValue::Document(document), &field.parts, &mut arrays, &mut |value| {
         found += 1;
         let mut bits = TypeBits::default();
-        keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
+        keys::append_value_in(&mut out.bytes, &mut bits, value, field.order, collation);
         out.close_key(&bits);
     });
     out.multikey = u32::from(arrays);
@@ -193,7 +193,7 @@ fn compound(
         let mut bits = TypeBits::default();
         for (field, values) in fields.iter().zip(&columns) {
             let value = values.get(row).or(values.first()).copied().unwrap_or(RawValue::Null);
-            keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
+            keys::append_value_in(&mut out.bytes, &mut bits, value, field.order, collation);
         }
         out.close_key(&bits);
     }
@@ -306,7 +306,7 @@ fn key_rows<'a, 'f>(
         let mut bits = TypeBits::default();
         for (field, place) in fields.iter().zip(&places) {
             let (FieldCursor::At(value, _) | FieldCursor::Reached(value)) = *place;
-            keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
+            keys::append_value_in(&mut out.bytes, &mut bits, value, field.order, collation);
         }
         out.close_key(&bits);
         return Ok(());

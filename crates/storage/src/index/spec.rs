@@ -8,7 +8,9 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::shell::Shell;
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
+use mayfly_value::{
+    Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder, same_collation,
+};
 
 use crate::index::kinds::{self, FieldKind, Kind};
 use crate::policy::ExpireAfter;
@@ -28,17 +30,17 @@ pub struct IndexField {
     pub path: String,
     /// The path's components.
     pub parts: Vec<String>,
-    /// Whether values are sorted in descending order.
-    pub descending: bool,
+    /// The order of its values.
+    pub order: SortOrder,
     /// What an entry contains of the values at the path.
     pub kind: FieldKind,
 }
 
 impl IndexField {
     /// A field with this dotted path.
-    pub fn new(path: &str, descending: bool, kind: FieldKind) -> IndexField {
+    pub fn new(path: &str, order: SortOrder, kind: FieldKind) -> IndexField {
         let parts = path.split('.').map(str::to_owned).collect();
-        IndexField { path: path.to_owned(), parts, descending, kind }
+        IndexField { path: path.to_owned(), parts, order, kind }
     }
 }
 

@@ -11,7 +11,7 @@ use mayfly_value::RawDoc;
 use parking_lot::{Condvar, Mutex};
 
 use super::watch::{Watch, Watches};
-use super::window::{LogLimits, Segment, Window};
+use super::window::{LogLimits, Segment, SegmentsToStore, Window};
 use crate::record::signal::Signal;
 
 /// The source of timestamps: seconds in the upper 32 bits, an increment in the lower 32.
@@ -148,10 +148,10 @@ impl OplogClock {
         self.segments_ended.load(Ordering::Relaxed)
     }
 
-    /// The segments that are not in the catalog yet; with `all`, the open one ends and is included.
-    pub(super) fn segments(&self, all: bool) -> Vec<Segment> {
+    /// These segments, if they are not in the catalog yet.
+    pub(super) fn segments(&self, which: SegmentsToStore) -> Vec<Segment> {
         let mut open = self.open.lock();
-        if all && open.timestamps.is_empty() {
+        if which == SegmentsToStore::All && open.timestamps.is_empty() {
             open.window.end_segment(self.last());
         }
         open.window.to_store(self.settled())

@@ -13,7 +13,7 @@ use mayfly_value::RawValue;
 use parking_lot::Mutex;
 
 use super::read::unreadable;
-use super::window::{LogLimits, Segment, Window};
+use super::window::{LogLimits, Segment, SegmentsToStore, Window};
 use super::{OplogClock, decode};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
@@ -186,7 +186,7 @@ impl Oplog {
 
     #[cold]
     fn note_segments(&self) {
-        if let Err(error) = self.store_segments(false) {
+        if let Err(error) = self.store_segments(SegmentsToStore::Ended) {
             tracing::warn!(%error, "the size of the operation log could not be stored");
         }
         // Documents that are removed while the log is too long would be kept for nothing.
@@ -201,14 +201,13 @@ impl Oplog {
         let _ = self.trimmer.set(trimmer);
     }
 
-    /// Writes the segments that the catalog does not have yet; with `all`, the open segment ends
-    /// and is included.
+    /// Writes these segments to the catalog, unless it has them.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn store_segments(&self, all: bool) -> Result<()> {
+    pub(crate) fn store_segments(&self, which: SegmentsToStore) -> Result<()> {
         let Some(_one_stores) = self.storing.try_lock() else { return Ok(()) };
-        let segments = self.clock.segments(all);
+        let segments = self.clock.segments(which);
         let Some(last) = segments.last() else { return Ok(()) };
         let mut tries = 0;
         loop {

@@ -11,7 +11,8 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{OplogBatch, Part, StoredEntry, stored};
+use super::batch::{OplogBatch, Part};
+use super::{StoredEntry, stored};
 
 /// A transaction's entries before its commit.
 pub(super) struct Parts {

@@ -20,6 +20,15 @@ const SEGMENTS: u64 = 64;
 /// The log may exceed its limit by this fraction of it before it is trimmed.
 const OVERFULL: u64 = 8;
 
+/// The segments that go into the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentsToStore {
+    /// Those that have ended.
+    Ended,
+    /// The open one, too, which ends.
+    All,
+}
+
 /// A part of the log between two timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {

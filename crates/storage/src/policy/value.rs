@@ -2,6 +2,7 @@
 //! 3.3.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::error::wrong_type;
 use mayfly_value::{Number, RawValue};
 
 use crate::policy::TtlIndexRules;
@@ -104,11 +105,8 @@ pub(crate) fn last_modified_for_collmod(seconds: i32) -> Result<ExpireAfter> {
 /// 14 TypeMismatch, 72 InvalidOptions.
 pub fn expire_after_for_collmod(value: RawValue<'_>, rules: TtlIndexRules) -> Result<i32> {
     let Some(number) = as_f64(value) else {
-        return Err(Error::type_mismatch(format!(
-            "BSON field 'collMod.index.expireAfterSeconds' is the wrong type '{}', expected types '[long, int, \
-             decimal, double']",
-            value.type_name()
-        )));
+        let path = "collMod.index.expireAfterSeconds";
+        return Err(wrong_type(path, value, "[long, int, decimal, double]"));
     };
     let whole = match value {
         RawValue::Decimal128(_) => number.round_ties_even(),

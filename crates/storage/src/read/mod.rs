@@ -477,7 +477,7 @@ pub(crate) fn entry<'a>(index: &Index, position: &'a [u8], value: &'a [u8]) -> O
     }
     let mut at = 0;
     for field in index.spec.fields() {
-        at += keys::skip_value(position.get(at..)?, field.descending)?;
+        at += keys::skip_value(position.get(at..)?, field.order)?;
     }
     let (values, record_key) = position.split_at_checked(at)?;
     Some(Entry { position, values, record_key, type_bits: value })

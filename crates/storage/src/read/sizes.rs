@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
-use mayfly_value::RawDoc;
 use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{RawDoc, SortOrder};
 use mayfly_work::{OpCtx, current};
 
 use crate::catalog::{Collection, Core, Index};
@@ -298,11 +298,11 @@ pub fn position_of(index: Option<&Index>, values: RawDoc<'_>) -> Vec<u8> {
     let values = values.iter().map(|element| element.value());
     match index {
         None => values.take(1).for_each(|value| {
-            keys::append_value(&mut position, &mut bits, value, false);
+            keys::append_value(&mut position, &mut bits, value, SortOrder::Ascending);
         }),
         Some(index) => {
             for (value, field) in values.zip(index.spec.fields()) {
-                keys::append_value(&mut position, &mut bits, value, field.descending);
+                keys::append_value(&mut position, &mut bits, value, field.order);
             }
         }
     }

@@ -399,7 +399,7 @@ fn finding(
     let mut key = DocBuilder::new();
     let (mut rest, mut reader) = (values, TypeBitsReader::new(bits));
     for field in index.spec.fields() {
-        let Some((value, len)) = decode_value(rest, field.descending, &mut reader) else { break };
+        let Some((value, len)) = decode_value(rest, field.order, &mut reader) else { break };
         key.append(&field.path, &value);
         rest = rest.get(len..).unwrap_or(&[]);
     }

@@ -36,7 +36,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{KeyRange, Keyspace, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, RawDoc, RawValue};
+use mayfly_value::{Collation, RawDoc, RawValue, SortOrder};
 
 use crate::record::Record;
 
@@ -65,7 +65,7 @@ pub fn id_key(id: RawValue<'_>) -> IdKey {
 pub(crate) fn id_key_in(id: RawValue<'_>, collation: Option<&Collation>) -> (IdKey, TypeBits) {
     let mut key = Vec::with_capacity(32);
     let mut bits = TypeBits::default();
-    keys::append_value_in(&mut key, &mut bits, id, false, collation);
+    keys::append_value_in(&mut key, &mut bits, id, SortOrder::Ascending, collation);
     (key, bits)
 }
 

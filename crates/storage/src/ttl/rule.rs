@@ -21,7 +21,7 @@ use mayfly_base::Result;
 use mayfly_buckets::{BucketView, TimeSeries};
 use mayfly_kv::{Direction, KeyRange, ScanLimit};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder};
 
 use crate::catalog::{Collection, Policy, PolicySource, TimeToLive};
 use crate::index::keygen::KeySet;
@@ -129,26 +129,31 @@ impl Rule {
 
     /// The direction of the scan, in which the oldest entry is first.
     pub(super) fn direction(&self) -> Direction {
-        match self.policy.index() {
-            Some(index) if index.spec.fields()[0].descending => Direction::Backward,
-            _ => Direction::Forward,
+        match self.order() {
+            SortOrder::Ascending => Direction::Forward,
+            SortOrder::Descending => Direction::Backward,
         }
+    }
+
+    /// The order of the entries' due times.
+    pub(super) fn order(&self) -> SortOrder {
+        self.policy.index().map_or(SortOrder::Ascending, |index| index.spec.fields()[0].order)
     }
 
     /// The range of values of the same type that are not due yet.
     pub(super) fn not_due(&self, due: &KeyRange) -> Option<KeyRange> {
-        let backward = self.direction() == Direction::Backward;
+        let order = self.order();
         let first = RawValue::Date(i64::MIN);
-        let dates = between(first, RawValue::Date(i64::MAX), backward);
+        let dates = between(first, RawValue::Date(i64::MAX), order);
         let whole = match dates.start <= due.start && due.start < dates.end {
             true => dates,
-            false => between(RawValue::Int64(i64::MIN), RawValue::Int64(i64::MAX), backward),
+            false => between(RawValue::Int64(i64::MIN), RawValue::Int64(i64::MAX), order),
         };
-        let behind = match backward {
-            true => KeyRange { start: whole.start, end: due.start.clone() },
-            false => KeyRange { start: due.end.clone(), end: whole.end },
+        let later = match order {
+            SortOrder::Ascending => KeyRange { start: due.end.clone(), end: whole.end },
+            SortOrder::Descending => KeyRange { start: whole.start, end: due.start.clone() },
         };
-        (!behind.is_empty()).then_some(behind)
+        (!later.is_empty()).then_some(later)
     }
 
     /// Visits the positions in the range that may be due, with their records.

@@ -266,8 +266,7 @@ impl Store {
 
 /// When the document of this entry is due.
 fn due_at(rule: &Rule, position: &[u8]) -> Option<i64> {
-    let descending = rule.direction() == mayfly_kv::Direction::Backward;
-    let (value, _) = decode_value(position, descending, &mut TypeBitsReader::new(&[]))?;
+    let (value, _) = decode_value(position, rule.order(), &mut TypeBitsReader::new(&[]))?;
     let seconds = rule.policy().listed_secs();
     match value.as_raw() {
         RawValue::Date(date) => Some(date.saturating_add(seconds.saturating_mul(1000))),

@@ -17,7 +17,7 @@ use mayfly_testkit::{OpenEngine, environment, memory, memory_under_chaos};
 use mayfly_value::extjson::parse_document;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::Shell;
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, SortOrder};
 use mayfly_work::{OpCtx, OpRegistry};
 
 use crate::chance::Chance;
@@ -285,7 +285,7 @@ impl Fixture {
         let mut values = BTreeSet::new();
         let mut take = |value: RawValue<'_>| {
             let mut key = Vec::new();
-            keys::append_value(&mut key, &mut TypeBits::default(), value, false);
+            keys::append_value(&mut key, &mut TypeBits::default(), value, SortOrder::Ascending);
             values.insert(key);
         };
         for (_, document) in &found {

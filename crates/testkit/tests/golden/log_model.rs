@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use mayfly_base::{ErrorCode, ManualClock, Namespace, Result};
 use mayfly_storage::{
-    Direction, LogEntry, LogRange, Store, StoreOptions, TransactionOwner, UpdateStyle,
+    Direction, LogEntry, LogRange, RenameTarget, Store, StoreOptions, TransactionOwner, UpdateStyle,
 };
 use mayfly_testkit::{OpenEngine, clustered, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -306,7 +306,7 @@ impl Model {
                 self.live.remove(name);
             }
             1 if name != other && exists(name) => {
-                self.store.rename_collection(&ns(name), &ns(other), true).unwrap();
+                self.store.rename_collection(&ns(name), &ns(other), RenameTarget::Dropped).unwrap();
                 let moved = self.live.remove(name).unwrap_or_default();
                 self.live.insert(other, moved);
             }

@@ -10,6 +10,7 @@ mod capped;
 mod chance;
 mod changes_model;
 mod collations;
+mod declared_arguments;
 mod deletion;
 mod ends;
 mod every_plan;

@@ -24,21 +24,8 @@ use icu_locale_core::Locale;
 use mayfly_base::{Error, Result};
 
 use crate::{DocBuf, RawDoc, RawValue};
+pub use parse::FIELDS;
 use parse::Options;
-
-/// The fields of a collation document.
-pub const OPTIONS: &[&str] = &[
-    "locale",
-    "caseLevel",
-    "caseFirst",
-    "strength",
-    "numericOrdering",
-    "alternate",
-    "maxVariable",
-    "normalization",
-    "backwards",
-    "version",
-];
 
 /// A collation other than the simple one.
 pub struct Collation {

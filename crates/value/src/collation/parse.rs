@@ -2,13 +2,31 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 
-use super::OPTIONS;
 use super::locales::{self, LocaleLookup};
+use crate::arguments::{Argument, Fields, Path, error};
 use crate::shell::Shell;
-use crate::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
+use crate::{DocBuf, DocBuilder, RawDoc};
 
 /// The version of the rules that the reference reports.
 const VERSION: &str = "57.1";
+
+const CASE_FIRST: &[&str] = &["off", "upper", "lower"];
+const ALTERNATE: &[&str] = &["non-ignorable", "shifted"];
+const MAX_VARIABLE: &[&str] = &["punct", "space"];
+
+/// The fields of a collation. Manual: "Collation", "Collation Document".
+pub const FIELDS: &[Argument] = &[
+    Argument::string("locale").required(),
+    Argument::bool("caseLevel"),
+    Argument::choice("caseFirst", CASE_FIRST),
+    Argument::whole("strength"),
+    Argument::bool("numericOrdering"),
+    Argument::choice("alternate", ALTERNATE),
+    Argument::choice("maxVariable", MAX_VARIABLE),
+    Argument::bool("normalization"),
+    Argument::bool("backwards").null_is_value(),
+    Argument::string("version"),
+];
 
 /// All options of a collation other than the simple one.
 pub(super) struct Options {
@@ -28,37 +46,31 @@ pub(super) struct Options {
 impl Options {
     /// Reads and checks the document; returns `None` for the simple collation.
     pub(super) fn parse(document: RawDoc<'_>, path: &str) -> Result<Option<Options>> {
-        let fields = Fields { document, path };
-        fields.check_names()?;
-        let locale = fields.string("locale")?.ok_or_else(|| {
-            let text = format!("BSON field '{path}.locale' is missing but a required field");
-            Error::new(ErrorCode(40414), text)
-        })?;
+        let fields = Fields::read(document, path, FIELDS)?;
+        let locale = fields.string("locale")?.ok_or_else(|| fields.missing("locale"))?;
         let defaults = locales::defaults(locale);
-        let case_first = fields.choice("caseFirst", &["off", "upper", "lower"])?;
-        let alternate = fields.choice("alternate", &["non-ignorable", "shifted"])?;
-        let max_variable = fields.choice("maxVariable", &["punct", "space"])?;
+        let choice = |name: &str, words: &[&'static str]| {
+            let given = fields.string(name)?;
+            Ok::<_, Error>(words.iter().find(|word| given == Some(**word)).copied())
+        };
+        let case_first = choice("caseFirst", CASE_FIRST)?;
+        let alternate = choice("alternate", ALTERNATE)?;
+        let max_variable = choice("maxVariable", MAX_VARIABLE)?;
         let mut options = Options {
             locale: locale.to_owned(),
             tag: String::new(),
-            case_level: fields.flag("caseLevel")?.unwrap_or(false),
+            case_level: fields.bool("caseLevel")?.unwrap_or(false),
             case_first: case_first.unwrap_or(defaults.case_first),
-            strength: fields.strength()?.unwrap_or(3),
-            numeric_ordering: fields.flag("numericOrdering")?.unwrap_or(false),
+            strength: strength(&fields, path)?.unwrap_or(3),
+            numeric_ordering: fields.bool("numericOrdering")?.unwrap_or(false),
             alternate: alternate.unwrap_or(defaults.alternate),
             max_variable: max_variable.unwrap_or("punct"),
-            normalization: fields.flag("normalization")?.unwrap_or(defaults.normalization),
-            backwards: fields.flag("backwards")?.unwrap_or(defaults.backwards),
+            normalization: fields.bool("normalization")?.unwrap_or(defaults.normalization),
+            backwards: fields.bool("backwards")?.unwrap_or(defaults.backwards),
         };
         let version = fields.string("version")?;
         if locale == "simple" {
-            return match document.iter().count() {
-                1 => Ok(None),
-                _ => Err(Error::failed_to_parse(format!(
-                    "If locale=simple, no other fields should be present in: {}",
-                    Shell(document)
-                ))),
-            };
+            return Ok(None);
         }
         options.tag = match locales::find(locale) {
             LocaleLookup::Tag(tag) => tag,
@@ -115,84 +127,13 @@ fn check_version(version: Option<&str>, document: RawDoc<'_>) -> Result<()> {
     }
 }
 
-/// The document, and its name in errors.
-struct Fields<'a, 'p> {
-    document: RawDoc<'a>,
-    path: &'p str,
-}
-
-impl<'a> Fields<'a, '_> {
-    fn check_names(&self) -> Result<()> {
-        let path = self.path;
-        for (at, element) in self.document.iter().enumerate() {
-            let name = element.name();
-            if !OPTIONS.contains(&name) {
-                let text = format!("BSON field '{path}.{name}' is an unknown field.");
-                return Err(Error::new(ErrorCode(40415), text));
-            }
-            if self.document.iter().take(at).any(|before| before.name() == name) {
-                let text = format!("BSON field '{path}.{name}' is a duplicate field");
-                return Err(Error::new(ErrorCode(40413), text));
-            }
-        }
-        Ok(())
-    }
-
-    fn get(&self, name: &str) -> Option<RawValue<'a>> {
-        let present = |value: &RawValue<'a>| !matches!(value, RawValue::Null | RawValue::Undefined);
-        self.document.get(name).filter(present)
-    }
-
-    fn wrong(&self, name: &str, value: RawValue<'_>, expected: &str) -> Error {
-        let types = if expected.starts_with('[') { "types" } else { "type" };
-        Error::type_mismatch(format!(
-            "BSON field '{}.{name}' is the wrong type '{}', expected {types} '{expected}'",
-            self.path,
-            value.type_name()
-        ))
-    }
-
-    fn string(&self, name: &str) -> Result<Option<&'a str>> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(RawValue::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.wrong(name, other, "string")),
-        }
-    }
-
-    fn flag(&self, name: &str) -> Result<Option<bool>> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(RawValue::Bool(flag)) => Ok(Some(flag)),
-            Some(other) => Err(self.wrong(name, other, "bool")),
-        }
-    }
-
-    fn not_a_value(&self, name: &str, given: &str) -> Error {
-        let path = self.path;
-        Error::bad_value(format!(
-            "Enumeration value '{given}' for field '{path}.{name}' is not a valid value."
-        ))
-    }
-
-    /// A field with one of these words as its value.
-    fn choice(&self, name: &str, words: &[&'static str]) -> Result<Option<&'static str>> {
-        let Some(given) = self.string(name)? else { return Ok(None) };
-        match words.iter().find(|word| **word == given) {
-            Some(word) => Ok(Some(word)),
-            None => Err(self.not_a_value(name, given)),
-        }
-    }
-
-    fn strength(&self) -> Result<Option<i32>> {
-        let Some(value) = self.get("strength") else { return Ok(None) };
-        let Some(number) = Number::from_value(value) else {
-            return Err(self.wrong("strength", value, "[long, int, decimal, double]"));
-        };
-        match number.to_i64_exact() {
-            Some(strength @ 1..=5) => Ok(Some(strength as i32)),
-            Some(other) => Err(self.not_a_value("strength", &other.to_string())),
-            None => Err(self.not_a_value("strength", &number.to_f64().to_string())),
+/// The strength; `path` is that of the collation.
+fn strength(fields: &Fields<'_>, path: &str) -> Result<Option<i32>> {
+    match fields.long("strength")? {
+        None => Ok(None),
+        Some(strength @ 1..=5) => Ok(Some(strength as i32)),
+        Some(other) => {
+            Err(error::not_a_choice(Path::new(path).field("strength"), &other.to_string()))
         }
     }
 }

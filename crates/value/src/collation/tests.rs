@@ -1,5 +1,6 @@
 //! Options, errors, and the agreement of keys with comparison.
 
+use crate::SortOrder;
 use proptest::prelude::*;
 
 use super::*;
@@ -91,20 +92,32 @@ fn errors() {
         ("{locale: 'en', strength: 'x'}", 14),
         ("{locale: 'en', strength: 6}", 2),
         ("{locale: 'en', strength: 0}", 2),
-        ("{locale: 'en', strength: 1.5}", 2),
+        ("{locale: 'en', strength: 0.9}", 2),
         ("{locale: 'en', caseFirst: 'x'}", 2),
         ("{locale: 'en', alternate: 'x'}", 2),
         ("{locale: 'en', maxVariable: 'x'}", 2),
         ("{locale: 'en', strength: 1, backwards: true}", 2),
         ("{locale: 'en', strength: 2, caseFirst: 'upper'}", 2),
         ("{locale: 'en-US'}", 2),
-        ("{locale: 'simple', strength: 1}", 9),
+        ("{locale: 'en', backwards: null}", 14),
+        ("{}", 40414),
+        ("{strength: 'x', locale: 1}", 14),
         ("{locale: 'en', version: '1'}", 161),
         ("{locale: 'de@collation=search'}", 238),
         ("{locale: 'sv', backwards: true}", 238),
     ];
     for (document, code) in cases {
         assert_eq!(parse(document).unwrap_err().code().0, code, "{document}");
+    }
+}
+
+/// Measured behaviour of the reference, rules 3 and 8.
+#[test]
+fn accepted_fields() {
+    assert!(parse("{locale: 'simple', strength: 1, caseFirst: 'upper'}").unwrap().is_none());
+    for strength in ["2.9", "{$numberDecimal: '2.5'}", "{$numberDecimal: '1.9'}"] {
+        let found = parse(&format!("{{locale: 'en', strength: {strength}}}")).unwrap().unwrap();
+        assert_eq!(found.document().get("strength"), Some(RawValue::Int32(2)), "{strength}");
     }
 }
 
@@ -131,13 +144,13 @@ proptest! {
     ) {
         let (left, right) = (RawValue::String(&a), RawValue::String(&b));
         let order = compare_values_in(left, right, Some(&collation));
-        let key = |value, descending| {
+        let key = |value, order| {
             let mut key = Vec::new();
-            append_value_in(&mut key, &mut TypeBits::default(), value, descending, Some(&collation));
+            append_value_in(&mut key, &mut TypeBits::default(), value, order, Some(&collation));
             key
         };
-        prop_assert_eq!(key(left, false).cmp(&key(right, false)), order);
-        prop_assert_eq!(key(left, true).cmp(&key(right, true)), order.reverse());
+        prop_assert_eq!(key(left, SortOrder::Ascending).cmp(&key(right, SortOrder::Ascending)), order);
+        prop_assert_eq!(key(left, SortOrder::Descending).cmp(&key(right, SortOrder::Descending)), order.reverse());
     }
 
     #[test]

@@ -5,10 +5,11 @@ use mayfly_base::limits::MAX_BSON_DEPTH;
 use super::type_bits::Code;
 use super::{TypeBitsReader, class};
 use crate::raw::{ValueBuf, ty};
+use crate::sort_order::SortOrder;
 
 /// The length of the first value's bytes; `None` when they are malformed.
-pub fn skip_value(key: &[u8], descending: bool) -> Option<usize> {
-    let mut cursor = Cursor { bytes: key, at: 0, mask: if descending { 0xFF } else { 0 } };
+pub fn skip_value(key: &[u8], order: SortOrder) -> Option<usize> {
+    let mut cursor = Cursor::new(key, order);
     skip_at(&mut cursor, 0)?;
     Some(cursor.at)
 }
@@ -17,10 +18,10 @@ pub fn skip_value(key: &[u8], descending: bool) -> Option<usize> {
 /// malformed.
 pub fn decode_value(
     key: &[u8],
-    descending: bool,
+    order: SortOrder,
     bits: &mut TypeBitsReader<'_>,
 ) -> Option<(ValueBuf, usize)> {
-    let mut cursor = Cursor { bytes: key, at: 0, mask: if descending { 0xFF } else { 0 } };
+    let mut cursor = Cursor::new(key, order);
     let mut data = Vec::new();
     let type_byte = decode_at(&mut cursor, bits, &mut data, 0)?;
     Some((ValueBuf::from_parts(type_byte, data), cursor.at))
@@ -34,6 +35,10 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    fn new(bytes: &'a [u8], order: SortOrder) -> Cursor<'a> {
+        Cursor { bytes, at: 0, mask: if order.is_descending() { 0xFF } else { 0 } }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).map(|byte| byte ^ self.mask)
     }

@@ -8,14 +8,15 @@ use crate::collation::Collation;
 use crate::compare::canonical_type;
 use crate::decimal::{Decimal, truncated_f64, widened};
 use crate::raw::{RawDoc, RawValue};
+use crate::sort_order::SortOrder;
 
 /// Integers up to this magnitude are exact as doubles.
 const EXACT_IN_F64: u64 = 1 << 53;
 
-/// Appends one value. The `memcmp` order of keys is the order of the values; `descending` reverses
-/// it.
-pub fn append_value(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, descending: bool) {
-    append_value_in(out, bits, value, descending, None);
+/// Appends one value. The `memcmp` order of keys is the order of the values, or its reverse if
+/// `order` is descending.
+pub fn append_value(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, order: SortOrder) {
+    append_value_in(out, bits, value, order, None);
 }
 
 /// The same with strings, including those inside documents and arrays, encoded as keys of a
@@ -24,12 +25,12 @@ pub fn append_value_in(
     out: &mut Vec<u8>,
     bits: &mut TypeBits,
     value: RawValue<'_>,
-    descending: bool,
+    order: SortOrder,
     collation: Option<&Collation>,
 ) {
     let start = out.len();
     append_at(out, bits, value, collation, 0);
-    if descending {
+    if order.is_descending() {
         invert(&mut out[start..]);
     }
 }

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::arbitrary::{any_document, any_value};
 use crate::raw::{RawValue, ValueBuf};
-use crate::{DocBuilder, canonical_type, compare_values, validate};
+use crate::{DocBuilder, SortOrder, canonical_type, compare_values, validate};
 
-fn key_of(value: &ValueBuf, descending: bool) -> (Vec<u8>, TypeBits) {
+fn key_of(value: &ValueBuf, order: SortOrder) -> (Vec<u8>, TypeBits) {
     let (mut key, mut bits) = (Vec::new(), TypeBits::new());
-    append_value(&mut key, &mut bits, value.as_raw(), descending);
+    append_value(&mut key, &mut bits, value.as_raw(), order);
     (key, bits)
 }
 
@@ -19,8 +19,8 @@ proptest! {
     #[test]
     fn key_order_is_value_order(a in any_value(), b in any_value()) {
         let order = compare_values(a.as_raw(), b.as_raw());
-        prop_assert_eq!(key_of(&a, false).0.cmp(&key_of(&b, false).0), order);
-        prop_assert_eq!(key_of(&a, true).0.cmp(&key_of(&b, true).0), order.reverse());
+        prop_assert_eq!(key_of(&a, SortOrder::Ascending).0.cmp(&key_of(&b, SortOrder::Ascending).0), order);
+        prop_assert_eq!(key_of(&a, SortOrder::Descending).0.cmp(&key_of(&b, SortOrder::Descending).0), order.reverse());
     }
 
     #[test]
@@ -35,16 +35,19 @@ proptest! {
     #[test]
     fn decoding_gives_the_value_back(values in prop::collection::vec(any_value(), 1..4), mask: u8) {
         let (mut key, mut bits) = (Vec::new(), TypeBits::new());
-        let descending = |at: usize| mask >> at & 1 == 1;
+        let order = |at: usize| match mask >> at & 1 {
+            0 => SortOrder::Ascending,
+            _ => SortOrder::Descending,
+        };
         for (at, value) in values.iter().enumerate() {
-            append_value(&mut key, &mut bits, value.as_raw(), descending(at));
+            append_value(&mut key, &mut bits, value.as_raw(), order(at));
         }
         let mut reader = TypeBitsReader::new(bits.as_bytes());
         let mut rest = &key[..];
         for (at, value) in values.iter().enumerate() {
-            let (decoded, len) = decode_value(rest, descending(at), &mut reader).unwrap();
+            let (decoded, len) = decode_value(rest, order(at), &mut reader).unwrap();
             prop_assert_eq!(&decoded, value);
-            prop_assert_eq!(skip_value(rest, descending(at)), Some(len));
+            prop_assert_eq!(skip_value(rest, order(at)), Some(len));
             rest = &rest[len..];
         }
         prop_assert!(rest.is_empty());
@@ -53,22 +56,22 @@ proptest! {
     #[test]
     fn brackets_bound_their_type(value in any_value()) {
         let canonical = canonical_type(value.type_byte());
-        let (key, _) = key_of(&value, false);
+        let (key, _) = key_of(&value, SortOrder::Ascending);
         let (mut start, mut end) = (Vec::new(), Vec::new());
         bracket_start(canonical, &mut start);
         bracket_end(canonical, &mut end);
         prop_assert!(start <= key && key < end);
-        prop_assert!(key_of(&value, true).0[0] > MIN && key_of(&value, true).0[0] < MAX);
+        prop_assert!(key_of(&value, SortOrder::Descending).0[0] > MIN && key_of(&value, SortOrder::Descending).0[0] < MAX);
     }
 
     #[test]
     fn malformed_keys_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..40), value in any_value(), cut: usize) {
-        let _ = decode_value(&bytes, false, &mut TypeBitsReader::new(&bytes));
-        let _ = skip_value(&bytes, true);
-        let (key, bits) = key_of(&value, false);
+        let _ = decode_value(&bytes, SortOrder::Ascending, &mut TypeBitsReader::new(&bytes));
+        let _ = skip_value(&bytes, SortOrder::Descending);
+        let (key, bits) = key_of(&value, SortOrder::Ascending);
         let key = &key[..cut % key.len()];
-        prop_assert_eq!(skip_value(key, false), None);
-        prop_assert!(decode_value(key, false, &mut TypeBitsReader::new(bits.as_bytes())).is_none());
+        prop_assert_eq!(skip_value(key, SortOrder::Ascending), None);
+        prop_assert!(decode_value(key, SortOrder::Ascending, &mut TypeBitsReader::new(bits.as_bytes())).is_none());
     }
 
     #[test]
@@ -89,7 +92,7 @@ proptest! {
     fn access_to_unchecked_bytes_never_panics(type_byte: u8, bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         let value = RawValue::decode(type_byte, &bytes);
         let _ = format!("{value:?}");
-        let _ = key_of(&value.to_owned(), false);
+        let _ = key_of(&value.to_owned(), SortOrder::Ascending);
     }
 }
 
@@ -98,9 +101,12 @@ fn ordinary_keys_have_no_type_bits() {
     for value in
         [RawValue::Int32(7), RawValue::Double(0.5), RawValue::String("x"), RawValue::Int64(1 << 40)]
     {
-        assert!(key_of(&value.to_owned(), false).1.as_bytes().is_empty(), "{value:?}");
+        assert!(
+            key_of(&value.to_owned(), SortOrder::Ascending).1.as_bytes().is_empty(),
+            "{value:?}"
+        );
     }
-    assert_eq!(key_of(&RawValue::Int64(7).to_owned(), false).1.as_bytes(), [1]);
+    assert_eq!(key_of(&RawValue::Int64(7).to_owned(), SortOrder::Ascending).1.as_bytes(), [1]);
 }
 
 #[test]
@@ -110,11 +116,11 @@ fn type_bits_far_apart() {
     let values: Vec<RawValue<'_>> = (0..6000)
         .map(|at| if at % 1999 == 1998 { RawValue::Symbol("s") } else { RawValue::Int32(at) })
         .collect();
-    values.iter().for_each(|value| append_value(&mut key, &mut bits, *value, false));
+    values.iter().for_each(|value| append_value(&mut key, &mut bits, *value, SortOrder::Ascending));
     let mut reader = TypeBitsReader::new(bits.as_bytes());
     let mut rest = &key[..];
     for value in values {
-        let (decoded, len) = decode_value(rest, false, &mut reader).unwrap();
+        let (decoded, len) = decode_value(rest, SortOrder::Ascending, &mut reader).unwrap();
         assert_eq!(decoded.as_raw(), value);
         rest = &rest[len..];
     }

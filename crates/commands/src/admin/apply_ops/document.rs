@@ -141,7 +141,7 @@ impl<'a> ChangeKind<'a> {
             return Ok(ChangeKind::Replacement(object));
         }
         let version = object.get("$v");
-        match version.and_then(crate::request::fields::whole_number) {
+        match version.and_then(mayfly_value::arguments::convert::whole_number) {
             Some(2) => match object.get("diff") {
                 Some(RawValue::Document(delta)) => return Ok(ChangeKind::Delta(delta)),
                 _ => {

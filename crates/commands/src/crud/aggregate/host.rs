@@ -48,17 +48,7 @@ pub(super) struct ServerHost<'a, 'c> {
 
 impl Host for ServerHost<'_, '_> {
     fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        let known = &[
-            "allUsers",
-            "idleConnections",
-            "idleCursors",
-            "idleSessions",
-            "localOps",
-            "backtrace",
-            "truncateOps",
-            "targetAllNodes",
-        ];
-        let fields = Fields::strict(options, "$currentOp", known)?;
+        let fields = Fields::new(options, "$currentOp");
         let all_users = fields.bool("allUsers")?.unwrap_or(false);
         let options = CurrentOpOptions {
             whose: if all_users { OperationOwner::All } else { OperationOwner::of(self.ctx) },

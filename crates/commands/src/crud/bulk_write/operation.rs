@@ -1,8 +1,10 @@
 //! The parsed elements of `ops`.
 
+use crate::request::arguments::HINT;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{ModifyOutcome, Repeatable};
 use mayfly_value::RawDoc;
+use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::shell::Shell;
 
 use crate::context::CommandContext;
@@ -116,8 +118,36 @@ impl<'a> Operation<'a> {
     }
 }
 
+/// The fields of an insert.
+const INSERT: &[Argument] = &[Argument::document("document").required(), Argument::any("insert")];
+/// The fields of an update.
+const UPDATE: &[Argument] = &[
+    Argument::document("filter").required(),
+    Argument::one_of("updateMods", &[Form::Document, Form::Array])
+        .required()
+        .null_is_value()
+        .refused_with(9, "Update argument must be either an object or an array"),
+    Argument::any("update"),
+    Argument::bool("multi"),
+    Argument::bool("upsert"),
+    Argument::flag("upsertSupplied"),
+    Argument::array("arrayFilters"),
+    HINT,
+    Argument::document("constants"),
+    Argument::document("collation"),
+    Argument::document("sort"),
+];
+/// The fields of a delete.
+const DELETE: &[Argument] = &[
+    Argument::document("filter").required(),
+    Argument::any("delete"),
+    Argument::bool("multi"),
+    HINT,
+    Argument::document("collation"),
+];
+
 fn insert(op: RawDoc<'_>) -> Result<Action<'_>> {
-    let fields = Fields::strict(op, "bulkWrite.ops", &["insert", "document"])?;
+    let fields = Fields::read(op, "bulkWrite.ops", INSERT)?;
     let document = fields.document("document")?.ok_or_else(|| fields.missing("document"))?;
     Ok(Action::Insert(document))
 }
@@ -127,28 +157,14 @@ fn update<'a>(
     variables: Option<RawDoc<'a>>,
     rules: DocumentRules,
 ) -> Result<Action<'a>> {
-    let known = &[
-        "update",
-        "filter",
-        "updateMods",
-        "multi",
-        "upsert",
-        "upsertSupplied",
-        "arrayFilters",
-        "hint",
-        "constants",
-        "collation",
-        "sort",
-    ];
-    let fields = Fields::strict(op, "bulkWrite.ops", known)?;
+    let fields = Fields::read(op, "bulkWrite.ops", UPDATE)?;
     let names = Names { filter: "filter", update: "updateMods", constants: "constants" };
     let statement = UpdateStatement::parse(&fields, &names, variables)?;
     Ok(Action::Change(Change::Update(Box::new(UpdateStatement { rules, ..statement }))))
 }
 
 fn delete<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a>> {
-    let known = &["delete", "filter", "multi", "hint", "collation"];
-    let fields = Fields::strict(op, "bulkWrite.ops", known)?;
+    let fields = Fields::read(op, "bulkWrite.ops", DELETE)?;
     let filter = fields.document("filter")?.ok_or_else(|| fields.missing("filter"))?;
     let multi = fields.bool("multi")?.unwrap_or(false);
     let (hint, collation) = (hint(&fields)?, Collating::parse(&fields)?);

@@ -25,9 +25,16 @@ pub(super) enum Outcome {
     Deleted(i64),
 }
 
+/// The operations whose results the reply lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListedResults {
+    All,
+    Errors,
+}
+
 /// The results so far.
 pub(super) struct Results {
-    errors_only: bool,
+    listed: ListedResults,
     items: VecDeque<DocBuf>,
     counts: Counts,
 }
@@ -44,8 +51,8 @@ pub(super) struct Counts {
 }
 
 impl Results {
-    pub(super) fn new(errors_only: bool) -> Results {
-        Results { errors_only, items: VecDeque::new(), counts: Counts::default() }
+    pub(super) fn new(listed: ListedResults) -> Results {
+        Results { listed, items: VecDeque::new(), counts: Counts::default() }
     }
 
     /// Records the result of an operation; returns whether it failed.
@@ -97,7 +104,7 @@ impl Results {
                 }
             }
         }
-        if !self.errors_only {
+        if self.listed == ListedResults::All {
             self.items.push_back(item.finish());
         }
     }

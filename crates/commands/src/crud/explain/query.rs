@@ -12,7 +12,7 @@ use super::Inner;
 use crate::context::CommandContext;
 use crate::crud::budget;
 use crate::request::Fields;
-use crate::request::fields::whole_number;
+use mayfly_value::arguments::convert::whole_number;
 
 /// The parts of the query as they were sent.
 #[derive(Clone, Copy)]
@@ -120,8 +120,8 @@ pub(super) fn find(
         filter: fields.document("filter")?.unwrap_or(RawDoc::EMPTY),
         sort: fields.document("sort")?,
         projection: fields.document("projection")?,
-        skip: fields.non_negative("skip")?.unwrap_or(0),
-        limit: fields.non_negative("limit")?.unwrap_or(0),
+        skip: fields.long("skip")?.unwrap_or(0),
+        limit: fields.long("limit")?.unwrap_or(0),
         hint: fields.get("hint"),
         variables: fields.document("let")?,
         min: fields.document("min")?,
@@ -140,7 +140,7 @@ pub(super) fn count(
 ) -> Result<()> {
     let fields = &inner.fields;
     let parts = Parts {
-        skip: fields.non_negative("skip")?.unwrap_or(0),
+        skip: fields.long("skip")?.unwrap_or(0),
         limit: fields.long("limit")?.unwrap_or(0),
         hint: fields.get("hint"),
         ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))

@@ -32,7 +32,7 @@ pub(super) fn explain(
 
 /// The stages of `count`.
 pub(super) fn count(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages> {
-    let skip = fields.non_negative("skip")?.unwrap_or(0);
+    let skip = fields.long("skip")?.unwrap_or(0);
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
     Ok(count_on_view(view, filter, skip, limit))

@@ -1,9 +1,11 @@
 //! Write concerns: the durability of a write before its acknowledgement.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::arguments::{Argument, convert::whole_number, error::wrong_type};
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
-use crate::request::fields::{whole_number, wrong_type};
+use super::read_concern::PROVENANCES;
+use crate::request::Fields;
 
 /// The largest number of members in a write concern.
 const MAX_W: i64 = 50;
@@ -82,6 +84,15 @@ impl Unmet {
     }
 }
 
+/// The fields of a write concern. Manual: "Write Concern".
+const DECLARED: &[Argument] = &[
+    Argument::any("w"),
+    Argument::flag("j"),
+    Argument::flag("fsync"),
+    Argument::any("wtimeout"),
+    Argument::choice("provenance", PROVENANCES),
+];
+
 impl WriteConcern {
     /// The durability of the write before its reply.
     pub fn durability(&self) -> Durability {
@@ -101,40 +112,37 @@ impl WriteConcern {
         parse_w(value).map(|(w, _)| w.unwrap_or(2))
     }
 
-    /// Parses a `writeConcern` argument.
+    /// Parses a `writeConcern` argument; null counts as absent.
+    ///
+    /// # Errors
+    /// The errors of [`DECLARED`], 9 FailedToParse for an invalid `w` or `wtimeout`.
     pub(crate) fn parse(value: RawValue<'_>) -> Result<WriteConcern> {
-        let RawValue::Document(doc) = value else {
-            return Err(wrong_type("writeConcern", value, "object"));
+        let doc = match value {
+            RawValue::Null | RawValue::Undefined => return Ok(WriteConcern::default()),
+            RawValue::Document(doc) => doc,
+            other => return Err(wrong_type("writeConcern", other, "object")),
         };
         let mut concern = WriteConcern { given: true, ..WriteConcern::default() };
-        for element in doc {
-            let value = element.value();
-            match element.name() {
-                "w" => (concern.w, concern.unmet) = parse_w(value)?,
-                // `fsync` is an obsolete name of `j`.
-                name @ ("j" | "fsync") => {
-                    let RawValue::Bool(flag) = value else {
-                        let number = whole_number(value);
-                        let Some(number) = number else {
-                            let path = format!("writeConcern.{name}");
-                            return Err(wrong_type(
-                                &path,
-                                value,
-                                "[bool, long, int, decimal, double]",
-                            ));
-                        };
-                        concern.j |= number != 0;
-                        continue;
-                    };
-                    concern.j |= flag;
-                }
-                "wtimeout" => concern.wtimeout = whole_number(value).unwrap_or(0),
-                "provenance" => {}
-                other => {
-                    let text = format!("unrecognized write concern field: {other}");
-                    return Err(Error::failed_to_parse(text));
-                }
-            }
+        // The form that drivers send with every write.
+        let mut parts = doc.iter();
+        if let (Some(only), None) = (parts.next(), parts.next())
+            && only.name_bytes() == b"w"
+        {
+            (concern.w, concern.unmet) = parse_w(only.value())?;
+            return Ok(concern);
+        }
+        let fields = Fields::read(doc, "writeConcern", DECLARED)?;
+        // Null is the write concern mode with the empty name.
+        if let Some(w) = doc.get("w") {
+            (concern.w, concern.unmet) = parse_w(w)?;
+        }
+        // `fsync` is an obsolete name of `j`.
+        concern.j = fields.bool("j")? == Some(true) || fields.bool("fsync")? == Some(true);
+        // Other types than numbers are ignored.
+        concern.wtimeout = fields.get("wtimeout").and_then(whole_number).unwrap_or(0);
+        if concern.wtimeout > i64::from(i32::MAX) {
+            let text = format!("wtimeout must be within int32 range, found: {}", concern.wtimeout);
+            return Err(Error::failed_to_parse(text));
         }
         Ok(concern)
     }
@@ -143,16 +151,24 @@ impl WriteConcern {
 fn parse_w(value: RawValue<'_>) -> Result<(Option<i64>, Option<Unmet>)> {
     match value {
         RawValue::String("majority") => Ok((None, None)),
-        RawValue::String(_) => Ok((None, Some(Unmet::Mode))),
+        RawValue::String(_) | RawValue::Document(_) | RawValue::Null | RawValue::Undefined => {
+            Ok((None, Some(Unmet::Mode)))
+        }
         other => match whole_number(other) {
-            Some(w) if !(0..=MAX_W).contains(&w) => Err(Error::failed_to_parse(format!(
-                "w has to be a non-negative number and not greater than {MAX_W}; found: {w}"
-            ))),
+            Some(w) if !(0..=MAX_W).contains(&w) || is_nan(other) => {
+                Err(Error::failed_to_parse(format!(
+                    "w has to be a non-negative number and not greater than {MAX_W}; found: {w}"
+                )))
+            }
             Some(w) if w > 1 => Ok((None, Some(Unmet::Members))),
             Some(w) => Ok((Some(w), None)),
             None => Err(Error::failed_to_parse("w has to be a number, string, or object")),
         },
     }
+}
+
+fn is_nan(value: RawValue<'_>) -> bool {
+    Number::from_value(value).is_some_and(Number::is_nan)
 }
 
 #[cfg(test)]
@@ -202,6 +218,6 @@ mod tests {
         let unknown = durability(|d| {
             d.append("x", 2);
         });
-        assert_eq!(unknown.unwrap_err().code(), ErrorCode::FailedToParse);
+        assert_eq!(unknown.unwrap_err().code(), ErrorCode(40415));
     }
 }

@@ -10,9 +10,10 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{StageConcern, StageRow};
 use mayfly_service::Service;
+use mayfly_value::arguments::{Argument, Form, error::wrong_type};
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::request::fields::wrong_type;
+use crate::request::Fields;
 use crate::request::row::{Reads, Row, RowFlags};
 
 /// The level of a read concern.
@@ -62,9 +63,18 @@ pub struct ReadConcern {
     pub at: u64,
 }
 
-const KNOWN: &[&str] = &["level", "afterOpTime", "afterClusterTime", "atClusterTime", "provenance"];
-/// The possible origins of a read concern.
-const PROVENANCES: &[&str] = &[
+/// The names of the levels.
+const LEVELS: &[&str] = &["local", "available", "majority", "linearizable", "snapshot"];
+/// The fields of a read concern.
+const DECLARED: &[Argument] = &[
+    Argument::choice("level", LEVELS),
+    Argument::document("afterOpTime"),
+    Argument::new("afterClusterTime", Form::Timestamp).null_is_value(),
+    Argument::new("atClusterTime", Form::Timestamp).null_is_value(),
+    Argument::choice("provenance", PROVENANCES),
+];
+/// The possible origins of a read concern and of a write concern.
+pub(super) const PROVENANCES: &[&str] = &[
     "clientSupplied",
     "implicitDefault",
     "customDefault",
@@ -84,42 +94,17 @@ impl ReadConcern {
             RawValue::Document(doc) => doc,
             other => return Err(wrong_type("readConcern", other, "object")),
         };
+        let fields = Fields::read(doc, "readConcern", DECLARED)?;
         let mut concern = ReadConcern::default();
-        let (mut after, mut at) = (None, None);
-        for element in doc {
-            match (element.name(), element.value()) {
-                ("level", RawValue::Null | RawValue::Undefined) => {}
-                ("level", RawValue::String(name)) => {
-                    concern.has_level = true;
-                    concern.level = ReadLevel::named(name).ok_or_else(|| {
-                        Error::bad_value(format!(
-                            "Enumeration value '{name}' for field 'readConcern.level' is not a valid value."
-                        ))
-                    })?;
-                }
-                ("level", other) => return Err(wrong_type("readConcern.level", other, "string")),
-                ("afterClusterTime", time) => {
-                    after = Some(timestamp("readConcern.afterClusterTime", time)?);
-                }
-                ("atClusterTime", time) => {
-                    at = Some(timestamp("readConcern.atClusterTime", time)?);
-                }
-                ("provenance", RawValue::String(name)) if PROVENANCES.contains(&name) => {}
-                ("provenance", RawValue::String(name)) => {
-                    return Err(Error::bad_value(format!(
-                        "Enumeration value '{name}' for field 'readConcern.provenance' is not a valid value."
-                    )));
-                }
-                ("provenance", other) => {
-                    return Err(wrong_type("readConcern.provenance", other, "string"));
-                }
-                (name, _) if KNOWN.contains(&name) => {}
-                (name, _) => {
-                    let text = format!("BSON field 'readConcern.{name}' is an unknown field.");
-                    return Err(Error::new(ErrorCode(40415), text));
-                }
-            }
+        if let Some(name) = fields.string("level")? {
+            concern.has_level = true;
+            concern.level = ReadLevel::named(name).unwrap_or_default();
         }
+        let time = |name: &str| match fields.get(name) {
+            Some(RawValue::Timestamp(time)) => Some(time),
+            _ => None,
+        };
+        let (after, at) = (time("afterClusterTime"), time("atClusterTime"));
         check_times(concern.level, after, at)?;
         (concern.after, concern.at) = (after.unwrap_or(0), at.unwrap_or(0));
         Ok(concern)
@@ -214,13 +199,6 @@ fn check_times(level: ReadLevel, after: Option<u64>, at: Option<u64>) -> Result<
         return Err(invalid("atClusterTime cannot be a null timestamp"));
     }
     Ok(())
-}
-
-fn timestamp(path: &str, value: RawValue<'_>) -> Result<u64> {
-    match value {
-        RawValue::Timestamp(time) => Ok(time),
-        other => Err(wrong_type(path, other, "timestamp")),
-    }
 }
 
 fn shown(time: u64) -> String {

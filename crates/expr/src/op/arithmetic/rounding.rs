@@ -132,7 +132,11 @@ fn places<'a>(
 }
 
 fn precision(name: &str, given: RawValue<'_>) -> Result<i32> {
-    let Some(places) = Number::from_value(given).and_then(Number::to_i64_exact) else {
+    let Some(number) = Number::from_value(given) else {
+        let text = format!("can't convert from BSON type {} to long", given.type_name());
+        return Err(fault(16004, text));
+    };
+    let Some(places) = number.to_i64_exact() else {
         let text = format!("precision argument to  {name} must be a integral value");
         return Err(fault(51082, text));
     };

@@ -134,10 +134,12 @@ fn check_range_memory(items: i64) -> Result<()> {
     Err(Error::new(ErrorCode(146), text))
 }
 
-/// Evaluates a position argument of a search operator.
+/// Evaluates a position argument of a search operator. The codes are those for a value that is no
+/// 32-bit integer, and for a negative one.
 pub(in crate::op) fn position<'a>(
     name: &str,
     which: &str,
+    codes: (i32, i32),
     argument: &'a Expression,
     frame: Frame<'a>,
 ) -> Result<usize> {
@@ -147,10 +149,10 @@ pub(in crate::op) fn position<'a>(
         let text = format!(
             "{name}requires an integral {which}, found a value of type: {kind}, with value: {shown}"
         );
-        return Err(fault(40096, text));
+        return Err(fault(codes.0, text));
     };
     usize::try_from(at)
-        .map_err(|_| fault(40097, format!("{name} requires a nonnegative {which}, found: {at}")))
+        .map_err(|_| fault(codes.1, format!("{name} requires a nonnegative {which}, found: {at}")))
 }
 
 fn index_of<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
@@ -165,7 +167,8 @@ fn index_of<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
     };
     let wanted = arguments[1].evaluate(frame)?;
     let at = |nth: usize, which: &str| {
-        arguments.get(nth).map(|argument| position("$indexOfArray", which, argument, frame))
+        let codes = (9_711_600, 9_711_601);
+        arguments.get(nth).map(|argument| position("$indexOfArray", which, codes, argument, frame))
     };
     let start = at(2, "starting index").transpose()?.unwrap_or(0);
     let end = at(3, "ending index").transpose()?.unwrap_or(usize::MAX);

@@ -35,12 +35,18 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The number of a month, given its name or the first three letters.
-pub(super) fn month_named(name: &str, short: bool) -> Option<i64> {
-    let at = MONTHS.iter().position(|month| {
-        let month = if short { &month[..3] } else { month };
-        month.eq_ignore_ascii_case(name)
-    })?;
+/// The number of a month, given the first three letters of its name.
+pub(super) fn abbreviated_month(letters: &str) -> Option<i64> {
+    month_that(|month| month[..3].eq_ignore_ascii_case(letters))
+}
+
+/// The number of a month, given its name or the first three letters of it.
+pub(super) fn month_named(name: &str) -> Option<i64> {
+    abbreviated_month(name).or_else(|| month_that(|month| month.eq_ignore_ascii_case(name)))
+}
+
+fn month_that(matches: impl Fn(&str) -> bool) -> Option<i64> {
+    let at = MONTHS.iter().position(|month| matches(month))?;
     Some(at as i64 + 1)
 }
 
@@ -68,7 +74,7 @@ fn parse(
     let format = optional(parser, format)?;
     if let Some(constant) = format.as_constant() {
         match constant {
-            RawValue::String(format) => check_format(format, false)?,
+            RawValue::String(format) => check_format(format, FORMATTED)?,
             RawValue::Null | RawValue::Undefined => {}
             other => return Err(format_fault(18533, "$dateToString", other)),
         }
@@ -94,7 +100,7 @@ fn run<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     }
     let format = match format.or_undefined() {
         RawValue::String(format) => {
-            check_format(format, false)?;
+            check_format(format, FORMATTED)?;
             Some(format)
         }
         other if given => return Err(format_fault(18533, "$dateToString", other)),
@@ -112,15 +118,16 @@ fn run<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     text(&formatted(ms, format, &zone)?)
 }
 
-/// The format specifiers after `%`, for formatting and for parsing.
-const WRITTEN: &str = "dGHjLmMSuUVwYzZbB%";
-const READ: &str = "dGHjLmMSuVYzZbB%";
+/// The format specifiers after `%` for formatting.
+const FORMATTED: &str = "dGHjLmMSuUVwYzZbB%";
+/// The format specifiers after `%` for parsing.
+pub(super) const PARSED: &str = "dGHjLmMSuVYzZbB%";
 
-/// Validates a format.
+/// Checks that a format contains only these specifiers.
 ///
 /// # Errors
 /// 18535 for a `%` at the end, 18536 for an unknown specifier.
-pub(super) fn check_format(format: &str, reading: bool) -> Result<()> {
+pub(super) fn check_format(format: &str, specifiers: &str) -> Result<()> {
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
         if letter != '%' {
@@ -128,7 +135,7 @@ pub(super) fn check_format(format: &str, reading: bool) -> Result<()> {
         }
         match letters.next() {
             None => return Err(fault(18535, "Unmatched '%' at end of format string")),
-            Some(known) if (if reading { READ } else { WRITTEN }).contains(known) => {}
+            Some(known) if specifiers.contains(known) => {}
             Some(other) => {
                 let text = format!("Invalid format character '%{other}' in format string");
                 return Err(fault(18536, text));

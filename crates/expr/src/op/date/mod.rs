@@ -30,7 +30,8 @@ pub(super) fn as_date(value: RawValue<'_>) -> Option<i64> {
         RawValue::Date(ms) => Some(ms),
         RawValue::Timestamp(stamp) => Some((stamp >> 32) as i64 * 1000),
         RawValue::ObjectId(id) => {
-            let seconds = u32::from_be_bytes([id[0], id[1], id[2], id[3]]);
+            // Signed, unlike the seconds of a timestamp.
+            let seconds = i32::from_be_bytes([id[0], id[1], id[2], id[3]]);
             Some(i64::from(seconds) * 1000)
         }
         _ => None,

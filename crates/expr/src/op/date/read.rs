@@ -12,7 +12,7 @@ use mayfly_value::shell::ShellValue;
 use super::super::operand::{fault, optional, parts, required};
 use super::super::{OpRow, own};
 use super::civil::{Civil, days_in_month, days_of, weekday};
-use super::format::{check_format, format_fault, month_named};
+use super::format::{PARSED, abbreviated_month, check_format, format_fault, month_named};
 use super::zone::{Zone, fixed_offset};
 use super::{date, zone_of};
 use crate::parse::Parser;
@@ -42,7 +42,7 @@ fn parse(
     let format = optional(parser, format)?;
     if let Some(constant) = format.as_constant() {
         match constant {
-            RawValue::String(format) => check_format(format, true)?,
+            RawValue::String(format) => check_format(format, PARSED)?,
             RawValue::Null | RawValue::Undefined => {}
             other => return Err(format_fault(40684, "$dateFromString", other)),
         }
@@ -66,7 +66,7 @@ fn run<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     }
     let format = match format.or_undefined() {
         RawValue::String(format) => {
-            check_format(format, true)?;
+            check_format(format, PARSED)?;
             Some(format)
         }
         other if given => return Err(format_fault(40684, "$dateFromString", other)),
@@ -274,7 +274,7 @@ impl<'t> Reader<'t> {
                 'u' => self.parts.iso.2 = Some(self.number(1, 1)?),
                 'b' | 'B' => {
                     let word = self.word()?;
-                    let month = month_named(word, true).or_else(|| month_named(word, false))?;
+                    let month = month_named(word)?;
                     self.parts.month = Some(month);
                 }
                 'z' => self.zone()?,
@@ -350,7 +350,7 @@ impl<'t> Reader<'t> {
                 self.parts.day = self.number(1, 2);
                 self.separator();
                 let word = self.word()?;
-                let month = month_named(word, true).or_else(|| month_named(word, false))?;
+                let month = month_named(word)?;
                 self.parts.month = Some(month);
                 self.separator();
                 self.parts.year = Some(self.number(4, 4)?);
@@ -399,12 +399,12 @@ impl<'t> Reader<'t> {
         let word = self.word()?;
         let is_day = word.len() >= 3
             && DAYS.iter().any(|day| word.to_ascii_lowercase().starts_with(day))
-            && month_named(word, true).is_none();
+            && abbreviated_month(word).is_none();
         if is_day {
             self.separator();
             return self.day();
         }
-        let Some(month) = month_named(word, true).or_else(|| month_named(word, false)) else {
+        let Some(month) = month_named(word) else {
             self.at = from;
             return None;
         };

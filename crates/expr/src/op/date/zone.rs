@@ -37,8 +37,9 @@ impl Zone {
             return Ok(Zone::Fixed(offset));
         }
         match DATABASE.get(name) {
-            Ok(zone) => Ok(Zone::Named(zone)),
-            Err(_) => Err(fault(40485, format!("unrecognized time zone identifier: \"{name}\""))),
+            // The names are case-sensitive; the database is not.
+            Ok(zone) if zone.iana_name() == Some(name) => Ok(Zone::Named(zone)),
+            _ => Err(fault(40485, format!("unrecognized time zone identifier: \"{name}\""))),
         }
     }
 

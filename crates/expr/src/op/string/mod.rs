@@ -68,7 +68,7 @@ fn split<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
         return Err(wrong(&value, 40085, "first"));
     };
     let RawValue::String(by) = separator.or_undefined() else {
-        return Err(wrong(&separator, 40086, "second"));
+        return Err(wrong(&separator, 10_503_900, "second"));
     };
     if by.is_empty() {
         return Err(fault(40087, "$split requires a non-empty separator"));

@@ -47,7 +47,7 @@ fn replace<'a>(
         values.push(argument.evaluate(frame)?);
     }
     let mut texts = [None; 3];
-    let codes = [(51746, "input"), (51745, "find"), (51744, "replacement")];
+    let codes = [(10_503_904, "input"), (10_503_901, "find"), (10_503_902, "replacement")];
     for ((value, (code, which)), place) in values.iter().zip(codes).zip(&mut texts) {
         match value.or_undefined() {
             RawValue::String(text) => *place = Some(text),

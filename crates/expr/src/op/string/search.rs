@@ -48,7 +48,7 @@ fn search<'a>(
         return Err(wrong(&wanted, codes.1, "second"));
     };
     let at = |nth: usize, which: &str| {
-        arguments.get(nth).map(|argument| position(name, which, argument, frame))
+        arguments.get(nth).map(|argument| position(name, which, (40096, 40097), argument, frame))
     };
     let start = at(2, "starting index").transpose()?.unwrap_or(0);
     let end = at(3, "ending index").transpose()?.unwrap_or(usize::MAX);

@@ -175,8 +175,8 @@ impl Running {
                 slope.result(*unit)?
             }
             (Function::Integral { unit, .. }, RunningState::Area(area)) => area.result(*unit),
-            (Function::Covariance { sample, .. }, RunningState::Moments(moments)) => {
-                moments.result(*sample)
+            (Function::Covariance { of, .. }, RunningState::Moments(moments)) => {
+                moments.result(*of)
             }
             _ => return Err(Error::internal("the state of another function")),
         }))

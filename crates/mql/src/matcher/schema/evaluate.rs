@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use mayfly_base::Result;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuilder, Finder, Number, RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuilder, Finder, Number, RawDoc, RawElement, RawValue, SortOrder};
 use mayfly_work::current::spend;
 
 use super::super::evaluate::{all, any};
@@ -207,7 +207,7 @@ pub(super) fn unordered_key(value: RawValue<'_>) -> Vec<u8> {
         }
         plain => plain,
     };
-    keys::append_value(&mut key, &mut TypeBits::default(), value, false);
+    keys::append_value(&mut key, &mut TypeBits::default(), value, SortOrder::Ascending);
     key
 }
 

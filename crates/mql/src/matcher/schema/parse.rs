@@ -177,7 +177,10 @@ fn array<'a>(element: RawElement<'a>) -> Result<RawDoc<'a>> {
 /// A non-negative whole number.
 fn size(element: RawElement<'_>) -> Result<i64> {
     let shown = format!("{}: {}", element.name(), ShellValue(element.value()));
-    match number(element)?.to_i64_exact() {
+    let Some(number) = Number::from_value(element.value()) else {
+        return Err(Error::failed_to_parse(format!("Expected a number in: {shown}")));
+    };
+    match number.to_i64_exact() {
         Some(size) if size >= 0 => Ok(size),
         Some(_) => {
             Err(Error::failed_to_parse(format!("Expected a non-negative number in: {shown}")))

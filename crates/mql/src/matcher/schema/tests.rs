@@ -148,7 +148,8 @@ fn errors() {
         ),
         ("{multipleOf: 0}", 9, "$jsonSchema keyword 'multipleOf' must have a positive value"),
         ("{minLength: -1}", 9, "Expected a non-negative number in: minLength: -1"),
-        ("{minLength: 'x'}", 14, "$jsonSchema keyword 'minLength' must be a number"),
+        ("{minLength: 'x'}", 9, "Expected a number in: minLength: \"x\""),
+        ("{maxItems: null}", 9, "Expected a number in: maxItems: null"),
         ("{allOf: []}", 2, "$jsonSchema keyword 'allOf' must be a non-empty array"),
         (
             "{allOf: [1]}",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{Collation, Number, RawDoc, RawValue, ValueBuf, compare_values_in};
+use mayfly_value::{Collation, Number, RawDoc, RawValue, SortOrder, ValueBuf, compare_values_in};
 
 use super::{Change, Modifier, Operand, Target, array_of};
 use crate::SortPattern;
@@ -21,7 +21,7 @@ struct Push {
 
 #[derive(Debug)]
 enum ItemSort {
-    Whole { descending: bool },
+    Whole(SortOrder),
     Fields(SortPattern),
 }
 
@@ -44,10 +44,10 @@ impl Modifier for Push {
         items.splice(at..at, self.values.iter().map(ValueBuf::as_raw));
         let collation = self.collation.as_deref();
         match &self.sort {
-            Some(ItemSort::Whole { descending: false }) => {
+            Some(ItemSort::Whole(SortOrder::Ascending)) => {
                 items.sort_by(|a, b| compare_values_in(*a, *b, collation));
             }
-            Some(ItemSort::Whole { descending: true }) => {
+            Some(ItemSort::Whole(SortOrder::Descending)) => {
                 items.sort_by(|a, b| compare_values_in(*b, *a, collation));
             }
             Some(ItemSort::Fields(pattern)) => items.sort_by_cached_key(|item| {
@@ -125,8 +125,8 @@ fn item_sort(value: RawValue<'_>, operand: &Operand<'_>) -> Result<ItemSort> {
         return Ok(ItemSort::Fields(pattern.collated(operand.context.collation.clone())));
     }
     match Number::from_value(value).and_then(Number::to_i64_exact) {
-        Some(1) => Ok(ItemSort::Whole { descending: false }),
-        Some(-1) => Ok(ItemSort::Whole { descending: true }),
+        Some(1) => Ok(ItemSort::Whole(SortOrder::Ascending)),
+        Some(-1) => Ok(ItemSort::Whole(SortOrder::Descending)),
         Some(_) => Err(Error::bad_value("The $sort element value must be either 1 or -1")),
         None => Err(Error::bad_value(
             "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",

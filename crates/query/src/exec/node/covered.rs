@@ -61,7 +61,7 @@ pub(super) fn document(entry: &Entry<'_>, fields: &[IndexField]) -> Option<DocBu
     let mut bits = TypeBitsReader::new(entry.type_bits);
     let mut rest = entry.values;
     for field in fields {
-        let (value, length) = keys::decode_value(rest, field.descending, &mut bits)?;
+        let (value, length) = keys::decode_value(rest, field.order, &mut bits)?;
         if matches!(value.as_raw(), RawValue::Null | RawValue::Undefined) {
             return None;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_storage::{Direction, Entry, KeyRange, ScanLimit, ScanResult};
-use mayfly_value::{RawDoc, RawValue, keys};
+use mayfly_value::{RawDoc, RawValue, SortOrder, keys};
 
 use super::covered::document;
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
@@ -39,7 +39,7 @@ impl Scan {
         let missing_is_distinct = how.is_some_and(|it| it.missing_is_distinct);
         let fields = how.map_or(1, |it| it.fields);
         let first = scan.index.spec.fields().iter().take(fields);
-        let last = Some(LastValue::new(first.map(|field| field.descending).collect()));
+        let last = Some(LastValue::new(first.map(|field| field.order).collect()));
         let counters = Counters::default();
         Scan {
             scan,
@@ -174,16 +174,16 @@ fn has(document: RawDoc<'_>, parts: &[String]) -> bool {
 /// The value that was returned last.
 #[derive(Debug)]
 pub(super) struct LastValue {
-    /// For each field, whether it is descending.
-    descending: Vec<bool>,
+    /// The order of each field.
+    orders: Vec<SortOrder>,
     /// The encoded value at the start of keys; empty before the first.
     present: Vec<u8>,
     passed: usize,
 }
 
 impl LastValue {
-    pub(super) fn new(descending: Vec<bool>) -> LastValue {
-        LastValue { descending, present: Vec::new(), passed: 0 }
+    pub(super) fn new(orders: Vec<SortOrder>) -> LastValue {
+        LastValue { orders, present: Vec::new(), passed: 0 }
     }
 
     /// Whether the entry has the value that was returned last.
@@ -200,10 +200,10 @@ impl LastValue {
 
     /// Records that the document of an entry was returned.
     pub(super) fn note(&mut self, values: &[u8]) {
-        let next = |end: usize, descending: &bool| {
-            Some(end + keys::skip_value(values.get(end..)?, *descending)?)
+        let next = |end: usize, order: &SortOrder| {
+            Some(end + keys::skip_value(values.get(end..)?, *order)?)
         };
-        let end = self.descending.iter().try_fold(0, next).unwrap_or(values.len());
+        let end = self.orders.iter().try_fold(0, next).unwrap_or(values.len());
         self.present.clear();
         self.present.extend_from_slice(&values[..end]);
         self.passed = 0;

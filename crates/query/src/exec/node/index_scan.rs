@@ -8,7 +8,7 @@ use mayfly_storage::{Direction, Entry, IndexField, KeyRange, ScanLimit, ScanResu
 use mayfly_value::keys;
 
 use super::covered::document;
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows, ScanPosition};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, ReadPurpose, Row, Rows, ScanPosition};
 use crate::memory::SeenRecords;
 use crate::plan::{EntryCheck, IndexScan};
 
@@ -20,22 +20,22 @@ pub(super) struct Scan {
     walk: Walk,
     /// Records that were returned, if the scan may find one twice.
     seen: Option<SeenRecords>,
-    /// Whether a write moves keys during the scan.
-    for_write: bool,
+    /// A write may move keys during the scan.
+    purpose: ReadPurpose,
     /// Whether the consumer removes duplicates.
     duplicates_allowed: bool,
     counters: Counters,
 }
 
 impl Scan {
-    pub(super) fn new(scan: Arc<IndexScan>, for_write: bool) -> Scan {
+    pub(super) fn new(scan: Arc<IndexScan>, purpose: ReadPurpose) -> Scan {
         let (walk, counters) = (Walk::default(), Counters::default());
-        Scan { scan, walk, seen: None, for_write, duplicates_allowed: false, counters }
+        Scan { scan, walk, seen: None, purpose, duplicates_allowed: false, counters }
     }
 
     /// A scan for a consumer that removes duplicates.
     pub(super) fn duplicates_allowed(scan: Arc<IndexScan>) -> Scan {
-        Scan { duplicates_allowed: true, ..Scan::new(scan, false) }
+        Scan { duplicates_allowed: true, ..Scan::new(scan, ReadPurpose::Result) }
     }
 }
 
@@ -46,7 +46,7 @@ impl Node for Scan {
         // This must come after the snapshot: an index is marked multikey before its array keys are
         // visible.
         let multikey = index.multikey_mask();
-        let repeats = multikey != 0 || plan.repeats || self.for_write;
+        let repeats = multikey != 0 || plan.repeats || self.purpose == ReadPurpose::Write;
         if repeats && !self.duplicates_allowed {
             self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
         }
@@ -158,7 +158,7 @@ fn passes(values: &[u8], checks: &[EntryCheck], fields: &[IndexField]) -> bool {
     let (mut rest, mut at) = (values, 0);
     checks.iter().all(|check| {
         while at < check.at {
-            let skipped = fields.get(at).and_then(|it| keys::skip_value(rest, it.descending));
+            let skipped = fields.get(at).and_then(|it| keys::skip_value(rest, it.order));
             let Some(skipped) = skipped.filter(|skipped| *skipped <= rest.len()) else {
                 return true;
             };

@@ -215,8 +215,14 @@ impl<'b> Batch<'b> {
     }
 
     /// Sets the limit of works.
-    pub(super) fn with_works(mut self, works: u64, trial: bool) -> Batch<'b> {
-        (self.works, self.trial) = (Cell::new(works), trial);
+    pub(super) fn with_works(mut self, works: u64) -> Batch<'b> {
+        self.works = Cell::new(works);
+        self
+    }
+
+    /// Makes the batch a trial.
+    pub(super) fn of_trial(mut self) -> Batch<'b> {
+        self.trial = true;
         self
     }
 
@@ -317,11 +323,21 @@ impl<'b> Failures<'b> {
     }
 }
 
+/// What records are found for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ReadPurpose {
+    /// A result that contains their documents.
+    #[default]
+    Result,
+    /// A write, which reads them again and may move their keys.
+    Write,
+}
+
 /// Settings for a run, made before the nodes start.
 #[derive(Default)]
 pub(super) struct Settings {
-    /// Records are found for a write, which reads them again and may move their keys.
-    pub(super) for_write: bool,
+    /// What the records are found for.
+    pub(super) purpose: ReadPurpose,
     /// The position of a tailable scan.
     pub(super) tail: Option<Tail>,
     /// The fields that a sort buffers; `None` for whole documents.
@@ -356,15 +372,15 @@ fn started(
         Plan::Id(key) => Box::new(by_id::ById::new(key.clone())),
         Plan::Records(scan) => {
             let tail = settings.tail.take();
-            let capped = !settings.for_write && collection.capped().is_some();
+            let capped = settings.purpose == ReadPurpose::Result && collection.capped().is_some();
             Box::new(record_scan::Scan::new(scan, tail, capped))
         }
         Plan::Index(scan) if scan.one_per_value.is_some() => {
             Box::new(distinct_scan::Scan::new(scan.clone()))
         }
-        Plan::Index(scan) => Box::new(index_scan::Scan::new(scan.clone(), settings.for_write)),
+        Plan::Index(scan) => Box::new(index_scan::Scan::new(scan.clone(), settings.purpose)),
         Plan::Text(access) => Box::new(text::Search::new(access.clone())),
-        Plan::Near(access) => Box::new(near::Search::new(access.clone(), settings.for_write)),
+        Plan::Near(access) => Box::new(near::Search::new(access.clone(), settings.purpose)),
         Plan::And(inputs) => {
             let [first, second] = &**inputs;
             let first = below(first);
@@ -378,7 +394,7 @@ fn started(
                 }
                 _ => None,
             };
-            let repeats = !disjoint || settings.for_write;
+            let repeats = !disjoint || settings.purpose == ReadPurpose::Write;
             Box::new(merge::Merge::new(inputs.iter().filter_map(input).collect(), repeats))
         }
         Plan::Fetch(input) => {

@@ -25,7 +25,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, ReadPurpose, Row, Rows};
 use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::memory::{Budget, SeenRecords, Share, into_document, no_disk_use};
 use crate::plan::{NearAccess, extend, key_range, of_cells, of_squares};
@@ -273,14 +273,14 @@ pub(crate) fn nearest<'a>(
 pub(super) struct Search {
     access: Arc<NearAccess>,
     state: NearState,
-    /// Records are found for a write, which reads them again.
-    for_write: bool,
+    /// Documents are kept only for a result; a write reads them again.
+    purpose: ReadPurpose,
     counters: Counters,
 }
 
 impl Search {
-    pub(super) fn new(access: Arc<NearAccess>, for_write: bool) -> Search {
-        Search { access, state: NearState::default(), for_write, counters: Counters::default() }
+    pub(super) fn new(access: Arc<NearAccess>, purpose: ReadPurpose) -> Search {
+        Search { access, state: NearState::default(), purpose, counters: Counters::default() }
     }
 }
 
@@ -370,7 +370,7 @@ impl Search {
     /// Keeps the documents of the entries in these ranges.
     fn scan_ranges(&mut self, ranges: &[KeyRange], batch: &Batch<'_>) -> Result<()> {
         let (snapshot, access) = (batch.snapshot()?, &self.access);
-        let (state, for_write) = (&mut self.state, self.for_write);
+        let (state, purpose) = (&mut self.state, self.purpose);
         let (mut examined, mut fetched) = (0u64, 0u64);
         let mut keys = RecordKeys::of(batch.collection);
         for range in ranges {
@@ -388,7 +388,7 @@ impl Search {
                     keys.push(entry.record_key);
                     if keys.len() >= FEW_ENTRIES {
                         fetched += keys.len() as u64;
-                        keep_matching(state, access, &keys, (batch, for_write))?;
+                        keep_matching(state, access, &keys, (batch, purpose))?;
                         keys.clear();
                     }
                     Ok(ControlFlow::Continue(()))
@@ -401,7 +401,7 @@ impl Search {
             }
         }
         fetched += keys.len() as u64;
-        keep_matching(state, access, &keys, (batch, for_write))?;
+        keep_matching(state, access, &keys, (batch, purpose))?;
         batch.count(examined, fetched);
         self.counters.keys += examined;
         self.counters.examined += examined;
@@ -415,7 +415,7 @@ fn keep_matching(
     state: &mut NearState,
     access: &NearAccess,
     keys: &RecordKeys,
-    (batch, for_write): (&Batch<'_>, bool),
+    (batch, purpose): (&Batch<'_>, ReadPurpose),
 ) -> Result<()> {
     let near = &access.near;
     batch.snapshot()?.records(batch.collection, keys, &mut |at, document| {
@@ -425,9 +425,9 @@ fn keep_matching(
         let distance = nearest(near, &access.path, document)?.map(|found| found.0);
         let counts = |distance: &f64| near.min <= *distance && *distance <= near.max;
         if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
-            let document = match for_write {
-                true => DocumentLocation::Store,
-                false => state.keep(document, batch.budget, batch.session.op)?,
+            let document = match purpose {
+                ReadPurpose::Write => DocumentLocation::Store,
+                ReadPurpose::Result => state.keep(document, batch.budget, batch.session.op)?,
             };
             let distance = near.angle_of_distance(distance);
             let record = key.to_vec();

@@ -11,7 +11,7 @@ use mayfly_mql::matcher::BoundSearch;
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, ScanResult};
 use mayfly_value::keys::{self, TypeBitsReader};
-use mayfly_value::{DocBuilder, Number, RawDoc};
+use mayfly_value::{DocBuilder, Number, RawDoc, SortOrder};
 use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
@@ -213,7 +213,8 @@ fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
 
 /// The score at the start of these ordered keys.
 fn score_of(values: &[u8]) -> Option<f64> {
-    let (score, _) = keys::decode_value(values, false, &mut TypeBitsReader::new(&[]))?;
+    let (score, _) =
+        keys::decode_value(values, SortOrder::Ascending, &mut TypeBitsReader::new(&[]))?;
     Number::from_value(score.as_raw()).map(Number::to_f64)
 }
 

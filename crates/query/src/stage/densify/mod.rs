@@ -7,7 +7,8 @@ mod range;
 mod run;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{Collation, RawValue};
+use mayfly_value::arguments::{Argument, Fields, error::wrong_type};
+use mayfly_value::{Collation, RawDoc, RawValue};
 use std::sync::Arc;
 
 use super::unwind::parts;
@@ -28,44 +29,30 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("field").required(),
+    Argument::document("range").required(),
+    Argument::array("partitionByFields"),
+];
+
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text = format!("The $densify stage specification must be an object, found {kind}");
         return Err(fault(5733201, text));
     };
-    let (mut field, mut partition, mut range) = (None, Vec::new(), None);
-    for option in spec {
-        match (option.name(), option.value()) {
-            ("field", RawValue::String(path)) => field = Some(path),
-            ("partitionByFields", RawValue::Array(fields)) => {
-                for field in fields {
-                    match field.value() {
-                        RawValue::String(path) => {
-                            parts(path)?;
-                            partition.push(path.to_owned());
-                        }
-                        other => return Err(wrong("partitionByFields", other)),
-                    }
-                }
-            }
-            ("range", RawValue::Document(spec)) => range = Some(spec),
-            (name @ ("field" | "partitionByFields" | "range"), other) => {
-                return Err(wrong(name, other));
-            }
-            (other, _) => {
-                return Err(fault(
-                    40415,
-                    format!("BSON field '$densify.{other}' is an unknown field."),
-                ));
-            }
-        }
+    let given = Fields::read(spec, "$densify", ARGUMENTS)?;
+    let mut partition = Vec::new();
+    for by in given.array("partitionByFields")?.into_iter().flatten() {
+        let RawValue::String(path) = by.value() else {
+            let path = format_args!("$densify.partitionByFields.{}", by.name());
+            return Err(wrong_type(path, by.value(), "string"));
+        };
+        parts(path)?;
+        partition.push(path.to_owned());
     }
-    let missing = |name: &str| {
-        fault(40414, format!("BSON field '$densify.{name}' is missing but a required field"))
-    };
-    let field = field.ok_or_else(|| missing("field"))?.to_owned();
-    let range = range.ok_or_else(|| missing("range"))?;
+    let field = given.string("field")?.unwrap_or_default().to_owned();
+    let range = given.document("range")?.unwrap_or(RawDoc::EMPTY);
     if field.starts_with('$') {
         return Err(fault(16410, "Cannot densify field starting with '$'"));
     }
@@ -75,7 +62,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         let text = "BSON field '$densify.partitionByFields' contains a field that is, or lies in, the field to densify";
         return Err(fault(8993000, text));
     }
-    let range = parse_range(range, !partition.is_empty())?;
+    let range = parse_range(range, &partition)?;
     let collation = context.scope.collation().cloned();
     Ok(Box::new(Densify { field, path, partition, range, collation }))
 }
@@ -88,11 +75,4 @@ impl Stage for Densify {
     fn reads(&self) -> Reads {
         Reads::some(self.partition.iter().chain([&self.field]).cloned())
     }
-}
-
-fn wrong(name: &str, other: RawValue<'_>) -> Error {
-    Error::type_mismatch(format!(
-        "BSON field '$densify.{name}' is the wrong type '{}'",
-        other.type_name()
-    ))
 }

@@ -3,9 +3,10 @@
 
 use mayfly_base::Result;
 use mayfly_expr::{Expression, Frame};
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values};
 
-use super::{fault, wrong};
+use super::fault;
 
 /// Step and bounds.
 #[derive(Clone, Debug)]
@@ -36,31 +37,20 @@ fn is_date(value: RawValue<'_>) -> bool {
     matches!(value, RawValue::Date(_))
 }
 
-/// Parses the option `range`.
+const RANGE: &[Argument] = &[
+    Argument::number("step").required(),
+    Argument::any("bounds").required(),
+    Argument::string("unit"),
+];
+
+/// Parses the option `range` of a stage that partitions by these fields.
 ///
 /// # Errors
 /// 40414, 40415, 14, and errors for bounds that are not a range.
-pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
-    let (mut step, mut unit, mut bounds) = (None, None, None);
-    for option in range {
-        match (option.name(), option.value()) {
-            ("step", value) => {
-                step = Some(Number::from_value(value).ok_or_else(|| wrong("range.step", value))?);
-            }
-            ("unit", RawValue::String(name)) => unit = Some(name),
-            ("unit", other) => return Err(wrong("range.unit", other)),
-            ("bounds", value) => bounds = Some(value),
-            (other, _) => {
-                let text = format!("BSON field '$densify.range.{other}' is an unknown field.");
-                return Err(fault(40415, text));
-            }
-        }
-    }
-    let missing = |name: &str| {
-        fault(40414, format!("BSON field '$densify.range.{name}' is missing but a required field"))
-    };
-    let step = step.ok_or_else(|| missing("step"))?;
-    let bounds = bounds.ok_or_else(|| missing("bounds"))?;
+pub(crate) fn parse_range(range: RawDoc<'_>, partition: &[String]) -> Result<Range> {
+    let fields = Fields::read(range, "$densify.range", RANGE)?;
+    let step = fields.get("step").and_then(Number::from_value).unwrap_or(Number::Int32(0));
+    let (unit, bounds) = (fields.string("unit")?, fields.required("bounds")?);
     if step.is_nan() || step.compare(Number::Int32(0)).is_le() {
         return Err(fault(
             5733401,
@@ -85,14 +75,14 @@ pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range>
             step
         }
     };
-    let bounds = parse_bounds(bounds, partitioned, &step)?;
+    let bounds = parse_bounds(bounds, partition, &step)?;
     Ok(Range { step, bounds })
 }
 
-fn parse_bounds(bounds: RawValue<'_>, partitioned: bool, step: &Step) -> Result<Bounds> {
+fn parse_bounds(bounds: RawValue<'_>, partition: &[String], step: &Step) -> Result<Bounds> {
     match bounds {
         RawValue::String("full") => Ok(Bounds::Full),
-        RawValue::String("partition") if partitioned => Ok(Bounds::Partition),
+        RawValue::String("partition") if !partition.is_empty() => Ok(Bounds::Partition),
         RawValue::String("partition") => Err(fault(
             5733408,
             "One may not specify the bounds as 'partition' without specifying a non-empty array of partitionByFields. You \

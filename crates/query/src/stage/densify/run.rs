@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use mayfly_base::Result;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::get_plain;
-use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf, compare_values};
+use mayfly_value::{DocBuf, RawDoc, RawValue, SortOrder, ValueBuf, compare_values};
 use mayfly_work::spill::Operator;
 
 use super::range::{Bounds, Step};
@@ -91,7 +91,7 @@ impl RunningDensify {
             let bits = &mut TypeBits::default();
             let collation = self.stage.collation.as_deref();
             let known = value.unwrap_or(RawValue::Null);
-            keys::append_value_in(&mut key, bits, known, false, collation);
+            keys::append_value_in(&mut key, bits, known, SortOrder::Ascending, collation);
             if let (Some(value), Ok(path)) = (value, parts(field)) {
                 fields = replaced(fields.as_doc(), &path, Some(value));
             }
@@ -241,7 +241,7 @@ impl Running for RunningDensify {
         let value = self.value(document)?;
         let mut key = Vec::new();
         let known = value.unwrap_or(RawValue::Null);
-        keys::append_value(&mut key, &mut TypeBits::default(), known, false);
+        keys::append_value(&mut key, &mut TypeBits::default(), known, SortOrder::Ascending);
         if let Some(value) = value {
             let least = self.least.as_ref();
             if least.is_none_or(|least| compare_values(value, least.as_raw()).is_lt()) {

@@ -4,7 +4,7 @@ use mayfly_base::{Error, Result};
 use mayfly_mql::Matcher;
 use mayfly_runs::KeySet;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, ValueBuf};
 use mayfly_work::spill::{Operator, Spilled};
 
 use super::frontier::Frontier;
@@ -98,7 +98,13 @@ impl<'s> Search<'s> {
     fn enqueue(&mut self, value: ValueBuf, values: &mut Frontier) -> Result<()> {
         let mut key = Vec::new();
         let collation = self.graph.sub.scope().collation().map(|it| &**it);
-        keys::append_value_in(&mut key, &mut TypeBits::default(), value.as_raw(), false, collation);
+        keys::append_value_in(
+            &mut key,
+            &mut TypeBits::default(),
+            value.as_raw(),
+            SortOrder::Ascending,
+            collation,
+        );
         if self.asked.insert(&key)? {
             self.make_room()?;
             values.push(value, self.context)?;
@@ -170,7 +176,7 @@ impl<'s> Search<'s> {
     fn take(&mut self, document: RawDoc<'_>, depth: i64, next_level: &mut Frontier) -> Result<()> {
         let mut id = Vec::new();
         let value = document.get("_id").unwrap_or(RawValue::Null);
-        keys::append_value(&mut id, &mut TypeBits::default(), value, false);
+        keys::append_value(&mut id, &mut TypeBits::default(), value, SortOrder::Ascending);
         if !self.found.insert(&id)? {
             return Ok(());
         }

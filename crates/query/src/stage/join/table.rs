@@ -13,7 +13,7 @@ use mayfly_mql::Matcher;
 use mayfly_runs::{Placed, Shelf, Sorter, Table};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::{Hit, visit_path};
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, SortOrder, ValueBuf};
 use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
@@ -54,7 +54,13 @@ struct Building {
 fn key_of(value: RawValue<'_>, collation: Option<&Collation>) -> Vec<u8> {
     let mut key = Vec::new();
     let value = if value == RawValue::Undefined { RawValue::Null } else { value };
-    keys::append_value_in(&mut key, &mut TypeBits::default(), value, false, collation);
+    keys::append_value_in(
+        &mut key,
+        &mut TypeBits::default(),
+        value,
+        SortOrder::Ascending,
+        collation,
+    );
     key
 }
 

@@ -2,6 +2,7 @@
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_expr::Expression;
+use mayfly_value::arguments::error::{missing, wrong_type};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
@@ -18,6 +19,14 @@ fn text_of<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str> {
             value.type_name()
         ))
     })
+}
+
+/// `localField` or `foreignField`; null counts as absent.
+fn field_of<'a>(name: &str, value: RawValue<'a>) -> Result<Option<&'a str>> {
+    match value {
+        RawValue::Null | RawValue::Undefined => Ok(None),
+        _ => text_of(name, value).map(Some),
+    }
 }
 
 /// The fields of an equality join; `None` when the pipeline alone joins.
@@ -60,19 +69,18 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
                 context.needs_named(value);
                 from = Some(text_of(name, value)?);
             }
-            "localField" => local = Some(text_of(name, value)?),
-            "foreignField" => foreign = Some(text_of(name, value)?),
-            "as" => result = Some(text_of(name, value)?),
+            "localField" => local = field_of(name, value)?,
+            "foreignField" => foreign = field_of(name, value)?,
+            "as" => match value {
+                RawValue::String(name) => result = Some(name),
+                RawValue::Null | RawValue::Undefined => {}
+                other => return Err(wrong_type("$lookup.as", other, "string")),
+            },
             "pipeline" => pipeline = Some(pipeline_argument(value)?),
             "let" => match value {
                 RawValue::Document(document) => variables = Some(document),
-                other => {
-                    return Err(Error::failed_to_parse(format!(
-                        "$lookup argument 'let: {}' must be an object, is type {}",
-                        ShellValue(other),
-                        other.type_name()
-                    )));
-                }
+                RawValue::Null | RawValue::Undefined => {}
+                other => return Err(wrong_type("$lookup.let", other, "object")),
             },
             other => {
                 let text = format!("unknown argument to $lookup: {other}");
@@ -80,7 +88,12 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
             }
         }
     }
-    let Some(result) = result else { return fail("must specify 'as' field for a $lookup") };
+    let result = result.ok_or_else(|| missing("$lookup.as"))?;
+    // Empty names with a pipeline join without a condition.
+    let (local, foreign) = match (local, foreign) {
+        (Some(""), Some("")) if pipeline.is_some() => (None, None),
+        names => names,
+    };
     let fields = join_fields(local, foreign, pipeline.is_some())?;
     if variables.is_some() && pipeline.is_none() {
         return fail("$lookup with a 'let' argument must also specify 'pipeline'");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, RawDoc, RawValue, hashed_key};
+use mayfly_value::{Collation, RawDoc, RawValue, SortOrder, hashed_key};
 
 use super::{FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested};
 use crate::index::keygen::KeySet;
@@ -77,7 +77,13 @@ pub fn hash_in(value: RawValue<'_>, collation: Option<&Collation>) -> i64 {
     match collation {
         Some(_) if Collation::concerns(value) => {
             let mut key = Vec::with_capacity(32);
-            keys::append_value_in(&mut key, &mut TypeBits::default(), value, false, collation);
+            keys::append_value_in(
+                &mut key,
+                &mut TypeBits::default(),
+                value,
+                SortOrder::Ascending,
+                collation,
+            );
             hashed_key(RawValue::Binary { subtype: 0, bytes: &key })
         }
         _ => hashed_key(value),
@@ -100,9 +106,9 @@ fn keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySet) -> Result<()> 
             match field.kind {
                 FieldKind::Hashed => {
                     let hash = RawValue::Int64(hash_in(value, collation));
-                    keys::append_value(key, bits, hash, field.descending);
+                    keys::append_value(key, bits, hash, field.order);
                 }
-                _ => keys::append_value_in(key, bits, value, field.descending, collation),
+                _ => keys::append_value_in(key, bits, value, field.order, collation),
             }
         }
     });

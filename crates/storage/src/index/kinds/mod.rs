@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder};
 
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
@@ -242,11 +242,14 @@ pub(crate) fn fields_of_key(key: RawDoc<'_>) -> Vec<IndexField> {
     for element in key {
         let kind = FieldKind::of(element.name(), element.value()).unwrap_or(FieldKind::Ordered);
         if kind == FieldKind::Wildcard {
-            fields.push(IndexField::new(wildcard::PATH, false, FieldKind::Path));
+            fields.push(IndexField::new(wildcard::PATH, SortOrder::Ascending, FieldKind::Path));
         }
         let number = crate::policy::value::as_f64(element.value());
-        let descending = number.is_some_and(|number| number < 0.0);
-        fields.push(IndexField::new(element.name(), descending, kind));
+        let order = match number {
+            Some(number) if number < 0.0 => SortOrder::Descending,
+            _ => SortOrder::Ascending,
+        };
+        fields.push(IndexField::new(element.name(), order, kind));
     }
     fields
 }

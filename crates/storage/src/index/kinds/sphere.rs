@@ -13,7 +13,7 @@ use mayfly_geo::{Crs, Geometry, index_cells, is_bad};
 use mayfly_value::keys;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::shell::{Shell, ShellValue};
-use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_value::{RawDoc, RawValue, SortOrder, ValueBuf};
 use mayfly_work::current::spend;
 
 use super::{
@@ -197,9 +197,9 @@ pub(super) fn combined(
                 rest /= column.len();
                 match field.kind {
                     FieldKind::Ordered => {
-                        keys::append_value_in(key, bits, value, field.descending, collation);
+                        keys::append_value_in(key, bits, value, field.order, collation);
                     }
-                    _ => keys::append_value(key, bits, value, false),
+                    _ => keys::append_value(key, bits, value, SortOrder::Ascending),
                 }
             }
         });

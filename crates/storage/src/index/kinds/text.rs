@@ -289,7 +289,7 @@ impl TextIndex {
                         (_, "_ftsx") => RawValue::Double(score),
                         _ => *value,
                     };
-                    keys::append_value(key, bits, value, field.descending);
+                    keys::append_value(key, bits, value, field.order);
                 }
             });
         }

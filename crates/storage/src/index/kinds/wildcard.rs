@@ -12,7 +12,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys;
 use mayfly_value::paths::is_dollar_name;
-use mayfly_value::{Collation, RawDoc, RawElement, RawValue};
+use mayfly_value::{Collation, RawDoc, RawElement, RawValue, SortOrder};
 
 use super::{
     FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
@@ -400,11 +400,11 @@ impl Walk<'_, '_> {
         self.out.push(|key, bits| {
             for (field, ordinary) in fields.iter().zip(beside) {
                 match field.kind {
-                    FieldKind::Path => keys::append_value(key, bits, path, false),
+                    FieldKind::Path => keys::append_value(key, bits, path, SortOrder::Ascending),
                     FieldKind::Wildcard => {
-                        keys::append_value_in(key, bits, value, field.descending, collation);
+                        keys::append_value_in(key, bits, value, field.order, collation);
                     }
-                    _ => keys::append_value_in(key, bits, *ordinary, field.descending, collation),
+                    _ => keys::append_value_in(key, bits, *ordinary, field.order, collation),
                 }
             }
         });
@@ -431,7 +431,7 @@ mod tests {
             let mut bits = keys::TypeBitsReader::new(bits);
             let (mut rest, mut text) = (key, Vec::new());
             for field in spec.fields() {
-                let (value, len) = keys::decode_value(rest, field.descending, &mut bits).unwrap();
+                let (value, len) = keys::decode_value(rest, field.order, &mut bits).unwrap();
                 text.push(mayfly_value::shell::ShellValue(value.as_raw()).to_string());
                 rest = &rest[len..];
             }

@@ -12,7 +12,7 @@ use mayfly_buckets::{
 };
 use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_value::{RawDoc, RawElement, RawValue, SortOrder};
 use mayfly_work::OpCtx;
 
 use super::super::{WriteUnit, Writer};
@@ -291,7 +291,7 @@ impl<'u, 's> Placing<'u, 's> {
         if matches!(meta, RawValue::Array(_)) {
             return Ok(found);
         }
-        keys::append_value(&mut front, &mut TypeBits::default(), meta, false);
+        keys::append_value(&mut front, &mut TypeBits::default(), meta, SortOrder::Ascending);
         let with = |time: i64| [front.as_slice(), &start_key(time)].concat();
         let range = KeyRange { start: with(earliest), end: prefix_end(&with(time)) };
         self.unit.scan_entries(&index, &range, Direction::Backward, limit, &mut |entry| {
@@ -306,7 +306,10 @@ impl<'u, 's> Placing<'u, 's> {
         let start = format!("control.min.{}", self.series.fields.time);
         self.unit.usable_indexes().find(|index| match index.spec.fields() {
             [meta, min, ..] if index.spec.kind().is_ordered() => {
-                meta.path == "meta" && min.path == start && !meta.descending && !min.descending
+                meta.path == "meta"
+                    && min.path == start
+                    && meta.order == min.order
+                    && meta.order == SortOrder::Ascending
             }
             _ => false,
         })

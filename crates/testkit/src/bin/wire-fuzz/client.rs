@@ -28,6 +28,7 @@ const LEFT_OUT: &[&str] = &["shutdown", "configureFailPoint", "waitForFailPoint"
 /// Parameters with which the server would rightly use more memory, or fill the log.
 const KEPT_PARAMETERS: &[&str] = &[
     "maxOperationMemoryBytes",
+    "memoryLimitMB",
     "maxIndexBuildMemoryUsageMegabytes",
     "jsHeapLimitMB",
     "internalQueryJavaScriptHeapSizeLimitMB",

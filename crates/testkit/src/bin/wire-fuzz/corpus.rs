@@ -174,7 +174,7 @@ fn tables() -> Vec<String> {
     names.extend(mayfly_mql::update::op::ROWS.iter().map(|row| row.name));
     names.extend(mayfly_mql::update::op::CLAUSES.iter().copied());
     names.extend(mayfly_mql::projection::row::ROWS.iter().map(|row| row.name));
-    names.extend(mayfly_value::collation::OPTIONS.iter().copied());
+    names.extend(mayfly_value::collation::FIELDS.iter().map(|field| field.name));
     names.extend(mayfly_service::parameters::TABLE.iter().map(|row| row.name));
     names.into_iter().map(str::to_owned).collect()
 }

@@ -28,7 +28,8 @@ use corpus::Corpus;
 use shared::Shared;
 use tree::Node;
 
-/// A server that is started with little memory.
+/// A server that is started with little memory: open cursors alone would hold more than
+/// [`Arguments::memory_mb`] after some minutes.
 const SERVER_ARGUMENTS: &[&str] = &[
     "--cacheSizeGB",
     "0.25",
@@ -36,6 +37,8 @@ const SERVER_ARGUMENTS: &[&str] = &[
     "maxOperationMemoryBytes=67108864",
     "--setParameter",
     "maxIndexBuildMemoryUsageMegabytes=50",
+    "--setParameter",
+    "memoryLimitMB=1200",
     "--setParameter",
     "ttlMonitorSleepSecs=1",
 ];

@@ -254,9 +254,11 @@ fn what_would_make_a_transaction_wrong_waits_for_its_end() {
         store.rebuild_indexes(op, &store.collection(&ReadView::now(), &ns("d.a")).unwrap())
     })
     .unwrap();
-    f.waits_for(touched(1, 5), commit, || store.rename_collection(&ns("d.a"), &ns("d.b"), false))
-        .unwrap();
-    store.rename_collection(&ns("d.b"), &ns("d.a"), false).unwrap();
+    f.waits_for(touched(1, 5), commit, || {
+        store.rename_collection(&ns("d.a"), &ns("d.b"), RenameTarget::MustNotExist)
+    })
+    .unwrap();
+    store.rename_collection(&ns("d.b"), &ns("d.a"), RenameTarget::MustNotExist).unwrap();
     let size = DocBuf::from_bson(&doc! { "capped": true, "size": 100_000 });
     f.waits_for(touched(1, 6), undo, || store.convert_collection(op, &ns("d.a"), size.as_doc()))
         .unwrap();

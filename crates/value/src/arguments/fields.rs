@@ -5,10 +5,12 @@
 
 use std::borrow::Cow;
 
-use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{Number, RawDoc, RawElement, RawValue};
+use mayfly_base::{Error, Result};
 
-use crate::request::generic::is_generic;
+use super::convert::{truth, whole_number};
+use super::declaration::{Also, Argument, Path, check_fields, check_present};
+use super::error;
+use crate::{RawDoc, RawValue};
 
 /// The accepted types of an integer.
 const NUMBERS: &str = "[long, int, decimal, double]";
@@ -18,14 +20,14 @@ const FLAGS: &str = "[bool, long, int, decimal, double]";
 /// A document with its path in errors.
 pub struct Fields<'a> {
     doc: RawDoc<'a>,
-    path: Cow<'static, str>,
+    path: Cow<'a, str>,
     names: NameSet,
 }
 
 /// A Bloom filter of a document's field names: most fields that a handler reads are absent, which
 /// this reports at once.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct NameSet(u64);
+pub struct NameSet(u64);
 
 impl NameSet {
     fn bit(name: &[u8]) -> u64 {
@@ -37,7 +39,7 @@ impl NameSet {
     }
 
     /// Adds a name; returns whether it may have been added before.
-    pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
+    pub fn insert(&mut self, name: &[u8]) -> bool {
         let bit = NameSet::bit(name);
         let there = self.0 & bit != 0;
         self.0 |= bit;
@@ -52,7 +54,7 @@ impl NameSet {
 impl<'a> Fields<'a> {
     /// The fields of this document; `path` is its path in errors.
     #[inline]
-    pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'static, str>>) -> Fields<'a> {
+    pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'a, str>>) -> Fields<'a> {
         let mut names = NameSet::default();
         for element in doc {
             names.insert(element.name_bytes());
@@ -66,7 +68,7 @@ impl<'a> Fields<'a> {
     /// 40415 for an unknown field.
     pub fn strict(
         doc: RawDoc<'a>,
-        path: impl Into<Cow<'static, str>>,
+        path: impl Into<Cow<'a, str>>,
         known: &[&str],
     ) -> Result<Fields<'a>> {
         let mut fields = Fields { doc, path: path.into(), names: NameSet::default() };
@@ -80,34 +82,46 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// The fields of a command. Each except the first must be in `known` or a generic argument, and
-    /// none may be repeated.
+    /// The fields of a document that declares all of them.
     ///
     /// # Errors
-    /// 40415 for an unknown field, 40413 for a repeated one.
+    /// 40415 for an unknown field, 40413 for a repeated one, the errors of [`Argument::check`],
+    /// 40414 for a missing one.
+    pub fn read(doc: RawDoc<'a>, path: &'a str, declared: &[Argument]) -> Result<Fields<'a>> {
+        let names = check_fields(doc, &Path::new(path), declared, (0, |_| false))?;
+        let fields = Fields { doc, path: Cow::Borrowed(path), names };
+        fields.check_present(declared, |_| false)?;
+        Ok(fields)
+    }
+
+    /// The fields of a command, the first of which is its name. The others must be declared, or
+    /// `also` accepts them.
+    ///
+    /// # Errors
+    /// The errors of [`Fields::read`]. A required field may be missing: see
+    /// [`Fields::check_present`].
     #[inline]
-    pub(crate) fn of_command(
+    pub fn read_command(
         body: RawDoc<'a>,
         command: &'static str,
-        known: &[&str],
+        declared: &[Argument],
+        also: Also,
     ) -> Result<Fields<'a>> {
-        let mut fields =
-            Fields { doc: body, path: Cow::Borrowed(command), names: NameSet::default() };
-        for (at, element) in body.iter().enumerate() {
-            let name = element.name_bytes();
-            let perhaps_repeated = fields.names.insert(name);
-            if at == 0 {
-                continue;
-            }
-            if !known.iter().any(|known| known.as_bytes() == name) && !is_generic(name) {
-                return Err(fields.unknown(element.name()));
-            }
-            let repeated = |other: RawElement<'_>| other.name_bytes() == name;
-            if perhaps_repeated && body.iter().take(at).any(repeated) {
-                return Err(fields.duplicate(element.name()));
-            }
-        }
-        Ok(fields)
+        let names = check_fields(body, &Path::new(command), declared, (1, also))?;
+        Ok(Fields { doc: body, path: Cow::Borrowed(command), names })
+    }
+
+    /// Checks that the required arguments are present, in the document or `elsewhere`.
+    ///
+    /// # Errors
+    /// 40414.
+    #[inline]
+    pub fn check_present(
+        &self,
+        declared: &[Argument],
+        elsewhere: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        check_present(self.doc, &Path::new(&self.path), declared, elsewhere)
     }
 
     /// The document that the fields belong to, including generic arguments.
@@ -140,19 +154,16 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// 14 TypeMismatch.
     pub fn bool(&self, name: &str) -> Result<Option<bool>> {
-        Ok(match self.get(name) {
-            None => None,
-            Some(RawValue::Bool(value)) => Some(value),
-            Some(value) => match whole_number(value) {
-                Some(number) => {
-                    Some(number != 0 || matches!(value, RawValue::Double(v) if v != 0.0))
-                }
-                None => return Err(self.wrong(name, value, FLAGS)),
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) => match truth(value) {
+                Some(flag) => Ok(Some(flag)),
+                None => Err(self.wrong(name, value, FLAGS)),
             },
-        })
+        }
     }
 
-    /// An integer; fractions are truncated, NaN is 0, and large numbers are clamped.
+    /// An integer, converted by [`whole_number`].
     ///
     /// # Errors
     /// 14 TypeMismatch.
@@ -163,20 +174,6 @@ impl<'a> Fields<'a> {
                 Some(number) => Ok(Some(number)),
                 None => Err(self.wrong(name, value, NUMBERS)),
             },
-        }
-    }
-
-    /// A non-negative integer.
-    ///
-    /// # Errors
-    /// 14 TypeMismatch, 51024 for a negative number.
-    pub fn non_negative(&self, name: &str) -> Result<Option<i64>> {
-        match self.long(name)? {
-            Some(number) if number < 0 => Err(Error::new(
-                ErrorCode(51024),
-                format!("BSON field '{name}' value must be >= 0, actual value '{number}'"),
-            )),
-            number => Ok(number),
         }
     }
 
@@ -224,70 +221,21 @@ impl<'a> Fields<'a> {
     /// The error for a value of the wrong type. `expected` is one type, or several in the form
     /// `[long, int]`.
     pub fn wrong(&self, name: &str, value: RawValue<'_>, expected: &str) -> Error {
-        wrong_type(&format!("{}.{name}", self.path), value, expected)
+        error::wrong_type(Path::new(&self.path).field(name), value, expected)
     }
 
     /// The error for a missing required field.
     pub fn missing(&self, name: &str) -> Error {
-        let text = format!("BSON field '{}.{name}' is missing but a required field", self.path);
-        Error::new(ErrorCode(40414), text)
+        error::missing(Path::new(&self.path).field(name))
     }
 
     /// The error for an unknown field.
     pub fn unknown(&self, name: &str) -> Error {
-        let text = format!("BSON field '{}.{name}' is an unknown field.", self.path);
-        Error::new(ErrorCode(40415), text)
+        error::unknown(Path::new(&self.path).field(name))
     }
 
     /// The error for a repeated field.
     pub fn duplicate(&self, name: &str) -> Error {
-        let text = format!("BSON field '{}.{name}' is a duplicate field", self.path);
-        Error::new(ErrorCode(40413), text)
-    }
-}
-
-/// 14 TypeMismatch with the reference's text.
-pub(crate) fn wrong_type(path: &str, value: RawValue<'_>, expected: &str) -> Error {
-    let types = if expected.starts_with('[') { "types" } else { "type" };
-    Error::type_mismatch(format!(
-        "BSON field '{path}' is the wrong type '{}', expected {types} '{expected}'",
-        value.type_name()
-    ))
-}
-
-/// A number of any numeric type as an integer: fractions are truncated, NaN is 0, and large numbers
-/// are clamped.
-pub(crate) fn whole_number(value: RawValue<'_>) -> Option<i64> {
-    match value {
-        RawValue::Int32(number) => Some(i64::from(number)),
-        RawValue::Int64(number) => Some(number),
-        RawValue::Double(number) => Some(number as i64),
-        RawValue::Decimal128(_) => Number::from_value(value).map(|number| number.to_f64() as i64),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mayfly_value::DocBuilder;
-
-    #[test]
-    fn errors_are_worded_like_the_reference() {
-        let mut doc = DocBuilder::new();
-        doc.append("limit", "x").append("n", 2.9).append("flag", 1).append("gone", RawValue::Null);
-        let doc = doc.finish();
-        let fields = Fields::new(doc.as_doc(), "find");
-        let text = "BSON field 'find.limit' is the wrong type 'string', expected types \
-                    '[long, int, decimal, double]'";
-        assert_eq!(fields.long("limit").unwrap_err().message(), text);
-        let text = "BSON field 'find.limit' is the wrong type 'string', expected type 'object'";
-        assert_eq!(fields.document("limit").unwrap_err().message(), text);
-        assert_eq!(fields.long("n").unwrap(), Some(2));
-        assert_eq!(fields.bool("flag").unwrap(), Some(true));
-        assert_eq!(fields.string("gone").unwrap(), None);
-        let text = "BSON field 'find.gone' is missing but a required field";
-        assert_eq!(fields.required("gone").unwrap_err().message(), text);
-        assert_eq!(fields.unknown("x").code(), ErrorCode(40415));
+        error::duplicate(Path::new(&self.path).field(name))
     }
 }

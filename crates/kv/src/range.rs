@@ -1,0 +1,89 @@
+//! Ranges of keys, and the direction, the limits and the end of a scan.
+
+/// A half-open range: `start <= key < end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key in the range.
+    pub start: Vec<u8>,
+    /// The first key after the range.
+    pub end: Vec<u8>,
+}
+
+impl KeyRange {
+    /// All keys that begin with these bytes.
+    pub fn prefix(prefix: &[u8]) -> KeyRange {
+        KeyRange { start: prefix.to_vec(), end: prefix_end(prefix) }
+    }
+
+    /// Whether the range contains no key.
+    pub fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// The rest of the range after this key in this direction.
+    #[must_use]
+    pub fn after(&self, last: &[u8], direction: Direction) -> KeyRange {
+        match direction {
+            Direction::Forward => {
+                let mut start = Vec::with_capacity(last.len() + 1);
+                start.extend_from_slice(last);
+                start.push(0);
+                KeyRange { start, end: self.end.clone() }
+            }
+            Direction::Backward => KeyRange { start: self.start.clone(), end: last.to_vec() },
+        }
+    }
+}
+
+/// The first key after all keys that begin with these bytes; sixteen `0xFF` when there is none.
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xFF {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0xFF; 16]
+}
+
+/// The direction of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
+/// The limits at which a scan pauses. It visits at least one entry if there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanLimit {
+    /// The number of entries.
+    pub rows: usize,
+    /// The number of bytes of keys and values.
+    pub bytes: usize,
+}
+
+impl ScanLimit {
+    /// A scan with this limit never pauses.
+    pub const NONE: ScanLimit = ScanLimit { rows: usize::MAX, bytes: usize::MAX };
+
+    /// A limit on the number of entries.
+    pub fn rows(rows: usize) -> ScanLimit {
+        ScanLimit { rows, bytes: usize::MAX }
+    }
+}
+
+/// How a scan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanEnd {
+    /// The range has no further entry.
+    Exhausted,
+    /// The limit was reached or the visitor stopped; continue with [`KeyRange::after`] this key.
+    /// The rest of the range may turn out to be empty.
+    More {
+        /// The last key that was visited.
+        last_key: Vec<u8>,
+    },
+}

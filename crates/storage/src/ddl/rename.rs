@@ -1,0 +1,110 @@
+//! Renaming collections.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::{command_ns, object_ids, put_collection, put_gone};
+use crate::Store;
+use crate::catalog::{Collection, CollectionState, Definition};
+use crate::isolation::ReadView;
+
+/// What becomes of a collection that has the new name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameTarget {
+    /// The rename fails.
+    MustNotExist,
+    /// The collection is dropped in the same catalog change.
+    Dropped,
+}
+
+impl Store {
+    /// Renames a collection.
+    ///
+    /// # Errors
+    /// 26 NamespaceNotFound, 48 NamespaceExists, 20 IllegalOperation, 72 InvalidOptions when its
+    /// policies would archive in a circle.
+    pub fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        target: RenameTarget,
+    ) -> Result<()> {
+        let names: Vec<_> =
+            [from, to].into_iter().filter(|ns| self.catalog.get(ns).is_some()).cloned().collect();
+        let _changing = self.lock_catalog_sparing(&names)?;
+        let Some(collection) = self.catalog.get(from) else {
+            self.check_no_view(&ReadView::now(), from)?;
+            return Err(Error::new(
+                ErrorCode::NamespaceNotFound,
+                format!("Source collection {from} does not exist"),
+            ));
+        };
+        if from == to {
+            return Err(Error::new(
+                ErrorCode::IllegalOperation,
+                "Can't rename a collection to itself",
+            ));
+        }
+        let replaced = target;
+        let target = self.catalog.get(to);
+        if target.is_some() && replaced == RenameTarget::MustNotExist {
+            return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
+        }
+        if target.is_none() && self.view(&ReadView::now(), to)?.is_some() {
+            let text = format!("a view already exists with that name: {to}");
+            return Err(Error::new(ErrorCode::NamespaceExists, text));
+        }
+        let archiving = collection.archiving();
+        let policies: Vec<_> = archiving.iter().map(|policy| &*policy.options).collect();
+        self.check_no_circle(to, &policies, &[from])?;
+        let state = collection.change_state()?;
+        // No other thread holds two of these locks: exclusive ones are taken with the catalog's
+        // lock held.
+        let target_state = target.as_ref().map(|target| target.change_state()).transpose()?;
+        let target = target.as_deref().zip(target_state.as_deref());
+        self.give_name(&collection, &state, to, target)
+    }
+
+    /// Renames a collection; a collection with that name is dropped. The caller holds the catalog's
+    /// lock and those of the states.
+    pub(super) fn give_name(
+        &self,
+        collection: &Arc<Collection>,
+        state: &CollectionState,
+        to: &Namespace,
+        target: Option<(&Collection, &CollectionState)>,
+    ) -> Result<()> {
+        let from = collection.namespace();
+        let mut command = DocBuilder::new();
+        command.append("renameCollection", from.as_str()).append("to", to.as_str());
+        if let Some((target, _)) = target {
+            let uuid = target.uuid();
+            command.append("dropTarget", RawValue::Binary { subtype: 4, bytes: &uuid });
+        }
+        let command = command.finish();
+        let _leaving = self.definitions.changing(&from, Definition::Changed);
+        let _coming = self.definitions.changing(to, Definition::Renamed);
+        self.change(|txn, oplog| {
+            if let Some((target, state)) = target {
+                put_gone(txn, target, state)?;
+            }
+            put_collection(txn, collection.id(), to, &collection.uuid(), state)?;
+            oplog.command(&command_ns(&from), &collection.uuid(), command.as_doc());
+            Ok(())
+        })?;
+        collection.set_namespace(to.clone(), state);
+        if let Some((target, state)) = target {
+            target.mark_dropped(state);
+        }
+        self.catalog.publish(|map| {
+            map.remove(&from);
+            map.insert(to.clone(), collection.clone());
+        });
+        if let Some((target, state)) = target {
+            self.leave_to_sweeper(object_ids(target, state));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,457 @@
+//! Builds the log entry of a write unit, operation by operation.
+
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::operation::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog};
+use super::stored::{self, ReferenceBuilder, StoredEntry};
+use super::transactions::Parts;
+
+/// Builds the entry for the operations of one unit.
+///
+/// A first operation is the entry itself; when a second one comes, both become items of `applyOps`.
+/// Consecutive inserts into one collection whose documents are in records become one item.
+pub(crate) struct OplogBatch {
+    entry: Option<DocBuilder>,
+    /// The entry has an array `applyOps`.
+    nested: bool,
+    /// The items of the entry, and the number of operations in them.
+    items: usize,
+    operations: usize,
+    /// The difference between the entry's size for readers and its stored size, in bytes.
+    excess: i64,
+    refers: bool,
+    /// Inserts that are not in an item yet.
+    run: InsertRun,
+    /// The operations of all parts and of the run.
+    pub(super) count: usize,
+    repeated: RepeatedFields,
+    /// Set in a transaction of several statements, whose entries have `applyOps` even for a single
+    /// operation, and are split when they are full.
+    pub(super) transaction: Option<Parts>,
+}
+
+/// Consecutive inserts into one collection.
+#[derive(Default)]
+struct InsertRun {
+    count: usize,
+    collection: u64,
+    uuid: [u8; 16],
+    ns: String,
+    records: ReferenceBuilder,
+    /// The size of their documents, in bytes.
+    documents: usize,
+    /// The size of the operations for readers, in bytes.
+    logical: usize,
+}
+
+/// Encoded fields that consecutive operations share.
+#[derive(Default)]
+struct RepeatedFields {
+    /// The type of the last operation, and its collection.
+    last: (&'static str, [u8; 16]),
+    /// The namespace, and the encoded first fields.
+    head: Option<(String, DocBuf)>,
+    /// The policy that expired the last documents, and its encoded field.
+    expired: Option<(String, i64, DocBuf)>,
+}
+
+/// Room for timestamp, term, version and wall time.
+const ENTRY_TAIL_BYTES: usize = 64;
+/// The size at which a transaction's entry takes no further operation. A single operation may be
+/// longer.
+const PART_BYTES: usize = 16 << 20;
+/// The size of an insert as an item, without namespace, document and position: frames, `op`, `ns`,
+/// `ui`, `o`.
+const INSERT_BYTES: usize = 5 + 10 + 9 + 25 + 3;
+
+impl OplogBatch {
+    pub(crate) fn new() -> OplogBatch {
+        OplogBatch {
+            entry: None,
+            nested: false,
+            items: 0,
+            operations: 0,
+            excess: 0,
+            refers: false,
+            run: InsertRun::default(),
+            count: 0,
+            repeated: RepeatedFields::default(),
+            transaction: None,
+        }
+    }
+
+    /// A builder for a transaction of several statements.
+    pub(crate) fn of_transaction(lsid: RawDoc<'_>, txn_number: i64) -> OplogBatch {
+        OplogBatch { transaction: Some(Parts::new(lsid, txn_number)), ..OplogBatch::new() }
+    }
+
+    /// The number of operations.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Ends the current part when it has no room for another operation of this size.
+    fn make_room(&mut self, bytes: usize, ns: &str) {
+        let begun = self.entry.is_some() || self.run.count > 0;
+        if self.transaction.is_none() || !begun {
+            return;
+        }
+        let stored = self.entry.as_ref().map_or(0, DocBuilder::len);
+        let logical = (stored as i64 + self.excess).max(0) as usize + self.run.logical;
+        if logical + bytes + ns.len() + 2 * ENTRY_TAIL_BYTES > PART_BYTES {
+            self.end_run();
+            let part = self.take_part();
+            if let Some(parts) = &mut self.transaction {
+                parts.full.extend(part);
+            }
+        }
+    }
+
+    pub(super) fn take_part(&mut self) -> Option<Part> {
+        let entry = self.entry.take()?;
+        (self.nested, self.items, self.operations) = (false, 0, 0);
+        let (excess, refers) = (std::mem::take(&mut self.excess), std::mem::take(&mut self.refers));
+        Some(Part { entry, excess, refers })
+    }
+
+    /// The entry, ready for another item. For a first item, `several` means that it contains more
+    /// than one operation or that further items follow.
+    fn ready(&mut self, room: usize, ns: &str, several: bool) -> DocBuilder {
+        match (self.entry.take(), &self.transaction) {
+            (None, Some(parts)) => {
+                self.nested = true;
+                parts.begin(room)
+            }
+            (None, None) => {
+                let room = room + ns.len() + 2 * ENTRY_TAIL_BYTES;
+                let mut entry = stored::begin(room, false);
+                self.nested = several;
+                if several {
+                    begin_several(&mut entry);
+                }
+                entry
+            }
+            (Some(only), None) if !self.nested => {
+                let only = StoredEntry::seal(only, 0, false, None);
+                let only = only.fields();
+                let room = 2 * (only.as_bytes().len() + room) + 256;
+                let mut entry = stored::begin(room, false);
+                begin_several(&mut entry);
+                entry.push(only);
+                self.nested = true;
+                entry
+            }
+            (Some(entry), _) => entry,
+        }
+    }
+
+    /// Adds an operation; `fields` writes its own fields, which take about `room` bytes. `longer`
+    /// is set if it refers to a record: how many bytes longer it is for readers.
+    fn add(
+        &mut self,
+        op: &'static str,
+        object: LoggedObject<'_>,
+        room: usize,
+        longer: Option<i64>,
+        fields: impl FnOnce(&mut DocBuilder),
+    ) {
+        self.make_room(room + longer.map_or(0, |longer| longer.max(0) as usize), object.ns);
+        self.end_run();
+        let mut entry = self.ready(room, object.ns, false);
+        if self.nested {
+            entry.push_document();
+        }
+        self.repeated.begin(&mut entry, op, object);
+        fields(&mut entry);
+        if self.nested {
+            entry.end();
+        }
+        self.entry = Some(entry);
+        self.excess += digits(self.operations) - digits(self.items) + longer.unwrap_or(0);
+        self.refers |= longer.is_some();
+        self.items += 1;
+        self.operations += 1;
+        self.count += 1;
+    }
+
+    /// Adds an insert whose document the entry contains.
+    pub(crate) fn insert(&mut self, object: LoggedObject<'_>, document: RawDoc<'_>) {
+        self.add("i", object, document.as_bytes().len(), None, |entry| {
+            entry.append("o", document);
+        });
+    }
+
+    /// Adds an insert whose document, of this size, is in this record.
+    pub(crate) fn insert_record(
+        &mut self,
+        object: LoggedObject<'_>,
+        record: RecordInLog<'_>,
+        document_bytes: usize,
+    ) {
+        let LoggedObject { ns, uuid } = object;
+        self.make_room(document_bytes, ns);
+        let run = &mut self.run;
+        if run.count > 0 && (run.collection != record.collection || run.ns != ns) {
+            self.end_run();
+        }
+        let run = &mut self.run;
+        if run.count == 0 {
+            (run.collection, run.uuid) = (record.collection, uuid);
+            run.ns.clear();
+            run.ns.push_str(ns);
+            run.records.begin(record.collection);
+        }
+        let position = digits(self.operations + run.count) as usize;
+        run.records.push(record.key);
+        run.count += 1;
+        run.documents += document_bytes;
+        run.logical += 2 + position + INSERT_BYTES + ns.len() + document_bytes;
+        self.count += 1;
+    }
+
+    /// Makes the inserts of the run an item.
+    pub(super) fn end_run(&mut self) {
+        self.end_run_as(true);
+    }
+
+    fn end_run_as(&mut self, further: bool) {
+        if self.run.count == 0 {
+            return;
+        }
+        let mut run = std::mem::take(&mut self.run);
+        let several = further || run.count > 1;
+        let (value, length) = run.records.value();
+        let mut entry = self.ready(length + INSERT_BYTES, &run.ns, several);
+        if self.nested {
+            entry.push_document();
+        }
+        begin_operation(&mut entry, "i", LoggedObject { ns: &run.ns, uuid: run.uuid });
+        entry.append("o", value);
+        let longer = if self.nested {
+            entry.end();
+            // The type, the position with its final zero, and the item.
+            let item = digits(self.items) + (2 + INSERT_BYTES + run.ns.len() + length) as i64;
+            run.logical as i64 - item
+        } else {
+            run.documents as i64 - length as i64
+        };
+        self.entry = Some(entry);
+        self.excess += longer;
+        self.refers = true;
+        self.items += 1;
+        self.operations += run.count;
+        (run.count, run.documents, run.logical) = (0, 0, 0);
+        // The buffers are used again.
+        self.run = run;
+    }
+
+    pub(crate) fn update(&mut self, object: LoggedObject<'_>, update: &LoggedUpdate<'_>) {
+        let LoggedUpdate { old, new, delta, record, images } = *update;
+        let id = new.get("_id").unwrap_or(RawValue::Null);
+        let mut records = ReferenceBuilder::default();
+        let reference = record.map(|record| {
+            records.begin(record.collection);
+            records.push(record.key);
+            records.value()
+        });
+        let whole = new.as_bytes().len();
+        let room = match (delta, reference) {
+            (Some(delta), _) => delta.as_bytes().len(),
+            (None, Some((_, length))) => length,
+            (None, None) => whole,
+        };
+        let longer = reference.map(|(_, length)| whole as i64 - length as i64);
+        self.add("u", object, room, longer, |entry| {
+            match (delta, reference) {
+                (Some(delta), _) => {
+                    entry.start_document("o").append("$v", 2).append("diff", delta).end();
+                }
+                (None, Some((reference, _))) => {
+                    entry.append("o", reference);
+                }
+                (None, None) => {
+                    entry.append("o", new);
+                }
+            }
+            entry.start_document("o2").append("_id", id).end();
+            if images {
+                entry.append("preImage", old);
+                if delta.is_some() {
+                    entry.append("postImage", new);
+                }
+            }
+        });
+    }
+
+    pub(crate) fn delete(
+        &mut self,
+        object: LoggedObject<'_>,
+        id: RawValue<'_>,
+        expired: Option<ExpiredBy<'_>>,
+        image: Option<RawDoc<'_>>,
+    ) {
+        let known = self.repeated.expired.take();
+        let known = expired.map(|expired| match known {
+            Some(known)
+                if (known.0.as_str(), known.1) == (expired.index, expired.expire_after_secs) =>
+            {
+                known
+            }
+            _ => expired.shown(),
+        });
+        self.add("d", object, 0, None, |entry| {
+            entry.start_document("o").append("_id", id).end();
+            if let Some((_, _, expired)) = &known {
+                entry.append_all(expired.as_doc());
+            }
+            if let Some(image) = image {
+                entry.append("preImage", image);
+            }
+        });
+        self.repeated.expired = known;
+    }
+
+    pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
+        self.add("c", LoggedObject { ns, uuid: *uuid }, command.as_bytes().len(), None, |entry| {
+            entry.append("o", command);
+        });
+    }
+
+    /// Adds an entry without an operation.
+    pub(crate) fn note(&mut self, message: &str) {
+        self.add("n", LoggedObject { ns: "", uuid: [0; 16] }, message.len(), None, |entry| {
+            entry.start_document("o").append("msg", message).end();
+        });
+    }
+
+    /// Adds an entry without an operation, with a client's document.
+    pub(crate) fn note_document(&mut self, note: RawDoc<'_>) {
+        self.add(
+            "n",
+            LoggedObject { ns: "", uuid: [0; 16] },
+            note.as_bytes().len(),
+            None,
+            |entry| {
+                entry.append("o", note);
+            },
+        );
+    }
+
+    /// Completes the entry with this timestamp.
+    pub(crate) fn finish(&mut self, timestamp: u64, now_ms: i64) -> StoredEntry {
+        self.end_run_as(self.items > 0);
+        let nested = self.nested;
+        let part = self.take_part();
+        let Part { mut entry, excess, refers } = part.unwrap_or_else(|| Part {
+            entry: stored::begin(0, false),
+            excess: 0,
+            refers: false,
+        });
+        if nested {
+            // Ends the array and `o`.
+            entry.end().end();
+        }
+        entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
+        entry.append("wall", RawValue::Date(now_ms));
+        self.count = 0;
+        StoredEntry::seal(entry, excess, refers, None)
+    }
+}
+
+impl RepeatedFields {
+    /// Writes the first fields of an operation.
+    fn begin(&mut self, entry: &mut DocBuilder, op: &'static str, object: LoggedObject<'_>) {
+        if self.last != (op, object.uuid) {
+            (self.last, self.head) = ((op, object.uuid), None);
+            return begin_operation(entry, op, object);
+        }
+        let known = self.head.take().filter(|(ns, _)| ns == object.ns);
+        let head = known.unwrap_or_else(|| {
+            let mut head = DocBuilder::new();
+            begin_operation(&mut head, op, object);
+            (object.ns.to_owned(), head.finish())
+        });
+        entry.append_all(head.1.as_doc());
+        self.head = Some(head);
+    }
+}
+
+/// A full entry of a transaction.
+pub(super) struct Part {
+    pub(super) entry: DocBuilder,
+    pub(super) excess: i64,
+    pub(super) refers: bool,
+}
+
+fn begin_several(entry: &mut DocBuilder) {
+    entry.append("op", "c").append("ns", "admin.$cmd").start_document("o");
+    entry.start_array("applyOps");
+}
+
+fn begin_operation(entry: &mut DocBuilder, op: &str, object: LoggedObject<'_>) {
+    entry.append("op", op).append("ns", object.ns);
+    // A command on a database has no collection.
+    if object.uuid != [0; 16] {
+        entry.append("ui", RawValue::Binary { subtype: 4, bytes: &object.uuid });
+    }
+}
+
+/// The number of digits of a position in an array.
+fn digits(position: usize) -> i64 {
+    i64::from(position.checked_ilog10().unwrap_or(0)) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn operations_that_follow_each_other_say_whose_they_are() {
+        let expired = |index, expire_after_secs| Some(ExpiredBy { index, expire_after_secs });
+        let names = [("d.a", [1; 16]), ("d.b", [1; 16]), ("d.a", [2; 16]), ("d.$cmd", [0; 16])];
+        let reasons = [None, expired("x_1", 5), expired("x_1", 6), expired("y_1", 5)];
+        let note = DocBuf::from_bson(&doc! { "create": "c" });
+        let mut steps = Vec::new();
+        for _ in 0..200 {
+            let (of, by, delete) = (
+                rand::random_range(0..names.len()),
+                rand::random_range(0..reasons.len()),
+                rand::random_range(0..4) > 0,
+            );
+            steps.extend(vec![(of, by, delete); rand::random_range(1..5)]);
+        }
+        let mut batch = OplogBatch::new();
+        for (of, by, delete) in &steps {
+            let (ns, uuid) = names[*of];
+            match delete {
+                true => {
+                    batch.delete(LoggedObject { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
+                }
+                false => batch.command(ns, &uuid, note.as_doc()),
+            }
+        }
+        let entry = batch.finish(1, 0);
+        let items = entry.fields().get("o").and_then(RawValue::as_document).unwrap();
+        let items = items.get("applyOps").and_then(RawValue::as_array).unwrap();
+        assert_eq!(items.iter().count(), steps.len());
+        for (item, (of, by, delete)) in items.iter().zip(steps) {
+            let ((ns, uuid), reason) = (names[of], reasons[by].filter(|_| delete));
+            let mut alone = DocBuilder::new();
+            begin_operation(&mut alone, if delete { "d" } else { "c" }, LoggedObject { ns, uuid });
+            match delete {
+                true => alone.start_document("o").append("_id", 7).end(),
+                false => alone.append("o", note.as_doc()),
+            };
+            if let Some(expired) = reason {
+                alone.append_all(expired.shown().2.as_doc());
+            }
+            assert_eq!(item.value().as_document(), Some(alone.finish().as_doc()));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a write unit passes to the log about an operation.
+
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+
+use crate::policy::value::seconds_value;
+
+/// How an update made its new document. This decides what the log contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateStyle {
+    /// A replacement; the log refers to the new document.
+    Replacement,
+    /// Update operators; the log contains a delta.
+    Operators,
+    /// Binary values grew at their end; the log contains what was appended. Change streams do not
+    /// show documents of such collections.
+    Growth,
+}
+
+/// The policy that expired a document, for the entry of its deletion.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpiredBy<'a> {
+    pub(crate) index: &'a str,
+    pub(crate) expire_after_secs: i64,
+}
+
+/// The namespace and collection of an operation.
+#[derive(Clone, Copy)]
+pub(crate) struct LoggedObject<'a> {
+    pub(crate) ns: &'a str,
+    pub(crate) uuid: [u8; 16],
+}
+
+/// A record that an operation refers to.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordInLog<'a> {
+    pub(crate) collection: u64,
+    pub(crate) key: &'a [u8],
+}
+
+/// The content of an update's operation.
+pub(crate) struct LoggedUpdate<'a> {
+    pub(crate) old: RawDoc<'a>,
+    pub(crate) new: RawDoc<'a>,
+    pub(crate) delta: Option<&'a DocBuf>,
+    /// The record of the new document, if the log refers to it.
+    pub(crate) record: Option<RecordInLog<'a>>,
+    /// Whether the entry contains the documents before and after the update.
+    pub(crate) images: bool,
+}
+
+impl ExpiredBy<'_> {
+    /// The policy, and its encoded field.
+    pub(super) fn shown(self) -> (String, i64, DocBuf) {
+        let ExpiredBy { index, expire_after_secs } = self;
+        let mut shown = DocBuilder::new();
+        shown.start_document("ttl").append("index", index);
+        shown.append("expireAfterSeconds", seconds_value(expire_after_secs)).end();
+        (index.to_owned(), expire_after_secs, shown.finish())
+    }
+}

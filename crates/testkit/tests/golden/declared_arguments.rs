@@ -1,0 +1,156 @@
+//! Every argument that a command declares is sent with each BSON type, at its bounds, before and
+//! after an unknown field, twice, and not at all: the answer is the one that the declaration says.
+//!
+//! The first wrong field in the order of the command decides, and missing fields come last.
+
+use mayfly_commands::{Command, Handler, Names, RowFlags, registry};
+use mayfly_testkit::Fixture;
+use mayfly_testkit::dialect;
+use mayfly_value::arguments::{Argument, Form, Null};
+use mayfly_value::{RawValue, ty};
+
+/// One value of each BSON type, in the dialect of the scripts.
+const VALUES: &[(u8, &str)] = &[
+    (ty::DOUBLE, "1.0"),
+    (ty::STRING, "'x'"),
+    (ty::DOCUMENT, "{}"),
+    (ty::ARRAY, "[]"),
+    (ty::BINARY, "BinData(0, '')"),
+    (ty::UNDEFINED, "undefined"),
+    (ty::OBJECT_ID, "ObjectId('000000000000000000000000')"),
+    (ty::BOOL, "true"),
+    (ty::DATE, "Date(0)"),
+    (ty::NULL, "null"),
+    (ty::REGEX, "/x/"),
+    (ty::INT32, "1"),
+    (ty::TIMESTAMP, "Timestamp(1, 1)"),
+    (ty::INT64, "NumberLong(1)"),
+    (ty::DECIMAL, "NumberDecimal('1')"),
+    (ty::MAX_KEY, "MaxKey"),
+    (ty::MIN_KEY, "MinKey"),
+];
+
+/// A command with its declarations and the beginning of a request.
+struct Declared {
+    command: &'static Command,
+    db: &'static str,
+    begin: String,
+}
+
+impl Declared {
+    fn all() -> Vec<Declared> {
+        let has_arguments = |command: &&&'static Command| {
+            !command.row.arguments.is_empty()
+                && matches!(command.handler, Handler::Run(_))
+                && !command.row.flags.intersects(RowFlags::LENIENT.union(RowFlags::TEST_ONLY))
+        };
+        registry::commands().iter().filter(has_arguments).map(|it| Declared::of(it)).collect()
+    }
+
+    fn of(command: &'static Command) -> Declared {
+        let row = &command.row;
+        let target = match row.names {
+            Names::Collection | Names::Word => "'c'",
+            Names::FullName => "'test.c'",
+            Names::Field(_) => "NumberLong(1)",
+            Names::List => "1",
+            Names::Entries => "[]",
+        };
+        let db = if row.flags.contains(RowFlags::ADMIN_ONLY) { "admin" } else { "test" };
+        Declared { command, db, begin: format!("{{{}: {target}", row.name) }
+    }
+
+    /// Sends the command with these further fields, and records an answer with another code.
+    fn check(&self, fixture: &Fixture, rest: &str, code: i32, wrong: &mut Vec<String>) {
+        let text = format!("{}{rest}}}", self.begin);
+        let reply = fixture.run(self.db, &text);
+        if reply.as_doc().get("code") != Some(RawValue::Int32(code)) {
+            wrong.push(format!("{text}\n  wants {code}: {}", dialect::show(reply.as_doc())));
+        }
+    }
+}
+
+/// The code with which a value of this type is refused; `None` if the declaration accepts it.
+fn refusal(argument: &Argument, type_byte: u8) -> Option<i32> {
+    let is_null = matches!(type_byte, ty::NULL | ty::UNDEFINED);
+    if is_null && argument.null == Null::Absent || argument.accepts(type_byte) {
+        return None;
+    }
+    let own = argument.null_refusal.filter(|_| is_null).or(argument.refusal);
+    Some(own.map_or(14, |(code, _)| code))
+}
+
+#[test]
+fn wrong_types_have_the_declared_codes() {
+    let (fixture, mut wrong, mut sent) = (Fixture::in_memory(), Vec::new(), 0);
+    for declared in Declared::all() {
+        for argument in declared.command.row.arguments {
+            for (type_byte, value) in VALUES {
+                let Some(code) = refusal(argument, *type_byte) else { continue };
+                let field = format!(", {}: {value}", argument.name);
+                declared.check(&fixture, &field, code, &mut wrong);
+                // In the order of the fields.
+                declared.check(&fixture, &format!("{field}, noField: 1"), code, &mut wrong);
+                declared.check(&fixture, &format!(", noField: 1{field}"), 40415, &mut wrong);
+                sent += 3;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 1000, "{sent}");
+}
+
+#[test]
+fn numbers_beyond_their_bounds_are_refused() {
+    let (fixture, mut wrong) = (Fixture::in_memory(), Vec::new());
+    for declared in Declared::all() {
+        for argument in declared.command.row.arguments {
+            let Some((least, most)) = argument.bounds else { continue };
+            let (below, above) = (least.checked_sub(1), most.checked_add(1));
+            for beyond in below.into_iter().chain(above) {
+                for value in [
+                    format!("NumberLong({beyond})"),
+                    format!("NumberDecimal('{beyond}.4')"),
+                    format!("{beyond}.0"),
+                ] {
+                    let fields = format!(", {}: {value}, noField: 1", argument.name);
+                    declared.check(&fixture, &fields, 2, &mut wrong);
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn repeated_and_missing_fields_are_refused() {
+    let (fixture, mut wrong) = (Fixture::in_memory(), Vec::new());
+    for declared in Declared::all() {
+        let arguments = declared.command.row.arguments;
+        for argument in arguments {
+            let value = sample(argument.form);
+            let fields = format!(", {0}: {value}, {0}: {value}", argument.name);
+            declared.check(&fixture, &fields, 40413, &mut wrong);
+        }
+        if arguments.iter().any(|argument| argument.is_required) {
+            declared.check(&fixture, "", 40414, &mut wrong);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A value that a form accepts.
+fn sample(form: Form) -> String {
+    match form {
+        Form::Any | Form::Whole | Form::Number | Form::Int32 => "1".to_owned(),
+        Form::Bool | Form::Flag => "true".to_owned(),
+        Form::Int64 => "NumberLong(1)".to_owned(),
+        Form::String => "'x'".to_owned(),
+        Form::Choice(choices) => format!("'{}'", choices.first().unwrap_or(&"")),
+        Form::Document | Form::Fields(_) => "{}".to_owned(),
+        Form::Array => "[]".to_owned(),
+        Form::Binary => "BinData(0, '')".to_owned(),
+        Form::Timestamp => "Timestamp(1, 1)".to_owned(),
+        Form::OneOf(forms) => forms.first().map_or_else(String::new, |form| sample(*form)),
+    }
+}

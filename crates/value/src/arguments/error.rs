@@ -1,0 +1,52 @@
+//! The errors of arguments, with the reference's codes and texts.
+
+use std::fmt::Display;
+
+use mayfly_base::{Error, ErrorCode};
+
+use crate::RawValue;
+
+/// A value of the wrong type: 14 TypeMismatch. `expected` is one type, or several in the form
+/// `[long, int]`.
+///
+/// The closing quote of several types comes before the bracket, as in the reference's text.
+pub fn wrong_type(path: impl Display, value: RawValue<'_>, expected: &str) -> Error {
+    let found = value.type_name();
+    let expected = match expected.strip_suffix(']') {
+        Some(several) => format!("types '{several}']"),
+        None => format!("type '{expected}'"),
+    };
+    Error::type_mismatch(format!(
+        "BSON field '{path}' is the wrong type '{found}', expected {expected}"
+    ))
+}
+
+/// A missing required field: 40414.
+pub fn missing(path: impl Display) -> Error {
+    let text = format!("BSON field '{path}' is missing but a required field");
+    Error::new(ErrorCode(40414), text)
+}
+
+/// An unknown field: 40415.
+pub fn unknown(path: impl Display) -> Error {
+    Error::new(ErrorCode(40415), format!("BSON field '{path}' is an unknown field."))
+}
+
+/// A repeated field: 40413.
+pub fn duplicate(path: impl Display) -> Error {
+    Error::new(ErrorCode(40413), format!("BSON field '{path}' is a duplicate field"))
+}
+
+/// A number below or above a bound: 2 BadValue. `operator` is `>=` or `<=`.
+pub fn out_of_bounds(name: &str, operator: &str, bound: i64, actual: i64) -> Error {
+    Error::bad_value(format!(
+        "BSON field '{name}' value must be {operator} {bound}, actual value '{actual}'"
+    ))
+}
+
+/// A text that is not one of an enumeration: 2 BadValue.
+pub fn not_a_choice(path: impl Display, value: &str) -> Error {
+    Error::bad_value(format!(
+        "Enumeration value '{value}' for field '{path}' is not a valid value."
+    ))
+}
