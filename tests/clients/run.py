@@ -41,7 +41,7 @@ class Posture:
     # `MONGODB_<variable>_URI` has the address, `MONGODB_<variable>_PROXY_URI` one through a proxy.
     variable: str
     arguments: tuple[str, ...] = ()
-    # What the connection string needs beside the address. A suite that logs in adds name, password and further options.
+    # What the connection string needs besides the address. A suite that logs in adds name, password and further options.
     # Here and among the arguments, {files} is the folder that `make_certificates` fills.
     query: str = ""
     proxied: bool = True
@@ -52,9 +52,9 @@ CERTIFICATES = ("--tlsCertificateKeyFile", "{files}/server.pem", "--tlsCAFile", 
 POSTURES = [
     Posture("server", "MONGODB", (*TEST_COMMANDS, "--archiveFolder", "{files}/archive")),
     Posture("member", "MONGODB_REPLICA_SET", ("--replSet", "rs0", *TEST_COMMANDS), "replicaSet=rs0"),
-    # Nobody is there yet: each suite makes the first user. One connection, so that a test knows which one goes on working.
+    # There is no user yet: each suite makes the first one. One connection, so that a test knows which one goes on working.
     Posture("auth", "MONGODB_AUTH", ("--auth",), "maxPoolSize=1", proxied=False),
-    # Nobody is there either.
+    # There is no user either.
     Posture(
         "tls", "MONGODB_TLS",
         ("--auth", "--tlsMode", "requireTLS", *CERTIFICATES, "--tlsAllowConnectionsWithoutCertificates"),

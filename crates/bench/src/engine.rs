@@ -125,7 +125,7 @@ impl Engine {
         loop {
             if stopped.is_none() && stopping.load(Ordering::Relaxed) {
                 stopped = Some(Instant::now());
-                recorder.unasked = self.schedule.as_ref().map_or(0, Schedule::behind);
+                recorder.unasked = self.schedule.as_ref().map_or(0, Schedule::late);
             }
             if let Some(since) = stopped {
                 if self.under_way == 0 {
@@ -345,7 +345,7 @@ impl Schedule {
     }
 
     /// Operations whose time has come and that were not asked.
-    fn behind(&self) -> u64 {
+    fn late(&self) -> u64 {
         let late = Instant::now().saturating_duration_since(self.next);
         (late.as_nanos() / self.interval.as_nanos().max(1)) as u64
     }

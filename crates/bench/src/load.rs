@@ -76,7 +76,7 @@ impl<'w> Load<'w> {
 /// Runs a load for the time of the plan and waits until the server is quiet.
 pub(crate) fn run(target: &Target, plan: &Plan, load: &Load<'_>) -> Result<Measured> {
     let mut begun = None;
-    let ((), mut ended) = beside(target, &[load], |watch| {
+    let ((), mut ended) = run_during(target, &[load], |watch| {
         std::thread::sleep(plan.time);
         begun = Some(watch);
         Ok(())
@@ -93,7 +93,7 @@ pub(crate) fn run(target: &Target, plan: &Plan, load: &Load<'_>) -> Result<Measu
 pub(crate) type Ended = (Recorder, f64, Measured);
 
 /// Runs loads until the other work is done, which gets a watch that began with them.
-pub(crate) fn beside<'t, T>(
+pub(crate) fn run_during<'t, T>(
     target: &'t Target,
     loads: &[&Load<'_>],
     other: impl FnOnce(Stopwatch<'t>) -> Result<T>,
@@ -163,7 +163,7 @@ impl Share {
                     let began = due.flatten().unwrap_or(asked);
                     recorder.record(began, Instant::now(), done);
                 }
-                recorder.unasked = pace.map_or(0, |pace| pace.behind());
+                recorder.unasked = pace.map_or(0, |pace| pace.late());
                 Ok(recorder)
             }
         }
@@ -245,7 +245,7 @@ impl Pace {
     }
 
     /// Operations whose time has come and that were not asked.
-    fn behind(&self) -> u64 {
+    fn late(&self) -> u64 {
         let late = Instant::now().saturating_duration_since(self.next);
         (late.as_nanos() / self.interval.as_nanos().max(1)) as u64
     }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_for_everybody_and_stays() {
+    fn a_failure_reaches_all_waiting_writers_and_stays() {
         let group = GroupSync::default();
         group.wrote();
         let failure = KvError::Fenced("disk".into());

@@ -50,7 +50,7 @@ pub struct SpooledResults {
 const MAX_SPOOLED_BYTES: usize = 1 << 30;
 
 /// The event that a cursor without documents waits for.
-pub enum Awaited {
+pub enum AwaitedEvent {
     /// A commit on a collection.
     Collection(Arc<Collection>),
     /// Any change.
@@ -59,21 +59,22 @@ pub enum Awaited {
     Events(Arc<Watch>),
 }
 
-impl Awaited {
-    /// The current position, to be read before the cursor and passed to [`Awaited::beyond`].
+impl AwaitedEvent {
+    /// The current position, to be read before the cursor and passed to
+    /// [`AwaitedEvent::wait_past`].
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
-            Awaited::Collection(collection) => collection.commits_seen(),
-            Awaited::Changes | Awaited::Events(_) => store.oplog().settled(),
+            AwaitedEvent::Collection(collection) => collection.commits_seen(),
+            AwaitedEvent::Changes | AwaitedEvent::Events(_) => store.oplog().settled(),
         }
     }
 
     /// Waits for an event after a position.
     pub async fn wait_past(&self, store: &Store, seen: u64) {
         match self {
-            Awaited::Collection(collection) => collection.wait_for_commit(seen).await,
-            Awaited::Changes => store.oplog().wait_past(seen).await,
-            Awaited::Events(watch) => store.oplog().wait_past_for(watch, seen).await,
+            AwaitedEvent::Collection(collection) => collection.wait_for_commit(seen).await,
+            AwaitedEvent::Changes => store.oplog().wait_past(seen).await,
+            AwaitedEvent::Events(watch) => store.oplog().wait_past_for(watch, seen).await,
         }
     }
 }
@@ -100,20 +101,20 @@ impl Cursor {
     }
 
     /// The event that the cursor waits for, if it does.
-    pub fn awaited(&self) -> Option<Awaited> {
+    pub fn awaited(&self) -> Option<AwaitedEvent> {
         match &self.source {
             CursorSource::Find(executor) if self.await_data => {
-                Some(Awaited::Collection(executor.collection().clone()))
+                Some(AwaitedEvent::Collection(executor.collection().clone()))
             }
             CursorSource::Pipeline(run) if self.await_data && run.changes_reached().is_some() => {
-                Some(run.watch().cloned().map_or(Awaited::Changes, Awaited::Events))
+                Some(run.watch().cloned().map_or(AwaitedEvent::Changes, AwaitedEvent::Events))
             }
             _ => None,
         }
     }
 
-    /// The position for [`Awaited::beyond`] after a batch of changes, for a batch that the stages
-    /// have emptied or that did not examine the whole log.
+    /// The position for [`AwaitedEvent::wait_past`] after a batch of changes, for a batch that the
+    /// stages have emptied or that did not examine the whole log.
     pub fn reached(&self) -> Option<u64> {
         match &self.source {
             CursorSource::Pipeline(run) => run.changes_reached(),

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_a_quarter_of_the_memory_where_nobody_says() {
+    fn the_cache_is_a_quarter_of_the_memory_by_default() {
         const GB: u64 = 1 << 30;
         let shown = |words: &[&str], machine_bytes, limit_bytes| {
             let flags = Flags::parse_from([&["mayflydb"], words].concat());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn authorization_is_off_until_somebody_asks_for_it() {
+    fn authorization_is_off_by_default() {
         let is_on = |words: &[&str], environment: &[(&str, &str)]| {
             Config::from_layers(&collect(words, environment).unwrap()).unwrap().authorization
         };

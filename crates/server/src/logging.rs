@@ -172,7 +172,7 @@ impl LogLayer {
         }
     }
 
-    fn wanted(&self, metadata: &Metadata<'_>) -> bool {
+    fn is_logged(&self, metadata: &Metadata<'_>) -> bool {
         let own = metadata.target().starts_with("mayfly");
         let needed = match *metadata.level() {
             Level::ERROR | Level::WARN => return true,
@@ -195,7 +195,7 @@ impl<S: Subscriber> Layer<S> for LogLayer {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.wanted(metadata)
+        self.is_logged(metadata)
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {

@@ -303,7 +303,7 @@ fn a_missing_document_is_corruption_that_names_entry_and_record() {
 }
 
 #[test]
-fn a_commit_of_an_open_transaction_tells_its_records() {
+fn a_commit_of_an_open_transaction_lists_its_records() {
     let f = fixture();
     f.insert("d.c", 0..2);
     let inside = f.in_transaction();

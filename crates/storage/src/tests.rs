@@ -401,7 +401,7 @@ fn a_long_array_changes_its_keys() {
 }
 
 #[test]
-fn sizes_tell_documents_and_indexes() {
+fn sizes_of_documents_and_of_indexes_are_separate() {
     let fixture = fixture();
     for id in 0..300 {
         fixture.insert("db.c", &doc! {"_id": id, "a": id}).unwrap();

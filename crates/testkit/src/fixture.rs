@@ -21,7 +21,7 @@ use mayfly_work::OpRegistry;
 
 use crate::dialect::{self, Env};
 use crate::expect::without_times;
-use crate::kept::KeptOpen;
+use crate::reopenable::Reopenable;
 
 /// Where the clock of a fixture begins: 2027-01-15T08:00:00Z.
 pub const START_MS: i64 = 1_800_000_000_000;
@@ -31,7 +31,7 @@ pub type OpenEngine = Box<dyn Fn() -> Arc<dyn Engine> + Send + Sync>;
 
 /// A memory engine that outlives restarts.
 pub fn memory() -> OpenEngine {
-    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(MemoryEngine::new())));
     Box::new(move || engine.clone())
 }
 
@@ -44,7 +44,7 @@ pub fn memory_under_chaos(seed: u64) -> OpenEngine {
         ..ChaosOptions::default()
     };
     let chaos = ChaosEngine::new(Arc::new(MemoryEngine::new()), options);
-    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(chaos)));
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(chaos)));
     Box::new(move || engine.clone())
 }
 

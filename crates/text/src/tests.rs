@@ -173,7 +173,7 @@ fn searches_find() {
 
 /// Manual: "$text", "Case Insensitivity", "Diacritic Insensitivity".
 #[test]
-fn searches_may_tell_letters_apart() {
+fn searches_may_be_sensitive_to_case_and_accents() {
     let case = Sensitivity { case: true, diacritics: false };
     let diacritics = Sensitivity { case: false, diacritics: true };
     let rows = [

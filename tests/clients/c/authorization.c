@@ -84,11 +84,11 @@ change_password (mongoc_client_t *root, mongoc_client_t *old)
 void
 authorization (void)
 {
-   mongoc_client_t *nobody = as ("", "");
+   mongoc_client_t *anonymous = as ("", "");
    CHECK_OK (command (
-      nobody, "admin", "{\"createUser\": \"" PLAIN_ROOT "\", \"pwd\": \"" PLAIN_PASSWORD "\", \"roles\": [\"root\"]}"));
-   CHECK_FAILS (UNAUTHORIZED, sees (nobody));
-   mongoc_client_destroy (nobody);
+      anonymous, "admin", "{\"createUser\": \"" PLAIN_ROOT "\", \"pwd\": \"" PLAIN_PASSWORD "\", \"roles\": [\"root\"]}"));
+   CHECK_FAILS (UNAUTHORIZED, sees (anonymous));
+   mongoc_client_destroy (anonymous);
 
    mongoc_client_t *root = as (ROOT ":" PASSWORD "@", "&authSource=admin");
    CHECK_OK (command (

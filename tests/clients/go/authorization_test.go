@@ -59,11 +59,11 @@ func sees(t *testing.T, client *mongo.Client) {
 }
 
 func TestAuthorization(t *testing.T) {
-	nobody, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_AUTH_URI")))
+	anonymous, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_AUTH_URI")))
 	ok(t, err)
-	defer nobody.Disconnect(context.Background())
-	command(t, nobody, "admin", newUser(rootName, password, "root"))
-	refused(t, 13, "Unauthorized", orders(nobody).FindOne(t.Context(), bson.D{}).Err())
+	defer anonymous.Disconnect(context.Background())
+	command(t, anonymous, "admin", newUser(rootName, password, "root"))
+	refused(t, 13, "Unauthorized", orders(anonymous).FindOne(t.Context(), bson.D{}).Err())
 	root := as(t, rootName, password, "&authSource=admin")
 	command(t, root, "shop", newUser("reader", password, "read"))
 	_, err = orders(root).InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})

@@ -22,9 +22,9 @@ func encrypted(t *testing.T, uri string) *mongo.Client {
 
 func TestEncryption(t *testing.T) {
 	uri, files, name := os.Getenv("MONGODB_TLS_URI"), os.Getenv("MONGODB_TLS_FILES"), os.Getenv("MONGODB_TLS_CLIENT_NAME")
-	nobody := encrypted(t, uri)
-	command(t, nobody, "admin", newUser("root", "secret", "root"))
-	refused(t, 13, "Unauthorized", orders(nobody).FindOne(t.Context(), bson.D{}).Err())
+	anonymous := encrypted(t, uri)
+	command(t, anonymous, "admin", newUser("root", "secret", "root"))
+	refused(t, 13, "Unauthorized", orders(anonymous).FindOne(t.Context(), bson.D{}).Err())
 
 	root := encrypted(t, strings.Replace(uri, "//", "//root:secret@", 1)+"&authMechanism=SCRAM-SHA-256")
 	_, err := orders(root).InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}, {Key: "text", Value: strings.Repeat("x", 100_000)}})

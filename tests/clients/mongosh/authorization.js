@@ -24,9 +24,9 @@
   };
 
   check('auth: the first user', () => {
-    const nobody = new Mongo(base);
-    nobody.getDB('admin').createUser({ user: name, pwd: password, roles: ['root'] });
-    refused(13, () => nobody.getDB('shop').orders.findOne());
+    const anonymous = new Mongo(base);
+    anonymous.getDB('admin').createUser({ user: name, pwd: password, roles: ['root'] });
+    refused(13, () => anonymous.getDB('shop').orders.findOne());
     const root = as(name, password, '&authSource=admin');
     root.getDB('shop').createUser({ user: 'reader', pwd: password, roles: ['read'] });
     root.getDB('shop').orders.insertOne({ _id: 1 });

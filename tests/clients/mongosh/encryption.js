@@ -20,9 +20,9 @@
   };
 
   check('tls: the first user', () => {
-    const nobody = new Mongo(base);
-    nobody.getDB('admin').createUser({ user: 'root', pwd: 'secret', roles: ['root'] });
-    refused(13, () => nobody.getDB('shop').orders.findOne());
+    const anonymous = new Mongo(base);
+    anonymous.getDB('admin').createUser({ user: 'root', pwd: 'secret', roles: ['root'] });
+    refused(13, () => anonymous.getDB('shop').orders.findOne());
     const root = new Mongo(`${base.replace('//', '//root:secret@')}&authMechanism=SCRAM-SHA-256`);
     root.getDB('shop').orders.insertOne({ _id: 1 });
     root.getDB('$external').createUser({ user: name, roles: [{ role: 'readWrite', db: 'shop' }] });

@@ -99,7 +99,7 @@
     use('examples_expiry');
     db.adminCommand({ setParameter: 1, ttlMonitorSleepSecs: 1 });
     const { statements, answers } = runExamples('expiry.md');
-    assert.ok(statements >= 10 && answers >= 4, `${statements} statements, ${answers} answers`);
+    assert.ok(statements >= 12 && answers >= 5, `${statements} statements, ${answers} answers`);
     assert.equal(db.getCollectionInfos({ name: 'visits' }).length, 1);
     db.dropDatabase();
     use('clients_mongosh');

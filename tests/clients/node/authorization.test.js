@@ -28,10 +28,10 @@ const refused = (code, codeName, act) =>
   assert.rejects(act, error => error instanceof MongoServerError && error.code === code && error.codeName === codeName);
 
 before(async () => {
-  const nobody = new MongoClient(BASE);
-  await nobody.db('admin').command({ createUser: NAME, pwd: PASSWORD, roles: ['root'] });
-  await refused(13, 'Unauthorized', () => nobody.db('shop').collection('orders').findOne());
-  await nobody.close();
+  const anonymous = new MongoClient(BASE);
+  await anonymous.db('admin').command({ createUser: NAME, pwd: PASSWORD, roles: ['root'] });
+  await refused(13, 'Unauthorized', () => anonymous.db('shop').collection('orders').findOne());
+  await anonymous.close();
   await as(NAME, PASSWORD, '&authSource=admin', async root => {
     await root.db('shop').command({ createUser: 'reader', pwd: PASSWORD, roles: ['read'] });
     await root.db('shop').collection('orders').insertOne({ _id: 1 });

@@ -182,7 +182,7 @@ describe('client bulk write', () => {
     assert.equal(await other.countDocuments(), 0);
   });
 
-  test('errors beside what went in', async () => {
+  test('errors together with what was inserted', async () => {
     const namespace = coll.namespace;
     const models = [1, 1, 2].map(_id => ({ name: 'insertOne', namespace, document: { _id } }));
     const error = await client.bulkWrite(models, { ordered: false }).then(assert.fail, error => error);

@@ -23,9 +23,9 @@ const find = (client, database = 'shop') => client.db(database).collection('orde
 const refused = (code, act) => assert.rejects(act, error => error instanceof MongoServerError && error.code === code);
 
 before(async () => {
-  await connected(BASE, async nobody => {
-    await nobody.db('admin').command({ createUser: 'root', pwd: 'secret', roles: ['root'] });
-    await refused(13, () => find(nobody));
+  await connected(BASE, async anonymous => {
+    await anonymous.db('admin').command({ createUser: 'root', pwd: 'secret', roles: ['root'] });
+    await refused(13, () => find(anonymous));
   });
   await connected(`${BASE.replace('//', '//root:secret@')}&authMechanism=SCRAM-SHA-256`, async root => {
     await root.db('shop').collection('orders').insertOne({ _id: 1, text: 'x'.repeat(100_000) });
@@ -42,8 +42,8 @@ test('a certificate logs its user in', () =>
     await refused(13, () => find(ann, 'other'));
   }));
 
-test('without a certificate there is nobody to log in', () =>
-  connected(BY_CERTIFICATE, nobody => refused(18, () => find(nobody))));
+test('without a certificate no user can log in', () =>
+  connected(BY_CERTIFICATE, anonymous => refused(18, () => find(anonymous))));
 
 for (const [name, uri, why] of [
   ['a plain connection', `${BASE.split('?')[0]}?`, /closed|ECONNRESET/],

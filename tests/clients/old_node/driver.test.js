@@ -19,9 +19,9 @@ const SERVERS = {
 const TOPOLOGIES = { 'old topology': {}, 'unified topology': { useUnifiedTopology: true } };
 
 before(async () => {
-  const nobody = await MongoClient.connect(BASE, { useUnifiedTopology: true });
-  await nobody.db('admin').command({ createUser: 'root', pwd: 'pw', roles: ['root'] });
-  await nobody.close();
+  const anonymous = await MongoClient.connect(BASE, { useUnifiedTopology: true });
+  await anonymous.db('admin').command({ createUser: 'root', pwd: 'pw', roles: ['root'] });
+  await anonymous.close();
 });
 
 for (const [topology, options] of Object.entries(TOPOLOGIES)) {

@@ -128,10 +128,10 @@ $logIn = fn (string $password, string $mechanism) =>
     str_replace('//', "//root:$password@", $base) . "&authSource=admin&authMechanism=$mechanism";
 
 check('the first user', function () use ($base) {
-    $nobody = new Manager($base);
+    $anonymous = new Manager($base);
     $user = ['createUser' => 'root', 'pwd' => 'pw', 'roles' => ['root']];
-    $nobody->executeCommand('admin', new Command($user));
-    fails(13, ServerException::class, fn () => find($nobody, []));
+    $anonymous->executeCommand('admin', new Command($user));
+    fails(13, ServerException::class, fn () => find($anonymous, []));
 });
 $servers = [
     'router' => getenv('MONGODB_URI'),

@@ -18,9 +18,9 @@ from collections import defaultdict
 
 OP_MSG = 2013
 LATE_SECS = 0.5
-#: Not part of what an application asks for; clients send them when they like.
+#: Drivers send these commands at any time, independently of the application.
 HELLO = {"hello", "isMaster", "ismaster"}
-BESIDE = HELLO | {"endSessions", "killCursors"}
+DRIVER_COMMANDS = HELLO | {"endSessions", "killCursors"}
 
 
 class Cuts:
@@ -144,7 +144,7 @@ class CuttingProxy:
 
     def _wanted(self, name, app):
         """What to do about a request of this name."""
-        if name is None or name in BESIDE:
+        if name is None or name in DRIVER_COMMANDS:
             return None
         with self._lock:
             asked = self._asked[app]

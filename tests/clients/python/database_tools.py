@@ -107,7 +107,7 @@ def newest_entry(client):
 
 
 def dump_oplog(client, since):
-    """The entries behind a time, up to the newest now, as mongodump --oplog copies them."""
+    """The entries after a time, up to the newest now, as mongodump --oplog copies them."""
     until = newest_entry(client)
     raw = client.local.get_collection("oplog.rs", codec_options=RAW)
     entries = raw.find({"ts": {"$gt": since, "$lte": until}}, oplog_replay=True)

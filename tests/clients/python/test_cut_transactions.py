@@ -80,7 +80,7 @@ class Through:
     def there(self):
         """How often all of it is there; never a part."""
         first, second = self.collections(self.straight)
-        # A write waits for a transaction that is still open, so that what is read behind it stays.
+        # A write waits for a transaction that is still open, so that the state that is read afterwards stays.
         first.update_one({"_id": 1}, {"$inc": {"seen": 1}})
         counts = {first.find_one()["n"], second.find_one({"_id": 1})["n"], second.count_documents({}) - 1}
         assert len(counts) == 1, counts

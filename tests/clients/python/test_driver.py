@@ -758,7 +758,7 @@ def test_hide_expired(without_monitor, db, coll):
     assert coll.count_documents({}) == 1
     assert coll.distinct("key") == [2]
     assert db.command("validate", coll.name)["nrecords"] == 2
-    # What is hidden is in nobody's way.
+    # A hidden document conflicts with no write.
     coll.insert_one({"_id": 3, "key": 1})
     with pytest.raises(DuplicateKeyError):
         coll.insert_one({"_id": 4, "key": 2})

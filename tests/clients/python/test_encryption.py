@@ -21,9 +21,9 @@ def code_of(action):
 @pytest.fixture(scope="module", autouse=True)
 def users():
     """The first user, and the one of the certificate."""
-    with MongoClient(URI) as nobody:
-        nobody.admin.command("createUser", "root", pwd="secret", roles=["root"])
-        assert code_of(lambda: nobody.shop.orders.find_one()) == 13
+    with MongoClient(URI) as anonymous:
+        anonymous.admin.command("createUser", "root", pwd="secret", roles=["root"])
+        assert code_of(lambda: anonymous.shop.orders.find_one()) == 13
     with MongoClient(URI, username="root", password="secret", authMechanism="SCRAM-SHA-256") as root:
         root.shop.orders.insert_one({"_id": 1, "text": "x" * 100_000})
         assert len(root.shop.orders.find_one()["text"]) == 100_000
@@ -38,9 +38,9 @@ def test_a_certificate_logs_its_user_in():
         assert code_of(lambda: ann.other.orders.find_one()) == 13
 
 
-def test_without_a_certificate_there_is_nobody_to_log_in():
-    with MongoClient(URI + BY_CERTIFICATE) as nobody:
-        assert code_of(lambda: nobody.shop.orders.find_one()) == 18
+def test_without_a_certificate_no_user_can_log_in():
+    with MongoClient(URI + BY_CERTIFICATE) as anonymous:
+        assert code_of(lambda: anonymous.shop.orders.find_one()) == 18
 
 
 @pytest.mark.parametrize(

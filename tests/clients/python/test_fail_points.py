@@ -144,7 +144,7 @@ def test_a_write_concern_error_comes_with_what_was_written(uri, watched):
     assert watched.db.c.find_one({"_id": 9}) == {"_id": 9}
 
 
-def test_a_blocked_command_blocks_nobody_else(uri, watched):
+def test_a_blocked_command_blocks_no_other_client(uri, watched):
     with failing(uri, mode="alwaysOn", failCommands=["find"], blockConnection=True, blockTimeMS=700,
                  appName="watched"):
         began = time.monotonic()
@@ -249,7 +249,7 @@ def test_a_commit_that_is_not_possible_runs_the_transaction_again(uri, watched, 
     assert counted(watched) == 1
 
 
-def test_a_commit_that_nobody_confirmed_is_committed_again(uri, watched, session):
+def test_a_commit_without_a_reply_is_committed_again(uri, watched, session):
     error = {"code": 64, "errmsg": "waited in vain"}
     with failing(uri, failCommands=["commitTransaction"], writeConcernError=error, appName="watched") as passed:
         runs = []

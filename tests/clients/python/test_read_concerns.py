@@ -48,13 +48,13 @@ def the_same(client, coll):
 
 def test_snapshot_session_sees_one_state(client, other, coll):
     coll.insert_many([{"_id": i, "kind": i % 2, "n": 1} for i in range(300)])
-    beside = coll.database["beside"]
-    beside.drop()
-    beside.insert_many([{"_id": kind, "name": f"kind {kind}"} for kind in range(2)])
+    kinds = coll.database["kinds"]
+    kinds.drop()
+    kinds.insert_many([{"_id": kind, "name": f"kind {kind}"} for kind in range(2)])
     elsewhere = the_same(other, coll)
     joined = [
         {"$group": {"_id": "$kind", "n": {"$sum": "$n"}}},
-        {"$lookup": {"from": "beside", "localField": "_id", "foreignField": "_id", "as": "kinds"}},
+        {"$lookup": {"from": "kinds", "localField": "_id", "foreignField": "_id", "as": "kinds"}},
         {"$sort": {"_id": 1}},
     ]
     with client.start_session(snapshot=True) as session:
@@ -64,7 +64,7 @@ def test_snapshot_session_sees_one_state(client, other, coll):
         elsewhere.update_many({}, {"$inc": {"n": 1}})
         elsewhere.delete_many({"_id": {"$gte": 150}})
         elsewhere.insert_one({"_id": 1000, "kind": 5, "n": 7})
-        elsewhere.database["beside"].delete_one({"_id": 1})
+        elsewhere.database["kinds"].delete_one({"_id": 1})
         assert [doc["n"] for doc in open_cursor] == [1] * 299
         assert len(list(coll.find({"n": 1}, session=session))) == 300
         assert sorted(coll.distinct("kind", session=session)) == [0, 1]
@@ -74,12 +74,12 @@ def test_snapshot_session_sees_one_state(client, other, coll):
         ]
         assert list(coll.aggregate([{"$count": "n"}], session=session)) == [{"n": 300}]
         assert coll.find_one({"_id": 1000}, session=session) is None
-        # A collection that comes into being has no documents then; an index of another one is in nobody's way.
+        # A collection that comes into being has no documents then; an index of another one conflicts with no read.
         created = coll.database["created_meanwhile"]
         created.drop()
         elsewhere.database["created_meanwhile"].insert_one({"_id": 1})
         assert list(created.find({}, session=session)) == []
-        elsewhere.database["beside"].create_index("name")
+        elsewhere.database["kinds"].create_index("name")
         assert coll.find_one({"_id": 299}, session=session)["n"] == 1
         # One of this collection is.
         elsewhere.create_index("n")
@@ -172,7 +172,7 @@ def test_causal_session_reads_what_another_client_wrote(client, other, coll):
 
 
 def test_a_time_from_elsewhere(client, coll):
-    """A client that knows another deployment's time brings it along: the log goes on behind it."""
+    """A client that knows another deployment's time brings it along: the log continues after it."""
     coll.insert_one({"_id": 1})
     with client.start_session(causal_consistency=True) as session:
         assert coll.find_one({}, session=session) == {"_id": 1}

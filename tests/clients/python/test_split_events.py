@@ -1,4 +1,4 @@
-"""Change events that are too large for one document: in fragments, and what comes behind each of them."""
+"""Change events that are too large for one document: in fragments, and what follows each of them."""
 
 import os
 

@@ -126,9 +126,9 @@ ensure
 end
 
 Suite.check('the first user') do
-  connect('MONGODB_AUTH_URI') do |nobody|
-    nobody.use(:admin).database.command({ createUser: 'root', pwd: 'pw', roles: ['root'] })
-    fails(13) { nobody[:orders].find.first }
+  connect('MONGODB_AUTH_URI') do |anonymous|
+    anonymous.use(:admin).database.command({ createUser: 'root', pwd: 'pw', roles: ['root'] })
+    fails(13) { anonymous[:orders].find.first }
   end
 end
 servers = {

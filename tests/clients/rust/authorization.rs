@@ -48,10 +48,10 @@ fn code<T>(result: Result<T, Error>) -> i32 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn authorization() -> Tested {
-    let nobody = connect("", "").await?;
-    let admin = nobody.database("admin");
+    let anonymous = connect("", "").await?;
+    let admin = anonymous.database("admin");
     admin.run_command(doc! {"createUser": "r@ot:/%", "pwd": PLAIN_PASSWORD, "roles": ["root"]}).await?;
-    assert_eq!(code(count(&nobody).await), 13);
+    assert_eq!(code(count(&anonymous).await), 13);
     let root = connect(&format!("{ROOT}:{PASSWORD}@"), "&authSource=admin").await?;
     let shop = root.database("shop");
     for (name, password) in [("reader", PLAIN_PASSWORD), ("changing", "before")] {

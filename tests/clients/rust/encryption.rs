@@ -24,10 +24,10 @@ fn code<T>(result: Result<T, Error>) -> Option<i32> {
 async fn encryption() -> Tested {
     let [uri, files, name] =
         ["URI", "FILES", "CLIENT_NAME"].map(|name| std::env::var(format!("MONGODB_TLS_{name}")).expect(name));
-    let nobody = Client::with_uri_str(&uri).await?;
+    let anonymous = Client::with_uri_str(&uri).await?;
     let first = doc! {"createUser": "root", "pwd": "secret", "roles": ["root"]};
-    nobody.database("admin").run_command(first).await?;
-    assert_eq!(code(find(&nobody, "shop").await), Some(13));
+    anonymous.database("admin").run_command(first).await?;
+    assert_eq!(code(find(&anonymous, "shop").await), Some(13));
 
     let by_password = uri.replacen("//", "//root:secret@", 1) + "&authMechanism=SCRAM-SHA-256";
     let root = Client::with_uri_str(by_password).await?;

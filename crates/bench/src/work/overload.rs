@@ -29,10 +29,10 @@ type Attack = fn(&Target, &AtomicBool) -> Result<()>;
 
 /// The figures: the rate as a part of that alone, and the slowest hundredth.
 const ATTACKS: [(&str, &str, Attack); 4] = [
-    ("beside aggregations", "p99 beside aggregations", aggregate),
-    ("beside endless scripts", "p99 beside endless scripts", scripts),
-    ("beside unread replies", "p99 beside unread replies", unread),
-    ("beside half messages", "p99 beside half messages", half),
+    ("with aggregations", "p99 with aggregations", aggregate),
+    ("with endless scripts", "p99 with endless scripts", scripts),
+    ("with unread replies", "p99 with unread replies", unread),
+    ("with half messages", "p99 with half messages", half),
 ];
 
 pub(super) fn overload(target: &Target, plan: &Plan) -> Result<Measured> {
@@ -45,17 +45,17 @@ pub(super) fn overload(target: &Target, plan: &Plan) -> Result<Measured> {
     let alone = measured.get(RATE).context("no rate was measured")?;
     for (rate, slowest, attack) in ATTACKS {
         let over = AtomicBool::new(false);
-        let beside = std::thread::scope(|scope| {
+        let loaded = std::thread::scope(|scope| {
             for _ in 0..ATTACKERS {
                 scope.spawn(|| attack(target, &over));
             }
             std::thread::sleep(HEAD_START);
-            let beside = finds();
+            let loaded = finds();
             over.store(true, Ordering::Relaxed);
-            beside
+            loaded
         })?;
-        measured.set(rate, beside.get(RATE).unwrap_or(0.0) / alone, "x");
-        measured.set_known(slowest, beside.get(P99), "ms");
+        measured.set(rate, loaded.get(RATE).unwrap_or(0.0) / alone, "x");
+        measured.set_known(slowest, loaded.get(P99), "ms");
     }
     let resident = target.process.as_ref().and_then(|process| process.resident_bytes());
     measured.set_known("resident after", resident.map(|bytes| bytes / 1e6), "MB");

@@ -16,7 +16,7 @@ use crate::caller::{Caller, Turn, caller};
 use crate::documents::{FIELD_BYTES, Random};
 use crate::figures::Measured;
 use crate::latency::Recorder;
-use crate::load::{Load, beside};
+use crate::load::{Load, run_during};
 use crate::server::Target;
 use crate::statistics::slope;
 use crate::wire::Request;
@@ -61,7 +61,7 @@ pub(super) fn soak(target: &Target, plan: &Plan) -> Result<Measured> {
     let inserts = load(|n, _| inserter(n), 0.25);
     let updates = load(updater, 0.25);
     let loads = [&reads, &inserts, &updates];
-    let ((samples, watch), ended) = beside(target, &loads, |watch| {
+    let ((samples, watch), ended) = run_during(target, &loads, |watch| {
         let samples = sample(target, plan, watch.began);
         Ok((samples, watch))
     })?;

@@ -15,7 +15,7 @@ use super::ttl::{await_deleted, await_fewer, deleted, monitor};
 use super::{DATABASE, Plan, create_indexes, document_count, drop_collection};
 use crate::client::Client;
 use crate::figures::Measured;
-use crate::load::{Ended, Load, beside};
+use crate::load::{Ended, Load, run_during};
 use crate::server::Target;
 use crate::wire::number_at;
 
@@ -67,7 +67,7 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     };
     let rest = |number: u8| {
         let (read, insert) = phase(number);
-        beside(target, &[&read, &insert], |_| {
+        run_during(target, &[&read, &insert], |_| {
             std::thread::sleep(plan.time / 2);
             Ok(())
         })
@@ -82,7 +82,7 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     // The sleep before the pass does not belong to it.
     let gone = total - await_fewer(&mut client, STORM, total - 1)?;
     let (read, insert) = phase(1);
-    let ((rate, lag_error), during) = beside(target, &[&read, &insert], |watch| {
+    let ((rate, lag_error), during) = run_during(target, &[&read, &insert], |watch| {
         let lag_error = lag_error(&mut client)?;
         let wanted = deleted_before + f64::from(due);
         await_deleted(&mut client, wanted)?;

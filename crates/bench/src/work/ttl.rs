@@ -14,7 +14,7 @@ use super::point::{RECORDS, load_records, reader};
 use super::{Plan, create_indexes, document_count, drop_collection, set_parameter};
 use crate::client::Client;
 use crate::figures::{MAX, Measured, P50, P95, P99, P999, PER_CORE, RATE, SERVER};
-use crate::load::{Load, beside};
+use crate::load::{Load, run_during};
 use crate::server::Target;
 use crate::wire::number_at;
 
@@ -41,7 +41,7 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     target.settle();
 
     let read = Load::new(plan, 1, |n| reader(700 + n as u64, plan.records)).at_rate(READS);
-    let ((), mut alone) = beside(target, &[&read], |_| {
+    let ((), mut alone) = run_during(target, &[&read], |_| {
         std::thread::sleep(plan.time);
         Ok(())
     })?;
@@ -49,13 +49,14 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     monitor(&mut client, true)?;
     // The sleep before the pass does not count.
     await_fewer(&mut client, DUE, plan.documents - 1)?;
-    let ((count, seconds, mut measured, watch), mut during) = beside(target, &[&read], |watch| {
-        let first = document_count(&mut client, DUE)?;
-        let last = await_fewer(&mut client, DUE, 0)?;
-        let count = u64::from(first - last);
-        let (seconds, measured) = watch.stop(count);
-        Ok((count, seconds, measured, watch))
-    })?;
+    let ((count, seconds, mut measured, watch), mut during) =
+        run_during(target, &[&read], |watch| {
+            let first = document_count(&mut client, DUE)?;
+            let last = await_fewer(&mut client, DUE, 0)?;
+            let count = u64::from(first - last);
+            let (seconds, measured) = watch.stop(count);
+            Ok((count, seconds, measured, watch))
+        })?;
     monitor(&mut client, false)?;
     let (during, _, _) = during.pop().context("no reader")?;
     if count == 0 {

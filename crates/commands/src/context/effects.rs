@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use mayfly_query::Awaited;
+use mayfly_query::AwaitedEvent;
 
 /// What a command waits for before it runs again.
 pub enum Wait {
@@ -34,8 +34,8 @@ impl Wait {
 /// A wait of a command that found no data.
 pub struct DataWait {
     /// The source of new data.
-    pub awaited: Awaited,
-    /// The value of [`Awaited::seen`] before the command read.
+    pub awaited: AwaitedEvent,
+    /// The value of [`AwaitedEvent::seen`] before the command read.
     pub seen: u64,
     /// The longest time to wait for new data.
     pub longest: Duration,
@@ -57,7 +57,7 @@ pub struct Effects {
 
 impl Effects {
     /// Makes the reply wait until the log is durable up to this timestamp.
-    pub fn show_up_to(&self, timestamp: u64) {
+    pub fn wait_until_durable(&self, timestamp: u64) {
         self.shown_up_to.set(self.shown_up_to.get().max(timestamp));
     }
 

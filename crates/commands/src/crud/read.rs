@@ -147,7 +147,7 @@ pub(super) fn note_shown(ctx: &CommandContext<'_>, cursor: &Cursor, count: usize
         && let Some(timestamp) = cursor.must_be_durable(&ctx.service.store)
         && !ctx.service.store.is_durable(timestamp)
     {
-        ctx.effects.show_up_to(timestamp);
+        ctx.effects.wait_until_durable(timestamp);
     }
 }
 

@@ -26,7 +26,7 @@ const SKIPPED: &[&str] = &["system.profile"];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let began = ctx.service.clock.monotonic_micros();
-    let wanted = wanted(request.body)?;
+    let wanted = selected_names(request.body)?;
     let mut collections: Vec<(String, Arc<Collection>)> = ctx
         .service
         .store
@@ -59,16 +59,16 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 }
 
 /// The names in `collections`; an empty list selects all.
-fn wanted(body: RawDoc<'_>) -> Result<Vec<&str>> {
+fn selected_names(body: RawDoc<'_>) -> Result<Vec<&str>> {
     let Some(RawValue::Array(names)) = body.get("collections") else { return Ok(Vec::new()) };
-    let mut wanted = Vec::new();
+    let mut selected = Vec::new();
     for name in names {
         match name.value() {
-            RawValue::String(name) => wanted.push(name),
+            RawValue::String(name) => selected.push(name),
             _ => return Err(Error::bad_value("collections entries have to be strings")),
         }
     }
-    Ok(wanted)
+    Ok(selected)
 }
 
 /// The hash of the documents in one snapshot, in the order of `_id`, or of insertion in a capped

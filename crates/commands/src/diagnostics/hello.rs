@@ -87,7 +87,7 @@ fn answer(
     // Called first, because it may change the topology counter.
     ctx.service.is_primary();
     let counter = ctx.service.topology.counter();
-    if let Some(Awaited { counter: seen, max_ms }) = awaited {
+    if let Some(AwaitedEvent { counter: seen, max_ms }) = awaited {
         if seen == Some(counter) && !ctx.exhaust.waited {
             // The only member of a set is elected by a timeout, so the wait ends then at the
             // latest.
@@ -111,13 +111,13 @@ fn answer(
     }
 }
 
-struct Awaited {
+struct AwaitedEvent {
     /// The counter that the client knows; `None` if it belongs to another process.
     counter: Option<i64>,
     max_ms: u64,
 }
 
-fn awaited_counter(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Option<Awaited>> {
+fn awaited_counter(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Option<AwaitedEvent>> {
     let located = |code: i32, text: String| Err(Error::new(ErrorCode(code), text));
     let max_ms = match (fields.document("topologyVersion")?, fields.long("maxAwaitTimeMS")?) {
         (None, None) => return Ok(None),
@@ -147,7 +147,7 @@ fn awaited_counter(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Opti
     if let Some(last) = ctx.exhaust.last_counter {
         counter = last;
     } else if process_id != ctx.service.topology.process_id() {
-        return Ok(Some(Awaited { counter: None, max_ms }));
+        return Ok(Some(AwaitedEvent { counter: None, max_ms }));
     }
     let ours = ctx.service.topology.counter();
     if counter > ours {
@@ -159,7 +159,7 @@ fn awaited_counter(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Opti
             ),
         );
     }
-    Ok(Some(Awaited { counter: Some(counter), max_ms }))
+    Ok(Some(AwaitedEvent { counter: Some(counter), max_ms }))
 }
 
 fn take_client(ctx: &CommandContext<'_>, client: RawValue<'_>) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::Awaited;
+use mayfly_query::AwaitedEvent;
 use mayfly_service::{Authority, CheckedOut, Connection, Service, SessionOwner};
 use mayfly_storage::{ReadView, StoreSession, WritingCommand};
 use mayfly_work::current::Current;
@@ -270,7 +270,11 @@ fn wait_for(call: &Call<'_>, request: &Request<'_>, time: u64) -> Result<Option<
         let text = "the wait for a cluster time ends with the server or the connection";
         return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
     }
-    Ok(Some(DataWait { awaited: Awaited::Changes, seen: time - 1, longest: left.min(TIME_STEP) }))
+    Ok(Some(DataWait {
+        awaited: AwaitedEvent::Changes,
+        seen: time - 1,
+        longest: left.min(TIME_STEP),
+    }))
 }
 
 /// Checks out the session of a retryable command.

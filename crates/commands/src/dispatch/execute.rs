@@ -96,7 +96,7 @@ pub(super) fn settle(call: &Call<'_>, state: &CommandState<'_>, result: Result<(
         let read_as_of = state.effects.time_of_reads();
         let shown = read_as_of.unwrap_or_else(|| service.store.last_timestamp());
         if !service.store.is_durable(shown) {
-            state.effects.show_up_to(shown);
+            state.effects.wait_until_durable(shown);
         }
     }
     result

@@ -46,7 +46,7 @@ impl Observed<'_> {
         let exists = |name: &str| self.service.has_namespace(name);
         self.service.top.record(namespace, done, exists);
         self.service.metrics.count_memory(self.op);
-        if self.service.profiler.may_want(micros) {
+        if self.service.profiler.may_record(micros) {
             self.record(micros);
         }
     }
@@ -91,13 +91,13 @@ impl Observed<'_> {
         let mut described = None;
         let mut describe = || described.get_or_insert_with(|| self.document(micros)).clone();
         let profiler = &self.service.profiler;
-        let wanted = profiler.wanted(self.request.db, micros, &mut describe);
-        if wanted.log {
+        let targets = profiler.targets(self.request.db, micros, &mut describe);
+        if targets.log {
             self.log(describe().as_doc(), micros);
         }
         // While `fsync` holds its lock nothing is written, and the profiler drops the document.
         let writing = self.service.store.fsync_lock.try_enter();
-        if !wanted.profile || writing.is_none() {
+        if !targets.profile || writing.is_none() {
             return;
         }
         let op = OpCtx::detached(self.service.clock.clone());

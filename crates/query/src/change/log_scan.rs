@@ -98,11 +98,11 @@ impl LogScan {
             LogOrder::Ascending | LogOrder::Following => Direction::Forward,
         };
         let (queue, mut bytes, mut last) = (&mut self.queue, 0, None);
-        let (filter, mut looked_at) = (&self.entries, 0);
+        let (filter, mut examined) = (&self.entries, 0);
         let end = session.store.oplog().read(self.left, direction, &mut |entry| {
             last = Some(entry.timestamp());
-            looked_at += 1;
-            if looked_at % QUEUED == 0 {
+            examined += 1;
+            if examined % QUEUED == 0 {
                 session.op.check()?;
             }
             if !filter.may_pass(entry) {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_of_the_outermost_conjunction_are_looked_for() {
+    fn strings_of_the_outermost_conjunction_are_searched() {
         let wanted = |filter: mayfly_value::bson::Document| {
             let filter = DocBuf::from_bson(&filter);
             LogScan::new(filter.as_doc(), LogOrder::Ascending).entries.equal

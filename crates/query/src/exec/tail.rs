@@ -41,7 +41,7 @@ impl Tail {
     }
 
     /// Records that the scan examined this record.
-    pub(crate) fn looked_at(&mut self, key: &[u8]) {
+    pub(crate) fn examined(&mut self, key: &[u8]) {
         let last = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(key);

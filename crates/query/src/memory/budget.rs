@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_before_it_is_written_to() {
+    fn a_full_disk_is_reported_before_a_write() {
         let full = Room::new(|_| Err(Error::new(ErrorCode::OutOfDiskSpace, "full")));
         let folder = Some(std::env::temp_dir());
         let budget = Budget::within(limits(1000, 1 << 30), folder.clone(), Some(full));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_not_worth_telling() {
+    fn small_amounts_are_not_reported() {
         let budget = Budget::new(limits(80 << 20, 100 << 20), None);
         let mut share = budget.share(Operator::Sort);
         assert!(!share.is_over(1000));

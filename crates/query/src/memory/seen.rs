@@ -68,7 +68,7 @@ mod tests {
     use crate::memory::MemoryLimits;
 
     #[test]
-    fn records_are_told_apart_in_files_too() {
+    fn records_are_distinguished_in_files_too() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let limits = MemoryLimits::default().with_all(1000);
         let folder = Some(std::env::temp_dir());

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_tells_what_it_took() {
+    fn a_sort_reports_the_memory_it_took() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let folder = Some(std::env::temp_dir());
         let budget = Budget::new(MemoryLimits::default().with_all(1000), folder);

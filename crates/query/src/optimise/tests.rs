@@ -100,7 +100,7 @@ fn filters_pass_new_roots_and_redactions() {
 }
 
 #[test]
-fn what_depends_on_a_stage_stays_behind_it() {
+fn what_depends_on_a_stage_stays_after_it() {
     for text in [
         r#"{"$addFields": {"a.b": 1}}, {"$match": {"a.c": null}}"#,
         r#"{"$project": {"a": 1}}, {"$match": {"b": null}}"#,

@@ -164,7 +164,7 @@ fn a_target_that_became_a_view_stays_one() {
 }
 
 #[test]
-fn changes_that_leave_options_and_indexes_as_they_were_are_in_nobodys_way() {
+fn changes_that_leave_options_and_indexes_as_they_were_are_no_conflict() {
     let fixture = Fixture::new();
     target(&fixture);
     out(&fixture, Bson::Document(doc! { "$out": "o" }), |store, op| {
@@ -177,7 +177,7 @@ fn changes_that_leave_options_and_indexes_as_they_were_are_in_nobodys_way() {
 }
 
 #[test]
-fn what_a_client_takes_away_beside_the_target_is_missed() {
+fn what_a_client_drops_besides_the_target_is_missed() {
     let temporary = |store: &Store| {
         let all = store.collections(Some("test"));
         let found = all.iter().map(|it| it.namespace()).find(|it| it.collection().contains("tmp."));

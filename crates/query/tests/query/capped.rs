@@ -74,7 +74,7 @@ fn racing_writers_keep_the_limit_and_followers_miss_nothing() {
 }
 
 #[test]
-fn the_oldest_go_and_a_follower_that_was_overtaken_is_told() {
+fn the_oldest_go_and_a_follower_that_was_overtaken_fails() {
     let f = fixture(Arc::new(MemoryEngine::new()), 5);
     f.insert_id(0);
     let mut follower = f.follower();
@@ -93,7 +93,7 @@ fn the_oldest_go_and_a_follower_that_was_overtaken_is_told() {
 }
 
 #[test]
-fn who_follows_an_empty_collection_has_nothing_to_wait_behind() {
+fn a_follower_of_an_empty_collection_is_done() {
     let f = fixture(Arc::new(MemoryEngine::new()), 5);
     let mut follower = f.follower();
     assert!(f.next(&mut follower).unwrap().is_empty());

@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn what_changes_between_batches_is_looked_at_again() {
+fn what_changes_between_batches_is_checked_again() {
     let fixture = fixture(&doc! { "key": { "a": "text" }, "name": "t" });
     for id in 0..6 {
         fixture.insert(&doc! { "_id": id, "a": "coffee" });

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_program_moved_is_not_looked_for() {
+    fn a_file_that_another_program_moved_is_not_searched() {
         let log = Log::new(RotateMethod::Rename);
         log.line("one");
         fs::rename(log.path(""), log.path(".1")).unwrap();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_names_nobody_is_nobodys() {
+    fn a_certificate_without_a_usable_subject_is_an_error() {
         assert!(subject(&[]).is_err());
         assert!(subject(&[(DnType::CommonName, "admin\0.example")]).is_err());
         assert!(client(b"nonsense").is_err());

@@ -275,7 +275,7 @@ fn logins_and_what_is_refused_are_events() {
 }
 
 #[test]
-fn definitions_are_events_whoever_makes_them() {
+fn definitions_are_events_whichever_command_makes_them() {
     let mut log = Audited::start(&["--storageEngine", "memory"]);
     let mut client = log.server.connect();
     log.events();

@@ -100,7 +100,7 @@ pub(crate) fn ok_login(client: &mut Connection, user: &str, db: &str, password: 
 }
 
 #[test]
-fn nobody_does_anything_before_the_first_user_exists_but_create_it() {
+fn before_the_first_user_exists_clients_can_only_create_it() {
     let (_folder, server) = start(&[]);
     let mut client = server.connect();
     for command in [
@@ -387,7 +387,7 @@ fn speculative_logins_and_logouts() {
 }
 
 #[test]
-fn passwords_are_told_to_nobody() {
+fn passwords_are_not_shown() {
     let (_folder, server) = start(&["-vvvvv"]);
     let mut admin = root(&server);
     ok(&mut admin, doc! { "profile": 2, "slowms": 0, "$db": "shop" });
@@ -423,7 +423,7 @@ fn passwords_are_told_to_nobody() {
 
 /// Manual: "$currentOp", `allUsers`; "killOp", "Access Control".
 #[test]
-fn everybody_sees_and_ends_its_own_operations() {
+fn users_see_and_end_their_own_operations() {
     let (_folder, server) = start(&[]);
     let mut admin = root(&server);
     for user in ["ann", "bob"] {

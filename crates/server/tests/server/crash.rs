@@ -166,7 +166,7 @@ fn t_50_a_ttl_index_survives_a_crash() {
 /// Waiting hellos are answered when the only member of a set steps down, and again when its time is
 /// over: nothing but the clock elects it.
 #[test]
-fn a_waiting_hello_sees_a_step_down_and_the_election_behind_it() {
+fn a_waiting_hello_sees_a_step_down_and_the_next_election() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_with(folder.path(), &["--replSet", "rs0"]);
     let (mut monitor, mut client) = (server.connect(), server.connect());
@@ -199,7 +199,7 @@ fn a_waiting_hello_sees_a_step_down_and_the_election_behind_it() {
 
 /// A change stream continues after a kill and returns every event once.
 #[test]
-fn a_change_stream_goes_on_behind_kill_9() {
+fn a_change_stream_continues_after_kill_9() {
     let folder = tempfile::tempdir().unwrap();
     let (mut seen, mut token, mut next) = (Vec::new(), None::<Document>, 0_i64);
     let mut acknowledged = 0;
@@ -279,7 +279,7 @@ fn a_change_stream_goes_on_behind_kill_9() {
 /// The log shows every document as it was inserted, though it was replaced, deleted or dropped
 /// before a kill.
 #[test]
-fn the_log_has_its_documents_behind_kill_9() {
+fn the_log_has_its_documents_after_kill_9() {
     let folder = tempfile::tempdir().unwrap();
     let (mut next, mut acknowledged) = (0_i64, 0_usize);
     for round in 0..5_u64 {

@@ -231,7 +231,7 @@ fn an_archive_that_cannot_be_written_keeps_everything() {
 
 /// T-58: no write of a client waits for a pass, whether its document is due or not.
 #[test]
-fn t_58_updates_beside_a_long_pass_are_quick() {
+fn t_58_updates_during_a_long_pass_are_quick() {
     const DUE: i64 = 60_000;
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_with(folder.path(), NEVER);

@@ -397,7 +397,7 @@ fn a_full_disk() {
 }
 
 #[test]
-fn nobody_answers_the_health_check() {
+fn the_health_check_fails_without_a_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     drop(listener);

@@ -85,7 +85,7 @@ fn a_failed_login_leaves_the_user_who_is_logged_in() {
 /// be.
 #[test]
 #[cfg(target_os = "linux")]
-fn logins_that_nobody_ends_take_no_memory() {
+fn unfinished_logins_take_no_memory() {
     let (_folder, server) = start(&[]);
     let _admin = root(&server);
     let resident_kb = || {

@@ -152,7 +152,7 @@ fn others_sessions_are_named_by_those_who_may() {
 }
 
 #[test]
-fn nobody_fills_the_server_with_sessions_before_a_login() {
+fn sessions_before_a_login_are_limited() {
     let (_folder, server) = start(&[]);
     let mut admin = root(&server);
     let mut nobody = server.connect();

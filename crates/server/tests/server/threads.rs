@@ -20,7 +20,7 @@ use crate::common::{self, Server};
 const ENDLESS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_are_answered_beside_commands_that_do_not_end() {
+async fn short_commands_are_answered_while_others_do_not_end() {
     let server = start(StartOptions::for_tests(Arc::new(SystemClock::new())).unwrap()).await;
     let server = server.unwrap();
     let mut client = TaskConnection::open(server.address()).await;
@@ -218,7 +218,7 @@ fn ends_soon(stop: impl FnOnce(&mut Server, common::Connection)) {
 }
 
 #[test]
-fn a_busy_server_ends_when_it_is_told_to() {
+fn a_busy_server_ends_on_request() {
     ends_soon(|_, mut client| drop(client.ok(&doc! {"shutdown": 1, "$db": "admin"})));
 }
 
@@ -244,7 +244,7 @@ fn allow_many_sockets() {
 }
 
 #[test]
-fn those_who_look_after_a_server_are_answered_beside_many_who_wait_and_many_who_compute() {
+fn administrative_commands_are_answered_while_many_wait_and_many_compute() {
     allow_many_sockets();
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());

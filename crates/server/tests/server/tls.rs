@@ -388,7 +388,7 @@ fn files_and_options_that_cannot_be_used_are_refused_at_the_start() {
 }
 
 #[test]
-fn nobody_opens_the_data_to_everybody_by_accident() {
+fn listening_on_all_addresses_needs_a_login_or_a_decision() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let all: &[&[&str]] = &[
@@ -438,7 +438,7 @@ fn revoked_certificates_are_refused() {
 }
 
 #[test]
-fn a_key_with_a_password_serves_and_a_near_end_is_told() {
+fn a_key_with_a_password_works_and_a_near_expiry_is_logged() {
     let authority = Authority::new("authority");
     let Certificate(pem) = authority.sign("first", |params| {
         params.subject_alt_names =

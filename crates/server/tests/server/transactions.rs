@@ -83,7 +83,7 @@ async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_gets_through_beside_more_waiting_writers_than_workers() {
+async fn a_commit_succeeds_while_more_writers_wait_than_there_are_workers() {
     let server = server().await;
     let mut client = TaskConnection::open(server.address()).await;
     ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
@@ -101,7 +101,7 @@ async fn a_commit_gets_through_beside_more_waiting_writers_than_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_ends_by_itself_and_those_behind_it_go_on() {
+async fn a_transaction_ends_by_itself_and_waiting_writers_go_on() {
     let clock = Arc::new(SystemClock::new());
     let server = start(StartOptions::for_tests(clock).unwrap()).await.unwrap();
     let mut client = TaskConnection::open(server.address()).await;
@@ -120,7 +120,7 @@ async fn a_transaction_ends_by_itself_and_those_behind_it_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stops_leaves_open_transactions_behind() {
+async fn a_server_stops_while_a_transaction_is_open() {
     let server = server().await;
     let mut client = TaskConnection::open(server.address()).await;
     ok(&mut client, with(doc! {"insert": "c", "documents": [{"_id": 1}]}, part(1, 1, true))).await;

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_may_tell_nothing() {
+    fn a_system_may_report_no_memory() {
         assert_eq!(memory_of(&[]), Memory { machine_bytes: 0, limit_bytes: None });
         let odd = [("proc/meminfo", "MemTotal: much\n"), ("proc/self/cgroup", "x\n1:memory\n::\n")];
         assert_eq!(memory_of(&odd).usable_bytes(), 0);

@@ -127,12 +127,12 @@ impl Profiler {
     }
 
     /// Whether an operation of this duration may be recorded; false for nearly all of them.
-    pub fn may_want(&self, micros: i64) -> bool {
+    pub fn may_record(&self, micros: i64) -> bool {
         micros.max(1) > self.slow_ms().saturating_mul(1000) || self.any.load(Ordering::Acquire)
     }
 
     /// Decides where an operation is recorded. `describe` creates its document for a filter.
-    pub fn wanted(
+    pub fn targets(
         &self,
         db: &str,
         micros: i64,

@@ -10,12 +10,12 @@ impl Service {
     pub(crate) fn profile_visit(&self, report: &VisitReport<'_>) {
         let info = report.op.info();
         let Some((db, _)) = info.ns.split_once('.') else { return };
-        if !self.profiler.may_want(report.micros) {
+        if !self.profiler.may_record(report.micros) {
             return;
         }
         let command = RawDoc::new(&info.command).unwrap_or(RawDoc::EMPTY);
         let mut describe = || document(report, &info.ns, command, &info.plan_summary);
-        if !self.profiler.wanted(db, report.micros, &mut describe).profile {
+        if !self.profiler.targets(db, report.micros, &mut describe).profile {
             return;
         }
         let kept = self.profiler.keep(&self.store, report.op, db, describe().as_doc());

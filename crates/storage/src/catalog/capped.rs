@@ -91,7 +91,7 @@ impl Collection {
 
     pub(crate) fn note_capped_commit(&self) {
         self.capped.commits.fetch_add(1, Ordering::AcqRel);
-        self.capped.committed.tell();
+        self.capped.committed.notify();
     }
 }
 

@@ -36,7 +36,7 @@ struct HeldCache {
 impl HeldRecords {
     /// Which of these records are held; and the number to pass to [`HeldRecords::add`] with further
     /// ones.
-    pub(crate) fn look<'k>(
+    pub(crate) fn which_are_held<'k>(
         &self,
         records: impl Iterator<Item = &'k RecordKey>,
     ) -> (u64, Vec<bool>) {
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn what_was_found_before_a_hold_ended_is_not_noted() {
         let (held, records) = (HeldRecords::default(), [vec![1], vec![2]]);
-        let look = || held.look(records.iter());
+        let look = || held.which_are_held(records.iter());
         let (looked, known) = look();
         assert_eq!(known, [false, false]);
         held.end(&[vec![2]]);

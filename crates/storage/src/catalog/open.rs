@@ -57,7 +57,7 @@ impl OpenTransactions {
     /// # Errors
     /// Errors of the operation's deadline.
     pub(crate) fn await_end(&self, names: &[Namespace]) -> Result<()> {
-        let before = self.having_looked_up(names);
+        let before = self.transactions_that_use(names);
         match before.is_empty() {
             true => Ok(()),
             false => current::acquire(|longest| self.have_ended(&before, longest).then_some(())),
@@ -66,10 +66,10 @@ impl OpenTransactions {
 
     /// Whether a transaction has looked one of the names up.
     pub(crate) fn concern(&self, names: &[Namespace]) -> bool {
-        !self.having_looked_up(names).is_empty()
+        !self.transactions_that_use(names).is_empty()
     }
 
-    fn having_looked_up(&self, names: &[Namespace]) -> Vec<u64> {
+    fn transactions_that_use(&self, names: &[Namespace]) -> Vec<u64> {
         let list = self.list.lock();
         let concerned =
             |open: &&OpenTransactionEntry| open.names.iter().any(|name| names.contains(name));
@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn a_change_waits_for_those_that_have_looked_the_name_up() {
+    fn a_change_waits_for_operations_that_use_the_name() {
         let all: Arc<OpenTransactions> = Arc::default();
         let (first, other, late) = (all.begin(), all.begin(), all.begin());
         first.looks_up(&name("a"));
         other.looks_up(&name("b"));
         assert!(all.concern(&[name("a")]) && !all.concern(&[name("c")]) && !all.concern(&[]));
-        let before = all.having_looked_up(&[name("a"), name("c")]);
+        let before = all.transactions_that_use(&[name("a"), name("c")]);
         late.looks_up(&name("a"));
         assert!(!all.have_ended(&before, Duration::ZERO));
         let waiting = std::thread::spawn({

@@ -487,12 +487,12 @@ pub(crate) fn id_index_document(collation: Option<&Arc<Collation>>) -> DocBuf {
 impl Collection {
     /// The documents of `listIndexes` for the time series with these buckets.
     pub fn list_measurement_indexes(&self) -> Vec<DocBuf> {
-        self.wanted_indexes().iter().filter_map(|index| listed_for_clients(&index.spec)).collect()
+        self.listed_indexes().iter().filter_map(|index| listed_for_clients(&index.spec)).collect()
     }
 
     /// All indexes except those whose failed build could not be removed yet, and those that are
     /// being built to replace another one.
-    fn wanted_indexes(&self) -> Vec<Arc<Index>> {
+    fn listed_indexes(&self) -> Vec<Arc<Index>> {
         let mut indexes = without_replacements(&self.indexes());
         indexes.retain(|index| !index.runtime.abandoned.load(Ordering::Acquire));
         indexes
@@ -504,7 +504,7 @@ impl Collection {
         let options = self.options();
         if self.time_series().is_some() {
             // Buckets are in the order of their start, for which no index is listed.
-            return self.wanted_indexes().iter().map(|index| index.spec.listed()).collect();
+            return self.listed_indexes().iter().map(|index| index.spec.listed()).collect();
         }
         let clustered = options.as_doc().get("clusteredIndex").and_then(RawValue::as_document);
         let mut list = vec![match clustered {
@@ -515,7 +515,7 @@ impl Collection {
                 shown.finish()
             }
         }];
-        list.extend(self.wanted_indexes().iter().map(|index| index.spec.listed()));
+        list.extend(self.listed_indexes().iter().map(|index| index.spec.listed()));
         list
     }
 }

@@ -123,7 +123,7 @@ impl OplogClock {
             }
         }
         drop(open);
-        self.committed.tell();
+        self.committed.notify();
         goes
     }
 
@@ -275,15 +275,15 @@ impl Drop for Stamp<'_> {
         // Also after a failed commit: whether it was applied may be unknown.
         let concerned = self.concerned.drain(..).map(|watch| (self.timestamp, watch));
         open.concerned.extend(concerned);
-        let told = open.note_concerned(settled);
+        let noted = open.note_concerned(settled);
         self.clock.settled.store(settled, Ordering::Release);
         let rests = open.waiting > 0 && open.timestamps.is_empty();
         drop(open);
-        told.iter().for_each(|(_, watch)| watch.tell());
+        noted.iter().for_each(|(_, watch)| watch.wake());
         if rests {
             self.clock.at_rest.notify_all();
         }
-        self.clock.committed.tell();
+        self.clock.committed.notify();
     }
 }
 
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_behind_what_is_under_way() {
+    fn the_settled_time_stays_before_writes_in_progress() {
         let clock = OplogClock::after(5, Window::default());
         let under_way = clock.next(0);
         assert!(clock.advance_to(100));

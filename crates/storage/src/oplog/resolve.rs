@@ -133,8 +133,8 @@ impl<'t> Resolver<'t> {
     /// consecutive.
     fn of_run(&self, reference: &Reference<'_>, number: u64, left: u64) -> Result<Option<DocBuf>> {
         let mut ahead = self.ahead.borrow_mut();
-        if let Some(looked_at) = ahead.take(reference, number) {
-            return Ok(looked_at);
+        if let Some(resolved) = ahead.take(reference, number) {
+            return Ok(resolved);
         }
         if left < SCANNED {
             return Ok(None);

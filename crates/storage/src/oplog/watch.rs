@@ -71,7 +71,7 @@ fn is_visible(collection: &str) -> bool {
 pub struct Watch {
     scope: ChangeScope,
     noted: Mutex<NotedTimestamps>,
-    told: Signal,
+    changed: Signal,
     watches: Arc<Watches>,
 }
 
@@ -95,8 +95,8 @@ impl Watch {
     }
 
     /// Wakes the waiting streams.
-    pub(super) fn tell(&self) {
-        self.told.tell();
+    pub(super) fn wake(&self) {
+        self.changed.notify();
     }
 
     /// The greatest timestamp up to which no entry after `after` concerns the scope, given that the
@@ -173,7 +173,7 @@ impl Watches {
         let watch = Arc::new(Watch {
             scope,
             noted: Mutex::new(noted),
-            told: Signal::default(),
+            changed: Signal::default(),
             watches: self.clone(),
         });
         by_scope.insert(&watch);
@@ -327,7 +327,7 @@ impl Oplog {
         match watch.has_beyond(seen) {
             // The notes of that time were dropped, so any new entry ends the wait.
             None => self.wait_past(seen).await,
-            Some(_) => watch.told.until(|| watch.has_beyond(seen) != Some(false)).await,
+            Some(_) => watch.changed.until(|| watch.has_beyond(seen) != Some(false)).await,
         }
     }
 }

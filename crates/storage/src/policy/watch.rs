@@ -220,12 +220,12 @@ impl ClockWatch {
     }
 
     /// Checks both clocks. Returns whether documents may be deleted and hidden by the wall clock.
-    pub(crate) fn look(&self) -> bool {
+    pub(crate) fn is_trusted(&self) -> bool {
         let known = self.offset.load(Ordering::Acquire);
         let offset = self.offset();
         let off_by = offset.saturating_sub(known).saturating_abs();
         if !self.trusted.load(Ordering::Acquire) || off_by > self.limit_ms() {
-            return self.look_closely();
+            return self.check_closely();
         }
         if off_by >= NEWS_MS {
             // Fails when another thread was faster.
@@ -237,7 +237,7 @@ impl ClockWatch {
 
     /// Accepts the clock as it is. Returns whether expiry was suspended.
     pub(crate) fn resume(&self) -> bool {
-        let suspended = !self.look();
+        let suspended = !self.is_trusted();
         self.trust(&mut self.state.lock(), self.steady_offset());
         if suspended {
             tracing::info!("expiry was resumed by the command ttlResume");
@@ -247,7 +247,7 @@ impl ClockWatch {
 
     /// The present suspension.
     pub(crate) fn suspension(&self) -> Option<Suspension> {
-        self.look();
+        self.is_trusted();
         let State::Suspended { fault, since_ms } = *self.state.lock() else { return None };
         let off_by_ms = fault.off_by_ms(self.steady_offset());
         Some(Suspension { reason: fault.reason(), since_ms, off_by_ms })
@@ -255,12 +255,12 @@ impl ClockWatch {
 
     /// The mark for the next run.
     pub(crate) fn mark(&self) -> Option<Mark> {
-        self.look();
+        self.is_trusted();
         let State::Suspended { fault, .. } = *self.state.lock() else { return None };
         Some(fault.mark(self.steady_offset(), self.up_ms()))
     }
 
-    fn look_closely(&self) -> bool {
+    fn check_closely(&self) -> bool {
         let mut state = self.state.lock();
         let known = self.offset.load(Ordering::Acquire);
         let (offset, limit) = (self.steady_offset(), self.limit_ms());

@@ -240,7 +240,7 @@ impl Hidden {
         moment: impl FnOnce() -> Moment,
     ) -> Hidden {
         let policies = collection.hiding();
-        Hidden((!policies.is_empty() && watch.look()).then(|| (policies, moment())))
+        Hidden((!policies.is_empty() && watch.is_trusted()).then(|| (policies, moment())))
     }
 
     /// Whether the record is due by a policy and therefore hidden.

@@ -22,25 +22,26 @@ impl Drop for Waiting<'_> {
 
 impl Signal {
     /// Wakes the waiting tasks. The caller has made the condition true before.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.notify.notify_waiters();
         }
     }
 
-    /// Waits until `has` returns true: it is called at once, and again after each [`Signal::tell`].
+    /// Waits until `has` returns true: it is called at once, and again after each
+    /// [`Signal::notify`].
     pub(crate) async fn until(&self, has: impl Fn() -> bool) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waiting = Waiting(self);
         loop {
-            let told = self.notify.notified();
-            tokio::pin!(told);
-            // No call of `tell` is missed after this point.
-            told.as_mut().enable();
+            let notified = self.notify.notified();
+            tokio::pin!(notified);
+            // No call of `notify` is missed after this point.
+            notified.as_mut().enable();
             if has() {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_oplog_tells_replacements_from_changes() {
+fn the_oplog_distinguishes_replacements_from_changes() {
     let f = fixture();
     f.insert("d.c", &doc! { "_id": 1, "a": 1, "b": 1 }).unwrap();
     let collection = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap();

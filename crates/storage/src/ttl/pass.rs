@@ -41,7 +41,7 @@ impl Store {
     /// are logged and do not end the pass.
     pub fn run_ttl_pass(&self, stopping: &AtomicBool) -> Result<()> {
         // The clock is compared with the last check, so each pass makes one.
-        let trusted = self.watch.look();
+        let trusted = self.watch.is_trusted();
         if let Some(_writing) = self.fsync_lock.try_enter()
             && let Err(error) = self.record_suspension()
         {

@@ -29,7 +29,7 @@ type Hook = Box<dyn Fn(&VisitReport<'_>) + Send + Sync>;
 pub(crate) struct VisitHook(OnceLock<Hook>);
 
 impl VisitHook {
-    pub(crate) fn tell(&self, report: &VisitReport<'_>) {
+    pub(crate) fn call(&self, report: &VisitReport<'_>) {
         if let Some(hook) = self.0.get() {
             hook(report);
         }

@@ -161,7 +161,7 @@ impl Store {
         let rate = runtime.rate(now_micros);
         let limits = runtime.limits(&policy.options, now_micros);
         let enabled = self.ttl_params().enabled.load(std::sync::atomic::Ordering::Relaxed);
-        let works = enabled && !policy.options.paused && self.watch.look();
+        let works = enabled && !policy.options.paused && self.watch.is_trusted();
         let mut skipped = Vec::new();
         let counted = [("refreshed", &runtime.refreshed), ("held", &runtime.held)];
         for (reason, count) in counted {

@@ -203,7 +203,7 @@ impl Visit<'_> {
     /// clock, `lastModifiedTTL`.
     fn stopped(&self, moment: Moment) -> Option<VisitEnd> {
         let enabled = self.store.ttl_params().enabled.load(Ordering::Relaxed);
-        if !enabled || !self.store.watch.look() {
+        if !enabled || !self.store.watch.is_trusted() {
             return Some(VisitEnd::Drained);
         }
         let rules_changed = self.store.moment().last_modified != moment.last_modified;
@@ -249,7 +249,7 @@ impl Visit<'_> {
         stats.examined_keys.fetch_add(progress.keys_examined, Ordering::Relaxed);
         let micros = self.store.clock.monotonic_micros() - progress.started_micros;
         if progress.keys_examined > 0 {
-            self.store.visit_hook.tell(&VisitReport {
+            self.store.visit_hook.call(&VisitReport {
                 op,
                 batched: self.batched,
                 keys_examined: progress.keys_examined,

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_durable_behind_a_panic() {
+    fn nothing_is_durable_after_a_panic() {
         let engine = Arc::new(Panics(AtomicBool::new(false), MemoryEngine::new()));
         let gate = SyncGate::start(engine, Arc::new(AtomicU64::new(7))).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

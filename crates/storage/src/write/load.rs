@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_commits_take_beside_a_visit_is_no_measure_of_before() {
+    fn the_time_of_commits_during_a_visit_is_no_baseline() {
         let load = ForegroundLoad::default();
         for at in 0..100 {
             load.note(50, at);

@@ -39,7 +39,7 @@ impl Writer {
             .map(|(ns, collection)| (ns.clone(), Ok(collection.clone())))
             .collect();
         let options = WriteOptions::new(op, view, &together.first);
-        self.write_with(options.beside(&others), body)
+        self.write_with(options.with_archives(&others), body)
     }
 }
 

@@ -64,7 +64,7 @@ impl<'w> WriteOptions<'w> {
 
     /// Adds other collections that the unit may write to.
     #[must_use]
-    pub(crate) fn beside(self, others: &'w [ArchiveCollection]) -> WriteOptions<'w> {
+    pub(crate) fn with_archives(self, others: &'w [ArchiveCollection]) -> WriteOptions<'w> {
         WriteOptions { others, ..self }
     }
 
@@ -249,7 +249,7 @@ impl Writer {
     ) -> Result<T> {
         let WriteOptions { op, view, collection, .. } = *options;
         if let Some(open) = view.open() {
-            let archives = self.archives_beside(options);
+            let archives = self.all_archives_of(options);
             return self.write_in_open((op, view), open, collection, &archives, body);
         }
         if collection.capped().is_some() {
@@ -284,7 +284,7 @@ impl Writer {
         }
     }
 
-    fn archives_beside(&self, options: &WriteOptions<'_>) -> Vec<ArchiveCollection> {
+    fn all_archives_of(&self, options: &WriteOptions<'_>) -> Vec<ArchiveCollection> {
         let mut archives = self.archives_of(options.view, options.collection);
         archives.extend_from_slice(options.others);
         archives
@@ -300,7 +300,7 @@ impl Writer {
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
         let WriteOptions { collection, view, .. } = *options;
-        let archives = self.archives_beside(options);
+        let archives = self.all_archives_of(options);
         self.yield_log();
         let state = collection.read_state()?;
         let namespace = collection.namespace();

@@ -152,7 +152,7 @@ impl Run {
 
     /// A read of two lists at once.
     fn lookup(&self, key: u32) -> String {
-        let other = beside(key);
+        let other = neighbour(key);
         format!(
             "{{aggregate: '{}', pipeline: [{{$match: {{_id: {key}}}}}, {{$lookup: {{from: '{}', \
              pipeline: [{{$match: {{_id: {other}}}}}], as: 'other'}}}}], cursor: {{}}",
@@ -608,7 +608,7 @@ fn find(collection: &str, key: u32) -> String {
 }
 
 /// Another list in the same database.
-fn beside(key: u32) -> u32 {
+fn neighbour(key: u32) -> u32 {
     match key % 6 {
         0 | 3 => key + 1,
         1 | 4 => key - 1,
@@ -653,7 +653,7 @@ fn note_both(reply: &Reply, key: u32, steps: &mut Vec<Step>) -> Outcome {
         let others = first.as_doc().get("other").and_then(RawValue::as_array);
         let other = others.and_then(|others| others.iter().next()?.value().as_document());
         let values = other.map(list).unwrap_or_default();
-        steps.push(Step::Read { key: beside(key), values });
+        steps.push(Step::Read { key: neighbour(key), values });
     }
     outcome
 }

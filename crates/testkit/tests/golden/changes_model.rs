@@ -386,7 +386,7 @@ fn copies_by_events_are_the_database_over_clustered_records() {
 
 /// The end of a stream is an event of its own: a client that saw its cause resumes with the end.
 #[test]
-fn a_stream_that_goes_on_behind_a_drop_ends() {
+fn a_stream_that_resumes_after_a_drop_ends() {
     let fixture = Fixture::new(memory());
     fixture.ok("test", "{insert: 'c', documents: [{_id: 1}]}");
     let reply = fixture.ok("test", "{aggregate: 'c', pipeline: [{$changeStream: {}}], cursor: {}}");

@@ -14,7 +14,7 @@ use mayfly_storage::{
     id_key,
 };
 use mayfly_testkit::history::{Outcome, Step, Transaction, check};
-use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, environment, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, OpenEngine, Reopenable, environment, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 use rand::rngs::SmallRng;
@@ -315,7 +315,7 @@ fn concurrent_transactions_with_commits_in_doubt() {
         ..ChaosOptions::default()
     };
     let chaos = Arc::new(ChaosEngine::new(Arc::new(MemoryEngine::new()), ChaosOptions::default()));
-    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(chaos.clone()));
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(chaos.clone()));
     no_anomalies(Box::new(move || engine.clone()), 600, Some((chaos, options)));
 }
 

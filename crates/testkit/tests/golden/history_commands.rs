@@ -13,7 +13,7 @@ use mayfly_testkit::history::client::{Client, Line, Lost, Run};
 use mayfly_testkit::history::disturb::{IndexChanges, disturb};
 use mayfly_testkit::history::{Outcome, Transaction, check};
 use mayfly_testkit::{
-    Fixture, KeptOpen, OpenEngine, dialect, environment, memory, memory_under_chaos,
+    Fixture, OpenEngine, Reopenable, dialect, environment, memory, memory_under_chaos,
 };
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
@@ -152,7 +152,7 @@ fn commands_with_commits_in_doubt() {
 /// An engine without faults until they are enabled.
 fn calm() -> (OpenEngine, Arc<ChaosEngine>) {
     let chaos = Arc::new(ChaosEngine::new(Arc::new(MemoryEngine::new()), ChaosOptions::default()));
-    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(chaos.clone()));
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(chaos.clone()));
     (Box::new(move || engine.clone()), chaos)
 }
 

@@ -98,7 +98,7 @@ fn transaction(f: &Fixture, number: i64, statements: &[&str]) {
 }
 
 #[test]
-fn what_is_written_elsewhere_wakes_nobody() {
+fn writes_to_other_collections_wake_no_stream() {
     let f = Fixture::new(memory());
     for name in ["c", "d"] {
         f.ok("test", &format!("{{insert: '{name}', documents: [{{_id: -1}}]}}"));
@@ -229,7 +229,7 @@ fn a_transaction_wakes_those_whose_collections_it_wrote_to() {
 }
 
 #[test]
-fn a_stream_that_is_far_behind_misses_nothing() {
+fn a_stream_that_lags_far_misses_nothing() {
     let f = Fixture::new(memory());
     let insert = |name: &str, id: i32| {
         f.ok("test", &format!("{{insert: '{name}', documents: [{{_id: {id}}}]}}"));

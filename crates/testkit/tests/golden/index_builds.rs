@@ -66,7 +66,7 @@ fn is_valid(fixture: &Fixture, indexes: i32) {
 }
 
 /// `documents` at first; so many bytes of keys in memory.
-fn beside_writers(documents: i32, bytes: i64, open: OpenEngine) {
+fn with_concurrent_writers(documents: i32, bytes: i64, open: OpenEngine) {
     let mut fixture = Fixture::new(open);
     let now = fixture.env().now_ms;
     let store = fixture.store().clone();
@@ -110,26 +110,30 @@ fn beside_writers(documents: i32, bytes: i64, open: OpenEngine) {
 }
 
 #[test]
-fn builds_beside_writers_in_memory() {
-    beside_writers(2_000, 30_000, memory());
+fn builds_with_concurrent_writers_in_memory() {
+    with_concurrent_writers(2_000, 30_000, memory());
 }
 
 #[test]
-fn builds_beside_writers_over_clustered_records() {
-    beside_writers(1_000, 30_000, clustered(memory()));
+fn builds_with_concurrent_writers_over_clustered_records() {
+    with_concurrent_writers(1_000, 30_000, clustered(memory()));
 }
 
 #[test]
-fn builds_beside_writers_under_chaos() {
-    beside_writers(300, 0, memory_under_chaos(3));
+fn builds_with_concurrent_writers_under_chaos() {
+    with_concurrent_writers(300, 0, memory_under_chaos(3));
 }
 
 #[test]
-fn builds_beside_writers_with_files() {
+fn builds_with_concurrent_writers_with_files() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().to_owned();
     let options = RocksOptions { cache_bytes: 32 << 20, ..RocksOptions::default() };
-    beside_writers(4_000, 300_000, Box::new(move || RocksEngine::open(&path, options).unwrap()));
+    with_concurrent_writers(
+        4_000,
+        300_000,
+        Box::new(move || RocksEngine::open(&path, options).unwrap()),
+    );
     let scratch = folder.path().join(SCRATCH_FOLDER);
     assert_eq!(std::fs::read_dir(scratch).map_or(0, Iterator::count), 0);
 }

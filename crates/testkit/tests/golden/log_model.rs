@@ -110,13 +110,13 @@ fn shown(entry: &LogEntry<'_>) -> Result<Vec<Logged>> {
     Ok(operations)
 }
 
-fn assert_same(seen: &[(u64, Vec<Logged>)], wanted: &[(u64, Vec<Logged>)]) {
+fn assert_same(seen: &[(u64, Vec<Logged>)], expected: &[(u64, Vec<Logged>)]) {
     let first = |list: &[(u64, Vec<Logged>)], at: usize| {
         list.get(at).map(|one| format!("{one:?}").replace("xx", ""))
     };
-    let differs = (0..seen.len().max(wanted.len())).find(|at| seen.get(*at) != wanted.get(*at));
+    let differs = (0..seen.len().max(expected.len())).find(|at| seen.get(*at) != expected.get(*at));
     if let Some(at) = differs {
-        panic!("at {at}: seen {:?}\nwanted {:?}", first(seen, at), first(wanted, at));
+        panic!("at {at}: seen {:?}\nwanted {:?}", first(seen, at), first(expected, at));
     }
 }
 
@@ -343,7 +343,7 @@ impl Model {
     }
 
     /// The entries of the shadow list after a time.
-    fn wanted(&self, after: u64) -> Vec<(u64, Vec<Logged>)> {
+    fn expected(&self, after: u64) -> Vec<(u64, Vec<Logged>)> {
         self.log.iter().filter(|(timestamp, _)| *timestamp > after).cloned().collect()
     }
 
@@ -355,7 +355,7 @@ impl Model {
             1 if !known.is_empty() => known[self.random.random_range(0..known.len())],
             _ => known.get(known.len().saturating_sub(20)).copied().unwrap_or(0),
         };
-        let wanted = self.wanted(after);
+        let expected = self.expected(after);
         let disturb_at = if disturbed { self.random.random_range(0..10) } else { usize::MAX };
         let (store, mut seen, mut count) = (self.store.clone(), Vec::new(), 0);
         let mut model = disturbed.then_some(&mut *self);
@@ -381,15 +381,15 @@ impl Model {
         self.entries_read += seen.len();
         match read {
             Ok(_) => {
-                assert_same(&seen, &wanted);
+                assert_same(&seen, &expected);
                 assert!(after >= oldest);
             }
             Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {
                 assert!(after < self.store.oplog().cut(), "{error}");
                 // What is cut already is missing at the front only.
-                let front = wanted.iter().position(|one| Some(one) == seen.first());
+                let front = expected.iter().position(|one| Some(one) == seen.first());
                 let front = if after >= oldest { 0 } else { front.unwrap_or(0) };
-                assert_same(&seen, &wanted[front..front + seen.len()]);
+                assert_same(&seen, &expected[front..front + seen.len()]);
             }
             Err(error) => panic!("{error}"),
         }

@@ -85,12 +85,12 @@ fn fixture() -> Fixture {
 const FROM_THE_BEGINNING: &str = ", startAtOperationTime: Timestamp(1800000000, 1)";
 const SPLIT: &str = ", {$changeStreamSplitLargeEvent: {}}";
 
-fn behind(token: &DocBuf) -> String {
+fn resume_after(token: &DocBuf) -> String {
     format!(", resumeAfter: {}", dialect::show(token.as_doc()))
 }
 
 #[test]
-fn fragments_hold_the_event_and_each_can_be_gone_on_behind() {
+fn fragments_hold_the_event_and_a_stream_resumes_after_each() {
     let fixture = fixture();
     let all = follow(&fixture, SPLIT, FROM_THE_BEGINNING);
     let lines: Vec<String> = all.documents.iter().map(shown).collect();
@@ -119,14 +119,14 @@ fn fragments_hold_the_event_and_each_can_be_gone_on_behind() {
     let slowly = follow_in(&fixture, SPLIT, FROM_THE_BEGINNING, 1);
     assert_eq!(slowly.documents, all.documents);
     for (token, event) in slowly.batch_tokens.iter().zip(1..) {
-        let rest = follow(&fixture, SPLIT, &behind(token));
+        let rest = follow(&fixture, SPLIT, &resume_after(token));
         assert_eq!(rest.documents, all.documents[event..], "behind the batch of {event}");
     }
     // After each of them, and after the end of each batch, the rest follows.
     for at in 0..all.documents.len() {
         let id = all.documents[at].as_doc().get("_id").unwrap().as_document().unwrap().to_owned();
         for token in [&id, &all.batch_tokens[at]] {
-            let rest = follow(&fixture, SPLIT, &behind(token));
+            let rest = follow(&fixture, SPLIT, &resume_after(token));
             let last = all.batch_tokens.iter().rposition(|other| other == token).unwrap_or(at);
             let from = if token == &id { at } else { last };
             assert_eq!(rest.documents, all.documents[from + 1..], "behind {at}");
@@ -135,7 +135,7 @@ fn fragments_hold_the_event_and_each_can_be_gone_on_behind() {
 }
 
 #[test]
-fn an_event_that_is_too_large_ends_the_stream_behind_those_before_it() {
+fn an_event_that_is_too_large_ends_the_stream_after_those_before_it() {
     let fixture = fixture();
     let images = "fullDocument: 'required', fullDocumentBeforeChange: 'required'";
     let command = format!(
@@ -162,10 +162,10 @@ fn an_event_that_is_too_large_ends_the_stream_behind_those_before_it() {
     assert_eq!(seen + first.iter().count(), 2);
     assert_eq!(error.as_doc().get("code"), Some(RawValue::Int32(10334)));
     // Where the stream stood, it goes on with the very event.
-    let rest = follow(&fixture, SPLIT, &behind(&token));
+    let rest = follow(&fixture, SPLIT, &resume_after(&token));
     assert_eq!(rest.documents.len(), 7);
     let fewer = ", {$project: {operationType: 1, documentKey: 1}}";
-    assert_eq!(follow(&fixture, fewer, &behind(&token)).documents.len(), 5);
+    assert_eq!(follow(&fixture, fewer, &resume_after(&token)).documents.len(), 5);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_stream_that_lost_its_fragments_says_so() {
     ] {
         let command = format!(
             "{{aggregate: 'c', pipeline: [{{$changeStream: {{{images}{}}}}}{stage}], cursor: {{}}}}",
-            behind(&id)
+            resume_after(&id)
         );
         let mut reply = fixture.run("test", &command);
         if let Some(RawValue::Int64(id)) = part(reply.as_doc(), &["cursor", "id"]) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, MemoryEngine, ScanLimit, TxnOptions,
 };
-use mayfly_testkit::{Fixture, KeptOpen, expect, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, Reopenable, expect, memory, memory_under_chaos};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 use proptest::prelude::*;
@@ -153,7 +153,7 @@ fn check(fixture: &Fixture, cases: u32) {
 /// Source: validate (database command), "nNonCompliantDocuments", "errors".
 #[test]
 fn validate_finds_buckets_that_are_not_sound() {
-    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(MemoryEngine::new())));
     let opened = engine.clone();
     let fixture = Fixture::new(Box::new(move || opened.clone()));
     fixture.ok("test", "{create: 's', timeseries: {timeField: 't', metaField: 'm'}}");

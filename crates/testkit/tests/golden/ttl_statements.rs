@@ -8,7 +8,7 @@ use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, MemoryEngine, ScanLimit, TxnOptions,
 };
 use mayfly_testkit::gate::{GATED_THREAD, Gate, GatedEngine, Stops};
-use mayfly_testkit::{Fixture, KeptOpen, dialect};
+use mayfly_testkit::{Fixture, Reopenable, dialect};
 use mayfly_value::bson::{Bson, Document};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
@@ -16,7 +16,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 fn gated() -> (Fixture, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let engine = GatedEngine::new(Arc::new(MemoryEngine::new()), gate.clone());
-    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(engine)));
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(engine)));
     let fixture = Fixture::new(Box::new(move || engine.clone()));
     // The manual clock moves while a visit waits: no time box may end it.
     set(&fixture, "ttlIndexDeleteTargetTimeMS", "0");
@@ -256,7 +256,7 @@ fn rewrite_catalog(engine: &dyn Engine, change: impl Fn(&mut Document)) {
 
 /// A server whose engine can be looked into.
 fn open_engine() -> (Fixture, Arc<dyn Engine>) {
-    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(MemoryEngine::new())));
     let kept = engine.clone();
     (Fixture::new(Box::new(move || kept.clone())), engine)
 }
@@ -325,7 +325,7 @@ fn t_75_a_bucket_that_expires_is_one_deletion_in_the_log() {
 
 /// A catalog as another server may have left it.
 #[test]
-fn t_48_an_invalid_policy_in_the_catalog_stops_nobody_else() {
+fn t_48_an_invalid_policy_in_the_catalog_stops_no_other_policy() {
     for bad in [Bson::Double(f64::NAN), Bson::Int32(-5), Bson::Int64(1 << 40), "20000".into()] {
         let (mut fixture, engine) = open_engine();
         due(&fixture, "bad", 2);

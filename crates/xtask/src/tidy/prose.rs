@@ -44,10 +44,21 @@ fn has_dialect(prose: &str) -> bool {
     words.into_iter().any(|word| DIALECT.iter().any(|one| word.eq_ignore_ascii_case(one)))
 }
 
-/// Lines of comments with words of the dialect.
+/// The name of the function that a line of Rust declares.
+fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let qualifies = |word: &str| {
+        word.starts_with("pub") || ["const", "async", "unsafe", "extern"].contains(&word)
+    };
+    let declares = before.split_whitespace().all(qualifies);
+    rest.split(['(', '<']).next().filter(|_| declares)
+}
+
+/// Lines with words of the dialect: comments, and names of functions.
 pub(super) fn dialect(name: &str, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
-    let found = lines.filter(|(_, line)| comment(line).is_some_and(has_dialect));
+    let prose = |line: &'_ str| comment(line).or_else(|| function(line)).is_some_and(has_dialect);
+    let found = lines.filter(|(_, line)| prose(line));
     found.map(|(at, _)| format!("{name}:{}", at + 1)).collect()
 }
 
@@ -87,9 +98,24 @@ pub(super) fn short_docs(name: &str, text: &str) -> Vec<String> {
     found.map(|at| format!("{name}:{}", at + 1)).collect()
 }
 
-/// Problems of the documents below `root`: width, links, the length of the map.
-pub(super) fn documents(root: &Path) -> Result<Vec<String>> {
+/// Comments with words of the dialect in golden scripts, client suites in Python, and shell
+/// scripts.
+fn hash_comments(root: &Path) -> Result<Vec<String>> {
     let mut problems = Vec::new();
+    for name in tracked(root, &["tests/scripts/*.txt", "tests/clients/*.py", "scripts/*"])? {
+        let text = fs::read_to_string(root.join(&name)).with_context(|| name.clone())?;
+        let lines = text.lines().enumerate();
+        let found =
+            lines.filter(|(_, line)| line.trim_start().starts_with('#') && has_dialect(line));
+        problems.extend(found.map(|(at, line)| format!("{name}:{}: plain words: {line}", at + 1)));
+    }
+    Ok(problems)
+}
+
+/// Problems of the documents below `root`: width, links, the length of the map. Words are checked
+/// in comments of scripts, too.
+pub(super) fn documents(root: &Path) -> Result<Vec<String>> {
+    let mut problems = hash_comments(root)?;
     for name in &markdown(root)? {
         let text = fs::read_to_string(root.join(name)).with_context(|| name.clone())?;
         problems.extend(wide_lines(name, &text));
@@ -107,8 +133,14 @@ pub(super) fn documents(root: &Path) -> Result<Vec<String>> {
 
 /// The documents of the repository.
 pub(super) fn markdown(root: &Path) -> Result<Vec<String>> {
+    tracked(root, &["*.md"])
+}
+
+/// The files of the repository that match a pattern.
+fn tracked(root: &Path, patterns: &[&str]) -> Result<Vec<String>> {
     let output = std::process::Command::new("git")
-        .args(["ls-files", "*.md"])
+        .arg("ls-files")
+        .args(patterns)
         .current_dir(root)
         .output()
         .context("git ls-files")?;
@@ -177,9 +209,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dialect_is_found_in_comments_only() {
+    fn the_dialect_is_found_in_comments_and_names_of_functions() {
         let text = "/// Nobody waits.\nlet told = \"told\"; // told\n    // The stage behind.\n";
         assert_eq!(dialect("a.rs", text), ["a.rs:1", "a.rs:3"]);
+        let text = "pub fn all_are_told() {}\n    async fn behind<T>() {}\nlet a: fn (told);\n";
+        assert_eq!(dialect("a.rs", text), ["a.rs:1", "a.rs:2"]);
     }
 
     #[test]

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_takes_what_is_wanted_and_what_fits() {
+    fn a_page_takes_as_many_records_as_requested_and_fit() {
         let mut size = PageSize::default();
         assert_eq!(size.keys(), FIRST_KEYS);
         size.grown = 64;

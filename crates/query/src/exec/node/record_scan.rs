@@ -54,7 +54,7 @@ impl Node for Scan {
             let see = &mut |key: &[u8], document: mayfly_value::RawDoc<'_>| {
                 examined += 1;
                 if let Some(tail) = tail.as_mut() {
-                    tail.looked_at(key);
+                    tail.examined(key);
                 }
                 if examined.is_multiple_of(CHUNK_ENTRIES as u64)
                     || document.as_bytes().len() > LARGE_BYTES

@@ -53,22 +53,22 @@ fn the_oldest_documents_go() {
 }
 
 #[test]
-fn what_is_wanted_depends_on_level_and_time() {
+fn what_is_recorded_depends_on_level_and_time() {
     let profiler = Profiler::default();
     let mut describe = || DocBuf::empty();
-    assert!(!profiler.may_want(100_000) && profiler.may_want(100_001));
-    let wanted = profiler.wanted("db", 200_000, &mut describe);
-    assert_eq!(wanted, RecordTargets { log: true, profile: false });
+    assert!(!profiler.may_record(100_000) && profiler.may_record(100_001));
+    let targets = profiler.targets("db", 200_000, &mut describe);
+    assert_eq!(targets, RecordTargets { log: true, profile: false });
     profiler.set_database("db", Profiled { level: 1, filter: None });
-    assert!(profiler.may_want(0));
+    assert!(profiler.may_record(0));
     let nothing = RecordTargets { log: false, profile: false };
-    assert_eq!(profiler.wanted("db", 5, &mut describe), nothing);
-    assert_eq!(profiler.wanted("other", 5, &mut describe), nothing);
+    assert_eq!(profiler.targets("db", 5, &mut describe), nothing);
+    assert_eq!(profiler.targets("other", 5, &mut describe), nothing);
     profiler.set_sample_rate(0.0);
-    assert_eq!(profiler.wanted("db", 200_000, &mut describe), nothing);
+    assert_eq!(profiler.targets("db", 200_000, &mut describe), nothing);
     profiler.set_database("db", Profiled { level: 2, filter: None });
     assert_eq!(
-        profiler.wanted("db", 5, &mut describe),
+        profiler.targets("db", 5, &mut describe),
         RecordTargets { log: false, profile: true }
     );
 }

@@ -182,7 +182,7 @@ fn slow_visits_are_logged_also_without_deletions() {
 }
 
 #[test]
-fn what_stops_expiry_stops_a_visit_behind_its_unit() {
+fn what_stops_expiry_stops_a_visit_after_its_unit() {
     for key in ["x", "_ts"] {
         assert_eq!(left_after_two(key, |_| {}), 0);
         let disabled = |it: &Overdue| it.store.ttl_params().enabled.store(false, Ordering::Relaxed);

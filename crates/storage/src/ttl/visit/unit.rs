@@ -74,7 +74,8 @@ impl Visit<'_> {
             let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
             let (mut held, mut to_archive) = (0i64, Vec::new());
             let chosen = &entries[..most.min(entries.len())];
-            let (ended, known) = self.collection.held.look(chosen.iter().map(|(_, key)| key));
+            let (ended, known) =
+                self.collection.held.which_are_held(chosen.iter().map(|(_, key)| key));
             (looked, found_held) = (ended, Vec::new());
             let mut held_unread = 0;
             let mut documents = Vec::new().into_iter();
@@ -135,7 +136,7 @@ impl Visit<'_> {
         if !found_held.is_empty() {
             self.collection.held.add(looked, found_held);
         }
-        self.tell(op, &done, moment, progress, started);
+        self.count_result(op, &done, moment, progress, started);
         #[cfg(test)]
         if let Some(act) = &*self.store.between_units.lock() {
             act();
@@ -191,7 +192,7 @@ impl Visit<'_> {
     }
 
     /// Adds the result of a unit to the counters.
-    fn tell(
+    fn count_result(
         &self,
         op: &OpCtx,
         done: &UnitResult,

@@ -167,7 +167,7 @@ fn a_dropped_transaction_leaves_nothing() {
 }
 
 #[test]
-fn the_second_writer_of_a_record_is_told_at_once() {
+fn the_second_writer_of_a_record_fails_at_once() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 1, "x": 0 }).unwrap();
     let (_, one) = f.inside(f.begin(1), |f| f.set("d.a", 1, 1)).unwrap();

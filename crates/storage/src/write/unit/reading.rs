@@ -62,7 +62,7 @@ impl WriteUnit<'_> {
 
     /// Whether documents of the collection may be hidden now.
     fn hides(&self) -> bool {
-        self.collection.hides_expired() && self.context.core.watch.look()
+        self.collection.hides_expired() && self.context.core.watch.is_trusted()
     }
 
     /// Reads a record under its lock, hidden or not.

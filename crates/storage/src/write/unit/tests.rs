@@ -109,7 +109,7 @@ fn inserts_together_are_as_inserts_one_by_one() {
 }
 
 #[test]
-fn a_refused_document_before_a_conflict_is_told_at_once() {
+fn a_refused_document_before_a_conflict_is_reported_at_once() {
     let f = fixture(Arc::new(MemoryEngine::new()), doc! {});
     f.write(|unit| insert_together(unit, &documents(&[3]))).unwrap();
     let owner =

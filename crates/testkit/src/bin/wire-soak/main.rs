@@ -124,7 +124,7 @@ fn soak(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     wrong.extend(failed);
     if server.check_alive().is_ok() {
         wrong.extend(growth(&samples, arguments.growth_mb << 20));
-        wrong.extend(left_behind(&mut connection, &server, &before)?);
+        wrong.extend(leftovers(&mut connection, &server, &before)?);
         wrong.extend(damaged(&mut connection)?);
         drop(connection);
         wrong.extend(server.stop().err());
@@ -239,7 +239,7 @@ fn growth(samples: &[Held], allowed_bytes: u64) -> Option<String> {
 }
 
 /// Waits until nothing is left of the clients; gives what is.
-fn left_behind(
+fn leftovers(
     connection: &mut Connection,
     server: &Server,
     before: &Held,

@@ -32,7 +32,7 @@ fn a_killed_build_leaves_nothing() {
 }
 
 #[test]
-fn nothing_comes_behind_what_is_dropped_meanwhile() {
+fn nothing_follows_what_is_dropped_meanwhile() {
     at_each_step(|f, at| {
         let steps = once(f, at, |store| {
             store.drop_indexes(&ns(), Some(&[IndexSelector::Name("a")])).unwrap();

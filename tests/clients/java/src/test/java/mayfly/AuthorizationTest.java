@@ -25,9 +25,9 @@ class AuthorizationTest {
 
     @Test
     void authorization() {
-        try (MongoClient nobody = MongoClients.create(BASE)) {
-            nobody.getDatabase("admin").runCommand(newUser(ROOT, PASSWORD, "root"));
-            assertEquals(13, assertThrows(MongoCommandException.class, () -> count(nobody)).getCode());
+        try (MongoClient anonymous = MongoClients.create(BASE)) {
+            anonymous.getDatabase("admin").runCommand(newUser(ROOT, PASSWORD, "root"));
+            assertEquals(13, assertThrows(MongoCommandException.class, () -> count(anonymous)).getCode());
         }
         as(ROOT, PASSWORD, "&authSource=admin", root -> {
             root.getDatabase("shop").runCommand(newUser("reader", PASSWORD, "read"));

@@ -36,10 +36,10 @@ class EncryptionTest {
     @Test
     void encryption() throws Exception {
         SSLContext trusting = context("authority.crt", false);
-        try (MongoClient nobody = connect(ENCRYPTED, trusting)) {
+        try (MongoClient anonymous = connect(ENCRYPTED, trusting)) {
             var first = new Document("createUser", "root").append("pwd", "secret").append("roles", List.of("root"));
-            nobody.getDatabase("admin").runCommand(first);
-            assertEquals(13, assertThrows(MongoException.class, () -> find(nobody, "shop")).getCode());
+            anonymous.getDatabase("admin").runCommand(first);
+            assertEquals(13, assertThrows(MongoException.class, () -> find(anonymous, "shop")).getCode());
         }
         String byPassword = ENCRYPTED.replaceFirst("//", "//root:secret@") + "authMechanism=SCRAM-SHA-256";
         try (MongoClient root = connect(byPassword, trusting)) {
@@ -52,8 +52,8 @@ class EncryptionTest {
             assertEquals(1, find(ann, "shop").getInteger("_id"));
             assertEquals(13, assertThrows(MongoException.class, () -> find(ann, "other")).getCode());
         }
-        try (MongoClient nobody = connect(BY_CERTIFICATE, trusting)) {
-            var failed = assertThrows(MongoSecurityException.class, () -> find(nobody, "shop"));
+        try (MongoClient anonymous = connect(BY_CERTIFICATE, trusting)) {
+            var failed = assertThrows(MongoSecurityException.class, () -> find(anonymous, "shop"));
             assertEquals(18, ((MongoCommandException) failed.getCause()).getCode());
         }
         fails(ADDRESS, trusting, "MongoSocket");

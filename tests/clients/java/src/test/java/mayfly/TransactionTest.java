@@ -42,7 +42,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Transactions, causal and snapshot sessions of the Java driver; what is expected is listed in tests/clients/README.md. Both
- * servers at once, and beside other classes, because a driver comes back half a second after its connection was cut; the lock
+ * servers at once, and together with other classes, because a driver comes back half a second after its connection was cut; the lock
  * keeps the tests of one server in order.
  */
 abstract class TransactionTest {

@@ -33,10 +33,10 @@ class OldDriverTest {
     /** The first user is made by the localhost exception. */
     @BeforeAll
     static void firstUser() {
-        try (MongoClient nobody = MongoClients.create(BASE)) {
+        try (MongoClient anonymous = MongoClients.create(BASE)) {
             Document user = new Document("createUser", "root").append("pwd", "pw").append("roles", Arrays.asList("root"));
-            nobody.getDatabase("admin").runCommand(user);
-            assertEquals(13, assertThrows(MongoCommandException.class, () -> orders(nobody).countDocuments()).getCode());
+            anonymous.getDatabase("admin").runCommand(user);
+            assertEquals(13, assertThrows(MongoCommandException.class, () -> orders(anonymous).countDocuments()).getCode());
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use mayfly_kv::{Engine, EngineWrapper, KvResult};
 
 /// Passes everything on but the close.
-pub struct KeptOpen(pub Arc<dyn Engine>);
+pub struct Reopenable(pub Arc<dyn Engine>);
 
-impl EngineWrapper for KeptOpen {
+impl EngineWrapper for Reopenable {
     fn inner(&self) -> &dyn Engine {
         &*self.0
     }
