@@ -51,7 +51,7 @@ impl WriteUnit<'_> {
     ///
     /// # Errors
     /// Errors of the engine, and of the view's function of
-    /// [`ReadView::set_before_record`](crate::ReadView::ask_before_record).
+    /// [`ReadView::set_before_record`](crate::ReadView::set_before_record).
     pub fn record_statement(
         &mut self,
         statement: Statement,
