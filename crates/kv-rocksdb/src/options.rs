@@ -93,6 +93,8 @@ impl Default for RocksOptions {
 pub(crate) struct SharedResources {
     pub(crate) cache: Cache,
     buffers: WriteBufferManager,
+    /// The size of a memtable of a family with many writes.
+    memtable_bytes: usize,
     /// Size of the disk.
     disk_bytes: u64,
 }
@@ -109,7 +111,14 @@ impl SharedResources {
         let charged = cache.clone();
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
-        SharedResources { cache, buffers, disk_bytes: fs4::total_space(folder).unwrap_or(u64::MAX) }
+        // Four families fill up to four memtables each before their writers wait for a flush.
+        // Where memory is scarce, all of them together may take twice the budget.
+        let memtable_bytes = match blocks < SMALL_CACHE {
+            true => (memtables / 8).clamp(MB, 32 * MB),
+            false => 32 * MB,
+        };
+        let disk_bytes = fs4::total_space(folder).unwrap_or(u64::MAX);
+        SharedResources { cache, buffers, memtable_bytes, disk_bytes }
     }
 
     /// This many bytes, at most the fraction `1/part` of the disk, but at least a megabyte.
@@ -208,13 +217,13 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &SharedResources) -> Opt
     cf.set_max_write_buffer_number(4);
     match keyspace {
         Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Versions => {
-            cf.set_write_buffer_size(shared.scaled(32 * MB, 128));
+            cf.set_write_buffer_size(shared.scaled(shared.memtable_bytes, 128));
             // Files with many tombstones are compacted soon: nothing else reclaims space after a
             // mass deletion.
             cf.add_compact_on_deletion_collector_factory(4_096, 2_048, 0.4);
         }
         Keyspace::Catalog | Keyspace::Session => {
-            cf.set_write_buffer_size(shared.scaled(8 * MB, 512))
+            cf.set_write_buffer_size(shared.scaled(shared.memtable_bytes.min(8 * MB), 512))
         }
     }
     if matches!(keyspace, Keyspace::Record | Keyspace::Index) {

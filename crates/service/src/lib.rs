@@ -32,5 +32,5 @@ pub use sessions::{
 pub use settings::{
     DefaultConcerns, Defaults, FailPoint, FailPoints, LogVerbosity, MemoryParameters, QuerySetting,
     QuerySettings, ReplicaSet, Scripts, SetConfig, Settings, fail_points, index_build_bytes,
-    limit_memory, query_settings, replica_set, write_block,
+    limit_memory, query_settings, replica_set, usable_memory, write_block,
 };

@@ -195,7 +195,7 @@ const WORDS: &[(&str, &str)] = &[
     ("update", "Action::Update"),
     ("delete", "Action::Remove"),
     // An obsolete field of write concerns.
-    ("fsync", "\"j\""),
+    ("fsync", "Argument::flag"),
 ];
 
 /// Adding a command is one file and one row: the floors that apply to every command read rows, and

@@ -314,7 +314,7 @@ fn stages_of_a_pipeline_need_the_rights_of_what_they_name() {
     // Errors of a pipeline are returned to clients with the right to read.
     for (client, on) in [(&mut viewer, "v"), (&mut writer, "c")] {
         for (stage, code) in
-            [(doc! { "$nothing": 1 }, 40324), (doc! { "$lookup": { "from": on } }, 9)]
+            [(doc! { "$nothing": 1 }, 40324), (doc! { "$lookup": { "from": on } }, 40414)]
         {
             let reply = run(client, aggregate(on, vec![stage]));
             assert_eq!(reply.get_i32("code").ok(), Some(code), "{reply}");

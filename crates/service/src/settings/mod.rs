@@ -14,7 +14,7 @@ pub mod write_block;
 pub use defaults::{DefaultConcerns, Defaults};
 pub use fail_points::{FailPoint, FailPoints};
 pub use log_verbosity::LogVerbosity;
-pub use memory::{MemoryParameters, index_build_bytes, limit_memory};
+pub use memory::{MemoryParameters, index_build_bytes, limit_memory, usable_memory};
 pub(crate) use memory::{process_limit_mb, set_process_limit_mb};
 pub use query_settings::{QuerySetting, QuerySettings};
 pub use replica_set::{ReplicaSet, SetConfig};

@@ -44,8 +44,8 @@ impl HeldRecords {
         (known.ended, records.map(|record| known.records.contains(record)).collect())
     }
 
-    /// Adds records that were found to be held after the call of [`HeldRecords::which_are_held`] with this
-    /// number.
+    /// Adds records that were found to be held after the call of [`HeldRecords::which_are_held`]
+    /// with this number.
     pub(crate) fn add(&self, looked: u64, records: Vec<RecordKey>) {
         let mut known = self.0.lock();
         if known.ended == looked {

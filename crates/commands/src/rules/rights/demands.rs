@@ -4,6 +4,7 @@
 
 use mayfly_auth::{Action, Target};
 use mayfly_query::{PipelineOwner, UncheckedPipeline};
+use mayfly_value::arguments::convert::whole_number;
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::request::{Demands, Fields, Request, RowFlags};
@@ -68,15 +69,9 @@ pub(crate) fn bulk_write(demands: &mut Demands<'_>, request: &Request<'_>) {
     for operation in operations {
         let (action, at) = match operation.iter().next() {
             Some(first) => match first.name() {
-                "insert" => {
-                    (Action::Insert, mayfly_value::arguments::convert::whole_number(first.value()))
-                }
-                "update" => {
-                    (Action::Update, mayfly_value::arguments::convert::whole_number(first.value()))
-                }
-                "delete" => {
-                    (Action::Remove, mayfly_value::arguments::convert::whole_number(first.value()))
-                }
+                "insert" => (Action::Insert, whole_number(first.value())),
+                "update" => (Action::Update, whole_number(first.value())),
+                "delete" => (Action::Remove, whole_number(first.value())),
                 _ => (Action::AnyAction, None),
             },
             None => (Action::AnyAction, None),
@@ -219,7 +214,7 @@ pub(crate) fn list_databases(demands: &mut Demands<'_>, request: &Request<'_>) {
 
 /// -1 reads the settings; any other level changes them.
 pub(crate) fn profile(demands: &mut Demands<'_>, request: &Request<'_>) {
-    let reads = mayfly_value::arguments::convert::whole_number(request.target()) == Some(-1);
+    let reads = whole_number(request.target()) == Some(-1);
     let system = Target::Collection(request.db, "system.profile");
     let enables = (Target::Database(request.db), Action::EnableProfiler);
     match reads && request.body.get("filter").is_none() {
