@@ -196,6 +196,7 @@ const WORDS: &[(&str, &str)] = &[
     ("delete", "Action::Remove"),
     // An obsolete field of write concerns.
     ("fsync", "Argument::flag"),
+    ("fsync", "\"j\""),
 ];
 
 /// Adding a command is one file and one row: the floors that apply to every command read rows, and
