@@ -289,7 +289,7 @@ fn is_prose(line: &str) -> bool {
 }
 
 fn names(line: &str, command: &str) -> bool {
-    let is_word = |(name, beside): &(&str, &str)| *name == command && line.contains(beside);
+    let is_word = |(name, part): &(&str, &str)| *name == command && line.contains(part);
     line.contains(&format!("\"{command}\"")) && !WORDS.iter().any(is_word)
 }
 

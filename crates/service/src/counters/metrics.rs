@@ -37,7 +37,8 @@ pub struct OpCounters {
     pub command: Counter,
 }
 
-/// Documents since the start by what happened to them: the section `metrics.document`.
+/// Documents that commands returned, inserted, updated and deleted since the start: the section
+/// `metrics.document`.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct DocumentCounts {

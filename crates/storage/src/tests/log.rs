@@ -89,12 +89,12 @@ fn what_follows_the_log_learns_that_it_was_cut() {
         // From the first allowed position on, all later entries are there.
         let after =
             all.iter().copied().find(|after| store.oplog().check_not_cut(*after).is_ok()).unwrap();
-        let behind: Vec<u64> = all.iter().copied().filter(|one| *one > after).collect();
-        assert!(!behind.is_empty() && behind.len() < all.len());
+        let later: Vec<u64> = all.iter().copied().filter(|one| *one > after).collect();
+        assert!(!later.is_empty() && later.len() < all.len());
         // A reopened store starts at a later second.
         let settled = store.oplog().settled();
         assert!(settled >= reached);
-        assert_eq!(follow(store, after).unwrap(), (behind, settled));
+        assert_eq!(follow(store, after).unwrap(), (later, settled));
         assert_eq!(follow(store, settled).unwrap(), (Vec::new(), settled));
     }
 }

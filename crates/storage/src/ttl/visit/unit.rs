@@ -71,7 +71,7 @@ impl Visit<'_> {
             if !self.rule.holds_in(unit) {
                 return Ok(None);
             }
-            let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
+            let (mut handled, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
             let (mut held, mut to_archive) = (0i64, Vec::new());
             let chosen = &entries[..most.min(entries.len())];
             let (ended, known) =
@@ -86,7 +86,7 @@ impl Visit<'_> {
                     let keys: Vec<_> = unknown.map(|at| chosen[at].1.as_slice()).collect();
                     documents = unit.read_many(&keys)?.into_iter();
                 }
-                dealt += 1;
+                handled += 1;
                 let document = if known[at] { None } else { documents.next().flatten() };
                 // An array of dates has several entries; a document that was read for them is
                 // processed once.
@@ -123,7 +123,7 @@ impl Visit<'_> {
             }
             self.archive(unit, &to_archive)?;
             Ok(Some(UnitResult {
-                entries: dealt,
+                entries: handled,
                 deleted,
                 examined,
                 held,
