@@ -262,6 +262,7 @@ impl Store {
         logging: Logging,
     ) -> Result<Arc<Collection>> {
         let NewCollection { ns, options, uuid } = definition;
+        self.catalog.check_case(ns.db())?;
         let collation = Collation::of_options(options.as_doc())?;
         let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
         self.check_no_circle(

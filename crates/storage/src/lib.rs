@@ -34,7 +34,9 @@ pub use ddl::{
     NewExpireAfter, RenameTarget, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
-pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
+pub use index::{
+    DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, check_id_index, kinds,
+};
 pub use isolation::{BeforeRecord, ReadView, SessionKey, TransactionOwner};
 pub use oplog::{
     ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogLimits, LogObject, LogOperation,

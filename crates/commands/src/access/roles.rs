@@ -58,14 +58,14 @@ pub(super) const REVOKE_PRIVILEGES: Command = Command::new(
 .names(Names::Word);
 pub(super) const GRANT_ROLES: Command =
     Command::new("grantRolesToRole", "Grants roles to a role", run_grant_roles)
-        .arguments(&[Argument::any("roles")])
+        .arguments(&[Argument::array("roles").required()])
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE_ROLES: Command =
     Command::new("revokeRolesFromRole", "Revokes roles from a role", run_revoke_roles)
-        .arguments(&[Argument::any("roles")])
+        .arguments(&[Argument::array("roles").required()])
         .needs(Needs::InHandler)
         .audited(Audited::Role)
         .writes(Writes::Documents)
@@ -73,8 +73,8 @@ pub(super) const REVOKE_ROLES: Command =
 
 const ARGUMENTS: &[Argument] = &[
     Argument::array("privileges"),
-    Argument::any("roles"),
-    Argument::any("authenticationRestrictions"),
+    Argument::array("roles"),
+    Argument::array("authenticationRestrictions"),
 ];
 
 /// `privileges`, merged by resource.

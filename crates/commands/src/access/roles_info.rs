@@ -20,9 +20,9 @@ pub(super) const ROW: Command = Command::new("rolesInfo", "Lists roles", run)
 
 const ARGUMENTS: &[Argument] = &[
     Argument::any("showPrivileges"),
-    Argument::any("showBuiltinRoles"),
-    Argument::any("showAuthenticationRestrictions"),
-    Argument::any("filter"),
+    Argument::flag("showBuiltinRoles"),
+    Argument::flag("showAuthenticationRestrictions"),
+    Argument::document("filter"),
 ];
 
 /// The details of each role in the answer.

@@ -13,14 +13,14 @@ use crate::request::{Needs, Request};
 
 pub(super) const GRANT: Command =
     Command::new("grantRolesToUser", "Grants roles to a user", run_grant)
-        .arguments(&[Argument::any("roles")])
+        .arguments(&[Argument::array("roles").required()])
         .needs(Needs::InHandler)
         .audited(Audited::User)
         .writes(Writes::Documents)
         .names(Names::Word);
 pub(super) const REVOKE: Command =
     Command::new("revokeRolesFromUser", "Revokes roles from a user", run_revoke)
-        .arguments(&[Argument::any("roles")])
+        .arguments(&[Argument::array("roles").required()])
         .needs(Needs::InHandler)
         .audited(Audited::User)
         .writes(Writes::Documents)

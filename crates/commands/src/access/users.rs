@@ -51,12 +51,12 @@ pub(super) const FORGET: Command =
 pub(super) const EXTERNAL: &str = "$external";
 
 const ARGUMENTS: &[Argument] = &[
-    Argument::any("pwd"),
-    Argument::any("customData"),
-    Argument::any("roles"),
+    Argument::string("pwd"),
+    Argument::document("customData"),
+    Argument::array("roles"),
     Argument::flag("digestPassword"),
-    Argument::any("passwordDigestor"),
-    Argument::any("authenticationRestrictions"),
+    Argument::string("passwordDigestor"),
+    Argument::array("authenticationRestrictions"),
     Argument::array("mechanisms"),
 ];
 

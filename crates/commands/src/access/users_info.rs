@@ -16,11 +16,11 @@ pub(super) const ROW: Command = Command::new("usersInfo", "Lists users", run)
     .names(Names::Word);
 
 const ARGUMENTS: &[Argument] = &[
-    Argument::any("showCredentials"),
-    Argument::any("showCustomData"),
-    Argument::any("showPrivileges"),
-    Argument::any("showAuthenticationRestrictions"),
-    Argument::any("filter"),
+    Argument::flag("showCredentials"),
+    Argument::flag("showCustomData"),
+    Argument::flag("showPrivileges"),
+    Argument::flag("showAuthenticationRestrictions"),
+    Argument::document("filter"),
 ];
 
 /// The details of each user in the answer.

@@ -18,7 +18,7 @@ pub(super) const GET: Command =
         .flags(RowFlags::ADMIN_ONLY);
 pub(super) const SET: Command =
     Command::new("setAuditConfig", "Changes the configuration of the audit log", run_set)
-        .arguments(&[Argument::document("filter"), Argument::flag("auditAuthorizationSuccess")])
+        .arguments(ARGUMENTS)
         .needs(Needs::Cluster(&[Action::AuditConfigure]))
         .since("5.0")
         .flags(RowFlags::ADMIN_ONLY)
@@ -28,6 +28,10 @@ pub(super) const MESSAGE: Command =
         .needs(Needs::Cluster(&[Action::ApplicationMessage]))
         .audited(Audited::Message)
         .flags(RowFlags::ADMIN_ONLY);
+
+/// The fields of a configuration.
+pub(super) const ARGUMENTS: &[Argument] =
+    &[Argument::document("filter"), Argument::flag("auditAuthorizationSuccess")];
 
 /// Checks that there is an audit log.
 ///

@@ -1,15 +1,15 @@
 //! `getClusterParameter` and `setClusterParameter`: parameters that all members of a cluster share.
-//! This server has those parameters of the reference that affect it.
+//! The table of parameters is [`CLUSTER_PARAMETERS`].
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_service::{CLUSTER_PARAMETERS, ClusterParameter};
+use mayfly_value::{DocBuilder, RawElement, RawValue};
 
 use super::audit_config;
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Audited, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
-use mayfly_value::arguments::convert::whole_number;
 
 pub(super) const GET: Command =
     Command::new("getClusterParameter", "Returns cluster parameters", run_get)
@@ -25,57 +25,67 @@ pub(super) const SET: Command =
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
         .writes(Writes::Settings);
 
-/// The supported parameters.
-const NAMES: &[&str] = &[AUDIT, MAX_TIME];
-/// The selection of audit events.
+/// The selection of audit events, which exists only on a server that keeps an audit log.
 const AUDIT: &str = "auditConfig";
-/// The time limit in milliseconds of reads that set none.
-const MAX_TIME: &str = "defaultMaxTimeMS";
 
-fn known(name: &str) -> Result<&'static str> {
-    NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| {
-        Error::new(ErrorCode::NoSuchKey, format!("Unknown server parameter: {name}"))
-    })
+/// A parameter that a request names.
+#[derive(Clone, Copy)]
+enum Named {
+    Audit,
+    Other(&'static ClusterParameter),
+}
+
+impl Named {
+    fn find(name: &str) -> Result<Named> {
+        if name == AUDIT {
+            return Ok(Named::Audit);
+        }
+        let found = CLUSTER_PARAMETERS.iter().find(|parameter| parameter.name == name);
+        found.map(Named::Other).ok_or_else(|| {
+            Error::new(ErrorCode::NoSuchKey, format!("Unknown server parameter: {name}"))
+        })
+    }
+
+    fn all(ctx: &CommandContext<'_>) -> Vec<Named> {
+        let audit = ctx.service.audit.is_on().then_some(Named::Audit);
+        audit.into_iter().chain(CLUSTER_PARAMETERS.iter().map(Named::Other)).collect()
+    }
 }
 
 fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "getClusterParameter");
     let expected = "[string, array]";
-    let names = match request.target() {
-        RawValue::String("*") => {
-            let auditing = ctx.service.audit.is_on();
-            NAMES.iter().copied().filter(|name| *name != AUDIT || auditing).collect()
-        }
-        RawValue::String(name) => vec![known(name)?],
+    let named = match request.target() {
+        RawValue::String("*") => Named::all(ctx),
+        RawValue::String(name) => vec![Named::find(name)?],
         RawValue::Array(names) => {
-            let one = |name: mayfly_value::RawElement<'_>| match name.value() {
-                RawValue::String(name) => known(name),
+            let one = |name: RawElement<'_>| match name.value() {
+                RawValue::String(name) => Named::find(name),
                 other => Err(fields.wrong("getClusterParameter", other, "string")),
             };
             names.iter().map(one).collect::<Result<_>>()?
         }
         other => return Err(fields.wrong("getClusterParameter", other, expected)),
     };
-    if names.is_empty() {
+    if named.is_empty() {
         return Err(Error::bad_value("getClusterParameter needs at least one name"));
     }
-    let defaults = &ctx.service.defaults;
-    if names.contains(&AUDIT) {
+    if named.iter().any(|named| matches!(named, Named::Audit)) {
         audit_config::require_audit(ctx)?;
     }
     reply.start_array("clusterParameters");
-    for name in names {
-        reply.push_document().append("_id", name);
-        if name == AUDIT {
-            let config = ctx.service.audit.effective_config();
-            reply.append("clusterParameterTime", RawValue::Timestamp(config.time));
-            config.append_to(reply);
-            reply.end();
-            continue;
+    for named in named {
+        reply.push_document();
+        match named {
+            Named::Audit => {
+                let config = ctx.service.audit.effective_config();
+                reply.append("_id", AUDIT);
+                reply.append("clusterParameterTime", RawValue::Timestamp(config.time));
+                config.append_to(reply);
+            }
+            Named::Other(parameter) => ctx.service.cluster_parameters.append(parameter, reply),
         }
-        let time = RawValue::Timestamp(defaults.max_time_set_at());
-        reply.append("clusterParameterTime", time);
-        reply.append("readOperations", defaults.max_time_ms()).end();
+        reply.end();
     }
     reply.end();
     Ok(())
@@ -90,31 +100,18 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         let text = "setClusterParameter sets exactly one parameter";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     };
-    let name = known(parameter.name())?;
+    let named = Named::find(parameter.name())?;
     let RawValue::Document(values) = parameter.value() else {
-        return Err(fields.wrong(name, parameter.value(), "object"));
+        return Err(fields.wrong(parameter.name(), parameter.value(), "object"));
     };
-    if name == AUDIT {
-        let known = &["filter", "auditAuthorizationSuccess"];
-        audit_config::set(ctx, &Fields::strict(values, AUDIT, known)?)?;
-    } else if let Some(ms) = read_operations(values)? {
-        ctx.service.defaults.keep_max_time(&ctx.service.store, ctx.op, ms)?;
-    }
-    Ok(())
-}
-
-/// The new `readOperations`; null removes the limit, a missing field keeps it.
-fn read_operations(values: RawDoc<'_>) -> Result<Option<i64>> {
-    let fields = Fields::strict(values, MAX_TIME, &["readOperations"])?;
-    match values.get("readOperations") {
-        None => Ok(None),
-        Some(RawValue::Null) => Ok(Some(0)),
-        Some(value) => match whole_number(value) {
-            Some(ms) if ms >= 0 => Ok(Some(ms)),
-            Some(ms) => Err(Error::bad_value(format!(
-                "BSON field '{MAX_TIME}.readOperations' value must be >= 0, actual value '{ms}'"
-            ))),
-            None => Err(fields.wrong("readOperations", value, "[long, int, decimal, double]")),
-        },
+    match named {
+        Named::Audit => {
+            audit_config::set(ctx, &Fields::read(values, AUDIT, audit_config::ARGUMENTS)?)
+        }
+        Named::Other(parameter) => {
+            Fields::read(values, parameter.name, parameter.fields)?;
+            let (store, op) = (&ctx.service.store, ctx.op);
+            ctx.service.cluster_parameters.set((store, op), parameter, values)
+        }
     }
 }

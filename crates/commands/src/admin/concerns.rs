@@ -13,7 +13,7 @@ use crate::request::{Fields, Needs, Request, WriteConcern};
 
 pub(super) const GET: Command =
     Command::new("getDefaultRWConcern", "Returns the default read and write concern", run_get)
-        .arguments(&[Argument::any("inMemory")])
+        .arguments(&[Argument::bool("inMemory")])
         .needs(Needs::Cluster(&[Action::GetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY);
@@ -30,11 +30,7 @@ pub(super) const SET: Command =
 
 fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
-    let in_memory = match fields.get("inMemory") {
-        None => false,
-        Some(RawValue::Bool(flag)) => flag,
-        Some(other) => return Err(fields.wrong("inMemory", other, "bool")),
-    };
+    let in_memory = fields.bool("inMemory")?.unwrap_or(false);
     append(&ctx.service.defaults.get(), reply);
     if in_memory {
         reply.append("inMemory", true);
@@ -67,9 +63,12 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
+const READ: &[Argument] = &[Argument::string("level")];
+const WRITE: &[Argument] = &[Argument::any("w"), Argument::bool("j"), Argument::any("wtimeout")];
+
 /// Checks a read concern that is to be the default.
 fn checked_read(given: RawDoc<'_>) -> Result<DocBuf> {
-    let fields = Fields::strict(given, "setDefaultRWConcern.defaultReadConcern", &["level"])?;
+    let fields = Fields::read(given, "setDefaultRWConcern.defaultReadConcern", READ)?;
     match fields.string("level")? {
         None => Ok(DocBuf::empty()),
         Some(level @ ("local" | "available" | "majority")) => {
@@ -85,8 +84,7 @@ fn checked_read(given: RawDoc<'_>) -> Result<DocBuf> {
 
 /// Checks a write concern that is to be the default, and adds its `wtimeout`.
 fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
-    let known = &["w", "j", "wtimeout"];
-    let fields = Fields::strict(given, "setDefaultRWConcern.defaultWriteConcern", known)?;
+    let fields = Fields::read(given, "setDefaultRWConcern.defaultWriteConcern", WRITE)?;
     if given.is_empty() {
         return Ok(DocBuf::empty());
     }
@@ -111,10 +109,8 @@ fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
             }
         },
     };
-    match fields.get("j") {
-        None => {}
-        Some(RawValue::Bool(synced)) => drop(out.append("j", synced)),
-        Some(other) => return Err(fields.wrong("j", other, "bool")),
+    if let Some(synced) = fields.bool("j")? {
+        out.append("j", synced);
     }
     let wtimeout = fields
         .get("wtimeout")

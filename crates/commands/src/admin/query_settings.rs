@@ -1,7 +1,7 @@
 //! `setQuerySettings`, `removeQuerySettings` and the source of `$querySettings`: settings for
 //! queries of one shape. Manual: "setQuerySettings", "removeQuerySettings", "$querySettings".
 
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use std::sync::Arc;
 
 use mayfly_auth::Action;
@@ -219,14 +219,24 @@ fn run_remove(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
 }
 
 const SETTINGS: &str = "setQuerySettings.settings";
+const OF_SETTINGS: &[Argument] = &[
+    Argument::one_of("indexHints", &[Form::Array, Form::Document]),
+    Argument::choice("queryFramework", &["classic", "sbe"]),
+    Argument::bool("reject").null_is_value(),
+    Argument::any("comment"),
+];
+const OF_HINT: &[Argument] = &[
+    Argument::fields("ns", OF_NAMESPACE).required(),
+    Argument::array("allowedIndexes").required(),
+];
+const OF_NAMESPACE: &[Argument] = &[Argument::string("db"), Argument::string("coll")];
 
 /// Checks names and types.
 ///
 /// # Errors
 /// 40415, 40414, 14 TypeMismatch, 2 BadValue for an unknown framework.
 fn check_settings(settings: RawDoc<'_>) -> Result<()> {
-    let known = &["indexHints", "queryFramework", "reject", "comment"];
-    let fields = Fields::strict(settings, SETTINGS, known)?;
+    let fields = Fields::read(settings, SETTINGS, OF_SETTINGS)?;
     match fields.get("indexHints") {
         None => {}
         Some(RawValue::Document(only)) => check_hint(only)?,
@@ -241,30 +251,15 @@ fn check_settings(settings: RawDoc<'_>) -> Result<()> {
                 }
             }
         }
-        Some(other) => return Err(fields.wrong("indexHints", other, "[array, object]")),
+        Some(_) => {}
     }
-    match fields.string("queryFramework")? {
-        None | Some("classic" | "sbe") => {}
-        Some(other) => {
-            return Err(Error::bad_value(format!(
-                "Enumeration value '{other}' for field '{SETTINGS}.queryFramework' is not a valid value."
-            )));
-        }
-    }
-    match fields.get("reject") {
-        None | Some(RawValue::Bool(_)) => Ok(()),
-        Some(other) => Err(fields.wrong("reject", other, "bool")),
-    }
+    Ok(())
 }
 
 fn check_hint(hint: RawDoc<'_>) -> Result<()> {
     const PATH: &str = "setQuerySettings.settings.indexHints";
-    let fields = Fields::strict(hint, PATH, &["ns", "allowedIndexes"])?;
-    let ns = fields.document("ns")?.ok_or_else(|| fields.missing("ns"))?;
-    let ns = Fields::strict(ns, "setQuerySettings.settings.indexHints.ns", &["db", "coll"])?;
-    ns.string("db")?;
-    ns.string("coll")?;
-    let list = fields.array("allowedIndexes")?.ok_or_else(|| fields.missing("allowedIndexes"))?;
+    let fields = Fields::read(hint, PATH, OF_HINT)?;
+    let list = fields.array("allowedIndexes")?.unwrap_or(RawDoc::EMPTY);
     for item in list {
         match item.value() {
             RawValue::Document(key) if key.is_empty() => {
@@ -272,8 +267,10 @@ fn check_hint(hint: RawDoc<'_>) -> Result<()> {
             }
             value @ (RawValue::String(_) | RawValue::Document(_)) => drop(Hint::parse(value)?),
             other => {
-                let name = format!("allowedIndexes.{}", item.name());
-                return Err(fields.wrong(&name, other, "[string, object]"));
+                return Err(Error::failed_to_parse(format!(
+                    "Hint must be a string or an object, but is {}",
+                    other.type_name()
+                )));
             }
         }
     }

@@ -9,6 +9,7 @@ use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::replica_set::NUMBERS;
 use mayfly_service::{ReplicaSet, SetConfig};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::replication::set;
@@ -24,26 +25,40 @@ pub(super) const ROW: Command =
         .writes(Writes::Configuration)
         .expected(Expected::Long);
 
-const OF_SET: &[&str] = &[
-    "_id",
-    "version",
-    "term",
-    "members",
-    "settings",
-    "protocolVersion",
-    "writeConcernMajorityJournalDefault",
-    "configsvr",
+/// The configuration of a set.
+const OF_SET: &[Argument] = &[
+    Argument::any("_id").required(),
+    Argument::any("version").required(),
+    Argument::any("members").required(),
+    Argument::whole("term"),
+    Argument::document("settings"),
+    Argument::whole("protocolVersion"),
+    Argument::flag("writeConcernMajorityJournalDefault"),
+    Argument::flag("configsvr"),
 ];
-const OF_MEMBER: &[&str] = &[
-    "_id",
-    "host",
-    "arbiterOnly",
-    "buildIndexes",
-    "hidden",
-    "priority",
-    "tags",
-    "secondaryDelaySecs",
-    "votes",
+/// The configuration of a member.
+const OF_MEMBER: &[Argument] = &[
+    Argument::any("_id").required(),
+    Argument::string("host").required(),
+    Argument::flag("arbiterOnly"),
+    Argument::flag("buildIndexes"),
+    Argument::flag("hidden"),
+    Argument::number("priority"),
+    Argument::document("tags"),
+    Argument::whole("secondaryDelaySecs"),
+    Argument::whole("votes"),
+];
+/// The settings of a set. [`NUMBERS`] has the bounds of its numbers.
+const SETTINGS: &[Argument] = &[
+    Argument::flag("chainingAllowed"),
+    Argument::whole("heartbeatIntervalMillis"),
+    Argument::whole("heartbeatTimeoutSecs"),
+    Argument::whole("electionTimeoutMillis"),
+    Argument::whole("catchUpTimeoutMillis"),
+    Argument::whole("catchUpTakeoverDelayMillis"),
+    Argument::document("getLastErrorModes"),
+    Argument::document("getLastErrorDefaults"),
+    Argument::any("replicaSetId"),
 ];
 /// The largest version and the largest priority.
 const MAX_VERSION: i64 = i32::MAX as i64;
@@ -92,7 +107,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
 }
 
 fn parse(ctx: &CommandContext<'_>, set: &ReplicaSet, given: RawDoc<'_>) -> Result<SetConfig> {
-    let fields = Fields::strict(given, "ReplSetConfig", OF_SET)?;
+    let fields = Fields::read(given, "ReplSetConfig", OF_SET)?;
     match given.get("_id") {
         Some(RawValue::String(name)) if name == set.name => {}
         Some(RawValue::String(name)) => {
@@ -136,7 +151,7 @@ fn parse_member(
     set: &ReplicaSet,
     member: RawDoc<'_>,
 ) -> Result<SetConfig> {
-    let fields = Fields::strict(member, "MemberConfig", OF_MEMBER)?;
+    let fields = Fields::read(member, "MemberConfig", OF_MEMBER)?;
     if whole_number(fields.required("_id")?) != Some(0) {
         return Err(incompatible("the member of this set has the _id 0"));
     }
@@ -191,9 +206,7 @@ fn parse_member(
 
 /// Checks the settings and keeps the known ones.
 fn parse_settings(set: &ReplicaSet, settings: RawDoc<'_>) -> Result<DocBuf> {
-    let mut known: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
-    known.extend(["chainingAllowed", "getLastErrorModes", "getLastErrorDefaults", "replicaSetId"]);
-    let fields = Fields::strict(settings, "ReplSetConfigSettings", &known)?;
+    let fields = Fields::read(settings, "ReplSetConfigSettings", SETTINGS)?;
     let mut out = DocBuilder::new();
     if let Some(chaining) = fields.bool("chainingAllowed")? {
         out.append("chainingAllowed", chaining);

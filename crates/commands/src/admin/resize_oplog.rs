@@ -16,7 +16,7 @@ use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
     Command::new("replSetResizeOplog", "Changes the size and retention of the operation log", run)
-        .arguments(&[Argument::any("size"), Argument::any("minRetentionHours")])
+        .arguments(&[Argument::number("size"), Argument::number("minRetentionHours")])
         .needs(Needs::Cluster(&[Action::ReplSetResizeOplog]))
         .since("3.6")
         .flags(RowFlags::ADMIN_ONLY);
@@ -50,10 +50,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
 }
 
 fn number(fields: &Fields<'_>, name: &str, least: f64) -> Result<Option<f64>> {
-    let Some(value) = fields.get(name) else { return Ok(None) };
-    let Some(number) = Number::from_value(value).map(|number| number.to_f64()) else {
-        return Err(fields.wrong(name, value, "[decimal, double, int, long]"));
-    };
+    let number = fields.get(name).and_then(Number::from_value).map(Number::to_f64);
+    let Some(number) = number else { return Ok(None) };
     match number >= least {
         true => Ok(Some(number)),
         false => Err(out_of_range(name, ">=", least, number)),

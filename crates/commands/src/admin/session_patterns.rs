@@ -7,11 +7,12 @@
 use mayfly_auth::{Action, RoleName};
 use mayfly_base::Result;
 use mayfly_service::{SessionId, SessionOwner};
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::sessions::kill;
 use crate::context::{Command, CommandContext};
-use crate::diagnostics::local_sessions::{named_users, names};
+use crate::diagnostics::local_sessions::{ROLE, named_users, names};
 use crate::request::generic::{session_id, session_owner};
 use crate::request::{Fields, Needs, Request};
 use mayfly_value::arguments::error::wrong_type;
@@ -23,6 +24,21 @@ pub(super) const ROW: Command =
 
 /// The name of a pattern in errors.
 const PATTERN: &str = "KillAllSessionsByPattern";
+
+/// The fields of a pattern.
+const OF_PATTERN: &[Argument] = &[
+    Argument::document("lsid"),
+    Argument::any("uid"),
+    Argument::array("users"),
+    Argument::array("roles"),
+];
+/// The fields of a session's id.
+const OF_ID: &[Argument] = &[
+    Argument::any("id").required(),
+    Argument::any("uid"),
+    Argument::any("txnNumber"),
+    Argument::any("txnUUID"),
+];
 
 /// A pattern of sessions.
 #[derive(Default)]
@@ -67,17 +83,16 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
 }
 
 fn parse(ctx: &CommandContext<'_>, pattern: RawDoc<'_>) -> Result<Pattern> {
-    let fields = Fields::strict(pattern, PATTERN, &["lsid", "uid", "users", "roles"])?;
+    let fields = Fields::read(pattern, PATTERN, OF_PATTERN)?;
     let mut parsed = Pattern::default();
     if let Some(lsid) = fields.document("lsid")? {
-        let lsid =
-            Fields::strict(lsid, "LogicalSessionId", &["id", "uid", "txnNumber", "txnUUID"])?;
+        let lsid = Fields::read(lsid, "LogicalSessionId", OF_ID)?;
         parsed.id = Some(session_id(lsid.doc())?.id);
         parsed.owners.extend(session_owner(&lsid)?.map(|owner| vec![owner]));
     }
     parsed.owners.extend(session_owner(&fields)?.map(|owner| vec![owner]));
     if let Some(users) = fields.array("users")?.filter(|users| !users.is_empty()) {
-        parsed.owners.push(named_users(users, PATTERN)?);
+        parsed.owners.push(named_users(users, "KillAllSessionsByPattern.users")?);
     }
     if let Some(roles) = fields.array("roles")?.filter(|roles| !roles.is_empty()) {
         parsed.owners.push(users_with(ctx, roles)?);
@@ -88,7 +103,7 @@ fn parse(ctx: &CommandContext<'_>, pattern: RawDoc<'_>) -> Result<Pattern> {
 /// The users that have one of these roles.
 fn users_with(ctx: &CommandContext<'_>, roles: RawDoc<'_>) -> Result<Vec<SessionOwner>> {
     let one = |value: RawValue<'_>| {
-        let (role, db) = names(value, "role", &format!("{PATTERN}.roles"))?;
+        let (role, db) = names(value, ROLE, "KillAllSessionsByPattern.roles")?;
         Ok(RoleName::new(role, db))
     };
     let wanted =

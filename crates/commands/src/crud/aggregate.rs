@@ -21,6 +21,7 @@ use super::view::{
     Source, Stages, check_collation, command_scope, has_natural_order, reads_log, run_settings,
     source,
 };
+use super::write::keep_empty_timestamps;
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, InTransaction, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
@@ -79,7 +80,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         collation: Collating::parse(&fields)?,
         variables: fields.document("let")?,
     };
-    let settings = run_settings(ctx, &fields)?;
+    let settings = RunSettings {
+        bypass_validation: fields.bool("bypassDocumentValidation")?.unwrap_or(false),
+        keep_empty_timestamps: keep_empty_timestamps(&fields)?,
+        ..run_settings(ctx, fields.bool("allowDiskUse")?)
+    };
     let named = named(request)?;
     // A client without rights on the namespace must not see errors about it: they are returned
     // after the check of rights.

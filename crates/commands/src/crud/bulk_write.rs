@@ -61,7 +61,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let Some(ops) = request.documents("ops")? else { return Err(fields.missing("ops")) };
     let Some(infos) = request.documents("nsInfo")? else { return Err(fields.missing("nsInfo")) };
     check_count(ops.len())?;
-    let namespaces = infos.map(namespace).collect::<Result<Vec<_>>>()?;
+    let named = |info| namespace(ctx, info);
+    let namespaces = infos.map(named).collect::<Result<Vec<_>>>()?;
     // An invalid operation fails the whole command before anything is written.
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
@@ -83,15 +84,26 @@ fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
     Ok(Some(size.unwrap_or(i64::MAX)))
 }
 
-fn namespace(info: RawDoc<'_>) -> Result<Namespace> {
-    let known = &["ns", "collectionUUID", "encryptionInformation"];
-    let fields = Fields::strict(info, "bulkWrite.nsInfo", known)?;
-    refuse(&fields, &["collectionUUID", "encryptionInformation"])?;
-    let full = fields.string("ns")?.ok_or_else(|| fields.missing("ns"))?;
-    Namespace::parse(full).map_err(|_| {
+/// The fields of an element of `nsInfo`.
+const NAMESPACE: &[Argument] = &[
+    Argument::string("ns").required(),
+    Argument::uuid("collectionUUID"),
+    Argument::any("encryptionInformation"),
+    Argument::bool("isTimeseriesNamespace"),
+];
+
+fn namespace(ctx: &CommandContext<'_>, info: RawDoc<'_>) -> Result<Namespace> {
+    let fields = Fields::read(info, "bulkWrite.nsInfo", NAMESPACE)?;
+    refuse(&fields, &["encryptionInformation"])?;
+    let full = fields.string("ns")?.unwrap_or_default();
+    let ns = Namespace::parse(full).map_err(|_| {
         let text = format!("Invalid namespace specified for bulkWrite: '{full}'");
         Error::new(ErrorCode::InvalidNamespace, text)
-    })
+    })?;
+    if let Some(uuid) = fields.uuid("collectionUUID") {
+        ctx.service.store.check_uuid(&ns, uuid)?;
+    }
+    Ok(ns)
 }
 
 /// Runs the operations until the end, or the first error of an ordered command.

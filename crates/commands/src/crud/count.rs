@@ -84,8 +84,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         }
         Source::View(view) => {
             check_collation(&view, &collating)?;
-            let (stages, settings) =
-                (on_view(&view, filter, skip, limit), run_settings(ctx, &fields)?);
+            let (stages, settings) = (on_view(&view, filter, skip, limit), run_settings(ctx, None));
             let stages = stages.parse((ctx, request), &view, None)?;
             let run = stages.start(ctx, query.hint, settings)?;
             reply.append("n", number(counted_by(ctx, run)?));
@@ -106,7 +105,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let mut executor = Executor::new(ctx.store.view, collection, query)?;
         executor.name_failures(request.row.name);
         if executor.buffers_between_batches() {
-            executor.use_budget(budget(ctx, &fields)?);
+            executor.use_budget(budget(ctx, None));
         }
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
         let counted = executor.count(ctx.store)?;

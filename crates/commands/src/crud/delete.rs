@@ -81,7 +81,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 }
 
 /// The fields of an element of `deletes`.
-const STATEMENT: &[Argument] = &[
+pub(super) const STATEMENT: &[Argument] = &[
     Argument::document("q").required(),
     Argument::whole("limit").required(),
     Argument::any("hint"),

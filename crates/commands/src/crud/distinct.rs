@@ -79,7 +79,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             let mut executor = Executor::new(ctx.store.view, collection, query)?;
             executor.name_failures(request.row.name);
             if executor.buffers_between_batches() {
-                executor.use_budget(budget(ctx, &fields)?);
+                executor.use_budget(budget(ctx, None));
             }
             from_collection(ctx, executor, key, &mut values)?;
         }
@@ -88,7 +88,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             values.collation = view.collation.clone();
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));
-            let settings = RunSettings { hints, ..run_settings(ctx, &fields)? };
+            let settings = RunSettings { hints, ..run_settings(ctx, None) };
             let stages = stages.parse((ctx, request), &view, None)?;
             let run = stages.start(ctx, query.hint, settings)?;
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;

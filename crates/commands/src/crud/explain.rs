@@ -83,9 +83,23 @@ impl<'a> Inner<'a> {
         let ns = request.namespace()?;
         let name = request.row.name;
         let fields = request.arguments()?;
-        let collating = Collating::parse(&fields)?;
+        let collating = match request.declares("collation") {
+            true => Collating::parse(&fields)?,
+            false => Collating::AsCollection,
+        };
         let setting = settings_of(ctx, name, &ns, request.body);
         Ok(Inner { request, fields, ns, verbosity, collating, setting })
+    }
+
+    /// The argument `let`, if the command has it.
+    fn variables(&self) -> Result<Option<RawDoc<'a>>> {
+        if self.request.declares("let") { self.fields.document("let") } else { Ok(None) }
+    }
+
+    /// The argument `allowDiskUse`, if the command has it.
+    fn may_spill(&self) -> Result<Option<bool>> {
+        let is_declared = self.request.declares("allowDiskUse");
+        if is_declared { self.fields.bool("allowDiskUse") } else { Ok(None) }
     }
 }
 

@@ -102,7 +102,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
                 tailing.check_order(&fields)?;
                 stages.make_tailable();
             }
-            let settings = RunSettings { hints, ..run_settings(ctx, &fields)? };
+            let settings = RunSettings { hints, ..run_settings(ctx, fields.bool("allowDiskUse")?) };
             let stages = stages.parse((ctx, request), &view, fields.document("let")?)?;
             let run = stages.start(ctx, hint, settings)?;
             let mut cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
@@ -156,7 +156,7 @@ fn prepare(
     executor.name_failures(request.row.name);
     // The type of the argument is checked in any case.
     if executor.buffers_between_batches() || fields.bool("allowDiskUse")?.is_some() {
-        executor.use_budget(budget(ctx, fields)?);
+        executor.use_budget(budget(ctx, fields.bool("allowDiskUse")?));
     }
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
     // With a snapshot, the rest of the results is read at once, too.

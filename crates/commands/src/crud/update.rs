@@ -100,7 +100,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 }
 
 /// The fields of an element of `updates`.
-const STATEMENT: &[Argument] = &[
+pub(super) const STATEMENT: &[Argument] = &[
     Argument::document("q").required(),
     Argument::any("u").required(),
     Argument::flag("upsert"),

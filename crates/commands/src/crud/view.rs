@@ -14,9 +14,8 @@ use mayfly_storage::{Collection, OPLOG, ResolvedView, buckets_view};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
-use super::write::keep_empty_timestamps;
 use crate::context::CommandContext;
-use crate::request::{Fields, Request};
+use crate::request::Request;
 
 /// The object that a name stands for.
 pub(crate) enum Source {
@@ -253,20 +252,13 @@ pub(crate) fn command_scope(
     Ok(scope)
 }
 
-/// The memory budget of a command's operators.
-///
-/// # Errors
-/// 14 TypeMismatch.
-pub(crate) fn budget(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Budget> {
-    Ok(budget_with(ctx, fields.bool("allowDiskUse")?))
-}
-
 /// The budget of memory and files for finding the documents of a write.
 pub(crate) fn write_budget(ctx: &CommandContext<'_>, multi: bool) -> Budget {
-    if multi { budget_with(ctx, None) } else { Budget::default() }
+    if multi { budget(ctx, None) } else { Budget::default() }
 }
 
-fn budget_with(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> Budget {
+/// The memory budget of a command's operators; `may_spill` is its `allowDiskUse`.
+pub(crate) fn budget(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> Budget {
     let memory = &ctx.service.settings.memory;
     let may_spill = may_spill.unwrap_or_else(|| memory.allows_disk_use());
     let folder = may_spill.then(|| ctx.service.spill_folder());
@@ -274,15 +266,9 @@ fn budget_with(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> Budget {
     Budget::within(memory.limits(), folder, room)
 }
 
-/// The options of a pipeline's run in a command.
-///
-/// # Errors
-/// 14 TypeMismatch.
-pub(crate) fn run_settings(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<RunSettings> {
-    let budget = budget(ctx, fields)?;
-    let bypass_validation = fields.bool("bypassDocumentValidation")?.unwrap_or(false);
-    let keep_empty_timestamps = keep_empty_timestamps(fields)?;
-    Ok(RunSettings { budget, bypass_validation, keep_empty_timestamps, ..RunSettings::default() })
+/// The options of a pipeline's run in a command; `may_spill` is its `allowDiskUse`.
+pub(crate) fn run_settings(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> RunSettings {
+    RunSettings { budget: budget(ctx, may_spill), ..RunSettings::default() }
 }
 
 /// Visits all documents of a pipeline.

@@ -5,12 +5,12 @@ use mayfly_buckets::TimeSeries;
 use mayfly_storage::policy::TtlOptions;
 use mayfly_storage::policy::value::{expire_after_for_collection, expire_after_for_collmod};
 use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
-use mayfly_value::arguments::{Argument, error::wrong_type};
+use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
-    Images, capped_max, capped_size, compact, images, invalid, merged, validation, with_expiry,
-    with_ttl,
+    IMAGES, Images, VALIDATION_ACTION, VALIDATION_LEVEL, capped_max, capped_size, compact, images,
+    invalid, merged, validation, with_expiry, with_ttl,
 };
 use super::{time_series, view};
 use crate::context::{Command, CommandContext};
@@ -31,20 +31,32 @@ pub(crate) const ROW: Command =
 const MISSING: &[&str] = &["recordPreImages"];
 
 const ARGUMENTS: &[Argument] = &[
-    Argument::document("index"),
-    Argument::any("expireAfterSeconds"),
-    Argument::any("dryRun"),
-    Argument::any("ttl"),
-    Argument::any("validator"),
-    Argument::any("validationLevel"),
-    Argument::any("validationAction"),
-    Argument::any("changeStreamPreAndPostImages"),
-    Argument::any("cappedSize"),
-    Argument::any("cappedMax"),
-    Argument::any("timeseries"),
-    Argument::any("viewOn"),
-    Argument::any("pipeline"),
+    Argument::fields("index", INDEX),
+    Argument::one_of("expireAfterSeconds", &[Form::String, Form::Number]).null_is_value(),
+    Argument::flag("dryRun"),
+    Argument::document("ttl"),
+    Argument::document("validator"),
+    VALIDATION_LEVEL,
+    VALIDATION_ACTION,
+    IMAGES,
+    Argument::whole("cappedSize").at_least(1),
+    Argument::whole("cappedMax"),
+    Argument::document("timeseries"),
+    Argument::string("viewOn"),
+    Argument::array("pipeline"),
     Argument::any("recordPreImages"),
+];
+
+/// The fields of `index`.
+const INDEX: &[Argument] = &[
+    Argument::string("name"),
+    Argument::document("keyPattern"),
+    Argument::any("expireAfterSeconds"),
+    Argument::flag("hidden"),
+    Argument::flag("unique"),
+    Argument::flag("prepareUnique"),
+    Argument::any("forceNonUnique"),
+    Argument::document("ttl"),
 ];
 
 /// Options of a collection.
@@ -67,7 +79,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let index = fields.document("index")?;
     let rules = ctx.service.store.ttl_params().rules();
     let index = index.map(|index| IndexChange::parse(index, rules)).transpose()?;
-    check_expiry_type(&request.body)?;
+    check_expiry_text(&request.body)?;
     for name in MISSING {
         if fields.get(name).is_some() {
             return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
@@ -131,7 +143,7 @@ fn change_options(
         return Err(invalid("Collection must be capped."));
     }
     if let Some(size) = size {
-        new.append("size", compact(capped_size(size, "cappedSize")?));
+        new.append("size", compact(capped_size(size)?));
     }
     if let Some(max) = max {
         new.append("max", compact(capped_max(max)?));
@@ -187,19 +199,15 @@ fn change_options(
     ctx.service.store.modify_options(ns, command.as_doc(), change)
 }
 
-/// Section 3.4: the valid types of the top-level option.
-fn check_expiry_type(body: &RawDoc<'_>) -> Result<()> {
+/// Section 3.4: the only string of the top-level option.
+fn check_expiry_text(body: &RawDoc<'_>) -> Result<()> {
     match body.get("expireAfterSeconds") {
         None | Some(RawValue::String("off")) => Ok(()),
-        Some(number) if number.is_number() => Ok(()),
         Some(RawValue::String(other)) => Err(invalid(format!(
             "Invalid string value for the 'clusteredIndex::expireAfterSeconds' option. Got: '{other}'. Accepted \
              value is 'off'"
         ))),
-        Some(other) => {
-            let types = "[string, long, int, decimal, double]";
-            Err(wrong_type("collMod.expireAfterSeconds", other, types))
-        }
+        Some(_) => Ok(()),
     }
 }
 
@@ -243,17 +251,7 @@ struct IndexChange<'a> {
 
 impl<'a> IndexChange<'a> {
     fn parse(index: RawDoc<'a>, rules: TtlIndexRules) -> Result<IndexChange<'a>> {
-        let known = &[
-            "name",
-            "keyPattern",
-            "expireAfterSeconds",
-            "hidden",
-            "unique",
-            "prepareUnique",
-            "forceNonUnique",
-            "ttl",
-        ];
-        let fields = Fields::strict(index, "collMod.index", known)?;
+        let fields = Fields::new(index, "collMod.index");
         let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
         let name = fields.string("name")?;
         let key = fields.document("keyPattern")?;

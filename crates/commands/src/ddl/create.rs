@@ -2,10 +2,15 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::arguments::Argument;
+use mayfly_value::collation;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawValue};
 
-use super::options::{Defining, check_view_options, collection_options, invalid};
+use super::id_options::{self, CLUSTERED_INDEX, clustered_index};
+use super::options::{
+    Defining, IMAGES, INDEX_DEFAULTS, VALIDATION_ACTION, VALIDATION_LEVEL, check_view_options,
+    collection_options, invalid,
+};
 use super::{time_series, view};
 use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
@@ -28,26 +33,26 @@ const MISSING: &[&str] = &["encryptedFields", "temp"];
 /// The options.
 const ARGUMENTS: &[Argument] = &[
     Argument::document("timeseries"),
-    Argument::any("clusteredIndex"),
+    CLUSTERED_INDEX,
     Argument::flag("capped"),
     Argument::whole("size").at_least(1),
     Argument::whole("max"),
     Argument::string("viewOn"),
     Argument::array("pipeline"),
-    Argument::any("validator"),
-    Argument::any("validationLevel"),
-    Argument::any("validationAction"),
-    Argument::any("changeStreamPreAndPostImages"),
-    Argument::any("storageEngine"),
-    Argument::any("indexOptionDefaults"),
-    Argument::any("autoIndexId"),
-    Argument::any("expireAfterSeconds"),
-    Argument::any("ttl"),
-    Argument::any("idIndex"),
-    Argument::any("flags"),
-    Argument::any("collation"),
-    Argument::any("encryptedFields"),
-    Argument::any("temp"),
+    Argument::document("validator"),
+    VALIDATION_LEVEL,
+    VALIDATION_ACTION,
+    IMAGES,
+    Argument::document("storageEngine"),
+    INDEX_DEFAULTS,
+    Argument::flag("autoIndexId"),
+    Argument::number("expireAfterSeconds"),
+    Argument::document("ttl"),
+    Argument::document("idIndex"),
+    Argument::whole("flags"),
+    Argument::fields("collation", collation::FIELDS),
+    Argument::document("encryptedFields"),
+    Argument::flag("temp"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
@@ -128,6 +133,7 @@ fn create_collection(
 
 /// Checks options that depend on each other.
 fn check_together(fields: &Fields<'_>) -> Result<()> {
+    id_options::check_with_others(fields)?;
     let capped = fields.bool("capped")?.unwrap_or(false);
     let sized = fields.long("size")?.is_some();
     if !capped && (sized || fields.long("max")?.is_some()) {
@@ -146,11 +152,8 @@ fn check_together(fields: &Fields<'_>) -> Result<()> {
 
 /// Checks where `expireAfterSeconds` is allowed. Expiry contract, section 1.4.
 fn check_ttl(fields: &Fields<'_>) -> Result<()> {
-    let Some(value) = fields.get("expireAfterSeconds") else { return Ok(()) };
-    if !value.is_number() {
-        return Err(fields.wrong("expireAfterSeconds", value, "[long, int, decimal, double]"));
-    }
-    if fields.get("timeseries").is_some() || fields.get("clusteredIndex").is_some() {
+    let expires = fields.get("expireAfterSeconds").is_some();
+    if !expires || fields.get("timeseries").is_some() || clustered_index(fields).is_some() {
         return Ok(());
     }
     Err(invalid(

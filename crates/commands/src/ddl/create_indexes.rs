@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::CreateIndexesOptions;
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::time_series::on_measurements;
@@ -22,9 +22,9 @@ pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes",
     .expected(Expected::Long)
     .replayed(LogForm::OneIndex, &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]);
 const ARGUMENTS: &[Argument] = &[
-    Argument::any("indexes"),
+    Argument::array("indexes").required(),
     Argument::flag("ignoreUnknownIndexOptions"),
-    Argument::any("commitQuorum"),
+    Argument::one_of("commitQuorum", &[Form::String, Form::Whole]),
     Argument::any("v"),
     Argument::flag("dryRun"),
     Argument::string("onConflict"),

@@ -3,7 +3,7 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::IndexSelector;
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -11,7 +11,9 @@ use crate::request::row::{LogForm, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run)
-    .arguments(&[Argument::any("index").required()])
+    .arguments(&[Argument::one_of("index", &[Form::String, Form::Document, Form::Array])
+        .null_is_value()
+        .required()])
     .needs(Needs::Collection(&[Action::DropIndex]))
     .aliases(&["deleteIndexes"])
     .flags(RowFlags::STABLE)
@@ -22,8 +24,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.arguments()?;
     let ns = request.namespace()?;
     let store = &ctx.service.store;
-    // Null is a value of the wrong type.
-    let before = match fields.doc().get("index").unwrap_or(RawValue::Null) {
+    let before = match fields.required("index")? {
         RawValue::String("*") => {
             let before = store.drop_indexes(&ns, None)?;
             reply.append("nIndexesWas", before);
@@ -37,11 +38,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             for element in names {
                 match element.value() {
                     RawValue::String(name) => {
-                        if names
-                            .iter()
-                            .take(selectors.len())
-                            .any(|it| it.value() == element.value())
-                        {
+                        let mut before = names.iter().take(selectors.len());
+                        if before.any(|other| other.value() == element.value()) {
                             let text = format!("index not found with name [{name}]");
                             return Err(Error::new(ErrorCode::IndexNotFound, text));
                         }

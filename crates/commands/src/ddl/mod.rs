@@ -5,6 +5,7 @@ mod create;
 mod create_indexes;
 mod drop;
 mod drop_indexes;
+mod id_options;
 mod list_collections;
 mod list_databases;
 mod list_indexes;

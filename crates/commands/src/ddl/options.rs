@@ -3,8 +3,10 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::TtlIndexRules;
 use mayfly_storage::policy::value::expire_after_for_collection;
-use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
+use mayfly_value::arguments::Argument;
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::id_options::{clustered, id_index};
 use crate::request::Fields;
 
 /// Options of a collection that a view cannot have.
@@ -28,10 +30,18 @@ const COLLECTION_ONLY: &[&str] = &[
     "temp",
 ];
 
-/// The values of `validationLevel`.
-const LEVELS: &[&str] = &["off", "strict", "moderate"];
-/// The values of `validationAction`.
-const ACTIONS: &[&str] = &["error", "warn"];
+/// `validationLevel` of `create` and `collMod`.
+pub(super) const VALIDATION_LEVEL: Argument =
+    Argument::choice("validationLevel", &["off", "strict", "moderate"]);
+/// `validationAction` of `create` and `collMod`.
+pub(super) const VALIDATION_ACTION: Argument =
+    Argument::choice("validationAction", &["error", "warn", "errorAndLog"]);
+/// `changeStreamPreAndPostImages` of `create` and `collMod`.
+pub(super) const IMAGES: Argument =
+    Argument::fields("changeStreamPreAndPostImages", &[Argument::bool("enabled").required()]);
+/// `indexOptionDefaults` of `create`.
+pub(super) const INDEX_DEFAULTS: Argument =
+    Argument::fields("indexOptionDefaults", &[Argument::document("storageEngine")]);
 
 pub(super) fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
@@ -54,6 +64,7 @@ pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -
     let ns = defining.ns;
     let mut options = DocBuilder::new();
     auto_index_id(fields, ns)?;
+    id_index(fields)?;
     capped(fields, &mut options)?;
     images(fields, Images::WhenOn, &mut options)?;
     engine_documents(fields, &mut options)?;
@@ -117,47 +128,6 @@ fn auto_index_id(fields: &Fields<'_>, ns: &Namespace) -> Result<()> {
     }
 }
 
-/// `clusteredIndex`: records are in the order of `_id`. Manual: "Clustered Collections".
-fn clustered(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
-    let Some(index) = fields.get("clusteredIndex") else { return Ok(()) };
-    let RawValue::Document(index) = index else {
-        return Err(fields.wrong("clusteredIndex", index, "object"));
-    };
-    if fields.bool("capped")? == Some(true) {
-        return Err(invalid("A capped collection cannot be clustered"));
-    }
-    let path = fields.path_of("clusteredIndex");
-    let inner = Fields::strict(index, path, &["v", "key", "name", "unique"])?;
-    let key = inner.document("key")?.ok_or_else(|| inner.missing("key"))?;
-    let by_id = key.iter().count() == 1 && key.get("_id").and_then(number) == Some(1.0);
-    if !by_id {
-        let text = "The clusteredIndex option is only supported for collections clustered by _id: the key must be {_id: 1}";
-        return Err(invalid(text));
-    }
-    if !inner.bool("unique")?.ok_or_else(|| inner.missing("unique"))? {
-        return Err(Error::bad_value(
-            "The clusteredIndex option requires unique: true to be specified",
-        ));
-    }
-    let version = inner.long("v")?.unwrap_or(2);
-    if version != 2 {
-        let text = format!("The clusteredIndex option supports v: 2 alone, not v: {version}");
-        return Err(Error::new(ErrorCode::CannotCreateIndex, text));
-    }
-    let name = inner.string("name")?.unwrap_or("_id_");
-    if name.contains('\0') {
-        let text = "index name cannot contain NUL bytes";
-        return Err(Error::new(ErrorCode::CannotCreateIndex, text));
-    }
-    options.start_document("clusteredIndex").append("v", 2).append("key", key);
-    options.append("name", name).append("unique", true).end();
-    Ok(())
-}
-
-fn number(value: RawValue<'_>) -> Option<f64> {
-    Number::from_value(value).map(Number::to_f64)
-}
-
 /// The largest size of a capped collection: one petabyte.
 const MAX_CAPPED_BYTES: i64 = 1 << 50;
 
@@ -168,7 +138,7 @@ fn capped(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     }
     let size = fields.long("size")?.unwrap_or(0);
     options.append("capped", true);
-    options.append("size", compact(capped_size(size, "size")?));
+    options.append("size", compact(capped_size(size)?));
     match fields.long("max")? {
         Some(max) if max > 0 => {
             options.append("max", compact(capped_max(max)?));
@@ -181,12 +151,8 @@ fn capped(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
 /// The size of a capped collection as it is stored.
 ///
 /// # Errors
-/// 51024 below 1, 2 BadValue above a petabyte.
-pub(super) fn capped_size(size: i64, name: &str) -> Result<i64> {
-    if size < 1 {
-        let text = format!("BSON field '{name}' value must be >= 1, actual value '{size}'");
-        return Err(Error::new(ErrorCode(51024), text));
-    }
+/// 2 BadValue above a petabyte.
+pub(super) fn capped_size(size: i64) -> Result<i64> {
     if size > MAX_CAPPED_BYTES {
         return Err(Error::bad_value("Cannot set size to more than a PB"));
     }
@@ -219,17 +185,9 @@ pub(super) enum Images {
 }
 
 /// `changeStreamPreAndPostImages: { enabled }`.
-///
-/// # Errors
-/// 40414, 40415, 14.
 pub(super) fn images(fields: &Fields<'_>, shown: Images, options: &mut DocBuilder) -> Result<()> {
     let Some(images) = fields.document("changeStreamPreAndPostImages")? else { return Ok(()) };
-    let path = fields.path_of("changeStreamPreAndPostImages");
-    let inner = Fields::strict(images, path, &["enabled"])?;
-    let enabled = match inner.required("enabled")? {
-        RawValue::Bool(enabled) => enabled,
-        other => return Err(inner.wrong("enabled", other, "bool")),
-    };
+    let enabled = images.get("enabled") == Some(RawValue::Bool(true));
     if enabled || shown == Images::AsGiven {
         options.start_document("changeStreamPreAndPostImages").append("enabled", enabled).end();
     }
@@ -238,13 +196,13 @@ pub(super) fn images(fields: &Fields<'_>, shown: Images, options: &mut DocBuilde
 
 /// Options for the reference's storage engine: checked and stored, without effect.
 fn engine_documents(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
-    if let Some(engine) = fields.document("storageEngine")? {
+    if let Some(engine) = fields.document("storageEngine")?.filter(|engine| !engine.is_empty()) {
         check_engine(engine, "storageEngine")?;
         options.append("storageEngine", engine);
     }
-    if let Some(defaults) = fields.document("indexOptionDefaults")? {
-        let inner = Fields::strict(defaults, "create.indexOptionDefaults", &["storageEngine"])?;
-        if let Some(engine) = inner.document("storageEngine")? {
+    let defaults = fields.document("indexOptionDefaults")?;
+    if let Some(defaults) = defaults.filter(|defaults| !defaults.is_empty()) {
+        if let Some(RawValue::Document(engine)) = defaults.get("storageEngine") {
             check_engine(engine, "indexOptionDefaults.storageEngine")?;
         }
         options.append("indexOptionDefaults", defaults);
@@ -275,7 +233,7 @@ fn check_engine(engine: RawDoc<'_>, name: &str) -> Result<()> {
 /// Appends the given ones of `validator`, `validationLevel`, `validationAction`, in this order.
 ///
 /// # Errors
-/// 2 BadValue for other levels and actions, 72 in the internal databases, 14.
+/// 72 in the internal databases.
 pub(super) fn validation(
     fields: &Fields<'_>,
     ns: &Namespace,
@@ -285,19 +243,9 @@ pub(super) fn validation(
         check_validated(ns)?;
         options.append("validator", validator);
     }
-    for (name, allowed) in [("validationLevel", LEVELS), ("validationAction", ACTIONS)] {
-        match fields.string(name)? {
-            None => {}
-            Some(value) if allowed.contains(&value) => {
-                options.append(name, value);
-            }
-            Some(other) => {
-                let text = format!(
-                    "Enumeration value '{other}' for field '{}' is not a valid value.",
-                    fields.path_of(name)
-                );
-                return Err(Error::bad_value(text));
-            }
+    for name in ["validationLevel", "validationAction"] {
+        if let Some(value) = fields.string(name)? {
+            options.append(name, value);
         }
     }
     Ok(())

@@ -3,8 +3,9 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::{OPLOG, RenameTarget};
-use mayfly_value::DocBuilder;
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::convert::truth;
+use mayfly_value::arguments::{Argument, Form};
+use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
@@ -19,16 +20,24 @@ pub(crate) const ROW: Command = Command::new("renameCollection", "Renames a coll
     .writes(Writes::Settings)
     .names(Names::FullName)
     .replayed(LogForm::DroppedByUuid, &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]);
-const ARGUMENTS: &[Argument] =
-    &[Argument::string("to").required(), Argument::flag("dropTarget"), Argument::bool("stayTemp")];
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("to").required(),
+    Argument::one_of("dropTarget", &[Form::Flag, Form::Uuid]),
+    Argument::bool("stayTemp"),
+    Argument::uuid("collectionUUID"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
-    let from = match request.target().as_str() {
-        Some(from) => Namespace::parse(from)?,
-        None => return Err(fields.wrong("renameCollection", request.target(), "string")),
+    let RawValue::String(from) = request.target() else {
+        return Err(fields.wrong("renameCollection", request.target(), "string"));
     };
-    let to = Namespace::parse(fields.string("to")?.ok_or_else(|| fields.missing("to"))?)?;
+    let to = fields.string("to")?.unwrap_or_default();
+    if [from, to].iter().any(|name| name.contains('$')) {
+        let text = format!("collection names cannot contain '$': {from}, {to}");
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
+    let (from, to) = (Namespace::parse(from)?, Namespace::parse(to)?);
     check_writable(&to)?;
     if from.as_str() == OPLOG {
         let text = "can't rename live oplog while replicating";
@@ -43,11 +52,18 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         let text = "Renaming system.buckets collections is not allowed";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
-    let target = match fields.bool("dropTarget")? {
-        Some(true) => RenameTarget::Dropped,
-        _ => RenameTarget::MustNotExist,
+    let source = fields.uuid("collectionUUID");
+    let target = match (fields.uuid("dropTarget"), fields.get("dropTarget").and_then(truth)) {
+        (Some(uuid), _) => RenameTarget::DroppedIfItIs(uuid),
+        (None, Some(true)) => RenameTarget::Dropped,
+        (None, _) => RenameTarget::MustNotExist,
     };
-    ctx.service.store.rename_collection(&from, &to, target)?;
+    let is_identified = source.is_some() || matches!(target, RenameTarget::DroppedIfItIs(_));
+    if is_identified && from.db() != to.db() {
+        let text = "a rename from one database to another cannot name UUIDs";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    ctx.service.store.rename_identified((&from, source), &to, target)?;
     ctx.service.top.forget(from.as_str());
     ctx.service.top.forget(to.as_str());
     Ok(())

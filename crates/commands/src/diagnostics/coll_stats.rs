@@ -11,7 +11,7 @@ use mayfly_storage::{Collection, OPLOG};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::scale::{bytes, scale, small};
+use super::scale::{SCALE, bytes, scale, small};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Reads};
 use crate::request::{Fields, Needs, Request};
@@ -23,12 +23,12 @@ pub(crate) const ROW: Command = Command::new("collStats", "Returns the sizes of 
     .aliases(&["collstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
     .expected(Expected::Long);
-const ARGUMENTS: &[Argument] = &[
-    Argument::any("scale"),
-    Argument::any("verbose"),
-    Argument::any("waitForLock"),
-    Argument::any("numericOnly"),
-];
+const ARGUMENTS: &[Argument] =
+    &[SCALE, Argument::any("verbose"), Argument::any("waitForLock"), Argument::any("numericOnly")];
+/// The known fields of `storageStats` in `$collStats`.
+const STORAGE: &[Argument] = &[SCALE];
+/// The fields of `latencyStats` in `$collStats`.
+const LATENCIES: &[Argument] = &[Argument::flag("histograms")];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
@@ -67,7 +67,7 @@ pub(crate) fn coll_stats_document(
     let used = ctx.service.top.latencies(name);
     let mut doc = begin(ctx, asked, &used, options)?;
     if let Some(RawValue::Document(options)) = options.get("storageStats") {
-        let fields = Fields::new(options, "$collStats.storageStats");
+        let fields = Fields::read_lenient(options, "$collStats.storageStats", STORAGE)?;
         let scale = scale(&fields)?;
         doc.start_document("storageStats");
         append(ctx, collection, shown, scale, &mut doc)?;
@@ -105,7 +105,7 @@ pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) 
     let used = ctx.service.top.latencies(OPLOG);
     let mut doc = begin(ctx, OPLOG, &used, options)?;
     if let Some(RawValue::Document(options)) = options.get("storageStats") {
-        let fields = Fields::strict(options, "$collStats.storageStats", &["scale", "verbose"])?;
+        let fields = Fields::read_lenient(options, "$collStats.storageStats", STORAGE)?;
         let scale = scale(&fields)?;
         doc.start_document("storageStats");
         append_log(ctx, scale, &mut doc)?;
@@ -146,7 +146,7 @@ fn begin(
     doc.append("ns", ns).append("host", ctx.service.host.as_str());
     doc.append("localTime", RawValue::Date(ctx.op.now_ms()));
     if let Some(RawValue::Document(options)) = options.get("latencyStats") {
-        let fields = Fields::strict(options, "$collStats.latencyStats", &["histograms"])?;
+        let fields = Fields::read(options, "$collStats.latencyStats", LATENCIES)?;
         append_latencies(used, fields.bool("histograms")?.unwrap_or(false), &mut doc);
     }
     Ok(doc)

@@ -25,9 +25,9 @@ pub(crate) const ROW: Command =
         .expected(Expected::Long);
 
 const ARGUMENTS: &[Argument] = &[
-    Argument::any("keyPattern"),
-    Argument::any("min"),
-    Argument::any("max"),
+    Argument::document("keyPattern"),
+    Argument::document("min"),
+    Argument::document("max"),
     Argument::whole("maxSize"),
     Argument::whole("maxObjects"),
     Argument::flag("estimate"),

@@ -8,13 +8,13 @@ use mayfly_storage::ReadView;
 use mayfly_value::DocBuilder;
 use mayfly_value::arguments::Argument;
 
-use super::scale::{bytes, scale};
+use super::scale::{SCALE, bytes, scale};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Reads};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("dbStats", "Returns the sizes of a database", run)
-    .arguments(&[Argument::any("scale"), Argument::flag("freeStorage")])
+    .arguments(&[SCALE, Argument::flag("freeStorage")])
     .needs(Needs::Database(&[Action::DbStats]))
     .aliases(&["dbstats"])
     .reads(Reads::PREFERENCE.union(Reads::COMMITTED))

@@ -25,7 +25,7 @@ enum FilterChange {
     Unset,
 }
 const ARGUMENTS: &[Argument] =
-    &[Argument::whole("slowms"), Argument::any("sampleRate"), Argument::any("filter")];
+    &[Argument::whole("slowms"), Argument::number("sampleRate"), Argument::any("filter")];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
@@ -74,11 +74,8 @@ fn change(ctx: &CommandContext<'_>, db: &str, before: &Profiled, after: Profiled
 }
 
 fn sample_rate(fields: &Fields<'_>) -> Result<Option<f64>> {
-    let Some(value) = fields.get("sampleRate") else { return Ok(None) };
-    let Some(number) = Number::from_value(value) else {
-        return Err(fields.wrong("sampleRate", value, "[long, int, decimal, double]"));
-    };
-    let rate = number.to_f64();
+    let rate = fields.get("sampleRate").and_then(Number::from_value).map(Number::to_f64);
+    let Some(rate) = rate else { return Ok(None) };
     if !(0.0..=1.0).contains(&rate) {
         return Err(Error::bad_value("'sampleRate' must be between 0.0 and 1.0 inclusive"));
     }
@@ -86,7 +83,8 @@ fn sample_rate(fields: &Fields<'_>) -> Result<Option<f64>> {
 }
 
 fn filter(fields: &Fields<'_>) -> Result<Option<FilterChange>> {
-    match fields.get("filter") {
+    // Null is a value of the wrong type.
+    match fields.doc().get("filter") {
         None => Ok(None),
         Some(RawValue::String("unset")) => Ok(Some(FilterChange::Unset)),
         Some(RawValue::Document(filter)) => {

@@ -1,23 +1,20 @@
 //! The `scale` argument of commands that return sizes, and the representation of their numbers.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::Result;
 use mayfly_value::RawValue;
+use mayfly_value::arguments::Argument;
 
 use crate::request::Fields;
 
-/// The divisor of sizes; a fraction is truncated.
+/// The declaration of the divisor of sizes; a fraction is truncated.
+pub(super) const SCALE: Argument = Argument::whole("scale").at_least(1);
+
+/// The divisor of sizes.
 ///
 /// # Errors
-/// 14 TypeMismatch, 51024 below 1.
+/// 14 TypeMismatch.
 pub(super) fn scale(fields: &Fields<'_>) -> Result<i64> {
-    match fields.long("scale")? {
-        None => Ok(1),
-        Some(scale) if scale >= 1 => Ok(scale),
-        Some(scale) => {
-            let text = format!("BSON field 'scale' value must be >= 1, actual value '{scale}'");
-            Err(Error::new(ErrorCode(51024), text))
-        }
-    }
+    Ok(fields.long("scale")?.unwrap_or(1))
 }
 
 /// A number as an int32 if it fits.

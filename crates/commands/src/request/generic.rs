@@ -4,7 +4,7 @@
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Authority, SessionId, SessionOwner};
-use mayfly_value::arguments::error::wrong_type;
+use mayfly_value::arguments::error::{not_a_uuid, wrong_type};
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
@@ -289,10 +289,9 @@ pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
     }
     let fields = Fields::new(doc, "LogicalSessionFromClient");
     let id = match fields.required("id")? {
-        RawValue::Binary { subtype: 4, bytes } => <[u8; 16]>::try_from(bytes).map_err(|_| {
-            let text = "uuid must be a 16-byte binary field with UUID (4) subtype";
-            Error::new(ErrorCode::InvalidUUID, text)
-        })?,
+        RawValue::Binary { subtype: 4, bytes } => {
+            <[u8; 16]>::try_from(bytes).map_err(|_| not_a_uuid())?
+        }
         other => return Err(fields.wrong("id", other, "binData")),
     };
     Ok(SessionId { id, owner: session_owner(&fields)?.unwrap_or(SessionOwner::NONE) })

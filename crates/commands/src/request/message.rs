@@ -66,6 +66,11 @@ impl<'a> Request<'a> {
         Ok(fields)
     }
 
+    /// Whether its row declares an argument of this name.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.row.arguments.iter().any(|argument| argument.name == name)
+    }
+
     /// The value of the field with the command's name, for example the collection.
     pub fn target(&self) -> RawValue<'a> {
         self.body.iter().next().map_or(RawValue::Null, |element| element.value())

@@ -59,7 +59,7 @@ fn set_default_write_concern(service: &Service, generic: &mut Generic<'_>) -> Re
 /// none.
 #[inline]
 pub(crate) fn max_time_ms(service: &Service, request: &Request<'_>) -> i64 {
-    match (request.generic.max_time_ms, service.defaults.max_time_ms()) {
+    match (request.generic.max_time_ms, service.cluster_parameters.max_time_ms()) {
         (0, default) if default > 0 && may_be_limited(request) => default,
         (own, _) => own,
     }

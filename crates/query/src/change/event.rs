@@ -61,6 +61,18 @@ struct About<'e> {
     collection: &'e str,
 }
 
+impl<'e> About<'e> {
+    /// The image of the document in this field of the operation, unless it has expired.
+    fn image(&self, session: StoreSession<'_>, field: &str) -> Option<RawDoc<'e>> {
+        if let Some(RawValue::Date(wall_ms)) = self.entry.get("wall")
+            && session.store.oplog().images_expired(wall_ms, session.op.now_ms())
+        {
+            return None;
+        }
+        self.operation.get(field).and_then(RawValue::as_document)
+    }
+}
+
 impl Builder {
     /// Converts an operation.
     ///
@@ -139,7 +151,7 @@ impl Builder {
             UpdateDescription::of(delta).append(&mut out, &self.options);
         }
         if kind != "insert" && self.options.before != Image::Off {
-            let image = part("preImage");
+            let image = about.image(session, "preImage");
             if image.is_none() && self.options.before == Image::Required {
                 return Err(no_image("a pre-image for all update, delete and replace", "pre"));
             }
@@ -159,7 +171,7 @@ impl Builder {
         id: RawValue<'_>,
         out: &mut DocBuilder,
     ) -> Result<()> {
-        let image = about.operation.get("postImage").and_then(RawValue::as_document);
+        let image = about.image(session, "postImage");
         match self.options.after {
             Image::Off => {}
             Image::Lookup => {

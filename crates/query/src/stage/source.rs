@@ -322,7 +322,8 @@ pub(crate) fn query_settings(
         let text = "$querySettings stage expects a document as argument";
         return Err(Error::new(ErrorCode(7746800), text));
     };
-    Fields::read(options, "$querySettings", &[Argument::bool("showDebugQueryShape")])?;
+    const OPTIONS: &[Argument] = &[Argument::bool("showDebugQueryShape")];
+    Fields::read(options, "$querySettings", OPTIONS)?;
     host_source(About::Server, options.to_owned(), |host, options| {
         let shows = options.get("showDebugQueryShape") == Some(RawValue::Bool(true));
         host.query_settings(shows)

@@ -14,7 +14,7 @@ use super::{PipelineContext, StageContext};
 pub(super) fn target(
     value: RawValue<'_>,
     context: &PipelineContext<'_>,
-    (path, declared): (&'static str, &[Argument]),
+    (path, declared): (&'static str, &'static [Argument]),
 ) -> Result<Namespace> {
     let RawValue::Document(spec) = value else {
         return Namespace::new(context.db, value.as_str().unwrap_or_default());

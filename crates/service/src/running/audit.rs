@@ -42,7 +42,7 @@ impl Service {
             param.append("startupOptions", &self.command_line.parsed);
             param.start_array("initialClusterServerParameters");
             param.push_document().append("_id", "defaultMaxTimeMS");
-            param.append("readOperations", self.defaults.max_time_ms()).end().end();
+            param.append("readOperations", self.cluster_parameters.max_time_ms()).end().end();
         });
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::records::{Audit, Profiler};
 use crate::sessions::{Cursors, Sessions};
 use crate::settings::Settings;
 use crate::settings::write_block;
-use crate::settings::{Defaults, FailPoints, QuerySettings, ReplicaSet};
+use crate::settings::{ClusterParameters, Defaults, FailPoints, QuerySettings, ReplicaSet};
 
 /// Smaller idle cursors stay open when memory is short.
 const LARGE_CURSOR_BYTES: usize = 1 << 20;
@@ -87,6 +87,8 @@ pub struct Service {
     pub top: Top,
     /// Defaults of options that commands do not give.
     pub defaults: Defaults,
+    /// Parameters of the cluster.
+    pub cluster_parameters: ClusterParameters,
     /// Query settings by query shape.
     pub query_settings: QuerySettings,
     /// Users, roles, and whether commands need a right.
@@ -124,6 +126,10 @@ impl Service {
             tracing::error!(%error, "the default read and write concern in config.settings cannot be read and are not used");
             Defaults::default()
         });
+        let cluster_parameters = ClusterParameters::load(&store).unwrap_or_else(|error| {
+            tracing::error!(%error, "config.clusterParameters cannot be read; cluster parameters have their defaults");
+            ClusterParameters::default()
+        });
         let query_settings = QuerySettings::load(&store).unwrap_or_else(|error| {
             tracing::error!(%error, "the query settings in config.clusterParameters cannot be read and are not used");
             QuerySettings::default()
@@ -147,6 +153,7 @@ impl Service {
             profiler: Profiler::default(),
             top: Top::default(),
             defaults,
+            cluster_parameters,
             query_settings,
             access: Access::default(),
             transport: OnceLock::new(),

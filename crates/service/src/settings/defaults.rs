@@ -1,14 +1,12 @@
-//! Defaults of options that operations do not give: read and write concern, and the time limit of
-//! reads. They are documents of the database `config`, as in the reference, and are read at
-//! startup.
+//! Read and write concerns of operations that give none. They are a document of the database
+//! `config`, as in the reference, and are read at startup.
 //!
 //! ```text
-//! config.settings            { _id: "ReadWriteConcernDefaults", defaultReadConcern?, defaultWriteConcern?,
-//!                              updateOpTime, updateWallClockTime }
-//! config.clusterParameters   { _id: "defaultMaxTimeMS", clusterParameterTime, readOperations }
+//! config.settings   { _id: "ReadWriteConcernDefaults", defaultReadConcern?, defaultWriteConcern?,
+//!                     updateOpTime, updateWallClockTime }
 //! ```
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::Result;
 use mayfly_storage::Store;
@@ -19,7 +17,6 @@ use parking_lot::Mutex;
 use super::stored::{put, read};
 
 const CONCERNS: (&str, &str) = ("settings", "ReadWriteConcernDefaults");
-const MAX_TIME: (&str, &str) = ("clusterParameters", "defaultMaxTimeMS");
 
 /// The default concerns.
 #[derive(Clone, Debug, Default)]
@@ -34,13 +31,11 @@ pub struct DefaultConcerns {
     pub loaded_ms: i64,
 }
 
-/// The defaults of read concern, write concern and `maxTimeMS`.
+/// The defaults of read and write concern.
 #[derive(Default)]
 pub struct Defaults {
     concerns: Mutex<DefaultConcerns>,
     has_concerns: AtomicBool,
-    max_time_ms: AtomicI64,
-    max_time_set: Mutex<u64>,
 }
 
 impl Defaults {
@@ -70,15 +65,6 @@ impl Defaults {
         }
         let defaults = Defaults::default();
         defaults.set(concerns);
-        if let Some(stored) = read(store, MAX_TIME)? {
-            let stored = stored.as_doc();
-            if let Some(RawValue::Int64(ms)) = stored.get("readOperations") {
-                defaults.max_time_ms.store(ms, Ordering::Relaxed);
-            }
-            if let Some(RawValue::Timestamp(at)) = stored.get("clusterParameterTime") {
-                *defaults.max_time_set.lock() = at;
-            }
-        }
         Ok(defaults)
     }
 
@@ -115,37 +101,10 @@ impl Defaults {
         Ok(())
     }
 
-    /// Stores and applies `defaultMaxTimeMS.readOperations`.
-    ///
-    /// # Errors
-    /// Errors of the engine; the old value stays in effect.
-    pub fn keep_max_time(&self, store: &Store, op: &OpCtx, ms: i64) -> Result<()> {
-        let timestamp = store.new_timestamp();
-        let mut out = DocBuilder::new();
-        out.append("_id", MAX_TIME.1);
-        out.append("clusterParameterTime", RawValue::Timestamp(timestamp));
-        out.append("readOperations", ms);
-        put(store, op, MAX_TIME, out.finish().as_doc())?;
-        self.max_time_ms.store(ms, Ordering::Relaxed);
-        *self.max_time_set.lock() = timestamp;
-        Ok(())
-    }
-
     fn set(&self, concerns: DefaultConcerns) {
         let set = concerns.read.is_some() || concerns.write.is_some();
         *self.concerns.lock() = concerns;
         self.has_concerns.store(set, Ordering::Relaxed);
-    }
-
-    /// `defaultMaxTimeMS.readOperations`: the time limit in milliseconds of reads that set none; 0
-    /// for no limit.
-    pub fn max_time_ms(&self) -> i64 {
-        self.max_time_ms.load(Ordering::Relaxed)
-    }
-
-    /// The operation log's timestamp at which `defaultMaxTimeMS` was last set, or 0.
-    pub fn max_time_set_at(&self) -> u64 {
-        *self.max_time_set.lock()
     }
 }
 

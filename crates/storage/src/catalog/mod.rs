@@ -146,6 +146,32 @@ impl Catalog {
         self.map.load_full()
     }
 
+    /// Checks that no other database has a name that differs from this one only by case.
+    ///
+    /// # Errors
+    /// 13297 DatabaseDifferCase.
+    pub(crate) fn check_case(&self, db: &str) -> Result<()> {
+        let all = self.all();
+        let mut other = None;
+        for existing in all.keys().map(Namespace::db) {
+            if existing == db {
+                return Ok(());
+            }
+            if existing.eq_ignore_ascii_case(db) {
+                other = Some(existing);
+            }
+        }
+        match other {
+            None => Ok(()),
+            Some(other) => Err(Error::new(
+                ErrorCode::DatabaseDifferCase,
+                format!(
+                    "db already exists with different case already have: [{other}] trying to create [{db}]"
+                ),
+            )),
+        }
+    }
+
     /// Publishes a changed map. The caller holds the lock of all changes.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Namespaces)) {
         let mut map = (*self.map.load_full()).clone();

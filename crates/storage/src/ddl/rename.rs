@@ -17,6 +17,8 @@ pub enum RenameTarget {
     MustNotExist,
     /// The collection is dropped in the same catalog change.
     Dropped,
+    /// The same, and the rename fails unless the collection has this UUID.
+    DroppedIfItIs([u8; 16]),
 }
 
 impl Store {
@@ -31,9 +33,28 @@ impl Store {
         to: &Namespace,
         target: RenameTarget,
     ) -> Result<()> {
+        self.rename_identified((from, None), to, target)
+    }
+
+    /// Renames a collection that must have this UUID, if one is given.
+    ///
+    /// # Errors
+    /// 361 CollectionUUIDMismatch, and those of [`Store::rename_collection`].
+    pub fn rename_identified(
+        &self,
+        (from, uuid): (&Namespace, Option<[u8; 16]>),
+        to: &Namespace,
+        target: RenameTarget,
+    ) -> Result<()> {
         let names: Vec<_> =
             [from, to].into_iter().filter(|ns| self.catalog.get(ns).is_some()).cloned().collect();
         let _changing = self.lock_catalog_sparing(&names)?;
+        if let Some(uuid) = uuid {
+            self.check_uuid(from, uuid)?;
+        }
+        if let RenameTarget::DroppedIfItIs(uuid) = target {
+            self.check_uuid(to, uuid)?;
+        }
         let Some(collection) = self.catalog.get(from) else {
             self.check_no_view(&ReadView::now(), from)?;
             return Err(Error::new(
@@ -52,6 +73,9 @@ impl Store {
         if target.is_some() && replaced == RenameTarget::MustNotExist {
             return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
         }
+        if target.is_none() {
+            self.catalog.check_case(to.db())?;
+        }
         if target.is_none() && self.view(&ReadView::now(), to)?.is_some() {
             let text = format!("a view already exists with that name: {to}");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
@@ -65,6 +89,29 @@ impl Store {
         let target_state = target.as_ref().map(|target| target.change_state()).transpose()?;
         let target = target.as_deref().zip(target_state.as_deref());
         self.give_name(&collection, &state, to, target)
+    }
+
+    /// Checks that the collection of this name has this UUID.
+    ///
+    /// # Errors
+    /// 361 CollectionUUIDMismatch, also if there is none; the reply names the collection that has
+    /// the UUID.
+    pub fn check_uuid(&self, ns: &Namespace, uuid: [u8; 16]) -> Result<()> {
+        if self.catalog.get(ns).is_some_and(|collection| collection.uuid() == uuid) {
+            return Ok(());
+        }
+        let all = self.catalog.all();
+        let actual =
+            all.iter().find(|(other, found)| other.db() == ns.db() && found.uuid() == uuid);
+        let mut extra = DocBuilder::new();
+        extra.append("db", ns.db());
+        extra.append("collectionUUID", RawValue::Binary { subtype: 4, bytes: &uuid });
+        extra.append("expectedCollection", ns.collection());
+        let actual = actual.map(|(other, _)| RawValue::String(other.collection()));
+        extra.append("actualCollection", actual.unwrap_or(RawValue::Null));
+        let text = "Collection UUID does not match that specified";
+        let error = Error::new(ErrorCode::CollectionUUIDMismatch, text);
+        Err(error.with_extra(extra.finish().into_bytes()))
     }
 
     /// Renames a collection; a collection with that name is dropped. The caller holds the catalog's

@@ -5,6 +5,7 @@
 
 pub(crate) mod building;
 mod filter;
+mod id_index;
 pub(crate) mod keygen;
 pub mod kinds;
 pub(crate) mod range;
@@ -13,5 +14,6 @@ pub(crate) mod spec;
 pub(crate) mod validation;
 
 pub use filter::{FilterCompiler, RecordFilter};
+pub use id_index::check_id_index;
 pub use spec::{IndexField, IndexSpec};
 pub use validation::DocumentCheck;

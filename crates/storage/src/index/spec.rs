@@ -12,6 +12,7 @@ use mayfly_value::{
     Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder, same_collation,
 };
 
+use super::id_index;
 use crate::index::kinds::{self, FieldKind, Kind};
 use crate::policy::ExpireAfter;
 use crate::policy::value::{
@@ -110,9 +111,6 @@ const KNOWN: &[&str] = &[
 /// The flag of a last-modified policy in the catalog; never listed.
 const LAST_MODIFIED: &str = "lastModified";
 
-/// Options that an `_id` index may have.
-const KNOWN_FOR_ID: &[&str] = &["v", "key", "name", "ns", "collation"];
-
 impl IndexSpec {
     /// Checks a requested definition.
     ///
@@ -122,7 +120,7 @@ impl IndexSpec {
         let key = key_pattern(raw)?;
         let name = name(raw, key)?;
         if is_id_pattern(key) {
-            return id_index(raw, key);
+            return Ok(Requested::Id(id_index::collation_of(raw, key)?));
         }
         if name == "_id_" {
             return Err(Error::bad_value(format!(
@@ -517,7 +515,7 @@ pub(crate) fn in_spec_context(error: Error, spec: RawDoc<'_>) -> Error {
     }
 }
 
-fn key_pattern(raw: RawDoc<'_>) -> Result<RawDoc<'_>> {
+pub(super) fn key_pattern(raw: RawDoc<'_>) -> Result<RawDoc<'_>> {
     match raw.get("key") {
         Some(RawValue::Document(key)) => Ok(key),
         Some(other) => Err(Error::type_mismatch(format!(
@@ -530,7 +528,7 @@ fn key_pattern(raw: RawDoc<'_>) -> Result<RawDoc<'_>> {
     }
 }
 
-fn name<'a>(raw: RawDoc<'a>, key: RawDoc<'_>) -> Result<&'a str> {
+pub(super) fn name<'a>(raw: RawDoc<'a>, key: RawDoc<'_>) -> Result<&'a str> {
     match raw.get("name") {
         Some(RawValue::String("")) => {
             Err(Error::new(ErrorCode::CannotCreateIndex, "index name cannot be empty"))
@@ -566,27 +564,6 @@ fn is_id_pattern(key: RawDoc<'_>) -> bool {
 fn is_last_modified(key: RawDoc<'_>) -> bool {
     let mut fields = key.iter();
     fields.next().is_some_and(|field| field.name_bytes() == b"_ts") && fields.next().is_none()
-}
-
-fn id_index(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
-    if let Some(bad) = raw.iter().find(|element| !KNOWN_FOR_ID.contains(&element.name())) {
-        return Err(Error::new(
-            ErrorCode::InvalidIndexSpecificationOption,
-            format!(
-                "The field '{}' is not valid for an _id index specification. Specification: {}",
-                bad.name(),
-                Shell(raw)
-            ),
-        ));
-    }
-    if key.get("_id").and_then(as_f64) == Some(-1.0) {
-        return Err(Error::bad_value(format!(
-            "The field 'key' for an _id index must be {{_id: 1}}, but got {}",
-            Shell(key)
-        )));
-    }
-    let collation = raw.get_element("collation").map(collation_option).transpose()?;
-    Ok(Requested::Id(collation))
 }
 
 fn check_key(key: RawDoc<'_>) -> Result<()> {
@@ -645,12 +622,17 @@ fn check_key(key: RawDoc<'_>) -> Result<()> {
     Ok(())
 }
 
-fn version(raw: RawDoc<'_>) -> Result<i32> {
+pub(super) fn version(raw: RawDoc<'_>) -> Result<i32> {
     match raw.get("v") {
         None => Ok(2),
         Some(value) => match as_f64(value) {
             Some(2.0) => Ok(2),
             Some(1.0) => Ok(1),
+            Some(other) if other.fract() != 0.0 || other.abs() > f64::from(i32::MAX) => {
+                Err(Error::bad_value(format!(
+                    "Index version must be representable as a 32-bit integer, but got {other}"
+                )))
+            }
             Some(other) => Err(Error::new(
                 ErrorCode::CannotCreateIndex,
                 format!(
@@ -689,7 +671,7 @@ fn document_option(element: RawElement<'_>) -> Result<()> {
     }
 }
 
-fn collation_option(element: RawElement<'_>) -> Result<Option<Arc<Collation>>> {
+pub(super) fn collation_option(element: RawElement<'_>) -> Result<Option<Arc<Collation>>> {
     document_option(element)?;
     match element.value() {
         RawValue::Document(collation) if collation.is_empty() => {

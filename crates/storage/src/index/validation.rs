@@ -28,8 +28,19 @@ pub(crate) struct Validation {
     check: Arc<dyn DocumentCheck>,
     /// `moderate`: documents that were invalid before may stay invalid.
     moderate: bool,
-    /// `warn`: an invalid document is only logged.
-    only_warn: bool,
+    /// The consequence of an invalid document.
+    action: Action,
+}
+
+/// The consequence of an invalid document.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// The write is refused.
+    Refuse,
+    /// It is only logged.
+    Log,
+    /// The write is refused, and logged.
+    RefuseAndLog,
 }
 
 /// The longest explanation that is sent to a client.
@@ -55,7 +66,11 @@ impl Validation {
         Ok(Some(Arc::new(Validation {
             check,
             moderate: text("validationLevel") == Some("moderate"),
-            only_warn: text("validationAction") == Some("warn"),
+            action: match text("validationAction") {
+                Some("warn") => Action::Log,
+                Some("errorAndLog") => Action::RefuseAndLog,
+                _ => Action::Refuse,
+            },
         })))
     }
 
@@ -95,11 +110,15 @@ impl Validation {
             info.append("truncated", true).end();
         }
         let info = info.finish();
-        if self.only_warn {
-            let info = Shell(info.as_doc()).to_string();
-            let info = ClientData(info);
-            tracing::warn!(namespace = ns, errInfo = %info, "document would fail validation");
-            return Ok(());
+        if self.action != Action::Refuse {
+            let shown = ClientData(Shell(info.as_doc()).to_string());
+            match self.action {
+                Action::Log => {
+                    tracing::warn!(namespace = ns, errInfo = %shown, "document would fail validation");
+                    return Ok(());
+                }
+                _ => tracing::warn!(namespace = ns, errInfo = %shown, "document failed validation"),
+            }
         }
         let mut extra = DocBuilder::new();
         extra.append("errInfo", &info);

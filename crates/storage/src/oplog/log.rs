@@ -39,6 +39,8 @@ pub struct Oplog {
     pub(crate) warned_of_cut_micros: AtomicI64,
     /// The number of entries that change streams have read.
     pub(super) followed: AtomicU64,
+    /// After how many seconds change streams take no images from an entry; negative for never.
+    image_expiry_secs: AtomicI64,
     /// Held while segments are written into the catalog.
     storing: Mutex<()>,
     /// Starts trimming the log soon.
@@ -85,6 +87,7 @@ impl Oplog {
             cuts_for_room: AtomicU64::new(0),
             warned_of_cut_micros: AtomicI64::new(i64::MIN / 2),
             followed: AtomicU64::new(0),
+            image_expiry_secs: AtomicI64::new(-1),
             storing: Mutex::new(()),
             trimmer: OnceLock::new(),
         };
@@ -114,6 +117,20 @@ impl Oplog {
     /// The number of entries that change streams have read.
     pub fn entries_followed(&self) -> u64 {
         self.followed.load(Ordering::Relaxed)
+    }
+
+    /// Sets after how many seconds the images of documents in entries expire; `None` for never.
+    pub fn set_image_expiry(&self, seconds: Option<i64>) {
+        self.image_expiry_secs.store(seconds.map_or(-1, |it| it.max(0)), Ordering::Relaxed);
+    }
+
+    /// Whether the images of an entry of this time have expired. Both times are in milliseconds
+    /// since 1970.
+    pub fn images_expired(&self, wall_ms: i64, now_ms: i64) -> bool {
+        match self.image_expiry_secs.load(Ordering::Relaxed) {
+            seconds @ 0.. => wall_ms < now_ms.saturating_sub(seconds.saturating_mul(1000)),
+            _ => false,
+        }
     }
 
     /// The limits of the log.

@@ -100,6 +100,40 @@ fn wrong_types_have_the_declared_codes() {
     assert!(sent > 1000, "{sent}");
 }
 
+/// The declared fields of the documents that a form accepts.
+fn embedded(form: Form) -> &'static [Argument] {
+    match form {
+        Form::Fields(fields) => fields,
+        Form::OneOf(forms) => {
+            let fields = forms.iter().map(|form| embedded(*form));
+            fields.max_by_key(|fields| fields.len()).unwrap_or(&[])
+        }
+        _ => &[],
+    }
+}
+
+#[test]
+fn wrong_types_in_declared_documents_have_the_declared_codes() {
+    let (fixture, mut wrong, mut sent) = (Fixture::in_memory(), Vec::new(), 0);
+    for declared in Declared::all() {
+        for argument in declared.command.row.arguments {
+            for field in embedded(argument.form) {
+                for (type_byte, value) in VALUES {
+                    let Some(code) = refusal(field, *type_byte) else { continue };
+                    let (outer, inner) = (argument.name, field.name);
+                    let fields = format!(", {outer}: {{{inner}: {value}, noField: 1}}");
+                    declared.check(&fixture, &fields, code, &mut wrong);
+                    let fields = format!(", {outer}: {{noField: 1, {inner}: {value}}}");
+                    declared.check(&fixture, &fields, 40415, &mut wrong);
+                    sent += 2;
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 200, "{sent}");
+}
+
 #[test]
 fn numbers_beyond_their_bounds_are_refused() {
     let (fixture, mut wrong) = (Fixture::in_memory(), Vec::new());
@@ -147,9 +181,15 @@ fn sample(form: Form) -> String {
         Form::Int64 => "NumberLong(1)".to_owned(),
         Form::String => "'x'".to_owned(),
         Form::Choice(choices) => format!("'{}'", choices.first().unwrap_or(&"")),
-        Form::Document | Form::Fields(_) => "{}".to_owned(),
+        Form::Document => "{}".to_owned(),
+        Form::Fields(fields) => {
+            let required = fields.iter().filter(|field| field.is_required);
+            let required = required.map(|field| format!("{}: {}", field.name, sample(field.form)));
+            format!("{{{}}}", required.collect::<Vec<_>>().join(", "))
+        }
         Form::Array => "[]".to_owned(),
         Form::Binary => "BinData(0, '')".to_owned(),
+        Form::Uuid => "BinData(4, 'AAAAAAAAAAAAAAAAAAAAAA==')".to_owned(),
         Form::Timestamp => "Timestamp(1, 1)".to_owned(),
         Form::OneOf(forms) => forms.first().map_or_else(String::new, |form| sample(*form)),
     }

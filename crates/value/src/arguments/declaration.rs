@@ -35,6 +35,8 @@ pub enum Form {
     Array,
     /// Binary data of any subtype.
     Binary,
+    /// Binary data of 16 bytes and subtype 4.
+    Uuid,
     /// A BSON timestamp.
     Timestamp,
     /// A value of one of these forms.
@@ -61,7 +63,7 @@ impl Form {
             Form::String | Form::Choice(_) => bit(ty::STRING),
             Form::Document | Form::Fields(_) => bit(ty::DOCUMENT),
             Form::Array => bit(ty::ARRAY),
-            Form::Binary => bit(ty::BINARY),
+            Form::Binary | Form::Uuid => bit(ty::BINARY),
             Form::Timestamp => bit(ty::TIMESTAMP),
             Form::OneOf(forms) => {
                 let (mut types, mut at) = (0, 0);
@@ -71,6 +73,48 @@ impl Form {
                 }
                 types
             }
+        }
+    }
+
+    /// Whether the type of a value decides alone.
+    const fn is_checked_by_type(self) -> bool {
+        match self {
+            Form::Choice(_) | Form::Fields(_) | Form::Uuid => false,
+            Form::OneOf(forms) => {
+                let mut at = 0;
+                while at < forms.len() {
+                    if !forms[at].is_checked_by_type() {
+                        return false;
+                    }
+                    at += 1;
+                }
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Checks what the type of a value leaves open: that a string is one of the choices, the fields
+    /// of a document.
+    fn check_content(self, path: &Path<'_>, name: &str, value: RawValue<'_>) -> Result<(), Error> {
+        match (self, value) {
+            (Form::Choice(choices), RawValue::String(text)) if !choices.contains(&text) => {
+                Err(error::not_a_choice(path.field(name), text))
+            }
+            (Form::Fields(fields), RawValue::Document(document)) => {
+                check_document(document, &path.field(name), fields)
+            }
+            (Form::Uuid, RawValue::Binary { subtype, bytes })
+                if subtype != 4 || bytes.len() != 16 =>
+            {
+                Err(error::not_a_uuid())
+            }
+            (Form::OneOf(forms), value) => {
+                let mut fitting =
+                    forms.iter().filter(|form| form.types() & bit(value.type_byte()) != 0);
+                fitting.try_for_each(|form| form.check_content(path, name, value))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -87,6 +131,7 @@ impl Form {
             Form::Document | Form::Fields(_) => "object",
             Form::Array => "array",
             Form::Binary => "binData",
+            Form::Uuid => "UUID",
             Form::Timestamp => "timestamp",
             Form::OneOf(forms) => {
                 let names = forms.iter().map(|form| form.expected());
@@ -144,7 +189,7 @@ impl Argument {
             null_refusal: None,
             since: "",
             types: form.types(),
-            is_checked_by_type: !matches!(form, Form::Choice(_) | Form::Fields(_)),
+            is_checked_by_type: form.is_checked_by_type(),
         }
     }
 
@@ -196,6 +241,11 @@ impl Argument {
     /// An array of anything.
     pub const fn array(name: &'static str) -> Argument {
         Argument::new(name, Form::Array)
+    }
+
+    /// A UUID.
+    pub const fn uuid(name: &'static str) -> Argument {
+        Argument::new(name, Form::Uuid)
     }
 
     /// A value of one of these forms.
@@ -305,15 +355,7 @@ impl Argument {
                 return Err(error::out_of_bounds(self.name, "<=", most, number));
             }
         }
-        match (self.form, value) {
-            (Form::Choice(choices), RawValue::String(text)) if !choices.contains(&text) => {
-                Err(error::not_a_choice(path.field(self.name), text))
-            }
-            (Form::Fields(fields), RawValue::Document(document)) => {
-                check_document(document, &path.field(self.name), fields)
-            }
-            _ => Ok(()),
-        }
+        self.form.check_content(path, self.name, value)
     }
 
     fn wrong_type(&self, path: &Path<'_>, value: RawValue<'_>) -> Error {

@@ -50,3 +50,9 @@ pub fn not_a_choice(path: impl Display, value: &str) -> Error {
         "Enumeration value '{value}' for field '{path}' is not a valid value."
     ))
 }
+
+/// Binary data that is no UUID.
+pub fn not_a_uuid() -> Error {
+    let text = "uuid must be a 16-byte binary field with UUID (4) subtype";
+    Error::new(ErrorCode::InvalidUUID, text)
+}

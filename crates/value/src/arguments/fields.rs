@@ -22,6 +22,43 @@ pub struct Fields<'a> {
     doc: RawDoc<'a>,
     path: Cow<'a, str>,
     names: NameSet,
+    declared: Declared,
+}
+
+/// The declarations of the fields. Builds with assertions check that no other field is read.
+#[derive(Clone, Copy)]
+struct Declared {
+    #[cfg(debug_assertions)]
+    by: Option<(&'static [Argument], Also)>,
+}
+
+impl Declared {
+    /// The fields of a document that declares none.
+    const NONE: Declared = Declared {
+        #[cfg(debug_assertions)]
+        by: None,
+    };
+
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "checked in debug builds"))]
+    const fn new(declared: &'static [Argument], also: Also) -> Declared {
+        Declared {
+            #[cfg(debug_assertions)]
+            by: Some((declared, also)),
+        }
+    }
+
+    #[inline]
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "checked in debug builds"))]
+    fn assert_has(self, name: &str, path: &str) {
+        #[cfg(debug_assertions)]
+        if let Some((declared, also)) = self.by {
+            let is_declared = declared.iter().any(|argument| argument.name == name);
+            assert!(
+                is_declared || also(name.as_bytes()) || name == path,
+                "'{path}' does not declare its field '{name}'"
+            );
+        }
+    }
 }
 
 /// A Bloom filter of a document's field names: most fields that a handler reads are absent, which
@@ -59,27 +96,7 @@ impl<'a> Fields<'a> {
         for element in doc {
             names.insert(element.name_bytes());
         }
-        Fields { doc, path: path.into(), names }
-    }
-
-    /// The same as [`Fields::new`], with a check that only these fields are present.
-    ///
-    /// # Errors
-    /// 40415 for an unknown field.
-    pub fn strict(
-        doc: RawDoc<'a>,
-        path: impl Into<Cow<'a, str>>,
-        known: &[&str],
-    ) -> Result<Fields<'a>> {
-        let mut fields = Fields { doc, path: path.into(), names: NameSet::default() };
-        for element in doc {
-            let name = element.name_bytes();
-            if !known.iter().any(|known| known.as_bytes() == name) {
-                return Err(fields.unknown(element.name()));
-            }
-            fields.names.insert(name);
-        }
-        Ok(fields)
+        Fields { doc, path: path.into(), names, declared: Declared::NONE }
     }
 
     /// The fields of a document that declares all of them.
@@ -87,9 +104,32 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// 40415 for an unknown field, 40413 for a repeated one, the errors of [`Argument::check`],
     /// 40414 for a missing one.
-    pub fn read(doc: RawDoc<'a>, path: &'a str, declared: &[Argument]) -> Result<Fields<'a>> {
-        let names = check_fields(doc, &Path::new(path), declared, (0, |_| false))?;
-        let fields = Fields { doc, path: Cow::Borrowed(path), names };
+    pub fn read(
+        doc: RawDoc<'a>,
+        path: &'a str,
+        declared: &'static [Argument],
+    ) -> Result<Fields<'a>> {
+        let also: Also = |_| false;
+        let names = check_fields(doc, &Path::new(path), declared, (0, also))?;
+        let by = Declared::new(declared, also);
+        let fields = Fields { doc, path: Cow::Borrowed(path), names, declared: by };
+        fields.check_present(declared, |_| false)?;
+        Ok(fields)
+    }
+
+    /// The fields of a document that declares some of them; others are ignored.
+    ///
+    /// # Errors
+    /// The errors of [`Fields::read`] except 40415.
+    pub fn read_lenient(
+        doc: RawDoc<'a>,
+        path: &'a str,
+        declared: &'static [Argument],
+    ) -> Result<Fields<'a>> {
+        let also: Also = |_| true;
+        let names = check_fields(doc, &Path::new(path), declared, (0, also))?;
+        let by = Declared::new(declared, also);
+        let fields = Fields { doc, path: Cow::Borrowed(path), names, declared: by };
         fields.check_present(declared, |_| false)?;
         Ok(fields)
     }
@@ -104,11 +144,12 @@ impl<'a> Fields<'a> {
     pub fn read_command(
         body: RawDoc<'a>,
         command: &'static str,
-        declared: &[Argument],
+        declared: &'static [Argument],
         also: Also,
     ) -> Result<Fields<'a>> {
         let names = check_fields(body, &Path::new(command), declared, (1, also))?;
-        Ok(Fields { doc: body, path: Cow::Borrowed(command), names })
+        let declared = Declared::new(declared, also);
+        Ok(Fields { doc: body, path: Cow::Borrowed(command), names, declared })
     }
 
     /// Checks that the required arguments are present, in the document or `elsewhere`.
@@ -131,6 +172,7 @@ impl<'a> Fields<'a> {
 
     /// The value, or `None` if it is absent, null or undefined.
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
+        self.declared.assert_has(name, &self.path);
         if !self.names.may_have(name) {
             return None;
         }
@@ -210,6 +252,14 @@ impl<'a> Fields<'a> {
             None => Ok(None),
             Some(RawValue::Array(value)) => Ok(Some(value)),
             Some(value) => Err(self.wrong(name, value, "array")),
+        }
+    }
+
+    /// A UUID field, or `None` for another value.
+    pub fn uuid(&self, name: &str) -> Option<[u8; 16]> {
+        match self.get(name)? {
+            RawValue::Binary { subtype: 4, bytes } => bytes.try_into().ok(),
+            _ => None,
         }
     }
 

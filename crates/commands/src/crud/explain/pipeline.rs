@@ -35,7 +35,7 @@ pub(super) fn explain_stages(
     let fields = &inner.fields;
     let collection = ctx.store.collection(&inner.ns);
     let collation = inner.collating.over(collection.as_deref());
-    let variables = fields.document("let")?;
+    let variables = inner.variables()?;
     let scope = command_scope(ctx, collation, variables)?;
     let context = PipelineContext::command(inner.ns.db(), &scope).after_view(of_view);
     let parsed = ctx.checked(inner.request, UncheckedPipeline::parse(pipeline, &context))?;
@@ -117,7 +117,7 @@ fn run(
     let store = &ctx.service.store;
     let hint = hint.map(Hint::parse).transpose()?.flatten();
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.clone());
-    let settings = RunSettings { read_only: true, hints, ..run_settings(ctx, &inner.fields)? };
+    let settings = RunSettings { read_only: true, hints, ..run_settings(ctx, inner.may_spill()?) };
     let run = pipeline.start(
         ctx.store.view,
         store.collection(ctx.store.view, &inner.ns),

@@ -6,16 +6,19 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
     CanonicalQuery, Explained, FindOptions, FirstOf, Hint, Purpose, allowed_on, explain,
 };
+use mayfly_value::arguments::Argument;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use crate::context::CommandContext;
-use crate::crud::budget;
+use crate::crud::delete::STATEMENT as DELETE_STATEMENT;
+use crate::crud::update::STATEMENT as UPDATE_STATEMENT;
+use crate::crud::{Collating, budget};
 use crate::request::Fields;
 use mayfly_value::arguments::convert::whole_number;
 
 /// The parts of the query as they were sent.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Parts<'a> {
     pub(super) filter: RawDoc<'a>,
     pub(super) sort: Option<RawDoc<'a>>,
@@ -30,6 +33,8 @@ pub(super) struct Parts<'a> {
     pub(super) needed_paths: Option<&'a Vec<String>>,
     /// The field of `distinct`.
     pub(super) values_of: Option<&'a str>,
+    /// The collation of a statement of a write; `None` for that of the command.
+    pub(super) collating: Option<Collating>,
 }
 
 impl<'a> Parts<'a> {
@@ -48,6 +53,7 @@ impl<'a> Parts<'a> {
             first_of: None,
             needed_paths: None,
             values_of: None,
+            collating: None,
         }
     }
 
@@ -96,11 +102,12 @@ pub(super) fn write(
         purpose,
         verbosity: inner.verbosity,
         settings: inner.setting.as_ref().map(|setting| setting.settings.as_doc()),
-        budget: budget(ctx, &inner.fields)?,
+        budget: budget(ctx, inner.may_spill()?),
     };
     let store = &ctx.service.store;
     let collection = store.collection(ctx.store.view, &inner.ns);
-    let collation = inner.collating.over(collection.as_deref());
+    let collating = parts.collating.as_ref().unwrap_or(&inner.collating);
+    let collation = collating.over(collection.as_deref());
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.as_deref());
     let allowed = hints.zip(collection.as_deref()).and_then(|(hints, on)| allowed_on(hints, on));
     let parse = || {
@@ -129,6 +136,7 @@ pub(super) fn find(
         needed_paths: None,
         first_of: None,
         values_of: None,
+        collating: None,
     };
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
 }
@@ -162,12 +170,15 @@ pub(super) fn distinct(
 }
 
 /// The only statement of a write command.
-fn statement<'a>(inner: &Inner<'a>, name: &'static str) -> Result<Fields<'a>> {
+fn statement<'a>(
+    inner: &Inner<'a>,
+    (name, path, declared): (&'static str, &'static str, &'static [Argument]),
+) -> Result<Fields<'a>> {
     let Some(list) = inner.fields.array(name)? else { return Err(inner.fields.missing(name)) };
     let mut items = list.iter();
     match (items.next(), items.next()) {
         (Some(only), None) => match only.value() {
-            RawValue::Document(statement) => Ok(Fields::new(statement, name)),
+            RawValue::Document(statement) => Fields::read(statement, path, declared),
             other => Err(inner.fields.wrong(name, other, "object")),
         },
         _ => Err(Error::new(ErrorCode::InvalidLength, "explained write batches must be of size 1")),
@@ -179,14 +190,15 @@ pub(super) fn update(
     inner: &Inner<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let fields = statement(inner, "updates")?;
+    let fields = statement(inner, ("updates", "update.updates", UPDATE_STATEMENT))?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-    fields.required("u")?;
+    let collating = Some(Collating::parse(&fields)?);
     let multi = fields.bool("multi")?.unwrap_or(false);
     let upsert = fields.bool("upsert")?.unwrap_or(false);
     let sort = fields.document("sort")?;
     let variables = inner.fields.document("let")?;
-    let parts = Parts { hint: fields.get("hint"), sort, variables, ..Parts::of(filter) };
+    let hint = fields.get("hint");
+    let parts = Parts { hint, sort, variables, collating, ..Parts::of(filter) };
     write(ctx, inner, parts, Purpose::Update { multi, upsert }, doc).map(|_| ())
 }
 
@@ -195,12 +207,13 @@ pub(super) fn delete(
     inner: &Inner<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let fields = statement(inner, "deletes")?;
+    let fields = statement(inner, ("deletes", "delete.deletes", DELETE_STATEMENT))?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+    let collating = Some(Collating::parse(&fields)?);
     let limit =
         fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
     let variables = inner.fields.document("let")?;
-    let parts = Parts { hint: fields.get("hint"), variables, ..Parts::of(filter) };
+    let parts = Parts { hint: fields.get("hint"), variables, collating, ..Parts::of(filter) };
     write(ctx, inner, parts, Purpose::Delete { multi: limit == 0 }, doc).map(|_| ())
 }
 
