@@ -29,8 +29,8 @@ impl Namespace {
         if collection.is_empty() {
             return invalid("");
         }
-        if collection.starts_with('.') || collection.ends_with('.') {
-            return invalid(": collection names cannot begin or end with '.'");
+        if collection.starts_with('.') {
+            return invalid(": collection names cannot begin with '.'");
         }
         if collection.contains('\0')
             || (collection.contains('$') && !special_dollar_name(collection))

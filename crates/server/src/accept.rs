@@ -41,7 +41,6 @@ struct Registered {
     service: Arc<Service>,
     connection: Arc<Connection>,
     connected: Connected,
-    quiet: bool,
 }
 
 impl Drop for Registered {
@@ -49,7 +48,7 @@ impl Drop for Registered {
         self.service.audit_closed(&self.connection);
         self.service.connections.closed(self.connection.id);
         self.connected.count.send_modify(|count| *count -= 1);
-        if !self.quiet {
+        if !self.service.settings.is_quiet() {
             tracing::info!(
                 id = 22944,
                 remote = &*self.connection.client,
@@ -66,7 +65,6 @@ pub(crate) struct Reception {
     pub(crate) service: Arc<Service>,
     pub(crate) transport: Arc<Transport>,
     pub(crate) connected: Connected,
-    pub(crate) quiet: bool,
     pub(crate) clients: ServedClients,
 }
 
@@ -107,7 +105,7 @@ impl Reception {
 }
 
 fn open(stream: TcpStream, client: String, reception: &Reception) {
-    let Reception { service, transport, connected, quiet, .. } = reception.clone();
+    let Reception { service, transport, connected, .. } = reception.clone();
     peer::keep_alive(&stream);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let Some(connection) = service.connections.open(client, local, service.clock.now_ms()) else {
@@ -117,7 +115,7 @@ fn open(stream: TcpStream, client: String, reception: &Reception) {
         );
         return;
     };
-    if !quiet {
+    if !service.settings.is_quiet() {
         tracing::info!(
             id = 22943,
             remote = &*connection.client,
@@ -127,7 +125,7 @@ fn open(stream: TcpStream, client: String, reception: &Reception) {
     }
     connected.count.send_modify(|count| *count += 1);
     let registered =
-        Registered { service: service.clone(), connection: connection.clone(), connected, quiet };
+        Registered { service: service.clone(), connection: connection.clone(), connected };
     tokio::spawn(async move {
         let _registered = registered;
         connection::serve(stream, &transport, &service, &connection).await;

@@ -115,7 +115,6 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         service: service.clone(),
         transport,
         connected: connected.clone(),
-        quiet: config.quiet,
         clients: ServedClients::All,
     };
     if let Err(why) = prepare(&config, &reception, &listeners).await {

@@ -30,8 +30,8 @@ pub use sessions::{
     TransactionCounts, TransactionInfo,
 };
 pub use settings::{
-    CLUSTER_PARAMETERS, ClusterParameter, ClusterParameters, DefaultConcerns, Defaults, FailPoint,
-    FailPoints, LogVerbosity, MemoryParameters, QuerySetting, QuerySettings, ReplicaSet, Scripts,
-    SetConfig, Settings, fail_points, index_build_bytes, limit_memory, query_settings, replica_set,
-    usable_memory, write_block,
+    AutoCompact, CLUSTER_PARAMETERS, ClusterParameter, ClusterParameters, Compaction,
+    DefaultConcerns, Defaults, FailPoint, FailPoints, LogVerbosity, MemoryParameters, QuerySetting,
+    QuerySettings, ReplicaSet, Scripts, SetConfig, Settings, fail_points, index_build_bytes,
+    limit_memory, query_settings, replica_set, usable_memory, write_block,
 };

@@ -139,6 +139,7 @@ fn form_name(form: Form) -> &'static str {
         Form::Document | Form::Fields(_) => "object",
         Form::Array => "array",
         Form::Binary => "binData",
+        Form::Uuid => "UUID",
         Form::Timestamp => "timestamp",
     }
 }

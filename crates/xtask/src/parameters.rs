@@ -40,6 +40,10 @@ fn kind(kind: ParameterKind) -> String {
     };
     match kind {
         ParameterKind::Bool => "true or false".to_owned(),
+        ParameterKind::Truth => "any value, by its truth".to_owned(),
+        ParameterKind::Level => whole(0, false, "int"),
+        ParameterKind::Text { most } => format!("text of at most {most} bytes"),
+        ParameterKind::List => "array".to_owned(),
         ParameterKind::Int { least, exclusive } => whole(least, exclusive, "int"),
         ParameterKind::Long { least, exclusive } => whole(least, exclusive, "long"),
         ParameterKind::Double { least, exclusive, most } => {

@@ -312,8 +312,13 @@ pub(crate) fn append_handshake(
     fields: &Fields<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    if let Some(RawValue::String(name)) = fields.get("saslSupportedMechs") {
-        append_mechanisms(ctx, name, reply)?;
+    match fields.doc().get("saslSupportedMechs") {
+        None => {}
+        Some(RawValue::String(name)) => append_mechanisms(ctx, name, reply)?,
+        Some(RawValue::Document(_)) => {
+            return Err(Error::bad_value("UserName must be a string of the form 'database.user'"));
+        }
+        Some(other) => return Err(fields.wrong("saslSupportedMechs", other, "[string, object]")),
     }
     let Some(RawValue::Document(first)) = fields.get("speculativeAuthenticate") else {
         return Ok(());

@@ -20,7 +20,7 @@ pub(crate) const UNLOCK: Command =
     Command::new("fsyncUnlock", "Releases the lock of fsync", run_unlock)
         .needs(Needs::Cluster(&[Action::Unlock]))
         .since("3.2")
-        .flags(RowFlags::ADMIN_ONLY)
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
         .reads(Reads::empty());
 
 const ARGUMENTS: &[Argument] = &[

@@ -6,6 +6,7 @@ mod balancer;
 mod cluster_parameters;
 mod compatibility;
 mod concerns;
+mod drop_connections;
 mod fail_point;
 mod fsync;
 mod get_parameter;
@@ -40,6 +41,7 @@ pub(crate) const ROWS: &[Command] = &[
     compatibility::ROW,
     concerns::GET,
     concerns::SET,
+    drop_connections::ROW,
     fail_point::CONFIGURE,
     fail_point::WAIT,
     fsync::ROW,

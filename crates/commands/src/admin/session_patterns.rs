@@ -13,7 +13,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use super::sessions::kill;
 use crate::context::{Command, CommandContext};
 use crate::diagnostics::local_sessions::{ROLE, named_users, names};
-use crate::request::generic::{session_id, session_owner};
+use crate::request::generic::{OF_SESSION, session_id, session_owner};
 use crate::request::{Fields, Needs, Request};
 use mayfly_value::arguments::error::wrong_type;
 
@@ -32,14 +32,6 @@ const OF_PATTERN: &[Argument] = &[
     Argument::array("users"),
     Argument::array("roles"),
 ];
-/// The fields of a session's id.
-const OF_ID: &[Argument] = &[
-    Argument::any("id").required(),
-    Argument::any("uid"),
-    Argument::any("txnNumber"),
-    Argument::any("txnUUID"),
-];
-
 /// A pattern of sessions.
 #[derive(Default)]
 struct Pattern {
@@ -86,7 +78,7 @@ fn parse(ctx: &CommandContext<'_>, pattern: RawDoc<'_>) -> Result<Pattern> {
     let fields = Fields::read(pattern, PATTERN, OF_PATTERN)?;
     let mut parsed = Pattern::default();
     if let Some(lsid) = fields.document("lsid")? {
-        let lsid = Fields::read(lsid, "LogicalSessionId", OF_ID)?;
+        let lsid = Fields::read(lsid, "LogicalSessionId", OF_SESSION)?;
         parsed.id = Some(session_id(lsid.doc())?.id);
         parsed.owners.extend(session_owner(&lsid)?.map(|owner| vec![owner]));
     }

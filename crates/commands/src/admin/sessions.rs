@@ -3,14 +3,14 @@
 use mayfly_auth::Action;
 use mayfly_base::{ErrorCode, Result};
 use mayfly_service::{Service, SessionId, SessionOwner};
-use mayfly_value::{DocBuilder, RawValue, bson};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, bson};
 
 use crate::context::{Command, CommandContext};
 use crate::diagnostics::local_sessions::named_users;
 use crate::request::generic::{claimed, session_id, session_of};
 use crate::request::row::{Reads, RowFlags};
 use crate::request::{Needs, Request};
-use mayfly_value::arguments::error::wrong_type;
+use mayfly_value::arguments::error::{missing, wrong_type};
 
 pub(crate) const START: Command =
     Command::new("startSession", "Starts a logical session", run_start)
@@ -29,6 +29,7 @@ pub(crate) const KILL: Command =
     Command::new("killSessions", "Ends logical sessions and their operations", run_kill)
         .needs(Needs::Nothing)
         .since("3.6")
+        .flags(RowFlags::LENIENT)
         .reads(Reads::empty());
 pub(crate) const KILL_ALL: Command =
     Command::new("killAllSessions", "Ends all logical sessions and their operations", run_kill_all)
@@ -79,10 +80,7 @@ fn run_kill(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder)
 
 fn run_kill_all(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.arguments()?;
-    let RawValue::Array(users) = request.target() else {
-        return Err(wrong_type(format!("{0}.{0}", request.row.name), request.target(), "array"));
-    };
-    let owners = named_users(users, request.row.name)?;
+    let owners = named_users(target_array(request)?, "killAllSessions.users")?;
     kill(ctx.service, ctx.op.id(), |session| owners.is_empty() || owners.contains(&session.owner));
     Ok(())
 }
@@ -94,18 +92,32 @@ fn listed(
     request: &Request<'_>,
     others: Action,
 ) -> Result<Vec<SessionId>> {
-    let RawValue::Array(array) = request.target() else {
-        return Err(wrong_type(format!("{0}.{0}", request.row.name), request.target(), "array"));
-    };
     let mut sessions = Vec::new();
-    for element in array {
-        let RawValue::Document(session) = element.value() else {
-            let path = format!("{0}.{0}.{1}", request.row.name, element.name());
-            return Err(wrong_type(&path, element.value(), "object"));
+    for element in target_array(request)? {
+        let session = match element.value() {
+            RawValue::Document(session) => session,
+            RawValue::Null | RawValue::Undefined => continue,
+            other => {
+                let path = format!("{0}.{0}.{1}", request.row.name, element.name());
+                return Err(wrong_type(&path, other, "object"));
+            }
         };
         sessions.push(claimed(session_id(session)?, &ctx.authority, others)?);
     }
     Ok(sessions)
+}
+
+/// The array in the command's own value.
+///
+/// # Errors
+/// 40414 for null, 14 for another type.
+fn target_array<'a>(request: &Request<'a>) -> Result<RawDoc<'a>> {
+    let path = format!("{0}.{0}", request.row.name);
+    match request.target() {
+        RawValue::Array(array) => Ok(array),
+        RawValue::Null | RawValue::Undefined => Err(missing(path)),
+        other => Err(wrong_type(path, other, "array")),
+    }
 }
 
 /// Kills the operations (except the caller's), transactions and cursors of the chosen sessions.

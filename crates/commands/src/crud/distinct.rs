@@ -27,7 +27,7 @@ pub(crate) const ROW: Command =
     Command::new("distinct", "Returns the distinct values of a field", run)
         .arguments(ARGUMENTS)
         .needs(Needs::Collection(&[Action::Find]))
-        .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
+        .flags(RowFlags::SHAPED)
         .reads(
             Reads::PREFERENCE
                 .union(Reads::DEFAULTS)

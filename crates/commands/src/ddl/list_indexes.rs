@@ -33,6 +33,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.arguments()?;
     let ns = request.namespace()?;
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
+    if fields.bool("includeBuildUUIDs")? == Some(true)
+        && fields.bool("includeIndexBuildInfo")? == Some(true)
+    {
+        let text = "includeBuildUUIDs and includeIndexBuildInfo cannot be used together";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
     let store = &ctx.service.store;
     if ns.as_str() == OPLOG {
         // The log has no indexes.

@@ -32,6 +32,7 @@ pub(crate) const ROWS: &[Command] = &[
     rename::ROW,
     to_capped::CONVERT,
     to_capped::CLONE,
+    upkeep::AUTO_COMPACT,
     upkeep::COMPACT,
     upkeep::RE_INDEX,
 ];

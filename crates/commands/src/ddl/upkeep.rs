@@ -1,15 +1,16 @@
-//! `compact` and `reIndex`: commands that only change the storage of a collection.
+//! `compact`, `autoCompact` and `reIndex`: commands that only change the storage of collections.
 
 use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Compaction;
 use mayfly_storage::Collection;
-use mayfly_value::DocBuilder;
+use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
-use crate::request::row::{Expected, Writes};
+use crate::request::row::{Expected, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(super) const COMPACT: Command =
@@ -17,11 +18,20 @@ pub(super) const COMPACT: Command =
         .arguments(ARGUMENTS)
         .needs(Needs::Collection(&[Action::Compact]))
         .expected(Expected::Long);
+pub(super) const AUTO_COMPACT: Command =
+    Command::new("autoCompact", "Compacts all collections in the background", auto_compact)
+        .arguments(&[Argument::whole("freeSpaceTargetMB").at_least(1), Argument::bool("runOnce")])
+        .needs(Needs::Cluster(&[Action::Compact]))
+        .since("8.0")
+        .flags(RowFlags::ADMIN_ONLY);
 pub(super) const RE_INDEX: Command =
     Command::new("reIndex", "Rebuilds the indexes of a collection", re_index)
         .needs(Needs::Collection(&[Action::ReIndex]))
         .writes(Writes::Settings)
         .expected(Expected::Long);
+
+/// The default of `freeSpaceTargetMB` in `autoCompact`.
+const DEFAULT_TARGET_MB: i64 = 20;
 
 /// The collection of a command that does not support views.
 fn collection(
@@ -41,20 +51,17 @@ fn collection(
         None => Error::new(ErrorCode::NamespaceNotFound, "collection does not exist"),
     })
 }
-const ARGUMENTS: &[Argument] =
-    &[Argument::flag("force"), Argument::flag("dryRun"), Argument::whole("freeSpaceTargetMB")];
+const ARGUMENTS: &[Argument] = &[
+    Argument::flag("force"),
+    Argument::flag("dryRun"),
+    Argument::whole("freeSpaceTargetMB").at_least(1),
+];
 
 /// The size of the freed space is only known afterwards. `freeSpaceTargetMB` skips a collection
 /// that is smaller than the target.
 fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
-    fields.bool("force")?;
     let target_mb = fields.long("freeSpaceTargetMB")?;
-    if let Some(target) = target_mb.filter(|target| *target < 1) {
-        return Err(Error::bad_value(format!(
-            "BSON field 'freeSpaceTargetMB' value must be >= 1, actual value '{target}'"
-        )));
-    }
     let dry_run = fields.bool("dryRun")?.unwrap_or(false);
     let collection = collection(ctx, request, "compact")?;
     if dry_run {
@@ -68,6 +75,28 @@ fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     reply.append("bytesFreed", i64::try_from(freed).unwrap_or(i64::MAX));
     Ok(())
+}
+
+/// Manual: "autoCompact".
+fn auto_compact(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = request.arguments()?;
+    let name = request.row.name;
+    let enables = match request.target() {
+        RawValue::Bool(enables) => enables,
+        RawValue::Null | RawValue::Undefined => return Err(fields.missing(name)),
+        other => return Err(fields.wrong(name, other, "bool")),
+    };
+    if !enables {
+        ctx.service.auto_compact.disable();
+        return Ok(());
+    }
+    let target_mb = fields.long("freeSpaceTargetMB")?.unwrap_or(DEFAULT_TARGET_MB);
+    let bytes = target_mb.checked_mul(1 << 20).and_then(|bytes| u64::try_from(bytes).ok());
+    let Some(target_bytes) = bytes else {
+        return Err(Error::bad_value(format!("freeSpaceTargetMB is too large: {target_mb}")));
+    };
+    let runs_once = fields.bool("runOnce")?.unwrap_or(false);
+    ctx.service.enable_auto_compact(Compaction { target_bytes, runs_once })
 }
 
 fn re_index(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

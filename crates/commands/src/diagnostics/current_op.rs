@@ -36,7 +36,7 @@ pub(crate) const KILL_OP: Command = Command::new("killOp", "Ends an operation", 
     .arguments(&[Argument::any("op"), Argument::any("maxTimeMSOpOnly")])
     .needs(Needs::InHandler)
     .since("3.2")
-    .flags(RowFlags::ADMIN_ONLY)
+    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
     .names(Names::Word);
 
 /// A client may see its own operations without a right.

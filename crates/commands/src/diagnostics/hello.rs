@@ -105,6 +105,10 @@ fn answer(
         take_client(ctx, client)?;
     }
     write_reply(ctx, primary, &fields, counter, doc);
+    let descriptor = ctx.service.settings.automation_descriptor();
+    if !descriptor.is_empty() {
+        doc.append("automationServiceDescriptor", descriptor.as_str());
+    }
     match repeated {
         true => Ok(()),
         false => authenticate::append_handshake(ctx, &fields, doc),

@@ -9,7 +9,7 @@ use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("listCommands", "Lists the commands", run)
     .needs(Needs::Nothing)
-    .flags(RowFlags::BEFORE_AUTH);
+    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.arguments()?;
@@ -28,6 +28,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         doc.append("requiresAuth", !row.flags.contains(RowFlags::BEFORE_AUTH));
         doc.append("secondaryOk", !row.writes.is_documents());
         doc.append("adminOnly", row.flags.contains(RowFlags::ADMIN_ONLY));
+        doc.start_array("apiVersions");
+        if row.flags.contains(RowFlags::STABLE) {
+            doc.push("1");
+        }
+        doc.end().start_array("deprecatedApiVersions").end();
         doc.start_array("aliases");
         for alias in row.aliases {
             doc.push(*alias);

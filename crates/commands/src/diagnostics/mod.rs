@@ -24,6 +24,7 @@ mod server_status;
 mod top;
 mod ttl_status;
 mod validate;
+mod validate_metadata;
 
 use crate::context::Command;
 
@@ -55,4 +56,5 @@ pub(crate) const ROWS: &[Command] = &[
     top::ROW,
     ttl_status::ROW,
     validate::ROW,
+    validate_metadata::ROW,
 ];

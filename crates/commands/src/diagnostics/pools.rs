@@ -11,7 +11,8 @@ use crate::request::{Needs, Request};
 
 pub(crate) const CONN_POOL_STATS: Command =
     Command::new("connPoolStats", "Returns the connections to other servers", run_pools)
-        .needs(Needs::Cluster(&[Action::ConnPoolStats]));
+        .needs(Needs::Cluster(&[Action::ConnPoolStats]))
+        .flags(RowFlags::LENIENT);
 pub(crate) const LOCK_INFO: Command =
     Command::new("lockInfo", "Lists locks that are held", run_locks)
         .arguments(&[Argument::any("includeStorageEngineDump")])

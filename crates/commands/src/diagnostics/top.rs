@@ -12,7 +12,7 @@ use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("top", "Returns the use of each collection", run)
     .needs(Needs::Cluster(&[Action::Top]))
-    .flags(RowFlags::ADMIN_ONLY);
+    .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.arguments()?;

@@ -4,6 +4,7 @@
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{Authority, SessionId, SessionOwner};
+use mayfly_value::arguments::Argument;
 use mayfly_value::arguments::error::{not_a_uuid, wrong_type};
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::OpCtx;
@@ -272,6 +273,14 @@ pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
     session
 }
 
+/// The fields of a session's id.
+pub(crate) const OF_SESSION: &[Argument] = &[
+    Argument::any("id").required(),
+    Argument::any("uid"),
+    Argument::any("txnNumber"),
+    Argument::any("txnUUID"),
+];
+
 /// Reads a session from `{id: UUID, uid?: digest}`; without a digest it has no owner.
 ///
 /// # Errors
@@ -287,7 +296,7 @@ pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
     {
         return Ok(SessionId { id, owner: SessionOwner::NONE });
     }
-    let fields = Fields::new(doc, "LogicalSessionFromClient");
+    let fields = Fields::read(doc, "LogicalSessionFromClient", OF_SESSION)?;
     let id = match fields.required("id")? {
         RawValue::Binary { subtype: 4, bytes } => {
             <[u8; 16]>::try_from(bytes).map_err(|_| not_a_uuid())?

@@ -4,6 +4,7 @@
 //! parameters in `storage`, the others in [`Settings`](crate::Settings)).
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::convert::{truth, whole_number};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::server::Service;
@@ -30,6 +31,18 @@ pub enum SetAt {
 pub enum ParameterKind {
     /// A boolean.
     Bool,
+    /// A value of any type: true unless it is false, zero or null.
+    Truth,
+    /// The verbosity of the log: an integer from 0. A value of another type is a bad value, as in
+    /// the reference.
+    Level,
+    /// Text of at most this number of bytes.
+    Text {
+        /// The number.
+        most: usize,
+    },
+    /// An array.
+    List,
     /// A 32-bit integer with a lower bound.
     Int {
         /// The bound.
@@ -69,6 +82,8 @@ pub enum Value {
     Number(i64),
     Double(f64),
     Word(&'static str),
+    Text(String),
+    List(&'static [&'static str]),
     Document(DocBuf),
 }
 
@@ -99,18 +114,21 @@ impl Parameter {
         match (self.get)(service) {
             Value::Bool(value) => doc.append(name, value),
             Value::Number(value) => match self.kind {
-                ParameterKind::Int { .. } => {
+                ParameterKind::Int { .. } | ParameterKind::Level => {
                     doc.append(name, i32::try_from(value).unwrap_or(i32::MAX))
                 }
-                ParameterKind::Bool
-                | ParameterKind::Long { .. }
-                | ParameterKind::Double { .. }
-                | ParameterKind::Word(_)
-                | ParameterKind::Document
-                | ParameterKind::LogVerbosity => doc.append(name, value),
+                _ => doc.append(name, value),
             },
             Value::Double(value) => doc.append(name, value),
             Value::Word(value) => doc.append(name, value),
+            Value::Text(value) => doc.append(name, value.as_str()),
+            Value::List(values) => {
+                doc.start_array(name);
+                for value in values {
+                    doc.push(*value);
+                }
+                doc.end()
+            }
             Value::Document(value) => doc.append(name, &value),
         };
     }
@@ -175,6 +193,7 @@ impl Parameter {
             RawValue::Int64(number) => Some(number),
             RawValue::Double(number) => Some(number as i64),
             RawValue::Bool(flag) => Some(i64::from(flag)),
+            RawValue::Decimal128(_) => whole_number(value),
             _ => None,
         };
         if let (ParameterKind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
@@ -183,6 +202,28 @@ impl Parameter {
         }
         match (self.kind, number) {
             (ParameterKind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
+            (ParameterKind::Truth, _) => {
+                let is_null = matches!(value, RawValue::Null | RawValue::Undefined);
+                Ok(Value::Bool(truth(value).unwrap_or(!is_null)))
+            }
+            (ParameterKind::Level, None) => {
+                Err(self.invalid(&format!("a value of type {}", value.type_name())))
+            }
+            (ParameterKind::Level, Some(number)) => {
+                self.check_bounds(number, 0, false)?;
+                Ok(Value::Number(number.min(i64::from(i32::MAX))))
+            }
+            (ParameterKind::Text { most }, None) if value.as_str().is_some() => {
+                let text = value.as_str().unwrap_or_default();
+                if text.len() > most {
+                    let text = format!(
+                        "Value for parameter {} must be no more than {most} bytes",
+                        self.name
+                    );
+                    return Err(Error::new(ErrorCode::Overflow, text));
+                }
+                Ok(Value::Text(text.to_owned()))
+            }
             (ParameterKind::Int { least, exclusive }, Some(number)) => {
                 self.check_bounds(number, least, exclusive)?;
                 if number > i64::from(i32::MAX) {
@@ -230,6 +271,7 @@ impl Parameter {
                 None,
             )
             | (ParameterKind::Word(_), Some(_))
+            | (ParameterKind::Text { .. } | ParameterKind::List, _)
             | (ParameterKind::Document | ParameterKind::LogVerbosity, _) => {
                 Err(Error::type_mismatch(format!(
                     "Invalid type for parameter {}: {}",

@@ -13,6 +13,7 @@ use super::row::{
     POSITIVE, RATIO, SHARE, SOME_BYTES, flag, fraction, number, read_only,
 };
 use super::{Parameter, ParameterKind, SetAt, Value};
+use crate::counters::metrics::LOGIN_MECHANISMS;
 use crate::server::Service;
 use crate::sessions::OpenTransactions;
 use crate::settings::MemoryParameters;
@@ -55,6 +56,24 @@ pub const TABLE: &[Parameter] = &[
     read_only("authSchemaVersion", "The format of users and roles.", NOT_NEGATIVE, |_| {
         Value::Number(5)
     }),
+    read_only(
+        "authenticationMechanisms",
+        "The mechanisms with which clients may log in.",
+        ParameterKind::List,
+        |_| Value::List(&LOGIN_MECHANISMS),
+    ),
+    Parameter {
+        name: "automationServiceDescriptor",
+        help: "Text that hello returns as automationServiceDescriptor, for tools that manage servers. Default: empty.",
+        set_at: SetAt::Both,
+        kind: ParameterKind::Text { most: 64 },
+        get: |s| Value::Text(s.settings.automation_descriptor()),
+        set: |s, value| {
+            if let Value::Text(text) = value {
+                s.settings.automation_descriptor.lock().clone_from(text);
+            }
+        },
+    },
     number!(
         "batchedDeletesTargetBatchDocs",
         "Most expired documents that the TTL monitor deletes in one batch; 0 for no limit. Default: 10.",
@@ -327,7 +346,7 @@ pub const TABLE: &[Parameter] = &[
         name: "logLevel",
         help: "Verbosity of the log for components without their own, from 0 to 5. Default: 0.",
         set_at: SetAt::Both,
-        kind: NOT_NEGATIVE,
+        kind: ParameterKind::Level,
         get: |s| Value::Number(s.settings.log_level()),
         set: |s, value| {
             if let Value::Number(level) = value {
@@ -403,6 +422,18 @@ pub const TABLE: &[Parameter] = &[
         set: |_, value| {
             if let Value::Bool(redacted) = value {
                 redact_client_data(*redacted);
+            }
+        },
+    },
+    Parameter {
+        name: "quiet",
+        help: "Whether the log leaves out lines about single connections. Default: systemLog.quiet.",
+        set_at: SetAt::Both,
+        kind: ParameterKind::Truth,
+        get: |s| Value::Bool(s.settings.is_quiet()),
+        set: |s, value| {
+            if let Value::Bool(quiet) = value {
+                s.settings.set_quiet(*quiet);
             }
         },
     },

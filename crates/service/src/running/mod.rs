@@ -1,7 +1,8 @@
 //! The server's own activities: it starts, writes audit events, maintains documents about itself,
-//! records visits of the TTL monitor, and ends expired transactions and cursors.
+//! records visits of the TTL monitor, ends expired transactions and cursors, and compacts.
 
 mod audit;
+mod auto_compact;
 mod definitions;
 mod own_documents;
 mod start;

@@ -18,7 +18,9 @@ use crate::records::{Audit, Profiler};
 use crate::sessions::{Cursors, Sessions};
 use crate::settings::Settings;
 use crate::settings::write_block;
-use crate::settings::{ClusterParameters, Defaults, FailPoints, QuerySettings, ReplicaSet};
+use crate::settings::{
+    AutoCompact, ClusterParameters, Defaults, FailPoints, QuerySettings, ReplicaSet,
+};
 
 /// Smaller idle cursors stay open when memory is short.
 const LARGE_CURSOR_BYTES: usize = 1 << 20;
@@ -87,6 +89,8 @@ pub struct Service {
     pub top: Top,
     /// Defaults of options that commands do not give.
     pub defaults: Defaults,
+    /// Compaction in the background.
+    pub auto_compact: AutoCompact,
     /// Parameters of the cluster.
     pub cluster_parameters: ClusterParameters,
     /// Query settings by query shape.
@@ -153,6 +157,7 @@ impl Service {
             profiler: Profiler::default(),
             top: Top::default(),
             defaults,
+            auto_compact: AutoCompact::default(),
             cluster_parameters,
             query_settings,
             access: Access::default(),

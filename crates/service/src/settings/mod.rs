@@ -1,6 +1,7 @@
 //! Settings of administrators: values of parameters, and documents of `config` that apply to every
 //! command.
 
+mod auto_compact;
 mod cluster_parameters;
 mod defaults;
 pub mod fail_points;
@@ -12,6 +13,7 @@ mod stored;
 mod values;
 pub mod write_block;
 
+pub use auto_compact::{AutoCompact, Compaction};
 pub use cluster_parameters::{CLUSTER_PARAMETERS, ClusterParameter, ClusterParameters};
 pub use defaults::{DefaultConcerns, Defaults};
 pub use fail_points::{FailPoint, FailPoints};

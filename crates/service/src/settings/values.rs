@@ -31,6 +31,8 @@ pub struct Settings {
     pub(crate) script_timeout_ms: AtomicI64,
     pub(crate) signaled_shutdown_ms: AtomicI64,
     pub(crate) honor_system_umask: AtomicBool,
+    pub(crate) quiet: AtomicBool,
+    pub(crate) automation_descriptor: Mutex<String>,
     pub(crate) script_heap_mb: AtomicI64,
     pub(crate) any_script_heap_mb: AtomicI64,
     /// The memory parameters.
@@ -46,6 +48,8 @@ impl Default for Settings {
             script_timeout_ms: AtomicI64::new(60_000),
             signaled_shutdown_ms: AtomicI64::new(SIGNALED_SHUTDOWN_MS),
             honor_system_umask: AtomicBool::new(false),
+            quiet: AtomicBool::new(false),
+            automation_descriptor: Mutex::default(),
             script_heap_mb: AtomicI64::new(100),
             any_script_heap_mb: AtomicI64::new(1100),
             memory: MemoryParameters::default(),
@@ -54,6 +58,21 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Whether the log leaves out lines about single connections.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed)
+    }
+
+    /// Sets `quiet`: `systemLog.quiet`.
+    pub fn set_quiet(&self, quiet: bool) {
+        self.quiet.store(quiet, Ordering::Relaxed);
+    }
+
+    /// The text that `hello` returns as `automationServiceDescriptor`.
+    pub fn automation_descriptor(&self) -> String {
+        self.automation_descriptor.lock().clone()
+    }
+
     /// `logLevel`: 0 to 5.
     pub fn log_level(&self) -> i64 {
         self.log_verbosity.lock().all()

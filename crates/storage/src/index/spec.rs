@@ -479,6 +479,7 @@ impl IndexSpec {
         self.same_key_and_filter(other)
             && self.unique == other.unique
             && self.sparse == other.sparse
+            && kinds::same_index(self, other)
     }
 
     /// Whether key pattern (numbers by sign), collation and filter are the same.
@@ -573,7 +574,8 @@ fn check_key(key: RawDoc<'_>) -> Result<()> {
     }
     let count = key.iter().count();
     if count > limits::MAX_INDEX_FIELDS {
-        return fail(format!("Index key pattern has {count} fields; the limit is 32"));
+        let text = format!("Index key pattern has {count} fields; the limit is 32");
+        return Err(Error::new(ErrorCode(13103), text));
     }
     for (at, element) in key.iter().enumerate() {
         let path = element.name();
@@ -596,6 +598,10 @@ fn check_key(key: RawDoc<'_>) -> Result<()> {
         }
         match element.value() {
             plugin @ RawValue::String(kind) => {
+                if kind == "wildcard" {
+                    let text = "'wildcard' is no value of an index key; the field is named $**";
+                    return Err(Error::new(ErrorCode(7_246_202), text));
+                }
                 if FieldKind::of(path, plugin).is_none() {
                     return fail(format!("Unknown index plugin '{kind}'"));
                 }

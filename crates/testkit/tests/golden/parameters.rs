@@ -22,7 +22,9 @@ fn help_lines_name_the_defaults() {
             Value::Number(value) => assert_eq!(default, value.to_string(), "{name}"),
             Value::Double(value) => assert_eq!(default, value.to_string(), "{name}"),
             Value::Word(value) => assert_eq!(default, value, "{name}"),
-            Value::Document(_) => {}
+            Value::Text(value) if value.is_empty() => assert_eq!(default, "empty", "{name}"),
+            Value::Text(value) => assert_eq!(default, value, "{name}"),
+            Value::List(_) | Value::Document(_) => {}
         }
     }
 }

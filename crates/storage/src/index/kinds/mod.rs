@@ -89,8 +89,10 @@ pub(crate) enum Mark {
 pub(crate) enum OtherOptions {
     /// The same index.
     Same,
-    /// Another index.
+    /// The same index with other options, which is refused.
     Differ,
+    /// Another index.
+    AnotherIndex,
 }
 
 /// How many indexes of a kind a collection may have.
@@ -224,6 +226,9 @@ pub(crate) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
             "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
         ));
     }
+    if row.is_none_or(|row| row.field != FieldKind::Text) && raw.get("weights").is_some() {
+        return Err(cannot_create("the option 'weights' is only allowed in a text index"));
+    }
     row.map_or_else(|| Ok(Requested::default()), |row| (row.request)(raw, key))
 }
 
@@ -234,6 +239,13 @@ pub(crate) fn same_options(spec: &IndexSpec, other: &IndexSpec) -> bool {
         let same = |name: &&str| spec.document().get(name) == other.document().get(name);
         row.other_options == OtherOptions::Same || row.options.iter().all(same)
     })
+}
+
+/// Whether two definitions with the same key are the same index, as far as the options of their
+/// kind decide that.
+pub(crate) fn same_index(spec: &IndexSpec, other: &IndexSpec) -> bool {
+    let decides = |row: &KindRow| row.other_options == OtherOptions::AnotherIndex;
+    !spec.kind().row().is_some_and(decides) || same_options(spec, other)
 }
 
 /// The fields of an entry of an index with this key pattern.
@@ -252,6 +264,12 @@ pub(crate) fn fields_of_key(key: RawDoc<'_>) -> Vec<IndexField> {
         fields.push(IndexField::new(element.name(), order, kind));
     }
     fields
+}
+
+/// The error for an option of a wrong type.
+fn wrong_type(option: &str, value: RawValue<'_>, expected: &str) -> Error {
+    let found = value.type_name();
+    Error::type_mismatch(format!("The field '{option}' must be {expected}, but got {found}"))
 }
 
 fn cannot_create(text: impl Into<String>) -> Error {

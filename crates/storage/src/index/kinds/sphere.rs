@@ -18,6 +18,7 @@ use mayfly_work::current::spend;
 
 use super::{
     FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
+    wrong_type,
 };
 use crate::index::keygen::{KeySet, MAX_KEYS_PER_DOCUMENT, values_of};
 use crate::index::spec::{IndexField, IndexSpec};
@@ -57,6 +58,7 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
         Some(element) => match as_f64(element.value()) {
             Some(version @ (2.0 | 3.0)) => version as i32,
             Some(1.0) => return Err(Error::not_implemented("2dsphereIndexVersion 1")),
+            None => return Err(wrong_type("2dsphereIndexVersion", element.value(), "a number")),
             _ => {
                 return Err(cannot_create(format!(
                     "unsupported geo index version {{ 2dsphereIndexVersion: {} }}, only support versions: [1,2,3]",

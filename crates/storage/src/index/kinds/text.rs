@@ -21,6 +21,7 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use super::{
     FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
+    wrong_type,
 };
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
@@ -56,7 +57,7 @@ pub struct TextIndex {
 /// Checks a requested definition.
 ///
 /// # Errors
-/// 67 CannotCreateIndex, 238 NotImplemented for older versions.
+/// 14 TypeMismatch, 67 CannotCreateIndex, 238 NotImplemented for older versions.
 fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let mut weights = BTreeMap::new();
     let listed = listed_key(key, &mut weights)?;
@@ -150,7 +151,10 @@ fn add_weights(raw: RawDoc<'_>, weights: &mut BTreeMap<String, i32>) -> Result<(
         Some(RawValue::String(WILDCARD)) => {
             weights.insert(WILDCARD.to_owned(), 1);
         }
-        Some(_) => return Err(cannot_create("text index option 'weights' must be an object")),
+        Some(RawValue::String(_) | RawValue::Array(_)) => {
+            return Err(cannot_create("text index option 'weights' must be an object"));
+        }
+        Some(other) => return Err(wrong_type("weights", other, "an object")),
     }
     if weights.is_empty() {
         let text = "text index option 'weights' must specify fields or the wildcard";
@@ -186,7 +190,7 @@ fn default_language(raw: RawDoc<'_>) -> Result<&str> {
         None => Ok("english"),
         Some(RawValue::String(name)) if Language::find(name).is_some() => Ok(name),
         Some(RawValue::String(_)) => Err(cannot_create("default_language is not valid")),
-        Some(_) => Err(cannot_create("default_language needs a string type")),
+        Some(other) => Err(wrong_type("default_language", other, "a string")),
     }
 }
 
@@ -199,15 +203,18 @@ fn language_override(raw: RawDoc<'_>) -> Result<&str> {
                 false => Ok(name),
             }
         }
-        Some(_) => Err(cannot_create("language_override must be a string")),
+        Some(other) => Err(wrong_type("language_override", other, "a string")),
     }
 }
 
 fn version(raw: RawDoc<'_>) -> Result<i32> {
     let Some(value) = raw.get("textIndexVersion") else { return Ok(VERSION) };
     let Some(number) = Number::from_value(value) else {
-        return Err(cannot_create("text index option 'textIndexVersion' must be a number"));
+        return Err(wrong_type("textIndexVersion", value, "a number"));
     };
+    if matches!(value, RawValue::Decimal128(_)) {
+        return Err(cannot_create("text index option 'textIndexVersion' must not be a decimal"));
+    }
     match number.to_i64_truncated() {
         Some(3) => Ok(VERSION),
         Some(old @ (1 | 2)) => Err(Error::not_implemented(format!("textIndexVersion {old}"))),

@@ -27,7 +27,7 @@ pub(super) const ROW: KindRow = KindRow {
     mark: Mark::Name(is_wildcard),
     field: FieldKind::Wildcard,
     options: &["wildcardProjection"],
-    other_options: OtherOptions::Same,
+    other_options: OtherOptions::AnotherIndex,
     not_over_measurements: None,
     count: KindCount::Any,
     request,
@@ -73,6 +73,9 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
             return Err(cannot_create(text));
         }
     }
+    if raw.get("v").and_then(as_f64) == Some(1.0) {
+        return Err(cannot_create("Index type 'wildcard' is only supported with v: 2"));
+    }
     check_key(raw, key)?;
     let mut requested = Requested::default();
     if let Some(projection) = raw.get("wildcardProjection") {
@@ -104,17 +107,21 @@ fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
     let wildcards = kinds().filter(|kind| *kind == Some(FieldKind::Wildcard)).count();
     let plugins = |kind| !matches!(kind, Some(FieldKind::Wildcard | FieldKind::Ordered));
     if wildcards != 1 || kinds().any(plugins) {
-        return Err(cannot_create(match wildcards {
-            1 => "wildcard indexes do not allow other index types",
-            _ => "Only one wildcard field is allowed in a compound wildcard index",
-        }));
+        return Err(match wildcards {
+            1 => cannot_create("wildcard indexes do not allow other index types"),
+            _ => Error::new(
+                ErrorCode(7_246_201),
+                "Only one wildcard field is allowed in a compound wildcard index",
+            ),
+        });
     }
     if key.iter().count() == 1 {
         return Ok(());
     }
     let all = key.get("$**").is_some();
     if all && raw.get("wildcardProjection").is_none() {
-        return Err(cannot_create(
+        return Err(Error::new(
+            ErrorCode(7_246_209),
             "Compound wildcard indexes on all fields must have a 'wildcardProjection' that leaves the other fields out",
         ));
     }
@@ -123,10 +130,11 @@ fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
     for field in key.iter().filter(|field| !is_wildcard(field.name())) {
         let parts: Vec<String> = field.name().split('.').map(str::to_owned).collect();
         if wildcard.share(&parts) != Coverage::Nothing {
-            return Err(cannot_create(format!(
+            let text = format!(
                 "wildcardProjection of a compound wildcard index must not cover the key field '{}'",
                 field.name()
-            )));
+            );
+            return Err(Error::new(ErrorCode(7_246_209), text));
         }
     }
     Ok(())
@@ -181,10 +189,11 @@ impl Projection {
             RawValue::Document(below) if !below.is_empty() => return self.add(below, path, mode),
             number if number.is_number() => as_f64(number) != Some(0.0),
             other => {
-                return Err(Error::type_mismatch(format!(
+                let text = format!(
                     "wildcardProjection must include or exclude '{name}', but got {}",
                     other.type_name()
-                )));
+                );
+                return Err(Error::new(ErrorCode(51_271), text));
             }
         };
         if name == "_id" {
@@ -203,7 +212,7 @@ impl Projection {
         }
         let overlaps = |known: &Vec<String>| known.starts_with(path) || path.starts_with(known);
         if self.paths.iter().any(overlaps) {
-            return Err(Error::new(ErrorCode(31250), format!("Path collision at {name}")));
+            return Err(Error::new(ErrorCode(31249), format!("Path collision at {name}")));
         }
         self.paths.push(path.clone());
         Ok(())

@@ -61,6 +61,9 @@ enum What {
         /// How long each size of a group is loaded.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
+        /// The sizes of the groups.
+        #[arg(long, value_delimiter = ',', default_values_t = memory::SIZES_MB)]
+        megabytes: Vec<u64>,
     },
     /// Calls that fail.
     Faults {
@@ -115,8 +118,9 @@ fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
         }
         return done;
     }
-    if let What::Memory { seconds } = arguments.what {
-        let done = memory::run(&arguments.server, folder.path(), seconds, seed);
+    if let What::Memory { seconds, megabytes } = &arguments.what {
+        let program = (arguments.server.as_path(), folder.path());
+        let done = memory::run(program, megabytes, *seconds, seed);
         if done.is_err() {
             println!("kept: {}", folder.keep().display());
         }

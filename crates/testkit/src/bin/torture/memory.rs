@@ -13,7 +13,8 @@ use mayfly_value::bson::{DateTime, Document, doc};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-const SIZES_MB: [u64; 3] = [128, 256, 512];
+/// The sizes of the groups without others.
+pub(super) const SIZES_MB: [u64; 3] = [128, 256, 512];
 /// Clients at once, apart from idle connections.
 const CLIENTS: u64 = 6;
 const CONNECTIONS: usize = 200;
@@ -75,9 +76,14 @@ struct Sum {
 ///
 /// # Errors
 /// The server ended, or gave an unexpected answer.
-pub(super) fn run(program: &Path, folder: &Path, seconds: u64, seed: u64) -> Result<(), String> {
+pub(super) fn run(
+    (program, folder): (&Path, &Path),
+    sizes_mb: &[u64],
+    seconds: u64,
+    seed: u64,
+) -> Result<(), String> {
     let mut failed = Vec::new();
-    for megabytes in SIZES_MB {
+    for megabytes in sizes_mb.iter().copied() {
         let group = match Group::of(megabytes) {
             Ok(group) => group,
             Err(error) => {
