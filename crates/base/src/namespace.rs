@@ -119,13 +119,14 @@ mod tests {
     fn splits_and_rejects() {
         let ns = Namespace::parse("db.a.b").unwrap();
         assert_eq!((ns.db(), ns.collection(), ns.as_str()), ("db", "a.b", "db.a.b"));
-        for bad in ["", "db", "db.", ".c", "d b.c", "db..c", "db.c.", "db.a$b", "d\0.c", "d/e.c"] {
+        for bad in ["", "db", "db.", ".c", "d b.c", "db..c", "db.a$b", "d\0.c", "d/e.c"] {
             assert_eq!(
                 Namespace::parse(bad).unwrap_err().code(),
                 ErrorCode::InvalidNamespace,
                 "{bad:?}"
             );
         }
+        assert_eq!(Namespace::parse("db.c.").unwrap().collection(), "c.");
         assert!(Namespace::new("d", &"c".repeat(253)).is_ok());
         assert!(Namespace::new("d", &"c".repeat(254)).is_err());
     }

@@ -74,6 +74,12 @@ impl Scope {
         self
     }
 
+    /// Declares no `$$NOW`, where an expression must be the same at any time.
+    #[must_use]
+    pub fn without_now(self) -> Scope {
+        Scope { now_ms: None, ..self }
+    }
+
     /// Allows no metadata, for a pipeline over other documents.
     #[must_use]
     pub fn without_metadata(self) -> Scope {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::op::check_metadata;
 use mayfly_expr::{Frame, Scope};
+use mayfly_value::arguments::convert::whole_number;
 use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::paths::{check_field_path, visit_index_values};
 use mayfly_value::shell::ShellValue;
@@ -126,7 +127,8 @@ fn parse_field(element: RawElement<'_>, scope: &Scope) -> Result<SortField> {
     }
     let order = match element.value() {
         RawValue::Document(meta) => return parse_metadata(meta, scope),
-        value => match Number::from_value(value).map(Number::to_i64_exact) {
+        // A double is truncated, and a decimal rounded.
+        value => match Number::from_value(value).map(|_| whole_number(value)) {
             Some(Some(1)) => SortOrder::Ascending,
             Some(Some(-1)) => SortOrder::Descending,
             Some(_) => {

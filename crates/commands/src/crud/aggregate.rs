@@ -291,6 +291,7 @@ fn start_named(
             let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         }
+        (Source::Nothing, Some(Description::Plans)) => Described::Nothing,
         (Source::Nothing, _) => {
             return parsed.start(ctx.store.view, None, arguments.hint, settings);
         }
@@ -417,7 +418,7 @@ fn described_view(
         (Some((buckets, _)), Description::Figures | Description::Indexes) => {
             Ok(Described::Measurements(buckets))
         }
-        (None, Description::Figures) => Ok(Described::View(ns.clone())),
+        (None, Description::Figures | Description::Plans) => Ok(Described::View(ns.clone())),
         _ => Err(not_on_views(stage)),
     }
 }

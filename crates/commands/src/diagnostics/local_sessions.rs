@@ -34,7 +34,8 @@ pub(crate) fn local_sessions(
 ) -> Result<Vec<DocBuf>> {
     let fields = Fields::read(options, stage, OPTIONS)?;
     let all = fields.bool("allUsers")?.unwrap_or(false);
-    let users = fields.array("users")?.filter(|users| !users.is_empty());
+    let is_named = |users: &RawDoc<'_>| users.iter().any(|user| user.value() != RawValue::Null);
+    let users = fields.array("users")?.filter(is_named);
     if all && users.is_some() {
         let text = format!(
             "{stage} may not specify {{allUsers:true}} and {{users:[...]}} at the same time"

@@ -18,10 +18,16 @@ pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator>
         return Err(fault(40234, format!("The field '{name}' must be an accumulator object")));
     };
     let mut operators = spec.iter();
-    let (Some(wanted), None) = (operators.next(), operators.next()) else {
-        return Err(fault(40238, format!("The field '{name}' must specify one accumulator")));
+    let Some(wanted) = operators.next().filter(|wanted| wanted.name().starts_with('$')) else {
+        return Err(fault(40234, format!("The field '{name}' must be an accumulator object")));
     };
+    if operators.next().is_some() {
+        return Err(fault(40238, format!("The field '{name}' must specify one accumulator")));
+    }
     let Some(row) = ROWS.iter().find(|row| row.name == wanted.name()) else {
+        if let RawValue::Array(_) = wanted.value() {
+            return Err(unary(wanted.name()));
+        }
         return Err(fault(15952, format!("unknown group operator '{}'", wanted.name())));
     };
     operator(row, wanted.value(), scope)
@@ -45,6 +51,9 @@ pub(super) fn operator(
     };
     match row.kind {
         AccumulatorKind::Count => {
+            if let RawValue::Array(_) = operand {
+                return Err(unary(row.name));
+            }
             if !operand.as_document().is_some_and(RawDoc::is_empty) {
                 return Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}"));
             }
@@ -71,13 +80,16 @@ pub(super) fn operator(
         }
         _ => {
             if let RawValue::Array(_) = operand {
-                let name = row.name;
-                return Err(fault(40237, format!("The {name} accumulator is a unary operator")));
+                return Err(unary(row.name));
             }
             parsed.argument = Expression::parse_in(operand, scope)?;
         }
     }
     Ok(parsed)
+}
+
+fn unary(name: &str) -> Error {
+    fault(40237, format!("The {name} accumulator is a unary operator"))
 }
 
 /// Parses `{ n, output, sortBy }`.

@@ -8,6 +8,7 @@ mod set_fields;
 use mayfly_base::limits::MAX_PIPELINE_STAGES;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -235,17 +236,9 @@ fn parse_replace_root(_name: &str, value: RawValue<'_>, scope: &Scope) -> Result
         );
         return Err(Error::new(ErrorCode(40229), text));
     };
-    if let Some(other) = spec.iter().find(|field| field.name() != "newRoot") {
-        let text = format!(
-            "unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.",
-            other.name()
-        );
-        return Err(Error::new(ErrorCode(40230), text));
-    }
-    let Some(new_root) = spec.get("newRoot") else {
-        let text = "no newRoot specified for the $replaceRoot stage";
-        return Err(Error::new(ErrorCode(40231), text));
-    };
+    const FIELDS: &[Argument] = &[Argument::any("newRoot").required()];
+    Fields::read(spec, "$replaceRoot", FIELDS)?;
+    let new_root = spec.get("newRoot").unwrap_or(RawValue::Null);
     Ok(Stage::Replace {
         with: Expression::parse_in(new_root, scope)?,
         called: "'newRoot' expression ",

@@ -41,9 +41,11 @@ pub(super) fn parse_counted(
     let mut stages = Stages { context, source: None, steps: Vec::new(), scope_after_first: None };
     for (at, element) in pipeline.iter().enumerate() {
         let Some(spec) = element.value().as_document() else {
-            return Err(Error::type_mismatch(
-                "Each element of the 'pipeline' array must be an object",
-            ));
+            let text = "Each element of the 'pipeline' array must be an object";
+            return Err(match context.inside {
+                PipelineOwner::Facet => Error::new(ErrorCode(40171), text),
+                _ => Error::type_mismatch(text),
+            });
         };
         stages.add(at, spec)?;
         *parsed += 1;
@@ -132,7 +134,7 @@ impl Stages<'_> {
         );
         for (at, name) in names.enumerate() {
             if !(over_measurements && at == 1) {
-                StageRow::of(name)?.check_place(at, count)?;
+                StageRow::find(name.name()).map_or(Ok(()), |row| row.check_place(at, count))?;
             }
         }
         Ok(())

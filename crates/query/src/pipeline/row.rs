@@ -3,7 +3,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::update::pipeline::STAGES as UPDATE_STAGES;
-use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::spill::Operator;
 
 use super::rows::{ABSENT, Absence, STAGES};
@@ -48,8 +48,12 @@ pub struct StageRow {
     pub needs: Needs,
     /// The allowed positions.
     pub place: StagePosition,
-    /// Whether the stage is allowed in a `$facet`.
+    /// The code of the error in another position than the first, if it is not 40602.
+    first_code: Option<i32>,
+    /// Whether the stage is allowed in a `$facet`, and in the pipelines of joins in it.
     pub in_facet: bool,
+    /// Whether the stage is about the server, so that a pipeline over a collection cannot have it.
+    is_about_server: bool,
     /// Whether the stage is allowed in the pipeline of `$lookup` and `$unionWith`.
     pub in_join: bool,
     /// Whether the stage is allowed in a transaction. Not allowed are stages that write, stages
@@ -92,7 +96,9 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         since,
         needs,
         place: StagePosition::Anywhere,
+        first_code: None,
         in_facet: true,
+        is_about_server: false,
         in_join: true,
         in_transaction: true,
         after_changes: false,
@@ -129,6 +135,16 @@ impl StageRow {
     /// Requires the first position.
     pub(super) const fn first(self) -> StageRow {
         StageRow { place: StagePosition::First, ..self.alone() }
+    }
+
+    /// Requires the first position, with this code in others.
+    pub(super) const fn first_with(self, code: i32) -> StageRow {
+        StageRow { first_code: Some(code), ..self.first() }
+    }
+
+    /// Declares that the stage is about the server.
+    pub(super) const fn about_server(self) -> StageRow {
+        StageRow { is_about_server: true, ..self }
     }
 
     /// Forbids the stage in nested pipelines.
@@ -195,8 +211,11 @@ pub(crate) fn parse_stage(spec: RawDoc<'_>, context: &PipelineContext<'_>) -> Re
             "A pipeline stage specification object must contain exactly one field.",
         ));
     };
-    let row = StageRow::of(field)?;
-    row.check_inside(context.inside)?;
+    let row = match StageRow::find(field.name()) {
+        Some(row) => row,
+        None => return Err(absent(field.name(), context)),
+    };
+    row.check_inside(context)?;
     context.needs(row.needs);
     match row.parse {
         Parse::Source(parse) => Ok(Parsed::Source(parse(field.value(), context)?)),
@@ -214,6 +233,42 @@ pub(crate) fn parse_stage(spec: RawDoc<'_>, context: &PipelineContext<'_>) -> Re
             Ok(Parsed::Steps(steps))
         }
     }
+}
+
+fn in_facet(name: &str) -> Error {
+    let text = format!("{name} is not allowed to be used within a $facet stage");
+    Error::new(ErrorCode(40600), text)
+}
+
+fn not_first(name: &str) -> Error {
+    Error::new(ErrorCode(40602), format!("{name} is only valid as the first stage in a pipeline"))
+}
+
+/// The error for a name without a row: 40600 and 40602 for a known stage that is misplaced, 31082
+/// for a search, 5491300 for a stage of servers, 238 for a stage that is not implemented, 40324 for
+/// another name.
+fn absent(name: &str, context: &PipelineContext<'_>) -> Error {
+    let Some(stage) = ABSENT.iter().find(|stage| stage.name == name) else {
+        return unrecognized(name);
+    };
+    if stage.is_first && context.within_facet() {
+        return in_facet(name);
+    }
+    if stage.is_first && context.stage() > 0 {
+        return not_first(name);
+    }
+    match stage.absence {
+        Absence::Search => Error::new(ErrorCode(31082), SEARCH_NOT_ENABLED),
+        Absence::Internal => {
+            Error::new(ErrorCode(5491300), format!("{name}' is not allowed in user requests"))
+        }
+        Absence::Missing => Error::not_implemented(format!("pipeline stage '{name}'")),
+        Absence::Newer => unrecognized(name),
+    }
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'"))
 }
 
 impl StageRow {
@@ -249,36 +304,17 @@ impl StageRow {
         UPDATE_STAGES.iter().any(|row| row.name == self.name)
     }
 
-    /// The row of a stage in a pipeline.
-    ///
-    /// # Errors
-    /// 40324 for elements that are not stages, 238 for stages that are not implemented.
-    pub(crate) fn of(field: RawElement<'_>) -> Result<&'static StageRow> {
-        let name = field.name();
-        if let Some(row) = StageRow::find(name) {
-            return Ok(row);
-        }
-        let absent = ABSENT.iter().find(|stage| stage.name == name);
-        Err(match absent.map(|stage| stage.absence) {
-            Some(Absence::Search) => Error::new(ErrorCode(31082), SEARCH_NOT_ENABLED),
-            Some(Absence::Internal) => {
-                let text = format!("{name}' is not allowed in user requests");
-                Error::new(ErrorCode(5491300), text)
-            }
-            Some(Absence::Missing) => Error::not_implemented(format!("pipeline stage '{name}'")),
-            Some(Absence::Newer) | None => {
-                let text = format!("Unrecognized pipeline stage name: '{name}'");
-                Error::new(ErrorCode(40324), text)
-            }
-        })
-    }
-
-    fn check_inside(&self, inside: PipelineOwner) -> Result<()> {
+    fn check_inside(&self, context: &PipelineContext<'_>) -> Result<()> {
         let name = self.name;
-        let (code, text) = match inside {
-            PipelineOwner::Facet if !self.in_facet => {
-                (40600, format!("{name} is not allowed to be used within a $facet stage"))
-            }
+        let is_nested = !matches!(context.inside, PipelineOwner::Command | PipelineOwner::View);
+        if self.is_about_server && is_nested {
+            let text = format!("{name} must be run against the database with {{aggregate: 1}}");
+            return Err(Error::new(ErrorCode::InvalidNamespace, text));
+        }
+        if context.within_facet() && !self.in_facet {
+            return Err(in_facet(name));
+        }
+        let (code, text) = match context.inside {
             PipelineOwner::Lookup if !self.in_join => {
                 (51047, format!("{name} is not allowed within a $lookup's sub-pipeline"))
             }
@@ -303,10 +339,13 @@ impl StageRow {
     pub(crate) fn check_place(&self, at: usize, count: usize) -> Result<()> {
         let name = self.name;
         match self.place {
-            StagePosition::First if at > 0 => Err(Error::new(
-                ErrorCode(40602),
-                format!("{name} is only valid as the first stage in a pipeline"),
-            )),
+            StagePosition::First if at > 0 => Err(match self.first_code {
+                Some(code) => {
+                    let text = format!("{name} was not the first stage in the pipeline.");
+                    Error::new(ErrorCode(code), text)
+                }
+                None => not_first(name),
+            }),
             StagePosition::Last if at + 1 < count => Err(Error::new(
                 ErrorCode(40601),
                 format!("{name} can only be the final stage in the pipeline"),

@@ -199,7 +199,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         geo_near::parse,
     )
-    .first()
+    .first_with(40603)
     .in_joins()
     .keeps(&[Operator::Near]),
     last(
@@ -249,12 +249,14 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::local_sessions,
     )
+    .about_server()
     .not_in_transactions()
     .concern(StageConcern::Local),
     of_source(
         ("$listSessions", "Lists the sessions that the server keeps", "3.6", Needs::Options),
         source::sessions,
     )
+    .about_server()
     .not_in_transactions(),
     of_source(
         (
@@ -281,6 +283,7 @@ pub const STAGES: &[StageRow] = &[
         ("$querySettings", "Lists query settings", "8.0", Needs::Cluster(Action::QuerySettings)),
         source::query_settings,
     )
+    .about_server()
     .not_in_transactions()
     .concern(StageConcern::Local),
     of_source(
@@ -335,30 +338,36 @@ pub struct AbsentStage {
     pub absence: Absence,
     /// Whether a transaction rejects the stage as such, before it is rejected as not available.
     not_in_transaction: bool,
+    /// Whether the stage must be the first of its pipeline, and is not allowed in a `$facet`.
+    pub(super) is_first: bool,
 }
 
 const fn absent(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { name, absence, not_in_transaction: false }
+    AbsentStage { name, absence, not_in_transaction: false, is_first: false }
+}
+
+const fn absent_source(name: &'static str, absence: Absence) -> AbsentStage {
+    AbsentStage { is_first: true, ..absent(name, absence) }
 }
 
 const fn absent_and_outside_transactions(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { name, absence, not_in_transaction: true }
+    AbsentStage { not_in_transaction: true, ..absent_source(name, absence) }
 }
 
 /// Stages that are not available.
 pub const ABSENT: &[AbsentStage] = &[
     absent("$backupCursor", Absence::Missing),
     absent("$backupCursorExtend", Absence::Missing),
-    absent("$listCatalog", Absence::Missing),
-    absent("$listSampledQueries", Absence::Missing),
+    absent_source("$listCatalog", Absence::Missing),
+    absent_source("$listSampledQueries", Absence::Missing),
     absent("$operationMetrics", Absence::Missing),
     absent_and_outside_transactions("$queryStats", Absence::Missing),
     absent("$rerank", Absence::Missing),
     absent_and_outside_transactions("$listSearchIndexes", Absence::Search),
     absent("$rankFusion", Absence::Search),
-    absent("$search", Absence::Search),
-    absent("$searchMeta", Absence::Search),
-    absent("$vectorSearch", Absence::Search),
+    absent_source("$search", Absence::Search),
+    absent_source("$searchMeta", Absence::Search),
+    absent_source("$vectorSearch", Absence::Search),
     absent_and_outside_transactions("$listClusterCatalog", Absence::Newer),
     absent("$listMqlEntities", Absence::Newer),
     absent("$score", Absence::Newer),

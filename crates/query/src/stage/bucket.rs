@@ -40,7 +40,12 @@ pub(super) fn is_expression(value: RawValue<'_>) -> bool {
 }
 
 fn constant(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Option<ValueBuf>> {
-    let expression = Expression::parse_in(value, context.scope)?;
+    // `$$NOW` is no constant, although the command has its value already.
+    let scope = context.scope.clone().without_now();
+    let Ok(expression) = Expression::parse_in(value, &scope) else {
+        Expression::parse_in(value, context.scope)?;
+        return Ok(None);
+    };
     if !expression.dependencies().is_empty() {
         return Ok(None);
     }

@@ -89,13 +89,21 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     counting.start_document("count").append("$sum", 1).end();
     let counting = counting.finish();
     let parse = |field: mayfly_value::RawElement<'_>| {
+        let name = field.name();
+        if name.starts_with('$') {
+            let text = format!("The field name '{name}' cannot be an operator name");
+            return Err(fault(40236, text));
+        }
+        if name.contains('.') {
+            return Err(fault(40235, format!("The field name '{name}' cannot contain '.'")));
+        }
         let accumulator = Accumulator::parse(field, context.scope)?;
         if accumulator.begins_with_group() {
             return Err(fault(4544714, "Can't refer to the group key in $bucketAuto"));
         }
         Ok((field.name().to_owned(), accumulator))
     };
-    let output = output.unwrap_or(counting.as_doc());
+    let output = output.filter(|output| !output.is_empty()).unwrap_or(counting.as_doc());
     let fields = output.iter().map(parse).collect::<Result<_>>()?;
     let collation = context.scope.collation().cloned();
     Ok(Box::new(BucketAuto { group_by, buckets, fields, granularity, collation }))
@@ -181,7 +189,7 @@ impl RunningBucketAuto {
         let min = match (self.stage.granularity, &*before) {
             (None, _) => value.clone(),
             (Some(_), Some(before)) => before.clone(),
-            (Some(series), None) => double(series.below(number(value.as_raw()))),
+            (Some(series), None) => series.boundary(series.below(number(value.as_raw()))),
         };
         let mut bucket = Bucket { min, max: value, states: self.stage.states()? };
         self.stage.add(&mut bucket, &document)?;
@@ -224,7 +232,7 @@ impl RunningBucketAuto {
             return Ok(());
         };
         let rounded = series.above(number(bucket.max.as_raw()));
-        let boundary = double(rounded);
+        let boundary = series.boundary(rounded);
         while let Some((_, document)) = next.take_if(|(value, _)| compare(&boundary, value).is_gt())
         {
             self.stage.add(bucket, &document)?;
@@ -233,7 +241,9 @@ impl RunningBucketAuto {
         bucket.max = match next {
             // The series has no number above zero, so the first value of the next bucket determines
             // the boundary.
-            Some((value, _)) if rounded == 0.0 => double(series.below(number(value.as_raw()))),
+            Some((value, _)) if rounded == 0.0 => {
+                series.boundary(series.below(number(value.as_raw())))
+            }
             _ => boundary,
         };
         Ok(())
@@ -251,10 +261,6 @@ type BufferedDocument = (DocBuf, Metadata);
 
 fn number(value: RawValue<'_>) -> f64 {
     Number::from_value(value).map_or(0.0, Number::to_f64)
-}
-
-fn double(value: f64) -> ValueBuf {
-    RawValue::Double(value).to_owned()
 }
 
 impl BucketAuto {

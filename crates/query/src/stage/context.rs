@@ -40,6 +40,10 @@ pub struct PipelineContext<'a> {
     pub inside: PipelineOwner,
     /// Number of enclosing pipelines.
     depth: usize,
+    /// Whether one of them, or the pipeline itself, belongs to a `$facet`.
+    within_facet: bool,
+    /// The index of the stage that is parsed.
+    stage: usize,
     /// Whether the optimiser is disabled.
     as_written: bool,
     /// Whether the command is a statement of an open transaction, in which some stages are refused.
@@ -59,6 +63,8 @@ impl<'a> PipelineContext<'a> {
             scope,
             inside: PipelineOwner::Command,
             depth: 0,
+            within_facet: false,
+            stage: 0,
             as_written: false,
             in_transaction: false,
             rights: None,
@@ -99,7 +105,7 @@ impl<'a> PipelineContext<'a> {
     /// The context of the stage at index `at`: for the stages of a view, no rights are recorded.
     pub(crate) fn for_stage(&self, at: usize) -> PipelineContext<'a> {
         let rights = self.rights.filter(|_| at >= self.of_view);
-        PipelineContext { rights, of_view: 0, ..*self }
+        PipelineContext { rights, of_view: 0, stage: at, ..*self }
     }
 
     /// The context of a view's pipeline.
@@ -120,7 +126,8 @@ impl<'a> PipelineContext<'a> {
                 ),
             ));
         }
-        Ok(PipelineContext { inside, depth: self.depth + 1, ..*self })
+        let within_facet = self.within_facet || inside == PipelineOwner::Facet;
+        Ok(PipelineContext { inside, depth: self.depth + 1, within_facet, ..*self })
     }
 
     /// Replaces the variables.
@@ -150,6 +157,16 @@ impl<'a> PipelineContext<'a> {
         let ns = Namespace::new(self.db, name)?;
         self.needs_on(&ns, Action::Find);
         Ok(ns)
+    }
+
+    /// Whether the pipeline is within a `$facet`, at any depth.
+    pub(crate) fn within_facet(&self) -> bool {
+        self.within_facet
+    }
+
+    /// The index of the stage that is parsed.
+    pub(crate) fn stage(&self) -> usize {
+        self.stage
     }
 
     /// Number of enclosing pipelines.

@@ -36,7 +36,8 @@ pub(crate) struct GeoNear {
     /// The filter as the client sent it, for explain.
     query: DocBuf,
     multiplier: f64,
-    distance: Vec<String>,
+    /// The path that gets the distance.
+    distance: Option<Vec<String>>,
     place: Option<Vec<String>>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     };
     let mut arguments = Arguments::default();
     for option in options {
-        arguments.read(option)?;
+        arguments.read(option, context.scope)?;
     }
     let Some(near) = arguments.near else {
         return fault(5_860_400, "$geoNear requires a 'near' argument");
@@ -78,9 +79,6 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         return Err(Error::bad_value("Legacy point is out of bounds for spherical query"));
     }
     let (min, max) = (arguments.min.unwrap_or(0.0), arguments.max.unwrap_or(f64::INFINITY));
-    let Some(distance) = arguments.distance else {
-        return fault(16606, "$geoNear requires a 'distanceField' option as a String");
-    };
     let query = arguments.query.unwrap_or(RawDoc::EMPTY);
     Ok(Box::new(GeoNear {
         near: NearSearch { from, unit, min, max },
@@ -88,13 +86,13 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         matcher: Matcher::parse_in(query, context.scope)?,
         query: query.to_owned(),
         multiplier: arguments.multiplier.unwrap_or(1.0),
-        distance,
+        distance: arguments.distance,
         place: arguments.place,
     }))
 }
 
 impl<'a> Arguments<'a> {
-    fn read(&mut self, option: RawElement<'a>) -> Result<()> {
+    fn read(&mut self, option: RawElement<'a>, scope: &Scope) -> Result<()> {
         let value = option.value();
         match option.name() {
             "near" => self.near = Some(value),
@@ -112,9 +110,9 @@ impl<'a> Arguments<'a> {
                     return fault(16607, text);
                 }
             },
-            "maxDistance" => self.max = Some(distance(option)?),
-            "minDistance" => self.min = Some(distance(option)?),
-            "distanceMultiplier" => self.multiplier = Some(distance(option)?),
+            "maxDistance" => self.max = Some(distance(option, scope)?),
+            "minDistance" => self.min = Some(distance(option, scope)?),
+            "distanceMultiplier" => self.multiplier = Some(distance(option, scope)?),
             "query" => match value {
                 RawValue::Document(query) => self.query = Some(query),
                 _ => return Err(Error::type_mismatch("query must be an object")),
@@ -160,9 +158,20 @@ fn key(value: RawValue<'_>) -> Result<&str> {
     }
 }
 
-fn distance(option: RawElement<'_>) -> Result<f64> {
+/// A distance: a number, or an expression that is constant.
+fn distance(option: RawElement<'_>, scope: &Scope) -> Result<f64> {
     let name = option.name();
-    match Number::from_value(option.value()).map(Number::to_f64) {
+    let computed = match option.value() {
+        RawValue::Document(_) => {
+            let expression = Expression::parse_in(option.value(), scope)?;
+            if !expression.dependencies().is_empty() {
+                return Err(Error::type_mismatch(format!("{name} must be constant")));
+            }
+            expression.evaluate(Frame::new(RawDoc::EMPTY))?.or_undefined().to_owned()
+        }
+        value => value.to_owned(),
+    };
+    match Number::from_value(computed.as_raw()).map(Number::to_f64) {
         Some(number) if number >= 0.0 => Ok(number),
         Some(_) => Err(Error::bad_value(format!("{name} must be nonnegative"))),
         None => Err(Error::type_mismatch(format!("{name} must be a number"))),
@@ -192,8 +201,18 @@ fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, DistanceUnit)> {
                 }
             }
         }
+        RawValue::Array(items) if items.iter().count() > 2 => {
+            let shown = ShellValue(value);
+            Err(Error::bad_value(format!("invalid point provided to geo near query: {shown}")))
+        }
         RawValue::Document(_) | RawValue::Array(_) => Ok((legacy_pair(value)?, DistanceUnit::Flat)),
-        _ => fault(16605, "$geoNear requires a 'near' option as an Array"),
+        other => {
+            let kind = other.type_name();
+            fault(
+                5_860_401,
+                format!("$geoNear requires an object or an array as 'near', but found {kind}"),
+            )
+        }
     }
 }
 
@@ -269,8 +288,12 @@ pub(crate) fn over_measurements(stage: GeoNear, spec: RawDoc<'_>) -> Result<Vec<
         let text = "Must specify 'key' option for $geoNear on a time-series collection";
         return fault(5_860_206, text);
     }
+    let Some(distance) = &stage.distance else {
+        let text = "$geoNear over a time-series collection requires a 'distanceField'";
+        return fault(16606, text);
+    };
     let mut order = DocBuilder::new();
-    order.append(&stage.distance.join("."), 1);
+    order.append(&distance.join("."), 1);
     let order = Sort::by(SortPattern::parse(order.finish().as_doc())?);
     Ok(vec![Step::sent(Box::new(Distances(stage)), spec), Step::hidden(order)])
 }
@@ -323,12 +346,16 @@ impl GeoNear {
         at: RawValue<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        let told = RawValue::Double(found * self.multiplier);
-        let mut out = replaced(document, &self.distance, Some(told));
-        if let Some(place) = &self.place {
-            out = replaced(out.as_doc(), place, Some(at));
+        let distance = RawValue::Double(found * self.multiplier);
+        let added = [(&self.distance, distance), (&self.place, at)];
+        let mut out: Option<DocBuf> = None;
+        for (path, value) in added {
+            if let Some(path) = path {
+                let before = out.as_ref().map_or(document, DocBuf::as_doc);
+                out = Some(replaced(before, path, Some(value)));
+            }
         }
-        next(out.as_doc())
+        next(out.as_ref().map_or(document, DocBuf::as_doc))
     }
 }
 

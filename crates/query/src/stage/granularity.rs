@@ -3,6 +3,8 @@
 //!
 //! The E series follow a formula; the Renard series and the 1-2-5 series are tables.
 
+use mayfly_value::{RawValue, ValueBuf};
+
 /// A series of preferred numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Granularity {
@@ -79,6 +81,16 @@ impl Granularity {
         }
     }
 
+    /// A number of the series as a boundary: whole powers of two are integers.
+    pub(super) fn boundary(self, number: f64) -> ValueBuf {
+        let is_whole = matches!(self, Granularity::PowersOfTwo) && number.fract() == 0.0;
+        let value = match number as i64 {
+            whole if !is_whole || whole == i64::MAX => RawValue::Double(number),
+            whole => i32::try_from(whole).map_or(RawValue::Int64(whole), RawValue::Int32),
+        };
+        value.to_owned()
+    }
+
     /// The least number of the series above a non-negative number. Zero stays zero.
     pub(super) fn above(self, number: f64) -> f64 {
         if number == 0.0 || !number.is_finite() {
@@ -89,8 +101,8 @@ impl Granularity {
         }
         let series = self.series();
         let multiplier = decade(&series, number);
-        let next = series.iter().map(|value| value * multiplier).find(|value| *value > number);
-        next.unwrap_or(series[0] * multiplier * 10.0)
+        let next = series.iter().map(|value| scaled(*value, multiplier));
+        next.clone().find(|value| *value > number).unwrap_or(scaled(series[0], multiplier * 10.0))
     }
 
     /// The greatest number of the series below this one. Zero stays zero.
@@ -103,10 +115,19 @@ impl Granularity {
         }
         let series = self.series();
         let multiplier = decade(&series, number);
-        let before =
-            series.iter().rev().map(|value| value * multiplier).find(|value| *value < number);
-        before.unwrap_or(series[series.len() - 1] * multiplier / 10.0)
+        let before = series
+            .iter()
+            .rev()
+            .map(|value| scaled(*value, multiplier))
+            .find(|value| *value < number);
+        before.unwrap_or(scaled(series[series.len() - 1], multiplier / 10.0))
     }
+}
+
+/// A number of a series times a power of ten. A division by the inverse gives the double that is
+/// nearest to the decimal number: 63 / 100 is 0.63, and 63 * 0.01 is not.
+fn scaled(number: f64, multiplier: f64) -> f64 {
+    if multiplier < 1.0 { number / (1.0 / multiplier).round() } else { number * multiplier }
 }
 
 /// The power of ten by which the first number of a series is at most `number`, but more than a

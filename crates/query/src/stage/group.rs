@@ -49,7 +49,7 @@ pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>
     for element in spec {
         let name = element.name();
         if name == "_id" {
-            if id.replace(Expression::parse_in(element.value(), scope)?).is_some() {
+            if id.replace(parse_id(element.value(), scope)?).is_some() {
                 return Err(Error::new(
                     ErrorCode(15948),
                     "a group's _id may only be specified once",
@@ -72,6 +72,23 @@ pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>
         }
         None => Err(Error::new(ErrorCode(15955), "a group specification must include an _id")),
     }
+}
+
+/// Parses the key of the groups. In a document of one field, a missing value counts as null, as in
+/// the reference.
+fn parse_id(value: RawValue<'_>, scope: &Scope) -> Result<Expression> {
+    if let RawValue::Document(document) = value {
+        let mut fields = document.iter();
+        if let (Some(only), None) = (fields.next(), fields.next())
+            && !only.name().starts_with('$')
+        {
+            let mut id = DocBuilder::new();
+            id.start_document(only.name()).start_array("$ifNull");
+            id.push(only.value()).push(RawValue::Null).end().end();
+            return Expression::parse_in(RawValue::Document(id.finish().as_doc()), scope);
+        }
+    }
+    Expression::parse_in(value, scope)
 }
 
 impl Stage for Group {

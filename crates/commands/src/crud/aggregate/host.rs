@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Host, cached_plans};
 use mayfly_service::QuerySetting;
 use mayfly_storage::Collection;
@@ -99,8 +99,14 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn cached_plans(&self) -> Result<Vec<DocBuf>> {
-        let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
-        cached_plans(collection, &self.ctx.service.host)
+        match (&self.described, self.described.collection()) {
+            (_, Some(collection)) => cached_plans(collection, &self.ctx.service.host),
+            (Described::Nothing, None) => Err(Error::new(
+                ErrorCode(50933),
+                "the collection of $planCacheStats does not exist",
+            )),
+            (_, None) => Ok(Vec::new()),
+        }
     }
 
     fn ttl_stats(&self) -> Result<Vec<DocBuf>> {

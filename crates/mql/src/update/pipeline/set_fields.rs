@@ -59,12 +59,7 @@ impl SetFields {
     fn field(&mut self, path: &str, value: RawValue<'_>, context: &FieldContext<'_>) -> Result<()> {
         check_path(path, context.depth)?;
         let nested = match value {
-            RawValue::Document(inner) if inner.is_empty() => {
-                let text = format!(
-                    "an empty object is not a valid value. Found empty object at path {path}"
-                );
-                return Err(Error::new(ErrorCode(40180), text));
-            }
+            RawValue::Document(inner) if inner.is_empty() => None,
             RawValue::Document(inner) => {
                 let first = inner.iter().next();
                 let is_expression = first.is_some_and(|e| e.name_bytes().starts_with(b"$"));

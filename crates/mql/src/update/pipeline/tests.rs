@@ -56,7 +56,6 @@ fn errors() {
         ("[{$nope: {}}]", 40324),
         ("[{$set: 5}]", 40272),
         ("[{$set: {}}]", 40177),
-        ("[{$set: {a: {}}}]", 40180),
         ("[{$set: {a: {'b.c': 1}}}]", 40183),
         ("[{$set: {a: 1, 'a.b': 1}}]", 40176),
         ("[{$set: {'a.b': 1, a: 1}}]", 40176),
@@ -65,8 +64,8 @@ fn errors() {
         ("[{$unset: []}]", 31119),
         ("[{$unset: [5]}]", 31120),
         ("[{$replaceRoot: 5}]", 40229),
-        ("[{$replaceRoot: {x: 1}}]", 40230),
-        ("[{$replaceRoot: {}}]", 40231),
+        ("[{$replaceRoot: {x: 1}}]", 40415),
+        ("[{$replaceRoot: {}}]", 40414),
     ];
     for (stages, code) in cases {
         assert_eq!(pipeline(stages).unwrap_err().code().0, code, "{stages}");
