@@ -18,13 +18,13 @@ pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator>
         return Err(fault(40234, format!("The field '{name}' must be an accumulator object")));
     };
     let mut operators = spec.iter();
-    let (Some(wanted), None) = (operators.next(), operators.next()) else {
+    let (Some(element), None) = (operators.next(), operators.next()) else {
         return Err(fault(40238, format!("The field '{name}' must specify one accumulator")));
     };
-    let Some(row) = ROWS.iter().find(|row| row.name == wanted.name()) else {
-        return Err(fault(15952, format!("unknown group operator '{}'", wanted.name())));
+    let Some(row) = ROWS.iter().find(|row| row.name == element.name()) else {
+        return Err(fault(15952, format!("unknown group operator '{}'", element.name())));
     };
-    operator(row, wanted.value(), scope)
+    operator(row, element.value(), scope)
 }
 
 /// Parses the operand of an accumulator.
