@@ -205,7 +205,7 @@ impl Engine {
         loop {
             let connection = &mut self.connections[number];
             let space = connection.incoming.space();
-            let wanted = space.len();
+            let room = space.len();
             let read = match connection.stream.read(space) {
                 Ok(0) => bail!("the server closed a connection"),
                 Ok(read) => read,
@@ -226,7 +226,7 @@ impl Engine {
                     }
                 }
             }
-            if read < wanted {
+            if read < room {
                 break;
             }
         }

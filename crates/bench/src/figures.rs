@@ -44,7 +44,7 @@ pub(crate) struct Figure {
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) figures: Vec<Figure>,
-    /// Its course in time, if that was wanted.
+    /// The course of the load in time, if it was requested.
     pub(crate) timeline: Option<Timeline>,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Load<'w> {
     pub(crate) rate: Option<f64>,
     /// Few connections, too, are driven by the event loop.
     pub(crate) event_loop: bool,
-    /// Width of the buckets of its course, if that is wanted.
+    /// Width of the time buckets in which the load is counted, if its course in time is printed.
     pub(crate) bucket: Option<Duration>,
     pub(crate) make: Make<'w>,
 }

@@ -100,7 +100,7 @@ pub(crate) fn print_row(series: &Series) {
 
 /// Prints how many budgets are kept.
 pub(crate) fn print_verdicts(rows: &[Series]) {
-    let of = |wanted: Verdict| rows.iter().filter(|row| row.verdict() == Some(wanted)).count();
+    let of = |verdict: Verdict| rows.iter().filter(|row| row.verdict() == Some(verdict)).count();
     if rows.iter().any(|row| row.verdict().is_some()) {
         println!(
             "budgets: {} met, {} not met, {} unknown",
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn numbers_are_legible() {
         let texts = [0.1234, 1.0, 1.234, 12.34, 123.4, 1234.5, 12345.0, -1234567.0].map(figure);
-        let wanted = ["0.123", "1", "1.23", "12.3", "123", "1234", "12,345", "-1,234,567"];
-        assert_eq!(texts, wanted);
+        let expected = ["0.123", "1", "1.23", "12.3", "123", "1234", "12,345", "-1,234,567"];
+        assert_eq!(texts, expected);
         let all = Range { median: 2.0, min: 1.5, max: 3.0 };
         assert_eq!(range(all), "2 (1.50..3)");
     }

@@ -87,8 +87,8 @@ impl Timeline {
         (1.0 / self.width.as_secs_f64()).round().max(1.0) as usize
     }
 
-    fn grow(&mut self, wanted: usize) {
-        while self.buckets.len() < wanted {
+    fn grow(&mut self, count: usize) {
+        while self.buckets.len() < count {
             let Ok(latencies) = Histogram::new_with_bounds(LOWEST, HIGHEST, 1) else { return };
             self.buckets.push(Bucket { latencies, max: Duration::ZERO, operations: 0 });
         }

@@ -85,10 +85,10 @@ impl Incoming {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
-        let wanted = self.next_length().map_or(0, |length| length.min(MAX_REPLY_BYTES));
-        let wanted = wanted.max(self.end + 1).max(FIRST_BUFFER_BYTES);
-        if self.buffer.len() < wanted {
-            self.buffer.resize(wanted.next_power_of_two(), 0);
+        let size = self.next_length().map_or(0, |length| length.min(MAX_REPLY_BYTES));
+        let size = size.max(self.end + 1).max(FIRST_BUFFER_BYTES);
+        if self.buffer.len() < size {
+            self.buffer.resize(size.next_power_of_two(), 0);
         }
         &mut self.buffer[self.end..]
     }

@@ -78,8 +78,8 @@ fn stages(out: &mut String) {
         let since = if row.since.is_empty() { "this server only" } else { row.since };
         let _ = writeln!(out, "| `{}` | {} | {since} |", row.name, row.help);
     }
-    let absent = |wanted: &[Absence]| -> Vec<&str> {
-        let stages = UNAVAILABLE_STAGES.iter().filter(|stage| wanted.contains(&stage.absence));
+    let absent = |kinds: &[Absence]| -> Vec<&str> {
+        let stages = UNAVAILABLE_STAGES.iter().filter(|stage| kinds.contains(&stage.absence));
         let mut names: Vec<_> = stages.map(|stage| stage.name).collect();
         names.sort_unstable();
         names

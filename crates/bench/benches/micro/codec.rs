@@ -61,7 +61,8 @@ fn decode(bencher: Bencher<'_, '_>, message: &[u8]) {
 /// A batch of items into the buffer of the reply before it, as `find` does it.
 fn encode(bencher: Bencher<'_, '_>, compressor: Option<Compressor>) {
     let items = items(ITEMS);
-    let to = ReplyTo { request_id: 1, legacy: false, compressor, checksum: false, wanted: true };
+    let to =
+        ReplyTo { request_id: 1, legacy: false, compressor, checksum: false, is_expected: true };
     let write = |mut output: Vec<u8>| {
         output.clear();
         let (reply, mut doc) = ReplyBuilder::begin(output, to, 1);

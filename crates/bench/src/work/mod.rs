@@ -52,7 +52,7 @@ pub(crate) struct Plan {
     pub(crate) connections: Option<usize>,
     /// Requests under way on each connection.
     pub(crate) in_flight: usize,
-    /// Width of the buckets of the course of each load, if that is wanted.
+    /// Width of the time buckets in which each load is counted, if its course in time is printed.
     pub(crate) bucket: Option<Duration>,
 }
 
@@ -197,9 +197,10 @@ pub(crate) fn named(name: &str) -> Option<&'static Work> {
     ALL.iter().find(|work| work.name == name)
 }
 
-/// The loads that are wanted: those of a name or its beginning, or all that need not be named.
+/// The loads with these names, or whose names begin with them; without names all loads that need
+/// not be named.
 pub(crate) fn select(names: &[String], only_budgets: bool) -> Result<Vec<&'static Work>> {
-    let mut wanted = vec![false; ALL.len()];
+    let mut selected = vec![false; ALL.len()];
     for name in names {
         let exact = ALL.iter().any(|work| work.name == name);
         let fits = |work: &Work| match exact {
@@ -209,13 +210,13 @@ pub(crate) fn select(names: &[String], only_budgets: bool) -> Result<Vec<&'stati
         if !ALL.iter().any(fits) {
             anyhow::bail!("no load is called '{name}'; see 'list'");
         }
-        for (wanted, work) in wanted.iter_mut().zip(ALL) {
-            *wanted |= fits(work);
+        for (selected, work) in selected.iter_mut().zip(ALL) {
+            *selected |= fits(work);
         }
     }
-    let choice = ALL.iter().zip(wanted).filter(|(work, wanted)| {
-        let wanted = if names.is_empty() { !work.named_only } else { *wanted };
-        wanted && (!only_budgets || !work.budgets.is_empty())
+    let choice = ALL.iter().zip(selected).filter(|(work, selected)| {
+        let selected = if names.is_empty() { !work.named_only } else { *selected };
+        selected && (!only_budgets || !work.budgets.is_empty())
     });
     Ok(choice.map(|(work, _)| work).collect())
 }

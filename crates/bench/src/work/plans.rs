@@ -10,7 +10,7 @@ use crate::documents::{GROUPS, ITEMS_PER_KEY, Random};
 use crate::figures::Measured;
 use crate::server::Target;
 
-/// Documents that are wanted of an order.
+/// The limit of queries that sort.
 const FIRST: u32 = 10;
 /// Values of an `$in`.
 const VALUES: u32 = 100;

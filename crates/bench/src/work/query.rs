@@ -56,10 +56,10 @@ pub(super) fn ask_again(
     load::run(target, plan, &load)
 }
 
-pub(super) fn exactly(reply: RawDoc<'_>, wanted: u32) -> Result<u64> {
+pub(super) fn exactly(reply: RawDoc<'_>, expected: u32) -> Result<u64> {
     match first_batch(reply) {
-        found if found == wanted as usize => Ok(1),
-        found => bail!("{found} documents instead of {wanted}"),
+        found if found == expected as usize => Ok(1),
+        found => bail!("{found} documents instead of {expected}"),
     }
 }
 
@@ -128,15 +128,15 @@ fn scan_with(target: &Target, plan: &Plan, filter: fn(i32, &mut DocBuilder)) -> 
 }
 
 pub(super) fn count(target: &Target, plan: &Plan) -> Result<Measured> {
-    let wanted = plan.documents.min(100_000);
+    let expected = plan.documents.min(100_000);
     let ask = move |_: &mut Random, doc: &mut DocBuilder| {
-        let end = (wanted / ITEMS_PER_KEY) as i32;
+        let end = (expected / ITEMS_PER_KEY) as i32;
         doc.append("count", ITEMS).start_document("query").start_document("k");
         doc.append("$gte", 0).append("$lt", end).end().end();
     };
     run(target, plan, ask, move |reply| match number_at(reply, &["n"]) {
-        Some(n) if n == f64::from(wanted) => Ok(1),
-        other => bail!("counted {other:?} instead of {wanted}"),
+        Some(n) if n == f64::from(expected) => Ok(1),
+        other => bail!("counted {other:?} instead of {expected}"),
     })
 }
 

@@ -84,8 +84,8 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     let (read, insert) = phase(1);
     let ((rate, lag_error), during) = run_during(target, &[&read, &insert], |watch| {
         let lag_error = lag_error(&mut client)?;
-        let wanted = deleted_before + f64::from(due);
-        await_deleted(&mut client, wanted)?;
+        let expected = deleted_before + f64::from(due);
+        await_deleted(&mut client, expected)?;
         Ok((f64::from(due - gone.min(due)) / watch.began.elapsed().as_secs_f64(), lag_error))
     })?;
     measured.set_known("disk right after", disk(), "MB");

@@ -86,11 +86,11 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
 }
 
 /// Waits until a collection has at most this many documents; gives how many it has.
-pub(super) fn await_fewer(client: &mut Client, collection: &str, wanted: u32) -> Result<u32> {
+pub(super) fn await_fewer(client: &mut Client, collection: &str, most: u32) -> Result<u32> {
     let began = Instant::now();
     loop {
         let now = document_count(client, collection)?;
-        if now <= wanted {
+        if now <= most {
             return Ok(now);
         }
         if began.elapsed() > PATIENCE {
@@ -101,9 +101,9 @@ pub(super) fn await_fewer(client: &mut Client, collection: &str, wanted: u32) ->
 }
 
 /// Waits until the monitor has deleted this many documents in its life.
-pub(super) fn await_deleted(client: &mut Client, wanted: f64) -> Result<()> {
+pub(super) fn await_deleted(client: &mut Client, count: f64) -> Result<()> {
     let began = Instant::now();
-    while deleted(client)? < wanted {
+    while deleted(client)? < count {
         if began.elapsed() > PATIENCE {
             bail!("the monitor does not delete what is due");
         }

@@ -330,10 +330,10 @@ fn compare_parts<'o>(
     let projections = [r#"{"a": 1, "_id": 0}"#, r#"{"_id": 1}"#, r#"{"b": 1, "a": 1, "_id": 0}"#];
     let projection: DocBuf = parse_document(chance.pick(&projections)).unwrap();
     let (skip, limit) = (chance.below(8) as u64, chance.below(8) as u64);
-    let wanted = |hint| FindOptions { skip, limit, hint, ..options() };
+    let options_with = |hint| FindOptions { skip, limit, hint, ..options() };
     let natural = || Some(Hint::Natural { backward: false });
     let expect = |hint, shown: bool| {
-        let query = FindOptions { sort: Some(order.as_doc()), ..wanted(hint) };
+        let query = FindOptions { sort: Some(order.as_doc()), ..options_with(hint) };
         let projection = shown.then_some(projection.as_doc());
         fixture.shown(filter, FindOptions { projection, ..query })
     };

@@ -34,8 +34,8 @@ fn scripts() -> Vec<Script> {
         Ok(name) => name.to_string_lossy().into_owned(),
         Err(_) => unreachable!("every script is in the folder"),
     };
-    let wanted = environment::selected("SCRIPT", paths, name);
-    wanted.iter().map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
+    let selected = environment::selected("SCRIPT", paths, name);
+    selected.iter().map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
 }
 
 /// A RocksDB in a folder of its own, which goes with the last user of the returned function.
@@ -64,7 +64,7 @@ fn run_clustered(conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
     });
 }
 
-fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, wanted: &dyn Fn(&Script) -> bool) {
+fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, selects: &dyn Fn(&Script) -> bool) {
     let update = environment::number("UPDATE_SCRIPTS") == Some(1);
     let runner = Runner { indexes, update: update && indexes == Indexes::All };
     let (mut checked, mut failures, mut ran) = (0, Vec::new(), 0);
@@ -72,7 +72,7 @@ fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, wanted: &dyn Fn(&S
         if indexes == Indexes::OnlyMeaningful && script.indexes_matter {
             continue;
         }
-        if !wanted(&script) {
+        if !selects(&script) {
             continue;
         }
         let outcome = runner.run(&script, open());

@@ -179,8 +179,8 @@ fn agrees(cases: u32, steps: usize, open: impl Fn() -> OpenEngine) {
         for (at, step) in steps.iter().enumerate() {
             run(&mut fixture, &mut model, step)
                 .map_err(|why| TestCaseError::fail(format!("in step {at}, {step:?}: {why}")))?;
-            let wanted: Vec<i32> = model.measurements.keys().copied().collect();
-            prop_assert_eq!(stored(&fixture), wanted, "after step {}, {:?}", at, step);
+            let expected: Vec<i32> = model.measurements.keys().copied().collect();
+            prop_assert_eq!(stored(&fixture), expected, "after step {}, {:?}", at, step);
         }
         let checked = fixture.ok("test", "{validate: 's'}");
         prop_assert_eq!(checked.as_doc().get("valid"), Some(RawValue::Bool(true)));

@@ -178,8 +178,8 @@ fn validate_finds_buckets_that_are_not_sound() {
     })
     .unwrap();
     let (key, mut value) = found.unwrap();
-    let wanted = [0x10, b'x', 0, 7, 0, 0, 0];
-    let at = value.windows(7).rposition(|bytes| bytes == wanted).unwrap();
+    let pattern = [0x10, b'x', 0, 7, 0, 0, 0];
+    let at = value.windows(7).rposition(|bytes| bytes == pattern).unwrap();
     value[at + 3] = 6;
     txn.put(Keyspace::Record, &key, &value, Guard::Checked).unwrap();
     txn.commit().unwrap();

@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     found: Mutex<Vec<Step>>,
     kept: Option<Mutex<File>>,
     failures: Mutex<HashMap<String, String>>,
-    /// The most threads that wanted a processor at a time.
+    /// The largest number of threads that ran or waited for a processor at one time.
     load: AtomicU64,
     /// When a ping or a sleep took long, and how long.
     delays: Mutex<Vec<(Instant, Duration)>>,

@@ -155,27 +155,27 @@ impl Comparison {
     }
 
     /// What a filter's comparison says of one value, or of none.
-    fn of(self, found: Option<&Value>, wanted: &Value) -> bool {
+    fn of(self, found: Option<&Value>, operand: &Value) -> bool {
         let Some(found) = found else {
             // A missing field is as null; and the ends of the order lie beyond everything.
-            return match wanted.class() {
+            return match operand.class() {
                 Class::Null => self.or_equal(),
                 Class::MinKey => matches!(self, Comparison::Greater | Comparison::GreaterOrEqual),
                 Class::MaxKey => matches!(self, Comparison::Less | Comparison::LessOrEqual),
                 _ => false,
             };
         };
-        if found.class() != wanted.class() {
-            return match wanted.class() {
+        if found.class() != operand.class() {
+            return match operand.class() {
                 Class::MinKey => matches!(self, Comparison::Greater | Comparison::GreaterOrEqual),
                 Class::MaxKey => matches!(self, Comparison::Less | Comparison::LessOrEqual),
                 _ => false,
             };
         }
-        if found.is_nan() || wanted.is_nan() {
-            return self.or_equal() && found.is_nan() && wanted.is_nan();
+        if found.is_nan() || operand.is_nan() {
+            return self.or_equal() && found.is_nan() && operand.is_nan();
         }
-        self.holds(found.compare(wanted))
+        self.holds(found.compare(operand))
     }
 }
 
@@ -213,12 +213,12 @@ impl Filter {
             Filter::And(all) => all.iter().all(|filter| filter.selects(fields)),
             Filter::Or(any) => any.iter().any(|filter| filter.selects(fields)),
             Filter::Nor(none) => !none.iter().any(|filter| filter.selects(fields)),
-            Filter::Expr(comparison, name, wanted) => {
+            Filter::Expr(comparison, name, operand) => {
                 // Expressions compare whole values of all types; a missing one comes before all but
                 // MinKey.
                 let order = match field(fields, name) {
-                    Some(found) => found.compare(wanted),
-                    None if wanted.class() == Class::MinKey => Ordering::Greater,
+                    Some(found) => found.compare(operand),
+                    None if operand.class() == Class::MinKey => Ordering::Greater,
                     None => Ordering::Less,
                 };
                 comparison.holds(order)
@@ -380,7 +380,7 @@ impl Test {
             }
             Test::NotIn(items) => !Test::In(items.clone()).holds_at(fields, path),
             Test::Not(test) => !test.holds_at(fields, path),
-            Test::Exists(wanted) => at(false).iter().any(Option::is_some) == *wanted,
+            Test::Exists(exists) => at(false).iter().any(Option::is_some) == *exists,
             Test::All(values) => {
                 let has = |value: &Value| {
                     Test::Compare(Comparison::Equal, value.clone()).holds_at(fields, path)
@@ -402,7 +402,7 @@ impl Test {
             Test::In(items) => items.iter().any(|item| item.holds(found)),
             Test::NotIn(items) => !items.iter().any(|item| item.holds(found)),
             Test::Not(test) => !test.holds(found),
-            Test::Exists(wanted) => found.is_some() == *wanted,
+            Test::Exists(exists) => found.is_some() == *exists,
             Test::Type(codes) => {
                 found.is_some_and(|value| codes.iter().any(|code| has_type(value, *code)))
             }
@@ -453,7 +453,7 @@ impl Test {
             Test::Compare(comparison, value) => value.append(comparison.name(), out),
             Test::In(items) => Item::write(items, "$in", out),
             Test::NotIn(items) => Item::write(items, "$nin", out),
-            Test::Exists(wanted) => drop(out.append("$exists", *wanted)),
+            Test::Exists(exists) => drop(out.append("$exists", *exists)),
             Test::Type(codes) => {
                 out.start_array("$type");
                 for code in codes {

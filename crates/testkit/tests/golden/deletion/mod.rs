@@ -281,32 +281,32 @@ impl Run<'_> {
                 self.oracle.documents.insert(id_of(document(fields).as_doc()), fields.clone());
             }
             Step::DeleteMany(filter) => {
-                let wanted = self.oracle.selected(filter, now);
+                let selected = self.oracle.selected(filter, now);
                 let deleted = self.delete(filter, 0)?;
-                wanted.iter().for_each(|id| drop(self.oracle.documents.remove(id)));
-                same("n", deleted, wanted.len() as i64)?;
+                selected.iter().for_each(|id| drop(self.oracle.documents.remove(id)));
+                same("n", deleted, selected.len() as i64)?;
             }
             Step::DeleteOne(filter) => {
-                let wanted = self.oracle.selected(filter, now);
-                same("n", self.delete(filter, 1)?, wanted.len().min(1) as i64)?;
+                let selected = self.oracle.selected(filter, now);
+                same("n", self.delete(filter, 1)?, selected.len().min(1) as i64)?;
                 // Any one of them may go.
                 let shown = self.shown(&self.name)?;
                 let gone: Vec<i32> =
-                    wanted.into_iter().filter(|id| !shown.contains_key(id)).collect();
+                    selected.into_iter().filter(|id| !shown.contains_key(id)).collect();
                 gone.iter().for_each(|id| drop(self.oracle.documents.remove(id)));
                 same("documents that are gone", gone.len().min(1), gone.len())?;
             }
             Step::Remove { filter, last } => {
-                let wanted = self.oracle.selected(filter, now);
-                let wanted = if *last { wanted.last() } else { wanted.first() };
+                let selected = self.oracle.selected(filter, now);
+                let selected = if *last { selected.last() } else { selected.first() };
                 let mut command = DocBuilder::new();
                 command.append("findAndModify", self.name.as_str()).append("remove", true);
                 command.append("query", RawValue::Document(filter.show().as_doc()));
                 command.start_document("sort").append("_id", if *last { -1 } else { 1 });
                 let reply = self.command(command.finish())?;
                 let removed = reply.as_doc().get("value").and_then(RawValue::as_document);
-                same("the removed document", removed.map(id_of), wanted.copied())?;
-                wanted.map(|id| self.oracle.documents.remove(id));
+                same("the removed document", removed.map(id_of), selected.copied())?;
+                selected.map(|id| self.oracle.documents.remove(id));
             }
             Step::Pull(pull) => {
                 let mut command = DocBuilder::new();
@@ -359,8 +359,8 @@ impl Run<'_> {
         let now = self.fixture.env().now_ms;
         let visible =
             self.oracle.documents.iter().filter(|(_, it)| self.oracle.is_visible(it, now));
-        let wanted: BTreeMap<i32, DocBuf> = visible.map(|(id, it)| (*id, document(it))).collect();
-        same("visible documents", self.shown(&self.name)?, wanted)?;
+        let expected: BTreeMap<i32, DocBuf> = visible.map(|(id, it)| (*id, document(it))).collect();
+        same("visible documents", self.shown(&self.name)?, expected)?;
         let archived = self.oracle.archive.iter().map(|(id, it)| (*id, document(it))).collect();
         same("archived documents", self.shown(&self.archive)?, archived)?;
         let mut command = DocBuilder::new();
@@ -374,10 +374,10 @@ fn id_of(document: RawDoc<'_>) -> i32 {
     i32::try_from(number(document, "_id")).unwrap_or(-1)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Checked {
-    match found == wanted {
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
+    match found == expected {
         true => Ok(()),
-        false => Err(format!("{what}: {found:?}\ninstead of {wanted:?}")),
+        false => Err(format!("{what}: {found:?}\ninstead of {expected:?}")),
     }
 }
 
