@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! { _id: ObjectId(start in seconds | 8 bytes of a counter that begins anywhere),
-//!   control: { version: 2, min: { <field>: smallest ... }, max: { ... }, count: n, closed?: true },
+//!   control: { version: 2, min: { <field>: smallest ... }, max: { ... }, count: n, closed?: true
+//!   },
 //!   meta?: <meta value>,
 //!   data: { <field>: BinData(7, column) ... } }
 //! ```
@@ -101,8 +102,8 @@ impl<'a> BucketView<'a> {
         }
     }
 
-    /// Passes its measurements to `see`, with the fields whose names `select` accepts: time, meta, then
-    /// the others in the order of their first occurrence. Stops when `see` breaks off.
+    /// Passes its measurements to `see`, with the fields whose names `select` accepts: time, meta,
+    /// then the others in the order of their first occurrence. Stops when `see` breaks off.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected, errors of `see`.

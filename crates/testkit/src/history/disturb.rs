@@ -19,8 +19,8 @@ pub enum IndexChanges {
     None,
 }
 
-/// Makes and drops indexes if `indexes` says so, and kills operations and sessions, until the run is
-/// over.
+/// Makes and drops indexes if `indexes` says so, and kills operations and sessions, until the run
+/// is over.
 pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: IndexChanges, clients: u8, seed: u64) {
     let mut random = SmallRng::seed_from_u64(!seed);
     let least = if indexes == IndexChanges::Made { 0 } else { 5 };

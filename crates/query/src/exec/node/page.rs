@@ -2,9 +2,9 @@
 //! of the time of single reads, and a networked engine would need one round trip.
 //!
 //! Documents are returned in the order of their keys. When the consumer stops, the rest of the page
-//! was read in vain. A page therefore has at most as many keys as the consumer requests documents, if
-//! that number is known, and otherwise starts small. Records that were read but not returned do not count as
-//! examined, and are read again over the snapshot of the next batch.
+//! was read in vain. A page therefore has at most as many keys as the consumer requests documents,
+//! if that number is known, and otherwise starts small. Records that were read but not returned do
+//! not count as examined, and are read again over the snapshot of the next batch.
 
 use std::ops::{ControlFlow, Range};
 
