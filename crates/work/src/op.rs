@@ -293,7 +293,7 @@ pub struct OpRegistry {
     scratch: Arc<ScratchPool>,
 }
 
-/// ThreadOccupancy an operation registered until dropped.
+/// Keeps an operation registered until it is dropped.
 pub struct OpGuard {
     registry: Arc<OpRegistry>,
     op: Arc<OpCtx>,

@@ -44,8 +44,8 @@ fn collection(
 const ARGUMENTS: &[Argument] =
     &[Argument::flag("force"), Argument::flag("dryRun"), Argument::whole("freeSpaceTargetMB")];
 
-/// The size of the freed space is only known afterwards. `freeSpaceTargetMB` skips a collection
-/// that is smaller than the target.
+/// Runs `compact`. The space that it frees is unknown before; therefore `freeSpaceTargetMB` only
+/// skips a collection that is smaller than the target.
 fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     fields.bool("force")?;
