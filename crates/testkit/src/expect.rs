@@ -1,9 +1,9 @@
-//! What "the answer is as expected" means.
+//! Comparison of answers with expectations.
 //!
-//! Every field that is given must be there with the same BSON type and value, in the given order,
-//! and nothing else, unless `...` stands last. `ok: 1.0` is implied. `[..]` is the batch of a
-//! cursor in order, `unordered [..]` in any order, `!code CodeName 'text'` an error whose message
-//! contains the text.
+//! An answer must have exactly the expected fields, in this order, with the same BSON types and
+//! values. With `...` as the last field, others are allowed. `ok: 1.0` is implied. `[..]` is the
+//! batch of a cursor in order, `unordered [..]` in any order, `!code CodeName 'text'` an error
+//! whose message contains the text.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
@@ -18,7 +18,7 @@ pub enum Expected {
     Batch {
         /// An array.
         documents: ValueBuf,
-        /// Whether their order counts.
+        /// Whether their order matters.
         ordered: bool,
     },
     /// A failed command.
@@ -33,10 +33,10 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Reads an expectation.
+    /// Parses an expectation.
     ///
     /// # Errors
-    /// A line that says what is wrong.
+    /// A description of the fault, in one line.
     pub fn parse(text: &str, env: &Env) -> Result<Expected, String> {
         let text = text.trim();
         if let Some(failure) = text.strip_prefix('!') {
@@ -55,7 +55,7 @@ impl Expected {
     /// Compares a reply.
     ///
     /// # Errors
-    /// Where it differs.
+    /// The first difference.
     pub fn check(&self, reply: RawDoc<'_>) -> Result<(), String> {
         match self {
             Expected::Failure { code, name, text } => check_failure(reply, *code, name, text),
@@ -106,7 +106,7 @@ fn check_failure(reply: RawDoc<'_>, code: i32, name: &str, text: &str) -> Result
     }
 }
 
-/// A reply without the times that every reply carries.
+/// A reply without `$clusterTime` and `operationTime`, which every reply has.
 pub fn without_times(reply: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     for element in reply {

@@ -32,7 +32,9 @@ pub(crate) fn page() -> String {
         let _ = writeln!(out, "| `{name}` | {labels} | {kind} | {unit} | {help} | `{place}` |");
     }
     out.push_str("\n## Fields that are no metrics\n\n");
-    out.push_str("`serverStatus` has these fields only because clients of MongoDB expect them.\n\n");
+    out.push_str(
+        "`serverStatus` has these fields only because clients of MongoDB expect them.\n\n",
+    );
     out.push_str("| in `serverStatus` | why |\n|---|---|\n");
     let mut rows: Vec<&Figure> = figures().filter(|row| row.name.is_empty()).collect();
     rows.sort_by_key(|row| row.place);
