@@ -90,7 +90,7 @@ pub struct Transaction {
     pub begin: u64,
     /// The time when its client knew the outcome, in microseconds.
     pub end: u64,
-    /// Its outcome.
+    /// The outcome, as its client knows it.
     pub outcome: Outcome,
     /// Its steps, in order.
     pub steps: Vec<Step>,

@@ -1,8 +1,9 @@
 //! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, without indexes that
-//! only make queries fast, and over records that are clustered by `_id`. No answer may differ.
+//! only make queries fast, and over records that are clustered by `_id`. The answers must be the
+//! same.
 //!
-//! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` takes
-//! recorded answers anew.
+//! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` updates
+//! recorded answers.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,7 @@ fn scripts() -> Vec<Script> {
     selected.iter().map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
 }
 
-/// A RocksDB in a folder of its own, which goes with the last user of the returned function.
+/// RocksDB in a temporary folder, which is removed when the returned function is dropped.
 pub(crate) fn rocksdb() -> OpenEngine {
     let folder = TempDir::new().unwrap();
     let options = RocksOptions { cache_bytes: 32 << 20, ..RocksOptions::default() };

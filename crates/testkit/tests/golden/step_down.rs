@@ -1,5 +1,5 @@
-//! A primary that steps down while clients work: what writes ends or finishes, and leaves nothing
-//! half done; what reads goes on.
+//! A primary that steps down while clients work: writing commands fail or finish, and leave nothing
+//! in part; reading commands continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn count(fixture: &Fixture, name: &str) -> i32 {
     }
 }
 
-/// Runs a command, steps down shortly after its beginning, and gives its reply.
+/// Runs a command, steps down shortly after its beginning, and returns its reply.
 fn interrupted(fixture: &Fixture, after_ms: u64, command: RawDoc<'_>) -> DocBuf {
     let begun = AtomicBool::new(false);
     let reply = std::thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn interrupted(fixture: &Fixture, after_ms: u64, command: RawDoc<'_>) -> DocBuf 
         worker.join().unwrap()
     });
     let ok = reply.as_doc().get("ok") == Some(RawValue::Double(1.0));
-    // A command that reads and writes and begins after the step-down is a read first.
+    // A command that reads and writes, and begins after the step-down, is refused as a read.
     let known = ok || [11602, 10107, 13435].contains(&code(&reply));
     assert!(known, "{}", dialect::show(reply.as_doc()));
     let errors = reply.as_doc().get("writeErrors");

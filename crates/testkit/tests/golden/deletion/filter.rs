@@ -1,5 +1,5 @@
-//! Filters, how they are written, and which documents they select by the manual's words. The oracle
-//! knows no plan, no key and no code of the server: a walk over small trees. Manual: "Query and
+//! Filters, their BSON form, and the documents that they select according to the manual. The oracle
+//! uses no plans, no keys and no code of the server: it evaluates small trees. Manual: "Query and
 //! Projection Operators" and the pages of the operators.
 
 use std::cmp::Ordering;
@@ -11,9 +11,9 @@ use super::value::{Class, Fields, Value, field};
 /// A filter.
 #[derive(Clone, Debug)]
 pub(super) enum Filter {
-    /// A path and the value itself, without an operator.
+    /// A path and a value, without an operator.
     Is(&'static str, Value),
-    /// A path and what its values have to be.
+    /// A path and tests of its values.
     Field(&'static str, Vec<Test>),
     And(Vec<Filter>),
     Or(Vec<Filter>),
@@ -39,7 +39,7 @@ pub(super) enum Comparison {
     GreaterOrEqual,
 }
 
-/// What one operator asks.
+/// The test of one operator.
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     Compare(Comparison, Value),
@@ -83,14 +83,14 @@ pub(super) enum Schema {
     NotRequired(&'static str),
 }
 
-/// A pattern, its options, and what it says about a text.
+/// A pattern, its options, and the texts that it matches.
 pub(super) struct Pattern {
     pub pattern: &'static str,
     pub options: &'static str,
     matches: fn(&str) -> bool,
 }
 
-/// Patterns whose meaning is plain; in some, engines that go back step by step lose themselves.
+/// Patterns with an obvious meaning. For some, engines that backtrack take exponential time.
 pub(super) static PATTERNS: &[Pattern] = &[
     Pattern { pattern: "^a", options: "", matches: |text| text.starts_with('a') },
     Pattern { pattern: "^a", options: "i", matches: |text| text.starts_with(['a', 'A']) },
@@ -154,10 +154,10 @@ impl Comparison {
         matches!(self, Equal | LessOrEqual | GreaterOrEqual)
     }
 
-    /// What a filter's comparison says of one value, or of none.
+    /// Whether a comparison of a filter is true for a value, or for a missing field.
     fn of(self, found: Option<&Value>, operand: &Value) -> bool {
         let Some(found) = found else {
-            // A missing field is as null; and the ends of the order lie beyond everything.
+            // A missing field compares as null. Every value is above MinKey and below MaxKey.
             return match operand.class() {
                 Class::Null => self.or_equal(),
                 Class::MinKey => matches!(self, Comparison::Greater | Comparison::GreaterOrEqual),
@@ -179,8 +179,8 @@ impl Comparison {
     }
 }
 
-/// The values that a path reaches; `expand` adds the items of an array at its end. None stands for
-/// a missing field.
+/// The values that a path reaches; `expand` adds the items of an array at its end. `None` is a
+/// missing field.
 fn hits<'f>(fields: &'f Fields, path: &str, expand: bool, out: &mut Vec<Option<&'f Value>>) {
     let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
     let found = field(fields, name);
@@ -203,7 +203,7 @@ fn hits<'f>(fields: &'f Fields, path: &str, expand: bool, out: &mut Vec<Option<&
 }
 
 impl Filter {
-    /// Whether it selects the document.
+    /// Whether the filter selects the document.
     pub(super) fn selects(&self, fields: &Fields) -> bool {
         match self {
             Filter::Is(path, value) => {
@@ -312,7 +312,7 @@ impl Schema {
     }
 }
 
-/// The names of types that schemas know them by.
+/// The names of types in schemas.
 fn type_alias(code: Option<i32>) -> &'static str {
     match code {
         None => "number",
@@ -337,7 +337,7 @@ fn type_alias(code: Option<i32>) -> &'static str {
     }
 }
 
-/// The types that tests ask for.
+/// The types in `$type` tests.
 pub(super) const TYPES: &[Option<i32>] = &[
     None,
     Some(1),
@@ -367,7 +367,7 @@ fn has_type(value: &Value, code: Option<i32>) -> bool {
 }
 
 impl Test {
-    /// Whether the values at a path pass.
+    /// Whether the values at a path satisfy the test.
     pub(super) fn holds_at(&self, fields: &Fields, path: &str) -> bool {
         let at = |expand| {
             let mut found = Vec::new();
@@ -394,7 +394,7 @@ impl Test {
         }
     }
 
-    /// Whether one value passes, without a look into it.
+    /// Whether one value satisfies the test; items of arrays are not tested.
     fn holds(&self, found: Option<&Value>) -> bool {
         match self {
             Test::Compare(Comparison::NotEqual, value) => !Comparison::Equal.of(found, value),
@@ -411,7 +411,7 @@ impl Test {
                 .is_some_and(|number| number.wrapping_rem(*divisor) == *remainder),
             Test::Regex(pattern) => Item::Regex(*pattern).holds(found),
             Test::Size(size) => matches!(found, Some(Value::Array(items)) if items.len() == *size),
-            // Inside of `$elemMatch` only; the generator makes none there.
+            // Only reached inside `$elemMatch`, where the generator makes none.
             Test::All(_) => false,
             Test::ElemMatch(tests) => match found {
                 Some(Value::Array(items)) => {
@@ -549,7 +549,7 @@ impl Bits {
                 let byte = bytes.get(usize::from(position / 8)).copied().unwrap_or(0);
                 Some(byte >> (position % 8) & 1 == 1)
             }
-            // Beyond its width a negative number goes on with ones.
+            // Bits beyond the width of a negative number are ones.
             _ => value.whole().map(|number| number >> position.min(63) & 1 == 1),
         };
         let bits: Option<Vec<bool>> = positions.iter().map(|position| set(*position)).collect();

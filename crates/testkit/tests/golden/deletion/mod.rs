@@ -1,6 +1,6 @@
-//! What should stay, stays: random documents, and random ways to lose them: deletions by filters of
-//! every operator, expiry with holds and pauses, renames over other collections. An oracle says
-//! which documents must remain; each case runs with indexes and without.
+//! No document is lost: random documents are deleted by filters with every operator, by expiry with
+//! holds and pauses, and by renames over other collections. An oracle computes which documents must
+//! remain. Each case runs with and without indexes.
 //!
 //! A case is made from its seed. `DELETION_SEED=n` runs that case alone; `MORE=20` runs twenty
 //! times as many.
@@ -25,7 +25,7 @@ const MOST_FAILURES: usize = 40;
 /// Cases that share a server.
 const CASES_PER_SERVER: u64 = 250;
 
-/// A collection, what makes it lose documents, and what happens to it.
+/// A collection with its indexes and its policy, and the steps of a case.
 #[derive(Debug)]
 struct Case {
     documents: Vec<Fields>,
@@ -70,17 +70,17 @@ enum Step {
     },
     /// From every array in `a`.
     Pull(Pull),
-    /// Seconds.
+    /// Advances the clock by these seconds.
     Advance(i64),
     Pass,
     SetOptions(Options),
-    /// Over a collection that has documents.
+    /// Renames over a collection that has documents.
     Rename,
-    /// Over the archive of its own policy, which must not be.
+    /// Renames over the archive of its own policy, which must be refused.
     RenameOverArchive,
 }
 
-/// What `$pull` takes out.
+/// The operand of `$pull`.
 #[derive(Debug)]
 enum Pull {
     Equal(Value),
@@ -99,7 +99,7 @@ impl Options {
     }
 }
 
-/// What must be there.
+/// The expected documents.
 struct Oracle {
     documents: BTreeMap<i32, Fields>,
     archive: BTreeMap<i32, Fields>,
@@ -181,7 +181,7 @@ impl Pull {
     fn takes(&self, item: &Value) -> bool {
         match self {
             Pull::Equal(value) => item.compare(value).is_eq(),
-            // As though the item were a field of its own.
+            // The item is tested as a field of its own.
             Pull::Items(test) => test.holds_at(&vec![("item", item.clone())], "item"),
             Pull::Documents(filter) => match item {
                 Value::Document(fields) => filter.selects(fields),
@@ -263,7 +263,7 @@ impl Run<'_> {
         Ok(number(self.command(command.finish())?.as_doc(), "n"))
     }
 
-    /// Every document that reads of a collection show, by its number.
+    /// All documents that reads of a collection return, by their numbers.
     fn shown(&self, name: &str) -> Checked<BTreeMap<i32, DocBuf>> {
         let mut command = DocBuilder::new();
         command.append("find", name);
@@ -289,7 +289,7 @@ impl Run<'_> {
             Step::DeleteOne(filter) => {
                 let selected = self.oracle.selected(filter, now);
                 same("n", self.delete(filter, 1)?, selected.len().min(1) as i64)?;
-                // Any one of them may go.
+                // Any one of them may be deleted.
                 let shown = self.shown(&self.name)?;
                 let gone: Vec<i32> =
                     selected.into_iter().filter(|id| !shown.contains_key(id)).collect();
@@ -415,7 +415,7 @@ fn run(fixture: &mut Fixture, case: &Case, name: String, indexes: &[&str]) -> Ch
     Ok(run.oracle.telling)
 }
 
-/// Runs so many cases, beginning with this seed.
+/// Runs this many cases, beginning with this seed.
 fn agrees(first: u64, cases: u64, open: impl Fn() -> OpenEngine) {
     let seeds = match environment::number("DELETION_SEED") {
         Some(seed) => seed..seed + 1,

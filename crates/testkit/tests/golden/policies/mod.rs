@@ -1,6 +1,6 @@
 //! Random policies with all their options, random documents, writes, changes of policies, moves and
-//! jumps of the clock, passes, restarts and crashes, held to a model after every step: what is
-//! visible, what is stored, what is archived.
+//! jumps of the clock, passes, restarts and crashes. After every step the visible, stored and
+//! archived documents are compared with a model.
 
 mod model;
 mod step;
@@ -17,7 +17,7 @@ use crate::scripts::rocksdb;
 use model::{Archived, Coverage, Id, Kind, Model, Policy};
 use step::{Case, Step, options, seconds, step};
 
-/// Parameters that cut passes into small pieces: documents in a unit, documents in a visit.
+/// Parameters for small units and visits: documents per unit, documents per visit.
 const PIECES: &[(i32, i32)] = &[(1, 1), (2, 3), (10, 50_000)];
 
 fn policies() -> impl Strategy<Value = Vec<Policy>> {
@@ -102,7 +102,7 @@ fn number_of(document: RawDoc<'_>, name: &str) -> i64 {
     }
 }
 
-/// What a query shows: its documents through `of`.
+/// The documents of a query, each converted by `of`.
 fn shown<T>(fixture: &Fixture, command: &str, of: impl Fn(RawDoc<'_>) -> T) -> Vec<T> {
     let reply = fixture.ok("test", command);
     let batch = expect::batch(reply.as_doc()).and_then(RawValue::as_array).unwrap();
