@@ -25,7 +25,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// The drawing.
 ///
 /// # Errors
-/// Those of the drawing library.
+/// Errors of the drawing library.
 pub(crate) fn svg(title: &str, timeline: &Timeline) -> Result<String> {
     let points = timeline.points(1);
     let step = timeline.width.as_secs_f64();

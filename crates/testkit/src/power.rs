@@ -20,7 +20,7 @@ impl PowerCut {
     /// Wraps an engine whose writes are all synced.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn new(inner: Arc<dyn Engine>) -> KvResult<PowerCut> {
         let synced = Mutex::new(inner.hold()?);
         Ok(PowerCut { inner, synced, syncs: AtomicUsize::new(0) })
@@ -34,7 +34,7 @@ impl PowerCut {
     /// The state that a power cut would leave now.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn survivors(&self) -> KvResult<Arc<dyn Engine>> {
         let survivors = MemoryEngine::new();
         let (from, mut to) = (self.synced().begin()?, survivors.begin(TxnOptions::default())?);

@@ -31,7 +31,7 @@ async fn ttl_stats(client: &mut TaskConnection) -> Document {
     batch[0].as_document().unwrap().clone()
 }
 
-/// T-69 over the wire.
+/// T-69, with a client of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t_69_deletion_keeps_its_pace() {
     let clock = Arc::new(ManualClock::at_ms(1_700_000_000_000));

@@ -323,7 +323,7 @@ impl<'b> Failures<'b> {
     }
 }
 
-/// What records are found for.
+/// The purpose for which records are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadPurpose {
     /// A result that contains their documents.
@@ -336,7 +336,7 @@ pub(super) enum ReadPurpose {
 /// Settings for a run, made before the nodes start.
 #[derive(Default)]
 pub(super) struct Settings {
-    /// What the records are found for.
+    /// The purpose for which records are searched.
     pub(super) purpose: ReadPurpose,
     /// The position of a tailable scan.
     pub(super) tail: Option<Tail>,
