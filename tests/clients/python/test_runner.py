@@ -50,4 +50,7 @@ def test_a_suite_that_sleeps_fails_at_its_limit(runner, tmp_path, monkeypatch, i
     assert time.monotonic() - began < 30
     pids = [int(line) for line in suite.log.read_text().split() if line.isdigit()]
     assert len(pids) == 2
-    assert not any(map(is_alive, pids))
+    # A process may still run for a moment after SIGKILL was sent.
+    while any(map(is_alive, pids)):
+        assert time.monotonic() - began < 30
+        time.sleep(0.01)
