@@ -30,7 +30,9 @@ CACHE = Path(os.environ.get("MAYFLY_CACHE", Path.home() / ".cache" / "mayflydb")
 LOGS = ROOT / "tests" / ".work" / "clients"
 NODE_AT_LEAST, NODE_FROM_NPM = (20, 19), "24.21.0"
 GO_FETCHES_ITSELF_FROM, GO_FROM_PROXY = (1, 21), "1.25.0"
-START_SECS, STOP_SECS, SUITE_SECS, PREPARE_SECS = 30, 20, 300, 1800
+START_SECS, STOP_SECS, PREPARE_SECS = 30, 20, 1800
+# A suite that is not done after SUITE_SECS gets SIGTERM, and SIGKILL after KILL_SECS more. It counts as failed.
+SUITE_SECS, KILL_SECS = 600, 10
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def proxy_to(uri: str):
 
 
 def run(command, seconds, log, **options) -> int:
-    """Runs a command with its output in `log`; ends the whole process group at the deadline."""
+    """Runs a command with its output in `log`; stops its process group when `seconds` have passed."""
     with open(log, "ab") as out:
         process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -172,11 +174,24 @@ def run(command, seconds, log, **options) -> int:
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise Failure(f"{Path(command[0]).name} did not end in {seconds} s") from None
+            raise Failure(f"{Path(command[0]).name} exceeded its limit of {seconds} s and was stopped") from None
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                stop_group(process)
+
+
+def stop_group(process) -> None:
+    """Sends SIGTERM to the process group of `process`, and SIGKILL to what is left of it after KILL_SECS."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(KILL_SECS)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 def must(command, log, **options) -> None:
@@ -372,7 +387,7 @@ class Go(Suite):
         return folder / module / "bin" / "go"
 
     def command(self):
-        return [self.program, "-test.v", "-test.timeout", f"{SUITE_SECS}s"], {}
+        return [self.program, "-test.v", "-test.timeout", f"{SUITE_SECS - KILL_SECS}s"], {}
 
     def counts(self, text):
         return tuple(len(re.findall(p, text, re.MULTILINE)) for p in (self.passed_pattern, self.failed_pattern))
@@ -496,7 +511,7 @@ def try_suite(suite: Suite, binary: Path, files: Path) -> Outcome:
             why.append("no test ran")
         for server in servers:
             why += server.complaints()
-    except Failure as failure:
+    except (Failure, OSError) as failure:
         passed, failed, why = 0, 0, [*why, str(failure)]
     if why:
         failed += 1

@@ -197,9 +197,9 @@ mod tests {
                 actions: ActionSet::of(&[Action::Insert]),
             },
         ]);
-        let wanted = ActionSet::of(&[Action::Find, Action::Insert]);
-        assert!(both.allows_all(Target::Collection("a", "c"), wanted));
-        assert!(!both.allows_all(Target::Collection("a", "d"), wanted));
+        let find_and_insert = ActionSet::of(&[Action::Find, Action::Insert]);
+        assert!(both.allows_all(Target::Collection("a", "c"), find_and_insert));
+        assert!(!both.allows_all(Target::Collection("a", "d"), find_and_insert));
         assert!(both.touches_database("a", Action::Insert));
         assert!(!both.touches_database("b", Action::Insert));
         assert!(both.touches_collection("a", "d") && !both.touches_collection("b", "d"));

@@ -1,4 +1,4 @@
-//! What a load may cost, in numbers that a machine can check, and the verdict.
+//! Budgets: limits on the figures of a load, and whether they are met.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ enum Bound {
     AtLeast,
 }
 
-/// Whether a budget is kept.
+/// Whether a budget is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Met,
@@ -30,27 +30,27 @@ pub(crate) enum Verdict {
 }
 
 impl Budget {
-    /// The figure may be this at most.
+    /// A budget with an upper limit.
     pub(crate) const fn at_most(figure: &'static str, limit: f64, unit: &'static str) -> Budget {
         Budget { figure, bound: Bound::AtMost, limit, unit }
     }
 
-    /// CPU microseconds of the server for an operation.
+    /// A limit on the CPU microseconds of the server per operation.
     pub(crate) const fn server(limit: f64) -> Budget {
         Budget::at_most(SERVER, limit, "us")
     }
 
-    /// Operations in a second.
+    /// A minimum of operations per second.
     pub(crate) const fn rate(limit: f64) -> Budget {
         Budget { figure: RATE, bound: Bound::AtLeast, limit, unit: "/s" }
     }
 
-    /// Operations in a second of the server's CPU time.
+    /// A minimum of operations per second of the server's CPU time.
     pub(crate) const fn per_core(limit: f64) -> Budget {
         Budget { figure: PER_CORE, bound: Bound::AtLeast, limit, unit: "/s" }
     }
 
-    /// The verdict about a value; no figure is no success.
+    /// The verdict on a value. Without a value it is unknown.
     pub(crate) fn verdict(&self, value: Option<f64>) -> Verdict {
         let kept = |value: f64| match self.bound {
             Bound::AtMost => value <= self.limit,
@@ -73,7 +73,7 @@ impl Budget {
 }
 
 impl Verdict {
-    /// That of several budgets together: the worst.
+    /// The verdict on several budgets: the worst one.
     pub(crate) fn all(verdicts: impl IntoIterator<Item = Verdict>) -> Option<Verdict> {
         verdicts.into_iter().reduce(|one, other| match (one, other) {
             (Verdict::NotMet, _) | (_, Verdict::NotMet) => Verdict::NotMet,

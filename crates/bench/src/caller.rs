@@ -1,50 +1,50 @@
-//! What a connection asks: a state machine of requests and answers, the same for a thread that
-//! waits for each answer and for the event loop that drives thousands of them.
+//! Callers: state machines that build requests and check replies. A caller runs in a thread that
+//! waits for each reply, or in an event loop with thousands of others.
 
 use anyhow::Result;
 use mayfly_value::RawDoc;
 
 use crate::wire::Request;
 
-/// What follows an answer.
+/// The next step after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// The operation needs a further request.
     Again,
-    /// It is complete.
+    /// The operation is complete.
     Done(Done),
 }
 
-/// A complete request, or several that belong together.
+/// A complete operation: one request, or several that belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// Operations, or documents where the load counts those.
+    /// The number of operations, or of documents if the load counts documents.
     pub(crate) count: u64,
-    /// Bytes of the user's data that it wrote.
+    /// Bytes of documents that it wrote.
     pub(crate) bytes: u64,
 }
 
 impl Turn {
-    /// So many operations that write nothing.
+    /// Completed operations that write nothing.
     pub(crate) const fn done(count: u64) -> Turn {
         Turn::Done(Done { count, bytes: 0 })
     }
 
-    /// So many operations that wrote so many bytes of the user's data.
+    /// Completed operations that wrote this many bytes of documents.
     pub(crate) const fn wrote(count: u64, bytes: u64) -> Turn {
         Turn::Done(Done { count, bytes })
     }
 }
 
-/// One asker; it has at most one request under way.
+/// A source of requests. At most one of its requests is under way.
 pub(crate) trait Caller: Send {
     /// Builds the next request.
     fn ask(&mut self, request: &mut Request);
-    /// Checks that the answer is a success.
+    /// Checks that the reply reports success.
     fn answer(&mut self, reply: RawDoc<'_>) -> Result<Turn>;
 }
 
-/// A caller made of two functions and what they share.
+/// A caller made of two functions and the state that they share.
 pub(crate) fn caller<S, A, B>(state: S, ask: A, answer: B) -> Box<dyn Caller>
 where
     S: Send + 'static,

@@ -1,4 +1,4 @@
-//! A client of a few lines: OP_MSG over a blocking socket, one request at a time.
+//! A minimal client: OP_MSG over a blocking socket, one request at a time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,14 +24,14 @@ impl Client {
         Ok(Client { stream, request: Request::default(), incoming: Incoming::new(), next_id: 1 })
     }
 
-    /// Sends a command and gives the reply; an error reply is an error.
+    /// Sends a command and returns the reply. Fails if the reply reports an error.
     pub(crate) fn run(&mut self, command: impl FnOnce(&mut DocBuilder)) -> Result<RawDoc<'_>> {
         self.prepare(|request| request.command(command));
         self.send()?;
         self.receive()
     }
 
-    /// An owned reply.
+    /// Sends a command and returns an owned reply.
     pub(crate) fn ask(&mut self, command: impl FnOnce(&mut DocBuilder)) -> Result<DocBuf> {
         self.run(command).map(RawDoc::to_owned)
     }

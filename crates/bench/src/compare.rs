@@ -1,8 +1,7 @@
-//! Two servers under the same loads, by turns (A B B A), and how the second compares with the
-//! first.
+//! Comparison of two servers under the same loads. They run alternately (A B B A).
 //!
-//! Ratios are formed run by run, so that what slows down the machine for a while slows down both
-//! halves of a pair.
+//! A ratio is computed for each pair of runs, so that a machine that is slower for a while affects
+//! both runs of a pair.
 
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ use crate::series::Series;
 use crate::statistics::{Range, ratios};
 use crate::table::figure;
 
-/// What is compared.
+/// The compared figures.
 const COMPARED: &[&str] = &[SERVER, RATE, P99];
 
 /// Prints the heading.

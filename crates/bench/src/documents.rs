@@ -14,7 +14,8 @@ pub(crate) const FIELDS: [&str; 10] = [
     "field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8",
     "field9",
 ];
-/// Text to cut pieces from; so much that pieces near each other seldom share a part.
+/// Size of the random text that pieces are cut from. It is large, so that two pieces seldom
+/// overlap.
 const POOL_BYTES: usize = 4 << 20;
 /// Bytes of an item's text, which make the item 450 bytes long.
 const TEXT_BYTES: usize = 338;
@@ -27,7 +28,7 @@ pub(crate) const ITEMS_PER_KEY: u32 = 10;
 pub(crate) struct Random(pub(crate) SmallRng);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Random {
         Random(SmallRng::seed_from_u64(seed))
     }
@@ -65,12 +66,12 @@ pub(crate) fn record_id(number: u32) -> String {
     format!("user{:019}", u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1)
 }
 
-/// A piece of random text that costs nothing.
+/// A piece of random text, without generating it.
 pub(crate) fn pooled(bytes: usize, random: &mut Random) -> &'static str {
     static POOL: OnceLock<String> = OnceLock::new();
     let pool = POOL.get_or_init(|| Random::new(0).text(POOL_BYTES));
     let at = random.below((POOL_BYTES - bytes) as u32) as usize;
-    // It is made of letters of one byte.
+    // The text consists of ASCII letters, so that every offset is a character boundary.
     pool.get(at..at + bytes).unwrap_or_default()
 }
 
@@ -98,7 +99,7 @@ impl Record {
         Record { doc, id, fields }
     }
 
-    /// The record of this number with other content.
+    /// Changes it to the record with this number and new content.
     pub(crate) fn renew(&mut self, number: u32, random: &mut Random) -> &[u8] {
         let id = record_id(number);
         self.doc[self.id..self.id + id.len()].copy_from_slice(id.as_bytes());
@@ -117,16 +118,16 @@ impl Record {
 /// { _id: ObjectId, k: int, g: int, x: int, y: long, at: Date, name: 24 letters, text: 338 letters }
 /// ```
 pub(crate) struct Items {
-    /// The documents one after the other.
+    /// The concatenated documents.
     pub(crate) bytes: Vec<u8>,
-    /// Where each begins.
+    /// The offset of each document.
     starts: Vec<usize>,
-    /// Where in an item its values stand.
+    /// The offsets of an item's values.
     places: [usize; 6],
 }
 
 impl Items {
-    /// A batch of this many.
+    /// A batch of this many items.
     pub(crate) fn new(count: u32, random: &mut Random) -> Items {
         let mut items = Items { bytes: Vec::new(), starts: Vec::new(), places: [0; 6] };
         for _ in 0..count {
@@ -139,7 +140,7 @@ impl Items {
         items
     }
 
-    /// Gives the items these numbers as identity, other values, and this date.
+    /// Changes the items: `_id`s with these numbers, new values, and dates from this one on.
     pub(crate) fn renew(&mut self, first: u32, writer: u16, at_ms: i64, random: &mut Random) {
         for (number, start) in (first..).zip(&self.starts) {
             let mut put = |place: usize, value: &[u8]| {
@@ -151,7 +152,7 @@ impl Items {
             put(2, &random.below(GROUPS).to_le_bytes());
             put(3, &random.below(1_000_000).to_le_bytes());
             put(4, &(random.next() >> 2).to_le_bytes());
-            // Dates ascend with the numbers, but for a second, as dates of creation do.
+            // Dates ascend with the numbers, except for up to a second, as creation dates do.
             put(5, &(at_ms + i64::from(number) + i64::from(random.below(1000))).to_le_bytes());
         }
     }
@@ -173,7 +174,7 @@ fn item(random: &mut Random) -> DocBuf {
     doc.finish()
 }
 
-/// Where the value of this field stands.
+/// The offset of this field's value.
 fn place(doc: &[u8], name: &str) -> usize {
     let needle = [name.as_bytes(), &[0]].concat();
     let found = doc.windows(needle.len()).position(|window| window == needle);

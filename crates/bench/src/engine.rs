@@ -1,11 +1,11 @@
 //! Many connections in one thread, or several requests under way on each: an event loop over
 //! `epoll`.
 //!
-//! Each caller has a slot of a connection and at most one request under way. Requests of the same
-//! connection are sent without waiting for each other's answers; an answer finds its slot by the
-//! request that it names. At a fixed rate a timer wakes the loop for the next operation, a free
-//! slot takes it, and when none is free the first to become free does, with the time at which it
-//! should have begun.
+//! Each caller has a slot of a connection and at most one request under way. Requests on one
+//! connection do not wait for each other's replies; a reply is assigned to its slot by the id of
+//! its request. At a fixed rate, a timer wakes the loop when the next operation is due, and a free
+//! slot begins it. If no slot is free, the first one that becomes free begins it, and its latency
+//! counts from the time when it was due.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -25,11 +25,11 @@ use crate::client::Client;
 use crate::latency::Recorder;
 use crate::wire::{Incoming, Request, check};
 
-/// How often the loop looks whether it should stop.
+/// The interval at which the loop checks whether it should stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// Longest wait for the answers that are still under way at the end.
+/// Longest wait at the end for replies to requests that are under way.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Events taken at once.
+/// The most events that one call returns.
 const EVENTS: usize = 256;
 /// The event of the timer.
 const TIMER: u64 = u64::MAX;
@@ -56,7 +56,7 @@ struct Connection {
     incoming: Incoming,
     outgoing: Request,
     sent: usize,
-    /// The socket takes no more at the moment.
+    /// The socket's buffer is full.
     blocked: bool,
     slots: Vec<Slot>,
 }
@@ -68,12 +68,12 @@ struct Slot {
     began: Instant,
 }
 
-/// The times of the operations at a fixed rate.
+/// The times at which operations are due, at a fixed rate.
 struct Schedule {
     timer: OwnedFd,
     next: Instant,
     interval: Duration,
-    /// It will wake the loop; not while there is no free slot.
+    /// Whether the timer is set. It is not while no slot is free.
     armed: bool,
 }
 
@@ -116,7 +116,7 @@ impl Engine {
         })
     }
 
-    /// Runs until it should stop and the last answer is there.
+    /// Runs until `stopping` is set and the last reply has arrived.
     pub(crate) fn run(mut self, stopping: &AtomicBool) -> Result<Recorder> {
         let mut recorder = Recorder::new(Instant::now(), self.bucket)?;
         self.begin()?;
@@ -176,7 +176,8 @@ impl Engine {
         }
     }
 
-    /// Gives free slots what is due. What the loop overslept is not counted against the server.
+    /// Starts due operations in free slots. A delay of the loop itself is not counted as latency of
+    /// the server.
     fn start_due(&mut self) -> Result<()> {
         loop {
             let now = Instant::now();
@@ -200,12 +201,12 @@ impl Engine {
         self.under_way += 1;
     }
 
-    /// Reads what is there, and asks again.
+    /// Reads the available replies, and sends the next requests.
     fn serve(&mut self, number: usize, recorder: &mut Recorder, more: bool) -> Result<()> {
         loop {
             let connection = &mut self.connections[number];
             let space = connection.incoming.space();
-            let wanted = space.len();
+            let room = space.len();
             let read = match connection.stream.read(space) {
                 Ok(0) => bail!("the server closed a connection"),
                 Ok(read) => read,
@@ -226,14 +227,14 @@ impl Engine {
                     }
                 }
             }
-            if read < wanted {
+            if read < room {
                 break;
             }
         }
         self.flush(number)
     }
 
-    /// What a slot does after its answer.
+    /// Continues a slot after its reply: with the next operation, or waiting for one.
     fn go_on(&mut self, number: usize, slot: usize, now: Instant) -> Result<()> {
         match &mut self.schedule {
             None => self.launch(number, slot, now),
@@ -250,7 +251,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends what there is to send, as far as the socket takes it.
+    /// Sends pending bytes until the socket's buffer is full.
     fn flush(&mut self, number: usize) -> Result<()> {
         let connection = &mut self.connections[number];
         let blocked = connection.send()?;
@@ -277,7 +278,7 @@ impl Connection {
         slot.id = Some(id);
     }
 
-    /// Takes the next whole answer, if there is one.
+    /// Passes the next complete reply to its caller, if there is one.
     fn answer(
         &mut self,
         next_id: i32,
@@ -302,7 +303,7 @@ impl Connection {
         }
     }
 
-    /// Writes; gives whether something is left.
+    /// Writes pending bytes; returns whether some are left.
     fn send(&mut self) -> Result<bool> {
         while self.sent < self.outgoing.bytes.len() {
             match self.stream.write(&self.outgoing.bytes[self.sent..]) {
@@ -328,7 +329,7 @@ impl Schedule {
         Ok(Schedule { timer, next: Instant::now(), interval, armed: false })
     }
 
-    /// Wakes the loop at the next time.
+    /// Sets the timer to the time of the next operation.
     fn arm(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.armed, true) {
             return Ok(());
@@ -344,7 +345,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Operations whose time has come and that were not asked.
+    /// The number of due operations that were not started.
     fn late(&self) -> u64 {
         let late = Instant::now().saturating_duration_since(self.next);
         (late.as_nanos() / self.interval.as_nanos().max(1)) as u64
@@ -361,8 +362,8 @@ mod tests {
     use crate::caller::caller;
     use crate::wire::reply;
 
-    /// Waits for so many requests, or until no further one comes, then answers the last one first;
-    /// gives how many it answered.
+    /// Waits for this many requests, or until no further one arrives, and then replies in reverse
+    /// order. Returns the number of replies.
     fn backwards(listener: TcpListener, together: usize) -> Result<usize> {
         let (mut stream, _) = listener.accept()?;
         stream.set_read_timeout(Some(Duration::from_millis(50)))?;
@@ -398,7 +399,7 @@ mod tests {
         }
     }
 
-    /// Asks with a number of its own and wants that back, twice for an operation.
+    /// A caller that sends its own number and expects it in the reply, twice per operation.
     fn counting(number: i32) -> Box<dyn Caller> {
         let ask = move |_: &mut bool, request: &mut Request| {
             request.command(|doc| {
@@ -435,7 +436,7 @@ mod tests {
 
     #[test]
     fn answers_find_their_requests_in_any_order() {
-        // The slots go on together, because the server waits for all of them.
+        // All slots continue together, because the server waits for a request of each.
         let (recorder, answered) = engine(8, 8, None).unwrap();
         assert!(recorder.done.count >= 8);
         assert_eq!(recorder.done.count * 2, answered as u64);

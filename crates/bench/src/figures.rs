@@ -1,5 +1,5 @@
-//! What a load did and cost, as named figures: the columns of the table, the budgets, comparisons
-//! and the JSON all speak of the same names.
+//! The named figures of a load. The table, the budgets, comparisons and the JSON use the same
+//! names.
 
 use std::time::Instant;
 
@@ -8,15 +8,16 @@ use crate::process::Process;
 use crate::server::Target;
 use crate::timeline::Timeline;
 
-/// Operations in a second of the clock.
+/// Operations per second.
 pub(crate) const RATE: &str = "rate";
-/// CPU microseconds of the server for an operation, until the last answer.
+/// CPU microseconds of the server per operation, until the last reply.
 pub(crate) const SERVER: &str = "server";
-/// The same for what it did after the last answer until it was quiet (compaction, flushes).
+/// The same for the work between the last reply and the time when the server was quiet (compaction,
+/// flushes).
 pub(crate) const LATER: &str = "later";
-/// CPU microseconds of the load generator for an operation.
+/// CPU microseconds of the load generator per operation.
 pub(crate) const CLIENT: &str = "client";
-/// Operations in a second of the server's CPU time.
+/// Operations per second of the server's CPU time.
 pub(crate) const PER_CORE: &str = "rate per core";
 pub(crate) const P50: &str = "p50";
 pub(crate) const P95: &str = "p95";
@@ -27,12 +28,12 @@ pub(crate) const MAX: &str = "max";
 pub(crate) const RESIDENT: &str = "resident";
 /// Most resident memory of the server during a load.
 pub(crate) const PEAK: &str = "peak resident";
-/// Bytes written to the disk for a byte of the user's data, until the server was quiet.
+/// Bytes written to the disk per byte of documents, until the server was quiet.
 pub(crate) const WRITTEN: &str = "written";
-/// Size of the folder of data.
+/// Size of the data folder.
 pub(crate) const DISK: &str = "disk";
 
-/// One of them.
+/// A figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
@@ -44,12 +45,12 @@ pub(crate) struct Figure {
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) figures: Vec<Figure>,
-    /// Its course in time, if that was wanted.
+    /// The course of the load in time, if it was requested.
     pub(crate) timeline: Option<Timeline>,
 }
 
 impl Measured {
-    /// Adds a figure, or changes it.
+    /// Sets a figure.
     pub(crate) fn set(&mut self, name: &'static str, value: f64, unit: &'static str) {
         match self.figures.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => figure.value = value,
@@ -57,7 +58,7 @@ impl Measured {
         }
     }
 
-    /// Adds a figure if it is known.
+    /// Sets a figure if its value is known.
     pub(crate) fn set_known(&mut self, name: &'static str, value: Option<f64>, unit: &'static str) {
         if let Some(value) = value {
             self.set(name, value, unit);
@@ -90,7 +91,7 @@ impl Measured {
     }
 }
 
-/// What server and load generator had used when a load began.
+/// The CPU time and bytes that server and load generator had used when a load began.
 pub(crate) struct Stopwatch<'t> {
     target: &'t Target,
     pub(crate) began: Instant,
@@ -100,7 +101,7 @@ pub(crate) struct Stopwatch<'t> {
 }
 
 impl<'t> Stopwatch<'t> {
-    /// Begins now.
+    /// Begins the measurement.
     pub(crate) fn start(target: &'t Target) -> Stopwatch<'t> {
         Stopwatch {
             target,
@@ -111,7 +112,7 @@ impl<'t> Stopwatch<'t> {
         }
     }
 
-    /// Seconds since then, and the figures of the CPU time for so many operations.
+    /// The seconds since the beginning, and the figures of CPU time for this many operations.
     pub(crate) fn stop(&self, count: u64) -> (f64, Measured) {
         let seconds = self.began.elapsed().as_secs_f64();
         let per = |before: Option<f64>, now: Option<f64>| {
@@ -126,8 +127,8 @@ impl<'t> Stopwatch<'t> {
         (seconds, measured)
     }
 
-    /// Waits until the server is quiet and adds what it did meanwhile, what it wrote and what it
-    /// holds.
+    /// Waits until the server is quiet, and adds the figures of its work meanwhile, its writes and
+    /// its memory.
     pub(crate) fn settle(&self, measured: &mut Measured, count: u64, user_bytes: u64) {
         let later = self.target.settle() * 1e6 / count.max(1) as f64;
         let Some(process) = self.target.process else { return };

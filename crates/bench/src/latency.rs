@@ -1,5 +1,4 @@
-//! Latencies: a histogram of them all, and one for each stretch of time where a table shows their
-//! course.
+//! Latencies: a histogram of all, and one for each time bucket if their course in time is printed.
 
 use std::time::{Duration, Instant};
 
@@ -13,61 +12,61 @@ use crate::timeline::Timeline;
 const LOWEST: u64 = 1_000;
 const HIGHEST: u64 = 600_000_000_000;
 
-/// How long requests took.
+/// The latencies of requests.
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     pub(crate) fn new() -> Result<Latencies> {
         Ok(Latencies(Histogram::new_with_bounds(LOWEST, HIGHEST, 3)?))
     }
 
-    /// One more.
+    /// Adds a latency.
     pub(crate) fn record(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// Takes the other's, too.
+    /// Adds the latencies of another histogram.
     pub(crate) fn add(&mut self, other: &Latencies) -> Result<()> {
         Ok(self.0.add(&other.0)?)
     }
 
-    /// How many.
+    /// The number of latencies.
     #[cfg(test)]
     pub(crate) fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency that this share of the requests did not exceed, in milliseconds.
+    /// The latency at this quantile, in milliseconds.
     pub(crate) fn millis_at(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1e6
     }
 
-    /// The longest, in milliseconds.
+    /// The longest latency, in milliseconds.
     pub(crate) fn max_millis(&self) -> f64 {
         if self.0.is_empty() { 0.0 } else { self.0.max() as f64 / 1e6 }
     }
 
-    /// What clients would have seen that ask in the rhythm of the median, whatever happens: who
-    /// waits for an answer before asking again asks the less the longer a stall lasts, and hides it
-    /// (coordinated omission).
+    /// Corrects for coordinated omission: a client that waits for a reply before it sends the next
+    /// request sends fewer requests during a stall, and so hides the stall. Adds the latencies of
+    /// the requests that it would have sent at the interval of the median.
     pub(crate) fn corrected(&self) -> Latencies {
         let interval = self.0.value_at_quantile(0.5);
         Latencies(self.0.clone_correct(interval))
     }
 }
 
-/// What one thread saw.
+/// The measurements of one thread.
 pub(crate) struct Recorder {
     pub(crate) latencies: Latencies,
     pub(crate) timeline: Option<Timeline>,
     pub(crate) done: Done,
-    /// Operations whose time had come and which were never asked because all connections waited.
+    /// Due operations that were never started, because all connections waited.
     pub(crate) unasked: u64,
 }
 
 impl Recorder {
-    /// Nothing yet; with a course in time if a width for its buckets is given.
+    /// An empty recorder; with a course in time if `bucket` gives a width.
     pub(crate) fn new(began: Instant, bucket: Option<Duration>) -> Result<Recorder> {
         Ok(Recorder {
             latencies: Latencies::new()?,
@@ -77,7 +76,7 @@ impl Recorder {
         })
     }
 
-    /// An operation that began (or should have begun) then and is complete now.
+    /// Records an operation that began (or was due) at `began` and is complete now.
     pub(crate) fn record(&mut self, began: Instant, now: Instant, done: Done) {
         let latency = now.saturating_duration_since(began);
         self.latencies.record(latency);
@@ -88,7 +87,7 @@ impl Recorder {
         }
     }
 
-    /// Takes what another saw, too.
+    /// Adds the measurements of another recorder.
     pub(crate) fn add(&mut self, other: Recorder) -> Result<()> {
         self.latencies.add(&other.latencies)?;
         self.done.count += other.done.count;
@@ -126,7 +125,7 @@ mod tests {
         }
         latencies.record(Duration::from_secs(10));
         assert!(latencies.millis_at(0.99) < 1.1);
-        // Ten seconds without an answer in twenty: half of all questions meet them.
+        // No reply during ten of twenty seconds: half of the requests would have been affected.
         let corrected = latencies.corrected();
         assert!(corrected.len() > 19_000);
         assert!(corrected.millis_at(0.75) > 4_000.0);

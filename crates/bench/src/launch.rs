@@ -1,5 +1,5 @@
-//! A server's process over a folder of its own: started, ended in order or at once, started again
-//! over the same data.
+//! The process of a server with a data folder of its own: it is started, stopped or killed, and
+//! started again with the same data.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use crate::process::Process;
 
-/// Longest wait for an orderly end.
+/// Longest wait for the end after SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is needed to start it, and to end it.
+/// A server process that was started here.
 pub(crate) struct Own {
     pub(crate) path: PathBuf,
     pub(crate) arguments: Vec<String>,
@@ -29,14 +29,14 @@ pub(crate) struct Own {
 /// How a server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It is asked to (SIGTERM).
+    /// By SIGTERM.
     Orderly,
-    /// Without knowing (SIGKILL).
+    /// By SIGKILL.
     Killed,
 }
 
 impl Own {
-    /// Starts a server over an empty folder.
+    /// Starts a server with an empty folder.
     pub(crate) fn start(path: &Path, arguments: &[String], parent: &Path) -> Result<Own> {
         let folder = TempDir::with_prefix_in("mayfly-bench-", parent)?;
         std::fs::create_dir(folder.path().join("data"))?;
@@ -51,7 +51,7 @@ impl Own {
         })
     }
 
-    /// Starts it again over the same folder, on another port.
+    /// Starts it again with the same folder, on another port.
     pub(crate) fn spawn(&mut self) -> Result<()> {
         (self.child, self.port) = spawn(&self.path, &self.arguments, self.folder.path())?;
         Ok(())
@@ -67,17 +67,17 @@ impl Own {
         Process(self.child.id())
     }
 
-    /// The folder of data.
+    /// The data folder.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// Whether it ended.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Ends it; gives how long that took.
+    /// Ends it; returns the time that it took.
     pub(crate) fn stop(&mut self, ending: Ending) -> Result<Duration> {
         let began = Instant::now();
         let signal = match ending {
@@ -97,7 +97,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // The folder goes too, so there is nothing to close in order.
+        // The folder is removed as well, so that the data need not be closed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -119,10 +119,10 @@ fn spawn(path: &Path, arguments: &[String], folder: &Path) -> Result<(Child, u16
     Ok((child, port))
 }
 
-/// As many open files as the system allows, here and in the servers started here, for thousands of
-/// connections.
+/// Raises the limit of open files as far as the system allows, for thousands of connections.
+/// Servers that are started here inherit it.
 pub(crate) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it is refused, a load with too many connections says so.
+    // If that fails, a load with too many connections reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

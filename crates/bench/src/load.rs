@@ -1,12 +1,14 @@
-//! Runs a load: some connections that ask until the time is up.
+//! Runs a load: connections that send requests for a given time.
 //!
-//! Closed loop: each connection asks again as soon as it was answered, and what a stalled server
-//! would have been asked meanwhile is added by calculation. Open loop (`rate`): every operation has
-//! its time, and its latency counts from that time, however long all connections had to wait for
-//! earlier answers. What the load generator itself oversleeps is not counted against the server.
+//! Closed loop: each connection sends the next request as soon as it has the reply. The latencies
+//! of requests that were not sent during a stall are computed
+//! ([`Latencies::corrected`](crate::latency::Latencies::corrected)). Open loop (`rate`): every
+//! operation has a time at which it is due, and its latency counts from that time, even if all
+//! connections were waiting for earlier replies. Delays of the load generator itself are not
+//! counted.
 //!
-//! A few connections get a thread each, which waits for the answer; many connections, or several
-//! requests under way on one, are driven by the event loop of [`crate::engine`].
+//! A few connections have a thread each, which waits for the reply. Many connections, or several
+//! requests under way on one, use the event loop of [`crate::engine`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +25,7 @@ use crate::latency::Recorder;
 use crate::server::Target;
 use crate::work::Plan;
 
-/// Up to so many connections have a thread each.
+/// The most connections that have a thread each.
 const MAX_WAITING_THREADS: usize = 16;
 
 /// Makes the caller with this number.
@@ -34,17 +36,18 @@ pub(crate) struct Load<'w> {
     pub(crate) connections: usize,
     /// Requests under way on each connection.
     pub(crate) in_flight: usize,
-    /// Operations in a second, all connections together; as many as there can be when absent.
+    /// Operations per second of all connections together; without it as many as possible.
     pub(crate) rate: Option<f64>,
-    /// Few connections, too, are driven by the event loop.
+    /// Whether even a few connections use the event loop.
     pub(crate) event_loop: bool,
-    /// Width of the buckets of its course, if that is wanted.
+    /// Width of the time buckets in which the load is counted, if its course in time is printed.
     pub(crate) bucket: Option<Duration>,
     pub(crate) make: Make<'w>,
 }
 
 impl<'w> Load<'w> {
-    /// A load as the command line wants it, with this many connections unless it says how many.
+    /// A load with the options of the command line, and this many connections unless it sets
+    /// another number.
     pub(crate) fn new(
         plan: &Plan,
         connections: usize,
@@ -60,13 +63,13 @@ impl<'w> Load<'w> {
         }
     }
 
-    /// The same without a thread for each connection.
+    /// The same load in the event loop.
     pub(crate) fn in_event_loop(mut self) -> Load<'w> {
         self.event_loop = true;
         self
     }
 
-    /// The same at a fixed rate.
+    /// The same load at a fixed rate.
     pub(crate) fn at_rate(mut self, rate: f64) -> Load<'w> {
         self.rate = Some(rate);
         self
@@ -89,10 +92,10 @@ pub(crate) fn run(target: &Target, plan: &Plan, load: &Load<'_>) -> Result<Measu
     Ok(measured)
 }
 
-/// What a load saw, how long it took, and the CPU figures per operation of it.
+/// The measurements of a load, its seconds, and its CPU figures per operation.
 pub(crate) type Ended = (Recorder, f64, Measured);
 
-/// Runs loads until the other work is done, which gets a watch that began with them.
+/// Runs loads until the other work is done. The work gets the stopwatch of the loads.
 pub(crate) fn run_during<'t, T>(
     target: &'t Target,
     loads: &[&Load<'_>],
@@ -137,7 +140,7 @@ pub(crate) fn run_during<'t, T>(
     })
 }
 
-/// What one thread does for a load.
+/// The part of a load that one thread runs.
 enum Share {
     Waiting {
         client: Client,
@@ -170,7 +173,7 @@ impl Share {
     }
 }
 
-/// One operation: when it was asked, and what it was.
+/// Runs one operation; returns when it began, and its result.
 pub(crate) fn converse(client: &mut Client, caller: &mut dyn Caller) -> Result<(Instant, Done)> {
     client.prepare(|request| caller.ask(request));
     let asked = Instant::now();
@@ -183,7 +186,8 @@ pub(crate) fn converse(client: &mut Client, caller: &mut dyn Caller) -> Result<(
     }
 }
 
-/// Connects; the first operation of each caller finds out what the server does only once.
+/// Connects, and runs the first operation of each caller, which includes work that the server does
+/// only once.
 fn shares(target: &Target, load: &Load<'_>) -> Result<Vec<Share>> {
     let mut connections = Vec::new();
     for number in 0..load.connections {
@@ -221,7 +225,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// So many operations in a second, shifted by this part of the distance between two.
+    /// A schedule of `rate` operations per second, shifted by this fraction of the interval.
     fn new(rate: f64, shift: f64) -> Pace {
         let interval = Duration::from_secs_f64(1.0 / rate.max(0.001));
         Pace { next: Instant::now(), interval, offset: interval.mul_f64(shift) }
@@ -231,7 +235,8 @@ impl Pace {
         self.next = Instant::now() + self.offset;
     }
 
-    /// Waits for the next time; gives that time if it has passed because of the answer before.
+    /// Waits until the next operation is due. Returns that time if it has already passed because
+    /// the previous reply was late.
     fn wait(&mut self) -> Option<Instant> {
         let due = self.next;
         self.next += self.interval;
@@ -244,7 +249,7 @@ impl Pace {
         }
     }
 
-    /// Operations whose time has come and that were not asked.
+    /// The number of due operations that were not started.
     fn late(&self) -> u64 {
         let late = Instant::now().saturating_duration_since(self.next);
         (late.as_nanos() / self.interval.as_nanos().max(1)) as u64
@@ -262,7 +267,8 @@ mod tests {
     use crate::server::Source;
     use crate::wire::reply;
 
-    /// Says yes to everything until the client goes; stalls once, at the given request.
+    /// Replies with success to every request until the client disconnects. Stalls once, at the
+    /// given request.
     fn agree(mut stream: TcpStream, stall_at: usize) -> std::io::Result<()> {
         let (mut bytes, mut piece, mut seen) = (Vec::new(), [0; 4096], 0);
         loop {

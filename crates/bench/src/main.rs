@@ -1,5 +1,5 @@
-//! The load generator `mayfly-bench`: puts a server under the loads that the budgets name and
-//! reports what each cost.
+//! The load generator `mayfly-bench`: runs loads against a server, and reports their costs and
+//! whether budgets are met.
 //!
 //! ```text
 //! mayfly-bench --server target/release/mayflydb table              its own server over a temporary folder
@@ -10,11 +10,11 @@
 //! mayfly-bench --server mayflydb --only stall --seconds 60 --plot stall.svg table
 //! ```
 //!
-//! What a load costs the server is the CPU time that the operating system counted for its process,
-//! because on a machine with few cores and other tenants throughput says more about the neighbours
-//! than about the server. Where clients wait for an answer before they ask again, a stalled server
-//! is asked less (coordinated omission): the figures "corrected p99" and "corrected p99.9" add what
-//! it would have been asked, and `--rate` asks by the clock.
+//! The cost of a load is the CPU time that the operating system counted for the server's process.
+//! On a shared machine with few cores, throughput depends on the other users of the machine as
+//! well. Clients that wait for a reply before the next request send fewer requests to a stalled
+//! server (coordinated omission). The figures "corrected p99" and "corrected p99.9" therefore
+//! include the requests that were not sent, and with `--rate` requests are sent at fixed times.
 
 mod budget;
 mod caller;
@@ -49,49 +49,50 @@ use server::Source;
 use timeline::Timeline;
 use work::Plan;
 
-/// Puts a server under load and reports what each operation cost.
+/// Runs loads against a server and reports the cost of each operation.
 #[derive(Parser)]
 struct Flags {
     /// Start this server in a temporary folder, and end it afterwards
     #[arg(long, value_name = "PATH", conflicts_with = "uri", global = true)]
     server: Option<PathBuf>,
-    /// A further argument for the server, repeatable
+    /// Argument of the server, repeatable
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true, global = true)]
     server_arg: Vec<String>,
-    /// Where the temporary folder is made
+    /// Folder in which the temporary folder is created
     #[arg(long, value_name = "FOLDER", global = true)]
     folder: Option<PathBuf>,
-    /// Use a server that runs already
+    /// Address of a running server to use instead
     #[arg(long, default_value = "mongodb://127.0.0.1:27017", global = true)]
     uri: String,
     /// Seconds for each load
     #[arg(long, default_value_t = 4.0, global = true)]
     seconds: f64,
-    /// Documents in the collection that is scanned, grouped and expired
+    /// Documents in the collections that are scanned, grouped and expired
     #[arg(long, default_value_t = 300_000, global = true)]
     documents: u32,
     /// Short loads and small collections: the whole table in about two minutes
     #[arg(long, global = true)]
     quick: bool,
-    /// Only this work, by name or the beginning of names; several separated by commas
+    /// Only these loads: names or beginnings of names, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
     only: Vec<String>,
-    /// Exactly the loads that have budgets
+    /// Only the loads that have budgets
     #[arg(long, global = true)]
     budget: bool,
-    /// How often everything runs, each time with a new server
+    /// Number of runs of all loads, each with a new server
     #[arg(long, default_value_t = 1, global = true)]
     runs: usize,
-    /// Ask by the clock, so many operations in a second; latencies count from the intended time
+    /// Operations per second, at fixed times; latencies count from the time when an operation is
+    /// due
     #[arg(long, value_name = "PER_SECOND", global = true)]
     rate: Option<f64>,
-    /// Connections, instead of the load's own number
+    /// Number of connections, instead of the load's own
     #[arg(long, value_name = "COUNT", global = true)]
     connections: Option<usize>,
     /// Requests under way on each connection
     #[arg(long, value_name = "COUNT", default_value_t = 1, global = true)]
     in_flight: usize,
-    /// Write the figures to this file, too
+    /// Also write the figures to this file, as JSON
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
     /// Draw latency and throughput over time to this file
@@ -105,11 +106,11 @@ struct Flags {
 enum Command {
     /// Runs the loads and prints a table with verdicts about the budgets
     Table,
-    /// Runs the loads on two servers by turns and prints ratios
+    /// Runs the loads on two servers alternately and prints ratios
     Compare {
-        /// The program of a server, or the address of one that runs
+        /// The program of a server, or the address of a running one
         a: String,
-        /// The same, to be compared with the first
+        /// The same for the server that is compared with the first
         b: String,
     },
     /// Prints the names of the loads

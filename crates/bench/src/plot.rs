@@ -11,7 +11,7 @@ const SIZE: (u32, u32) = (1000, 570);
 const ABOVE: u32 = 360;
 const LABELS: u32 = 70;
 
-/// A curve: name, colour, which latency.
+/// A curve: its name, its colour, and its latency in a spread.
 type Curve = (&'static str, RGBColor, fn(&Spread) -> f64);
 const CURVES: [Curve; 3] = [
     ("max", RGBColor(0xc0, 0x39, 0x2b), |spread| spread.max),
@@ -25,7 +25,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// The drawing.
 ///
 /// # Errors
-/// Those of the drawing library.
+/// Errors of the drawing library.
 pub(crate) fn svg(title: &str, timeline: &Timeline) -> Result<String> {
     let points = timeline.points(1);
     let step = timeline.width.as_secs_f64();
@@ -91,7 +91,7 @@ fn latency_bounds(points: &[Point]) -> (f64, f64) {
     (10f64.powf(lowest), 10f64.powf(highest))
 }
 
-/// The stretches of a curve between gaps, where nothing was answered.
+/// The parts of a curve between gaps in which no request was answered.
 fn runs(points: &[Point], step: f64, of: fn(&Spread) -> f64) -> Vec<Vec<(f64, f64)>> {
     let values: Vec<_> = points.iter().enumerate().collect();
     let stretches = values.chunk_by(|a, b| a.1.latency.is_some() == b.1.latency.is_some());
@@ -130,7 +130,7 @@ mod tests {
             let lines = drawing.lines().filter(|line| line.starts_with("<polyline"));
             lines.filter(|line| line.contains(&stroke)).count()
         };
-        // With the one of the legend.
+        // Two parts of the curve, and the line of the legend.
         assert!(CURVES.iter().all(|(_, colour, _)| curves(*colour) == 3));
         assert_eq!(curves(RATE), 1);
         assert!(!drawing.contains("NaN") && !drawing.contains("inf"));

@@ -1,10 +1,10 @@
-//! What the operating system counted for a process.
+//! Figures of a process from the operating system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The kernel's clock ticks per second; fixed at 100 in what it shows to programs.
+/// Clock ticks per second in `/proc`, always 100.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A process of this machine.
@@ -17,7 +17,7 @@ impl Process {
         Process(std::process::id())
     }
 
-    /// CPU seconds so far, all threads, ended ones included.
+    /// CPU seconds so far, of all threads, including ended ones.
     pub(crate) fn cpu_seconds(self) -> Option<f64> {
         let text = self.read("stat")?;
         // The name in parentheses may contain anything, so count from its end.
@@ -42,17 +42,17 @@ impl Process {
         let _ = fs::write(format!("/proc/{}/clear_refs", self.0), "5");
     }
 
-    /// Bytes that it caused to be written to a disk.
+    /// Bytes that were written to disks for it.
     pub(crate) fn written_bytes(self) -> Option<f64> {
         self.figure("io", "write_bytes:")
     }
 
-    /// Threads.
+    /// The number of its threads.
     pub(crate) fn threads(self) -> Option<f64> {
         self.figure("status", "Threads:")
     }
 
-    /// Open files and sockets.
+    /// The number of its open files and sockets.
     pub(crate) fn open_files(self) -> Option<f64> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.0)).ok()?;
         Some(entries.count() as f64)

@@ -1,6 +1,6 @@
-//! The order in which everything runs: all loads once on a new server, then all of them again, so
-//! that a machine that becomes slower for a while does not spoil one of them; two servers by turns,
-//! A B for one load and B A for the next.
+//! The order of runs. All loads run once on a new server, then all of them again, so that a machine
+//! that is slower for a while does not affect all runs of one load. Two servers run alternately: A
+//! B for one load, B A for the next.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::server::{Source, Target};
 use crate::work::{Plan, Work};
 use crate::{compare, table};
 
-/// Files to write.
+/// The files to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output<'p> {
     pub(crate) json: Option<&'p Path>,
@@ -55,7 +55,7 @@ pub(crate) fn table(
                 table::print_row(row);
             }
         }
-        // What there is so far is worth having when a later run is interrupted.
+        // Written after each run, in case a later one is interrupted.
         write_json(output.json, &table::json(&rows))?;
     }
     if runs > 1 {
@@ -66,7 +66,7 @@ pub(crate) fn table(
     Ok(outcome(rows.iter()))
 }
 
-/// Runs loads on two servers by turns and prints how they compare.
+/// Runs loads on two servers alternately and prints their ratios.
 pub(crate) fn compare(
     sources: &[Source; 2],
     works: &[&'static Work],
@@ -123,7 +123,7 @@ fn draw(path: &Path, work: &Work, works: usize, measured: &Measured) -> Result<(
     std::fs::write(&path, svg).with_context(|| path.display().to_string())
 }
 
-/// A file for each load when there are several.
+/// The path of the drawing of one load; with a name if there are several.
 fn plot_path(path: &Path, name: Option<&str>) -> PathBuf {
     let Some(name) = name else { return path.to_owned() };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();

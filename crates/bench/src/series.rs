@@ -15,12 +15,12 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// No run yet.
+    /// A series without runs.
     pub(crate) fn new(work: &'static Work) -> Series {
         Series { work, runs: Vec::new(), errors: Vec::new() }
     }
 
-    /// One more run.
+    /// Adds a run.
     pub(crate) fn add(&mut self, result: anyhow::Result<Measured>) {
         match result {
             Ok(measured) => self.runs.push(measured.figures),
@@ -31,7 +31,7 @@ impl Series {
         }
     }
 
-    /// A figure in each run.
+    /// The values of a figure, by run.
     pub(crate) fn values(&self, name: &str) -> Vec<Option<f64>> {
         let value = |run: &Vec<Figure>| Some(run.iter().find(|f| f.name == name)?.value);
         self.runs.iter().map(value).collect()
@@ -47,7 +47,7 @@ impl Series {
         self.range(name).map(|range| range.median)
     }
 
-    /// All figures that some run has, in their order: name and unit.
+    /// The names and units of all figures that any run has, in their order.
     pub(crate) fn names(&self) -> Vec<(&'static str, &'static str)> {
         let mut names = Vec::new();
         for figure in self.runs.iter().flatten() {
@@ -58,7 +58,7 @@ impl Series {
         names
     }
 
-    /// Whether it keeps its budgets; nothing when it has none. A failed run keeps none.
+    /// Whether it meets its budgets; `None` without budgets. A failed run meets none.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let verdicts = self.work.budgets.iter().map(|budget| match self.errors.is_empty() {
             true => budget.verdict(self.median(budget.figure)),
@@ -67,7 +67,7 @@ impl Series {
         Verdict::all(verdicts)
     }
 
-    /// Everything.
+    /// All runs as JSON.
     pub(crate) fn json(&self) -> Value {
         let mut figures = Map::new();
         for (name, unit) in self.names() {

@@ -1,4 +1,4 @@
-//! The server under load: one that runs already, or one started here and ended afterwards.
+//! The server under load: a running one, or one that is started here and ended afterwards.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::launch::{Ending, Own};
 use crate::process::{Process, folder_bytes};
 use crate::wire::number_at;
 
-/// Longest wait for the first answer.
+/// Longest wait for the first reply.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 /// A server that uses less of a core than this is quiet.
 const QUIET_SHARE: f64 = 0.05;
 /// Longest wait for a quiet server.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(8);
 
-/// A server.
+/// A server under load.
 pub(crate) struct Target {
     /// `host:port`.
     pub(crate) address: String,
@@ -26,22 +26,22 @@ pub(crate) struct Target {
     own: Option<Own>,
 }
 
-/// Where servers come from.
+/// The source of servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// Started here over an empty folder.
+    /// A program, started here with an empty folder.
     Program {
         path: PathBuf,
         arguments: Vec<String>,
-        /// Where the folders are made.
+        /// The folder in which their data folders are created.
         parent: PathBuf,
     },
-    /// It runs already.
+    /// The address of a running server.
     Address(String),
 }
 
 impl Source {
-    /// A server of this kind.
+    /// A server from this source.
     pub(crate) fn target(&self) -> Result<Target> {
         match self {
             Source::Program { path, arguments, parent } => Target::start(path, arguments, parent),
@@ -51,7 +51,7 @@ impl Source {
 }
 
 impl Target {
-    /// A server that runs already.
+    /// A running server.
     fn running(uri: &str) -> Result<Target> {
         let address = uri.strip_prefix("mongodb://").unwrap_or(uri).trim_end_matches('/');
         let address =
@@ -75,18 +75,18 @@ impl Target {
         Ok(target)
     }
 
-    /// Another server like this one over an empty folder of its own.
+    /// Another server of the same program, with an empty folder.
     pub(crate) fn another(&self) -> Result<Target> {
         let own = self.own.as_ref().context("only for a server that is started here")?;
         Target::start(&own.path, &own.arguments, &own.parent)
     }
 
-    /// Ends the server; gives how long that took.
+    /// Ends the server; returns the time that it took.
     pub(crate) fn stop(&mut self, ending: Ending) -> Result<Duration> {
         self.own.as_mut().context("not started here")?.stop(ending)
     }
 
-    /// Starts it again over the same folder; gives how long the first answer took.
+    /// Starts it again with the same folder; returns the time until the first reply.
     pub(crate) fn restart(&mut self) -> Result<Duration> {
         let began = Instant::now();
         let own = self.own.as_mut().context("not started here")?;
@@ -106,13 +106,13 @@ impl Target {
         self.process?.cpu_seconds()
     }
 
-    /// What its folder of data occupies, when it was started here.
+    /// The size of its data folder, if it was started here.
     pub(crate) fn disk_bytes(&self) -> Option<f64> {
         self.own.as_ref().map(|own| folder_bytes(&own.data()) as f64)
     }
 
-    /// Waits until the server has done what it does after an answer (compaction, flushes); gives
-    /// its CPU seconds.
+    /// Waits until the server has finished its background work (compaction, flushes); returns its
+    /// CPU seconds.
     pub(crate) fn settle(&self) -> f64 {
         let began = Instant::now();
         let Some(first) = self.cpu_seconds() else { return 0.0 };

@@ -1,4 +1,4 @@
-//! What several runs say together.
+//! Statistics over several runs.
 
 /// Median and extremes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Of these values; nothing of none. What is not a number is left out.
+    /// The range of these values; `None` without values. NaN is ignored.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Range> {
         let mut values: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
         values.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Range {
     }
 }
 
-/// How the second compares with the first, run by run.
+/// The ratios of the second to the first values, run by run.
 pub(crate) fn ratios(first: &[Option<f64>], second: &[Option<f64>]) -> Vec<f64> {
     let ratio = |(first, second): (&Option<f64>, &Option<f64>)| {
         let ratio = (*second)? / (*first)?;
@@ -33,7 +33,7 @@ pub(crate) fn ratios(first: &[Option<f64>], second: &[Option<f64>]) -> Vec<f64> 
     first.iter().zip(second).filter_map(ratio).collect()
 }
 
-/// How much the values grow for each unit of the times: the slope of the line that fits best.
+/// The growth of values per unit of time: the slope of the regression line.
 pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

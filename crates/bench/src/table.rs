@@ -1,8 +1,8 @@
 //! The table on the terminal: a line per load, its ranges and further figures below it, and the
 //! verdicts at the end.
 //!
-//! Not `comfy-table`: a line is printed when its load is over, and what a library lays out is a
-//! table whose rows are all known.
+//! This does not use `comfy-table`: a line is printed as soon as its load is over, and the library
+//! needs all rows to lay out a table.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::figures::{
 use crate::series::Series;
 use crate::statistics::Range;
 
-/// A load generator that uses more than this for an operation measures itself, too.
+/// If the load generator uses more than this per operation, it affects the measurement.
 const CLIENT_LIMIT_MICROS: f64 = 10.0;
 
 /// Longest line of further figures, which are indented.
@@ -35,7 +35,7 @@ const COLUMNS: &[(&str, &str, usize)] = &[
     (DISK, "disk MB", 7),
 ];
 
-/// Figures that the JSON has, and a budget's line, but no line of their own.
+/// Figures that are in the JSON and in lines of budgets, but have no line of their own.
 const QUIET: &[&str] = &["operations", "seconds", "corrected p99", PER_CORE];
 
 /// Prints the heading.
@@ -98,9 +98,9 @@ pub(crate) fn print_row(series: &Series) {
     }
 }
 
-/// Prints how many budgets are kept.
+/// Prints the number of budgets that are met.
 pub(crate) fn print_verdicts(rows: &[Series]) {
-    let of = |wanted: Verdict| rows.iter().filter(|row| row.verdict() == Some(wanted)).count();
+    let of = |verdict: Verdict| rows.iter().filter(|row| row.verdict() == Some(verdict)).count();
     if rows.iter().any(|row| row.verdict().is_some()) {
         println!(
             "budgets: {} met, {} not met, {} unknown",
@@ -118,7 +118,7 @@ pub(crate) fn print_verdicts(rows: &[Series]) {
     }
 }
 
-/// Pieces joined to lines that are no longer than this, unless a piece is.
+/// Joins pieces to lines of at most this many columns, unless a piece is longer.
 fn lines(pieces: impl Iterator<Item = String>, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces {
@@ -139,7 +139,7 @@ pub(crate) fn json(rows: &[Series]) -> Value {
     json!({ "version": env!("CARGO_PKG_VERSION"), "rows": rows })
 }
 
-/// The median with the extremes where there are any.
+/// The median, with the extremes if they differ from it.
 fn range(range: Range) -> String {
     if range.min < range.max {
         format!("{} ({}..{})", figure(range.median), figure(range.min), figure(range.max))
@@ -148,7 +148,7 @@ fn range(range: Range) -> String {
     }
 }
 
-/// A number with as many digits as say something.
+/// A number with three significant digits, and groups of thousands.
 pub(crate) fn figure(value: f64) -> String {
     let size = value.abs();
     if size >= 10_000.0 {
@@ -164,7 +164,7 @@ pub(crate) fn figure(value: f64) -> String {
     }
 }
 
-/// Digits in groups of three.
+/// A whole number in groups of three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn numbers_are_legible() {
         let texts = [0.1234, 1.0, 1.234, 12.34, 123.4, 1234.5, 12345.0, -1234567.0].map(figure);
-        let wanted = ["0.123", "1", "1.23", "12.3", "123", "1234", "12,345", "-1,234,567"];
-        assert_eq!(texts, wanted);
+        let expected = ["0.123", "1", "1.23", "12.3", "123", "1234", "12,345", "-1,234,567"];
+        assert_eq!(texts, expected);
         let all = Range { median: 2.0, min: 1.5, max: 3.0 };
         assert_eq!(range(all), "2 (1.50..3)");
     }

@@ -1,4 +1,4 @@
-//! The course of a load: for each bucket of time the operations that were answered in it and their
+//! The course of a load in time: for each time bucket the operations that were answered, and their
 //! latencies.
 
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
-/// More buckets than this are not kept; what comes later is counted in the last one.
+/// The largest number of buckets; later operations are counted in the last one.
 const MAX_BUCKETS: usize = 12_000;
 /// The range of latencies that a bucket distinguishes, in microseconds.
 const LOWEST: u64 = 1;
@@ -15,7 +15,7 @@ const HIGHEST: u64 = 600_000_000;
 /// The buckets of a load.
 pub(crate) struct Timeline {
     began: Instant,
-    /// How long each bucket is.
+    /// The width of each bucket.
     pub(crate) width: Duration,
     buckets: Vec<Bucket>,
 }
@@ -26,12 +26,12 @@ struct Bucket {
     operations: u64,
 }
 
-/// What happened in a bucket.
+/// The figures of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
-    /// Operations in a second.
+    /// Operations per second.
     pub(crate) rate: f64,
-    /// Milliseconds; nothing where nothing was answered.
+    /// In milliseconds; `None` if no operation was answered.
     pub(crate) latency: Option<Spread>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Spread {
 }
 
 impl Timeline {
-    /// Nothing yet.
+    /// A timeline without operations.
     pub(crate) fn new(began: Instant, width: Duration) -> Timeline {
         Timeline { began, width, buckets: Vec::new() }
     }
@@ -54,7 +54,7 @@ impl Timeline {
         Duration::from_millis(100).max(time / (MAX_BUCKETS as u32 / 2))
     }
 
-    /// So many operations were answered together.
+    /// Records operations that were answered together.
     pub(crate) fn record(&mut self, now: Instant, latency: Duration, operations: u64) {
         let at = now.saturating_duration_since(self.began).as_nanos() / self.width.as_nanos();
         let at = (at as usize).min(MAX_BUCKETS - 1);
@@ -65,7 +65,7 @@ impl Timeline {
         bucket.operations += operations;
     }
 
-    /// Takes the other's, which began with this one.
+    /// Adds another timeline that began at the same time.
     pub(crate) fn add(&mut self, other: &Timeline) -> Result<()> {
         self.grow(other.buckets.len());
         for (bucket, other) in self.buckets.iter_mut().zip(&other.buckets) {
@@ -76,19 +76,19 @@ impl Timeline {
         Ok(())
     }
 
-    /// One point for each bucket, or for so many of them together.
+    /// One point for each `together` buckets.
     pub(crate) fn points(&self, together: usize) -> Vec<Point> {
         let width = self.width.as_secs_f64() * together as f64;
         self.buckets.chunks(together.max(1)).filter_map(|chunk| point(chunk, width)).collect()
     }
 
-    /// How many buckets make a second.
+    /// The number of buckets per second.
     pub(crate) fn per_second(&self) -> usize {
         (1.0 / self.width.as_secs_f64()).round().max(1.0) as usize
     }
 
-    fn grow(&mut self, wanted: usize) {
-        while self.buckets.len() < wanted {
+    fn grow(&mut self, count: usize) {
+        while self.buckets.len() < count {
             let Ok(latencies) = Histogram::new_with_bounds(LOWEST, HIGHEST, 1) else { return };
             self.buckets.push(Bucket { latencies, max: Duration::ZERO, operations: 0 });
         }

@@ -1,8 +1,7 @@
-//! OP_MSG as bytes: building requests and cutting replies out of what a socket gave.
+//! OP_MSG as bytes: builds requests, and splits received bytes into replies.
 //!
-//! It is written by itself instead of using the server's codec, so that a mistake there does not
-//! cancel out here, and costs so little that the load generator does not measure itself. It does no
-//! IO.
+//! It does not use the server's codec, so that a mistake there is noticed here, and so that the
+//! load generator needs little time itself. It does no IO.
 //!
 //! ```text
 //! length u32 | request u32 | responseTo u32 | 2013 u32 | flags u32 | 0 | document
@@ -15,20 +14,20 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 const OP_MSG: i32 = 2013;
 /// Header, flags, section kind.
 const PREFIX_BYTES: usize = 16 + 5;
-/// Longest reply that is believed; the protocol allows 48 MB.
+/// Longest accepted reply; the protocol allows 48 MB.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 const FIRST_BUFFER_BYTES: usize = 4 << 10;
 
-/// Requests one after the other, to be written to a socket.
+/// Encoded requests to be written to a socket.
 #[derive(Default)]
 pub(crate) struct Request {
     pub(crate) bytes: Vec<u8>,
-    /// Where the last one begins.
+    /// The offset of the last one.
     start: usize,
 }
 
 impl Request {
-    /// Begins a further request, a command without further sections so far.
+    /// Begins another request, with the command as its only section.
     pub(crate) fn command(&mut self, build: impl FnOnce(&mut DocBuilder)) {
         let mut bytes = std::mem::take(&mut self.bytes);
         self.start = bytes.len();
@@ -57,14 +56,14 @@ impl Request {
         message[12..16].copy_from_slice(&OP_MSG.to_le_bytes());
     }
 
-    /// Forgets them all.
+    /// Removes all requests.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.start = 0;
     }
 }
 
-/// Bytes that were read and not decoded yet.
+/// Received bytes that are not decoded yet.
 pub(crate) struct Incoming {
     buffer: Vec<u8>,
     begin: usize,
@@ -72,12 +71,12 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Nothing.
+    /// An empty buffer.
     pub(crate) fn new() -> Incoming {
         Incoming { buffer: vec![0; FIRST_BUFFER_BYTES], begin: 0, end: 0 }
     }
 
-    /// Where to read to; never empty.
+    /// The space to read into; never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.begin == self.end {
             (self.begin, self.end) = (0, 0);
@@ -85,26 +84,26 @@ impl Incoming {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
-        let wanted = self.next_length().map_or(0, |length| length.min(MAX_REPLY_BYTES));
-        let wanted = wanted.max(self.end + 1).max(FIRST_BUFFER_BYTES);
-        if self.buffer.len() < wanted {
-            self.buffer.resize(wanted.next_power_of_two(), 0);
+        let size = self.next_length().map_or(0, |length| length.min(MAX_REPLY_BYTES));
+        let size = size.max(self.end + 1).max(FIRST_BUFFER_BYTES);
+        if self.buffer.len() < size {
+            self.buffer.resize(size.next_power_of_two(), 0);
         }
         &mut self.buffer[self.end..]
     }
 
-    /// So many bytes were read.
+    /// Records that this many bytes were read.
     pub(crate) fn filled(&mut self, bytes: usize) {
         self.end += bytes;
     }
 
-    /// Whether there is a whole message, or one that will never be.
+    /// Whether there is a complete message, or an invalid one.
     pub(crate) fn is_whole(&self) -> bool {
         let length = self.next_length();
         length.is_some_and(|length| length > MAX_REPLY_BYTES || self.end - self.begin >= length)
     }
 
-    /// The next whole message, if there is one: the request that it answers, and the reply.
+    /// The next complete message, if there is one: the id of its request, and the reply.
     pub(crate) fn next(&mut self) -> Result<Option<(i32, RawDoc<'_>)>> {
         let Some(length) = self.next_length() else { return Ok(None) };
         if !(PREFIX_BYTES + 5..=MAX_REPLY_BYTES).contains(&length) {
@@ -126,7 +125,7 @@ impl Incoming {
     }
 }
 
-/// Whether the reply says that all went well.
+/// Fails if the reply reports an error.
 pub(crate) fn check(reply: RawDoc<'_>) -> Result<()> {
     let failed = !matches!(reply.get("ok"), Some(RawValue::Double(ok)) if ok == 1.0);
     if failed || reply.get("writeErrors").is_some() {
@@ -150,14 +149,14 @@ pub(crate) fn number_at(doc: RawDoc<'_>, path: &[&str]) -> Option<f64> {
     }
 }
 
-/// How many documents a cursor's first batch has.
+/// The number of documents in a cursor's first batch.
 pub(crate) fn first_batch(reply: RawDoc<'_>) -> usize {
     let batch = reply.get("cursor").and_then(RawValue::as_document);
     let batch = batch.and_then(|cursor| cursor.get("firstBatch")?.as_array());
     batch.map_or(0, |batch| batch.iter().count())
 }
 
-/// A reply as a server would send it.
+/// An encoded reply.
 #[cfg(test)]
 pub(crate) fn reply(answers: i32, fill: impl FnOnce(&mut DocBuilder)) -> Vec<u8> {
     let mut request = Request::default();

@@ -20,7 +20,7 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// Over so many ranks.
+    /// A distribution over this many ranks.
     ///
     /// # Errors
     /// There is no rank.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! { _id: ObjectId(start in seconds | 8 bytes of a counter that begins anywhere),
-//!   control: { version: 2, min: { <field>: smallest ... }, max: { ... }, count: n, closed?: true },
+//!   control: { version: 2, min: { <field>: smallest ... }, max: { ... }, count: n, closed?: true
+//!   },
 //!   meta?: <meta value>,
 //!   data: { <field>: BinData(7, column) ... } }
 //! ```
@@ -101,23 +102,23 @@ impl<'a> BucketView<'a> {
         }
     }
 
-    /// Passes its measurements to `see`, with the fields that `wanted` selects: time, meta, then
-    /// the others in the order of their first occurrence. Stops when `see` breaks off.
+    /// Passes its measurements to `see`, with the fields whose names `select` accepts: time, meta,
+    /// then the others in the order of their first occurrence. Stops when `see` breaks off.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected, errors of `see`.
     pub fn measurements(
         self,
         fields: &MeasurementFields,
-        wanted: &dyn Fn(&str) -> bool,
+        select: &dyn Fn(&str) -> bool,
         see: &mut dyn FnMut(usize, RawDoc<'_>) -> Result<std::ops::ControlFlow<()>>,
     ) -> Result<()> {
         let mut columns: Vec<(RawElement<'_>, Column)> = Vec::new();
-        for element in self.data.iter().filter(|element| wanted(element.name())) {
+        for element in self.data.iter().filter(|element| select(element.name())) {
             let place = if element.name() == fields.time { 0 } else { columns.len() };
             columns.insert(place, (element, self.column(element)?));
         }
-        let meta_name = fields.meta.as_deref().filter(|name| wanted(name));
+        let meta_name = fields.meta.as_deref().filter(|name| select(name));
         let meta = meta_name.and_then(|name| Some((name, self.meta()?)));
         let time_first = columns.first().is_some_and(|(field, _)| field.name() == fields.time);
         let (first, others) = columns.split_at(usize::from(time_first));

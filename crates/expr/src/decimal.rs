@@ -279,11 +279,11 @@ mod tests {
     #[test]
     fn functions_have_their_digits() {
         let decimal = |text: &str| Decimal::parse(text).unwrap();
-        let near = |found: Decimal, wanted: &str| {
+        let near = |found: Decimal, expected: &str| {
             let mut context = Context::<dec::Decimal128>::default();
-            let difference = context.sub(found.to_dec(), decimal(wanted).to_dec());
+            let difference = context.sub(found.to_dec(), decimal(expected).to_dec());
             let difference = Decimal::from_dec(difference).to_f64();
-            assert!(difference.abs() < 2e-33, "{found:?} is not {wanted}");
+            assert!(difference.abs() < 2e-33, "{found:?} is not {expected}");
         };
         near(sqrt(decimal("2")), "1.414213562373095048801688724209698");
         near(exp(decimal("1")), "2.718281828459045235360287471352662");

@@ -168,8 +168,8 @@ impl<'a> Frame<'a> {
     /// A finder for this many expressions, if they are many and the frame has none yet.
     #[inline]
     fn finder_for(self, expressions: usize) -> Option<Finder<'a>> {
-        let wanted = expressions > FEW_EXPRESSIONS && self.finder.is_none();
-        wanted.then(|| Finder::new(self.root))
+        let needs_finder = expressions > FEW_EXPRESSIONS && self.finder.is_none();
+        needs_finder.then(|| Finder::new(self.root))
     }
 
     fn variable(self, place: usize) -> Option<RawValue<'a>> {

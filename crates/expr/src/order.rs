@@ -120,10 +120,10 @@ impl Order {
         let Order::Fields(fields) = self else { return vec![RawValue::Document(document)] };
         let value = |field: &OrderField| {
             let mut best: Option<RawValue<'v>> = None;
-            let wanted = field.order.apply(Ordering::Less);
+            let preferred = field.order.apply(Ordering::Less);
             let root = RawValue::Document(document);
             visit_index_values_of(root, &field.parts, &mut |value| {
-                let better = |best| compare_values_in(value, best, collation) == wanted;
+                let better = |best| compare_values_in(value, best, collation) == preferred;
                 if best.is_none_or(better) {
                     best = Some(value);
                 }

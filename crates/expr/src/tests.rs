@@ -22,13 +22,13 @@ fn shown(document: RawDoc<'_>) -> String {
     to_string(document, Style::Canonical)
 }
 
-fn check(expression: &str, document: &str, wanted: &str) {
-    let wanted = match wanted {
+fn check(expression: &str, document: &str, expected: &str) {
+    let expected = match expected {
         "missing" => "{}".to_owned(),
-        wanted => format!("{{v: {wanted}}}"),
+        expected => format!("{{v: {expected}}}"),
     };
-    let wanted = shown(parse_document(&wanted).unwrap().as_doc());
-    assert_eq!(evaluate(expression, document).unwrap(), wanted, "{expression} over {document}");
+    let expected = shown(parse_document(&expected).unwrap().as_doc());
+    assert_eq!(evaluate(expression, document).unwrap(), expected, "{expression} over {document}");
 }
 
 fn check_error(expression: &str, document: &str, code: i32, text: &str) {
@@ -348,10 +348,10 @@ fn accumulators_in_javascript_can_be_saved() {
     take(&mut state, &["e"]);
     let mut fresh = accumulator.start(id).unwrap();
     accumulator.merge(&mut fresh, state.save().as_raw()).unwrap();
-    let wanted = parse_document("{r: [35.0, 'abcde']}").unwrap();
+    let expected = parse_document("{r: [35.0, 'abcde']}").unwrap();
     for _ in 0..2 {
         let found = accumulator.finish(&fresh).unwrap();
-        assert_eq!(found.as_raw(), wanted.as_doc().get("r").unwrap());
+        assert_eq!(found.as_raw(), expected.as_doc().get("r").unwrap());
     }
 }
 
@@ -450,9 +450,9 @@ fn constant_arrays_are_searched_as_others() {
     let collation = mayfly_value::Collation::parse(options.as_doc(), "collation").unwrap();
     let scope = Scope::default().collated(collation);
     let parsed = Expression::parse_in(spec.as_doc().get("in").unwrap(), &scope).unwrap();
-    for (value, wanted) in [("'a'", true), ("'B'", true), ("'c'", false)] {
+    for (value, expected) in [("'a'", true), ("'B'", true), ("'c'", false)] {
         let document = parse_document(&format!("{{a: {value}}}")).unwrap();
         let found = parsed.evaluate(Frame::new(document.as_doc())).unwrap();
-        assert_eq!(found.as_raw(), Some(RawValue::Bool(wanted)), "{value}");
+        assert_eq!(found.as_raw(), Some(RawValue::Bool(expected)), "{value}");
     }
 }

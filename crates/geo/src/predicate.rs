@@ -121,12 +121,8 @@ pub(crate) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
         return Crossing::None;
     }
     // All four triangles around the crossing have the same orientation.
-    let wanted = -c_side;
-    if -sign(c, d, b) == wanted && sign(c, d, a) == wanted {
-        Crossing::Inside
-    } else {
-        Crossing::None
-    }
+    let side = -c_side;
+    if -sign(c, d, b) == side && sign(c, d, a) == side { Crossing::Inside } else { Crossing::None }
 }
 
 /// Whether moving along ab changes sides at cd: a crossing does, and touches at a corner do so

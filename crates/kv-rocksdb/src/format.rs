@@ -2,9 +2,8 @@
 //! another format with a clear message instead of misreading it.
 //!
 //! | format | change |
-//! | format | what it changed |
 //! |---|---|
-//! | 1 | |
+//! | 1 | the first one |
 //! | 2 | records have numbers as their keys, and the log refers to them |
 //! | 3 | several versions that the log refers to share a row |
 //!

@@ -41,13 +41,13 @@ impl GroupSync {
     /// caller.
     pub(crate) fn run(&self, sync: impl FnOnce() -> KvResult<()>) -> KvResult<()> {
         let mut state = self.state.lock();
-        let wanted = state.started + 1;
+        let needed = state.started + 1;
         let written = self.written.load(SeqCst);
         loop {
             if let Some(failure) = &state.failed {
                 return Err(failure.clone());
             }
-            if state.finished >= wanted || state.synced >= written {
+            if state.finished >= needed || state.synced >= written {
                 return Ok(());
             }
             if !state.running {

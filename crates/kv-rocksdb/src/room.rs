@@ -195,8 +195,8 @@ impl Room {
         self.since_query.store(0, Relaxed);
         let was_short = self.state.is_short();
         let slack = if was_short { self.slack() / 2 * 3 } else { self.slack() };
-        let wanted = self.reserve_bytes.saturating_add(slack).saturating_add(bytes);
-        let mut short = self.free().saturating_add(reserve.held) < wanted;
+        let needed = self.reserve_bytes.saturating_add(slack).saturating_add(bytes);
+        let mut short = self.free().saturating_add(reserve.held) < needed;
         if !short {
             short = !reserve.grow(self.reserve_bytes);
         }
@@ -210,10 +210,10 @@ impl Room {
     /// Adapts the reserve while the disk is nearly full.
     fn top_up(&self, reserve: &mut Reserve) {
         let for_opening = self.reserve_bytes / OPENING_FRACTION;
-        let wanted = while_short(reserve.held, self.free(), self.slack(), for_opening);
-        match wanted < reserve.held {
-            true => reserve.shrink(wanted),
-            false => _ = reserve.grow(wanted),
+        let size = while_short(reserve.held, self.free(), self.slack(), for_opening);
+        match size < reserve.held {
+            true => reserve.shrink(size),
+            false => _ = reserve.grow(size),
         }
     }
 
@@ -261,8 +261,8 @@ impl Room {
     /// Checks that files of this many bytes leave the reserve and the slack free.
     pub(crate) fn admit_files(&self, bytes: u64) -> KvResult<()> {
         let (free, held) = (self.free(), self.reserve.lock().held);
-        let wanted = self.reserve_bytes.saturating_add(self.slack()).saturating_add(bytes);
-        match free.saturating_add(held) < wanted {
+        let needed = self.reserve_bytes.saturating_add(self.slack()).saturating_add(bytes);
+        match free.saturating_add(held) < needed {
             true => Err(refused(&self.folder, free)),
             false => Ok(()),
         }
@@ -347,12 +347,12 @@ mod tests {
 
     #[test]
     fn the_slack_stays_free_down_to_the_part_for_opening() {
-        let wanted = |held, free| while_short(held, free, 100, 60);
-        assert_eq!(wanted(120, 100), 120);
-        assert_eq!(wanted(120, 90), 110);
-        assert_eq!(wanted(120, 0), 60);
-        assert_eq!((wanted(60, 0), wanted(30, 0), wanted(30, 129)), (60, 30, 30));
-        assert_eq!(wanted(30, 130), 60);
+        let size = |held, free| while_short(held, free, 100, 60);
+        assert_eq!(size(120, 100), 120);
+        assert_eq!(size(120, 90), 110);
+        assert_eq!(size(120, 0), 60);
+        assert_eq!((size(60, 0), size(30, 0), size(30, 129)), (60, 30, 30));
+        assert_eq!(size(30, 130), 60);
     }
 
     #[test]

@@ -172,10 +172,10 @@ impl RocksTxn {
             ControlFlow::Continue(())
         };
         if !missing.is_empty() {
-            let wanted: Vec<&[u8]> = missing.iter().map(|at| keys[*at]).collect();
+            let missing_keys: Vec<&[u8]> = missing.iter().map(|at| keys[*at]).collect();
             let family = store.family(Keyspace::Record);
             let mut flow = ControlFlow::Continue(());
-            Many { db: &store.db, family, snapshot }.read(&wanted, &mut |at, value| {
+            Many { db: &store.db, family, snapshot }.read(&missing_keys, &mut |at, value| {
                 let at = missing[at];
                 if let CacheLookup::Missing(Some(offer)) = &looks[at] {
                     store.records.add(offer, value, || 0);

@@ -198,8 +198,8 @@ fn better<'a>(
     let Some(best) = best else {
         return value;
     };
-    let wanted = field.order.apply(Ordering::Less);
-    if compare_values_in(value, best, collation) == wanted { value } else { best }
+    let preferred = field.order.apply(Ordering::Less);
+    if compare_values_in(value, best, collation) == preferred { value } else { best }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! The binding does not support callouts, so this module calls the library's functions directly.
 //! All unsafe code of this crate is here: the compiled program is shared and immutable, and the
 //! memory that a match writes to belongs to one thread while it runs ([`MatchMemory`]).
-//! thread while it runs ([`MatchMemory`]).
 
 #![allow(unsafe_code, reason = "the library's functions take pointers")]
 

@@ -22,7 +22,7 @@ pub(crate) fn value_of<'js>(prelude: &Prelude<'js>, value: Value<'js>) -> Result
     Ok(first.to_owned())
 }
 
-/// The context of a value being context.
+/// The place of a value that is being converted.
 #[derive(Clone, Copy, Default)]
 struct ValueContext {
     depth: usize,

@@ -378,10 +378,10 @@ export default (function (mustEnd) {
   // Searches compare a string with one item after the other, which takes long for long strings.
   const longText = 1 << 12;
   const isLong = (value) => typeof value === 'string' && value.length > longText;
-  const seekItem = (items, wanted, from, step) => {
+  const seekItem = (items, needle, from, step) => {
     for (let at = from; at >= 0 && at < items.length; at += step) {
-      charge(wanted.length);
-      if (items[at] === wanted) return at;
+      charge(needle.length);
+      if (items[at] === needle) return at;
     }
     return -1;
   };
@@ -418,9 +418,9 @@ export default (function (mustEnd) {
   // A substring search takes time for each position and each character of the pattern. Where that
   // may take seconds, the Knuth-Morris-Pratt algorithm is used instead, which reads the text once.
   const mostCompared = 1 << 26;
-  const seekText = (text, wanted, from, step) => {
-    const { length } = wanted;
-    const letter = step > 0 ? (at) => wanted.charCodeAt(at) : (at) => wanted.charCodeAt(length - 1 - at);
+  const seekText = (text, needle, from, step) => {
+    const { length } = needle;
+    const letter = step > 0 ? (at) => needle.charCodeAt(at) : (at) => needle.charCodeAt(length - 1 - at);
     // For each prefix, the length of its longest proper prefix that is also its suffix.
     const ends = new Int32Array(length);
     for (let at = 1, same = 0; at < length; at += 1) {
@@ -438,17 +438,17 @@ export default (function (mustEnd) {
   };
   const position = (value) => Math.max(Math.trunc(Number(value)) || 0, 0);
   const cut = (text, from, to) => apply(sliceText, text, [from, to]);
-  const replaced = (text, wanted, by, mostTimes) => {
+  const replaced = (text, needle, by, mostTimes) => {
     if (typeof by !== 'function') by = String(by);
     let out = '', from = 0;
-    for (let times = 0, at; times < mostTimes && (at = seekText(text, wanted, from, 1)) >= 0; times += 1) {
-      const end = at + wanted.length;
+    for (let times = 0, at; times < mostTimes && (at = seekText(text, needle, from, 1)) >= 0; times += 1) {
+      const end = at + needle.length;
       out += cut(text, from, at);
-      if (typeof by === 'function') out += String(by(wanted, at, text));
+      if (typeof by === 'function') out += String(by(needle, at, text));
       else {
         out += apply(replaceText, by, [/\$([$&`'])/g, (_, sign) => {
           if (sign === '$') return '$';
-          return sign === '&' ? wanted : sign === '`' ? cut(text, 0, at) : cut(text, end);
+          return sign === '&' ? needle : sign === '`' ? cut(text, 0, at) : cut(text, end);
         }]);
       }
       from = end;
@@ -456,14 +456,14 @@ export default (function (mustEnd) {
     return out + cut(text, from);
   };
   const textSearches = {
-    indexOf: (text, wanted, from) => seekText(text, wanted, position(from), 1),
-    includes: (text, wanted, from) => seekText(text, wanted, position(from), 1) >= 0,
-    lastIndexOf(text, wanted, from) {
-      const last = Number(from) === Number(from) ? position(from) + wanted.length : text.length;
-      return seekText(text, wanted, Math.min(last, text.length) - 1, -1);
+    indexOf: (text, needle, from) => seekText(text, needle, position(from), 1),
+    includes: (text, needle, from) => seekText(text, needle, position(from), 1) >= 0,
+    lastIndexOf(text, needle, from) {
+      const last = Number(from) === Number(from) ? position(from) + needle.length : text.length;
+      return seekText(text, needle, Math.min(last, text.length) - 1, -1);
     },
-    replace: (text, wanted, by) => replaced(text, wanted, by, 1),
-    replaceAll: (text, wanted, by) => replaced(text, wanted, by, Infinity),
+    replace: (text, needle, by) => replaced(text, needle, by, 1),
+    replaceAll: (text, needle, by) => replaced(text, needle, by, Infinity),
     split(text, separator, limit) {
       const parts = [], most = limit === undefined ? 2 ** 32 - 1 : limit >>> 0;
       let from = 0;
@@ -478,18 +478,18 @@ export default (function (mustEnd) {
   // The receiver and the argument of a search as strings. Values that the built-in method rejects,
   // and regular expressions, are passed to it unchanged.
   const asText = (value) => value === null || value === undefined || typeof value === 'symbol' ? value : String(value);
-  const asWanted = (value) => typeof value !== 'object' || value === null
+  const asNeedle = (value) => typeof value !== 'object' || value === null
     || value[Symbol.match] || value[Symbol.replace] || value[Symbol.split] ? value : String(value);
   wrap(String.prototype, keys(textSearches), (proto, native, name) => ({ __proto__: proto, it(a, b) {
     if (typeof this === 'string' && typeof a === 'string' && this.length * a.length <= mostCompared) {
       if ((work += this.length) > mostWork) ask();
       return super.it(a, b);
     }
-    const text = asText(this), wanted = asWanted(a);
+    const text = asText(this), needle = asNeedle(a);
     if (typeof text === 'string') charge(text.length);
-    const isSlow = typeof text === 'string' && typeof wanted === 'string' && wanted.length > 1
-      && text.length * wanted.length > mostCompared;
-    return isSlow ? textSearches[name](text, wanted, b) : apply(native, text, [wanted, b]);
+    const isSlow = typeof text === 'string' && typeof needle === 'string' && needle.length > 1
+      && text.length * needle.length > mostCompared;
+    return isSlow ? textSearches[name](text, needle, b) : apply(native, text, [needle, b]);
   } }));
   const append = (out, items) => {
     for (let at = 0; at < items.length; at += 1) {

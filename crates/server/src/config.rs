@@ -73,7 +73,7 @@ pub struct Config {
     pub authorization: bool,
     /// Whether the server may listen on all addresses without authorization.
     pub allow_open: bool,
-    /// What to do when the data folder is new.
+    /// The actions when the data folder is new.
     pub first_start: FirstStart,
     /// The audit log; `None` if it is off.
     pub audit: Option<AuditSettings>,

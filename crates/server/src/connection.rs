@@ -153,7 +153,7 @@ impl<'s> Served<'s> {
                 Err(WireError::Recoverable { reply_to, error }) => {
                     service.metrics.network.requests.add(1);
                     service.metrics.asserts.user.add(1);
-                    if reply_to.wanted {
+                    if reply_to.is_expected {
                         self.reply_error(reply_to, &error)?;
                         self.send().await?;
                     }
@@ -233,7 +233,7 @@ impl<'s> Served<'s> {
             let command = || dispatch(service, connection, &incoming, doc);
             // A command is not interrupted when the client disconnects if it wants no reply, or if
             // further commands were sent after it.
-            let Dispatched { doc, next } = match to.wanted && !self.is_pipelined {
+            let Dispatched { doc, next } = match to.is_expected && !self.is_pipelined {
                 true => peer::lending(&mut self.stream, command),
                 false => command(),
             };
@@ -257,7 +257,7 @@ impl<'s> Served<'s> {
                     () = self.connection.close.requested() => {}
                 }
             }
-            if !to.wanted {
+            if !to.is_expected {
                 self.take_back(doc.finish_buffer());
                 return Ok(now);
             }

@@ -114,7 +114,7 @@ fn unusable(config: &Config, error: io::Error) -> anyhow::Error {
     anyhow!(error).context(failure(config, FailureKind::Folder, advice))
 }
 
-/// What the operator can do about a folder that cannot be used.
+/// The advice for the operator about a folder that cannot be used.
 pub(crate) fn advice(kind: io::ErrorKind) -> String {
     match kind {
         io::ErrorKind::PermissionDenied => {
@@ -151,7 +151,7 @@ fn in_use(config: &Config, holder: Option<String>) -> anyhow::Error {
     anyhow!("{holder} has it open").context(failure(config, FailureKind::Folder, advice))
 }
 
-/// What the operator can do about damage.
+/// The advice for the operator about damaged data.
 const RESTORE: &str = "check the disk and restore the folder from a backup";
 
 /// The failure for an error of the store.

@@ -51,17 +51,17 @@ impl Descriptors {
     }
 
     /// The number of connections: as configured, or as descriptors allow.
-    pub(crate) fn connections_of(self, wanted: usize) -> usize {
+    pub(crate) fn connections_of(self, configured: usize) -> usize {
         let Descriptors { limit, connections, .. } = self;
-        if wanted > connections {
+        if configured > connections {
             tracing::info!(
                 limit,
-                wanted,
+                configured,
                 connections,
                 "the limit of open files allows fewer connections than net.maxIncomingConnections; ulimit -n or LimitNOFILE raises it"
             );
         }
-        wanted.min(connections)
+        configured.min(connections)
     }
 }
 

@@ -136,8 +136,8 @@ pub(crate) fn keep_alive(stream: &TcpStream) {
     let idle = socket.tcp_keepalive_time().map_or(KEEP_ALIVE_IDLE, |it| it.min(KEEP_ALIVE_IDLE));
     let interval = socket.tcp_keepalive_interval();
     let interval = interval.map_or(KEEP_ALIVE_INTERVAL, |it| it.min(KEEP_ALIVE_INTERVAL));
-    let wanted = TcpKeepalive::new().with_time(idle).with_interval(interval);
-    if let Err(error) = socket.set_tcp_keepalive(&wanted) {
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval);
+    if let Err(error) = socket.set_tcp_keepalive(&keepalive) {
         tracing::debug!(error = %error, "keepalive cannot be enabled for a connection");
     }
 }

@@ -80,9 +80,9 @@ fn process_ids() -> impl Iterator<Item = u32> {
 }
 
 /// Whether a process has a file open; false if its files may not be read.
-fn has_open(id: u32, wanted: &Path) -> bool {
+fn has_open(id: u32, path: &Path) -> bool {
     let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
-    files.take(MAX_ENTRIES).any(|file| fs::read_link(file.path()).is_ok_and(|to| to == wanted))
+    files.take(MAX_ENTRIES).any(|file| fs::read_link(file.path()).is_ok_and(|to| to == path))
 }
 
 fn shown(id: u32) -> String {

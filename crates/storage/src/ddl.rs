@@ -388,7 +388,7 @@ impl Store {
         Ok(!all.is_empty())
     }
 
-    /// A new id. While a transaction of several statements is open, others go on with their ids, so
+    /// A new id. While a transaction of several statements is open, others allocate further ids, so
     /// it takes its ids at once in a transaction of their own.
     fn new_id(&self, view: &ReadView, txn: &mut dyn Txn) -> Result<u64> {
         if !view.in_transaction() {

@@ -34,7 +34,7 @@ const FULL_LOOK: Duration = Duration::from_secs(5);
 #[derive(Default)]
 struct Signal {
     /// An object was dropped.
-    wanted: bool,
+    dropped: bool,
     /// The log is too long.
     trim: bool,
     closing: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Sweeper {
 
 impl Sweeper {
     pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Sweeper> {
-        let first = Signal { wanted: true, ..Signal::default() };
+        let first = Signal { dropped: true, ..Signal::default() };
         let signal = Arc::new((Mutex::new(first), Condvar::new()));
         let (weak, shared) = (Arc::downgrade(store), signal.clone());
         let thread = std::thread::Builder::new()
@@ -63,7 +63,7 @@ impl Sweeper {
     }
 
     pub(crate) fn wake(&self) {
-        self.signal.0.lock().wanted = true;
+        self.signal.0.lock().dropped = true;
         self.signal.1.notify_all();
     }
 
@@ -89,14 +89,14 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
     loop {
         let only_trim = {
             let mut state = signal.0.lock();
-            if !state.wanted && !state.trim && !state.closing {
+            if !state.dropped && !state.trim && !state.closing {
                 signal.1.wait_for(&mut state, look);
             }
             if state.closing {
                 return;
             }
-            let only_trim = state.trim && !state.wanted;
-            (state.wanted, state.trim) = (false, false);
+            let only_trim = state.trim && !state.dropped;
+            (state.dropped, state.trim) = (false, false);
             only_trim
         };
         let Some(store) = store.upgrade() else { return };

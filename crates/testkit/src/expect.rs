@@ -1,9 +1,9 @@
-//! What "the answer is as expected" means.
+//! Comparison of answers with expectations.
 //!
-//! Every field that is given must be there with the same BSON type and value, in the given order,
-//! and nothing else, unless `...` stands last. `ok: 1.0` is implied. `[..]` is the batch of a
-//! cursor in order, `unordered [..]` in any order, `!code CodeName 'text'` an error whose message
-//! contains the text.
+//! An answer must have exactly the expected fields, in this order, with the same BSON types and
+//! values. With `...` as the last field, others are allowed. `ok: 1.0` is implied. `[..]` is the
+//! batch of a cursor in order, `unordered [..]` in any order, `!code CodeName 'text'` an error
+//! whose message contains the text.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
@@ -18,7 +18,7 @@ pub enum Expected {
     Batch {
         /// An array.
         documents: ValueBuf,
-        /// Whether their order counts.
+        /// Whether their order matters.
         ordered: bool,
     },
     /// A failed command.
@@ -33,10 +33,10 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Reads an expectation.
+    /// Parses an expectation.
     ///
     /// # Errors
-    /// A line that says what is wrong.
+    /// A description of the fault, in one line.
     pub fn parse(text: &str, env: &Env) -> Result<Expected, String> {
         let text = text.trim();
         if let Some(failure) = text.strip_prefix('!') {
@@ -55,7 +55,7 @@ impl Expected {
     /// Compares a reply.
     ///
     /// # Errors
-    /// Where it differs.
+    /// The first difference.
     pub fn check(&self, reply: RawDoc<'_>) -> Result<(), String> {
         match self {
             Expected::Failure { code, name, text } => check_failure(reply, *code, name, text),
@@ -63,16 +63,16 @@ impl Expected {
                 let Some(RawValue::Array(found)) = batch(reply) else {
                     return Err("there is no batch".to_owned());
                 };
-                let RawValue::Array(wanted) = documents.as_raw() else {
+                let RawValue::Array(expected) = documents.as_raw() else {
                     return Err("the expectation is no array".to_owned());
                 };
-                if *ordered { array(wanted, found, "batch") } else { unordered(wanted, found) }
+                if *ordered { array(expected, found, "batch") } else { unordered(expected, found) }
             }
-            Expected::Reply(wanted) => {
-                let RawValue::Document(wanted) = wanted.as_raw() else {
+            Expected::Reply(expected) => {
+                let RawValue::Document(expected) = expected.as_raw() else {
                     return Err("the expectation is no document".to_owned());
                 };
-                check_reply(wanted, reply)
+                check_reply(expected, reply)
             }
         }
     }
@@ -106,7 +106,7 @@ fn check_failure(reply: RawDoc<'_>, code: i32, name: &str, text: &str) -> Result
     }
 }
 
-/// A reply without the times that every reply carries.
+/// A reply without `$clusterTime` and `operationTime`, which every reply has.
 pub fn without_times(reply: RawDoc<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     for element in reply {
@@ -123,9 +123,9 @@ pub fn batch(reply: RawDoc<'_>) -> Option<RawValue<'_>> {
     cursor.get("firstBatch").or_else(|| cursor.get("nextBatch"))
 }
 
-fn check_reply(wanted: RawDoc<'_>, found: RawDoc<'_>) -> Result<(), String> {
-    if wanted.get("ok").is_some() {
-        return document(wanted, found, "");
+fn check_reply(expected: RawDoc<'_>, found: RawDoc<'_>) -> Result<(), String> {
+    if expected.get("ok").is_some() {
+        return document(expected, found, "");
     }
     if found.get("ok") != Some(RawValue::Double(1.0)) {
         return Err("the command failed".to_owned());
@@ -134,7 +134,7 @@ fn check_reply(wanted: RawDoc<'_>, found: RawDoc<'_>) -> Result<(), String> {
     for element in found.iter().filter(|element| element.name() != "ok") {
         rest.append_element(element);
     }
-    document(wanted, rest.finish().as_doc(), "")
+    document(expected, rest.finish().as_doc(), "")
 }
 
 /// The one field of a pattern such as `Any`.
@@ -148,12 +148,12 @@ fn pattern(value: RawValue<'_>) -> Option<(&str, RawValue<'_>)> {
     }
 }
 
-fn same(wanted: RawValue<'_>, found: RawValue<'_>, path: &str) -> Result<(), String> {
+fn same(expected: RawValue<'_>, found: RawValue<'_>, path: &str) -> Result<(), String> {
     let differs = || {
-        let (wanted, found) = (dialect::show_value(wanted), dialect::show_value(found));
-        Err(format!("{path} is {found}, not {wanted}"))
+        let (expected, found) = (dialect::show_value(expected), dialect::show_value(found));
+        Err(format!("{path} is {found}, not {expected}"))
     };
-    match (pattern(wanted), wanted, found) {
+    match (pattern(expected), expected, found) {
         (Some((ANY, RawValue::String(kind))), _, found) => {
             if kind.is_empty() || found.type_name() == kind { Ok(()) } else { differs() }
         }
@@ -161,28 +161,30 @@ fn same(wanted: RawValue<'_>, found: RawValue<'_>, path: &str) -> Result<(), Str
             if found.contains(text) { Ok(()) } else { differs() }
         }
         (Some((CONTAINS, _)), _, _) => differs(),
-        (_, RawValue::Document(wanted), RawValue::Document(found)) => document(wanted, found, path),
-        (_, RawValue::Array(wanted), RawValue::Array(found)) => array(wanted, found, path),
-        (_, wanted, found) => {
+        (_, RawValue::Document(expected), RawValue::Document(found)) => {
+            document(expected, found, path)
+        }
+        (_, RawValue::Array(expected), RawValue::Array(found)) => array(expected, found, path),
+        (_, expected, found) => {
             let bytes = |value: RawValue<'_>| {
                 let mut out = vec![value.type_byte()];
                 value.encode(&mut out);
                 out
             };
-            if bytes(wanted) == bytes(found) { Ok(()) } else { differs() }
+            if bytes(expected) == bytes(found) { Ok(()) } else { differs() }
         }
     }
 }
 
-fn document(wanted: RawDoc<'_>, found: RawDoc<'_>, path: &str) -> Result<(), String> {
+fn document(expected: RawDoc<'_>, found: RawDoc<'_>, path: &str) -> Result<(), String> {
     let mut rest = found.iter();
-    for element in wanted {
+    for element in expected {
         let name = element.name();
         if name == MORE {
             return Ok(());
         }
         let below = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        let lax = wanted.get(MORE).is_some();
+        let lax = expected.get(MORE).is_some();
         let next = if lax { rest.find(|other| other.name() == name) } else { rest.next() };
         match next {
             Some(other) if other.name() == name => same(element.value(), other.value(), &below)?,
@@ -196,9 +198,9 @@ fn document(wanted: RawDoc<'_>, found: RawDoc<'_>, path: &str) -> Result<(), Str
     }
 }
 
-fn array(wanted: RawDoc<'_>, found: RawDoc<'_>, path: &str) -> Result<(), String> {
+fn array(expected: RawDoc<'_>, found: RawDoc<'_>, path: &str) -> Result<(), String> {
     let mut rest = found.iter();
-    for (at, element) in wanted.iter().enumerate() {
+    for (at, element) in expected.iter().enumerate() {
         if matches!(pattern(element.value()), Some((MORE, _))) {
             return Ok(());
         }
@@ -214,9 +216,9 @@ fn array(wanted: RawDoc<'_>, found: RawDoc<'_>, path: &str) -> Result<(), String
     }
 }
 
-fn unordered(wanted: RawDoc<'_>, found: RawDoc<'_>) -> Result<(), String> {
+fn unordered(expected: RawDoc<'_>, found: RawDoc<'_>) -> Result<(), String> {
     let mut left: Vec<RawValue<'_>> = found.iter().map(|element| element.value()).collect();
-    for element in wanted {
+    for element in expected {
         let hit = left.iter().position(|other| same(element.value(), *other, "").is_ok());
         match hit {
             Some(at) => drop(left.swap_remove(at)),

@@ -1,7 +1,7 @@
 //! A server without a network: an engine, a store, a service and one connection.
 //!
-//! Nothing runs in the background. Time, TTL passes, the sweeper, a clean restart and a crash are
-//! calls.
+//! There are no background threads: tests call functions to advance the time, for TTL passes and
+//! the sweeper, for a restart and a crash.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +23,7 @@ use crate::dialect::{self, Env};
 use crate::expect::without_times;
 use crate::reopenable::Reopenable;
 
-/// Where the clock of a fixture begins: 2027-01-15T08:00:00Z.
+/// The initial time of a fixture's clock: 2027-01-15T08:00:00Z.
 pub const START_MS: i64 = 1_800_000_000_000;
 
 /// Opens the engine: at the beginning, and again after each clean close.
@@ -35,7 +35,7 @@ pub fn memory() -> OpenEngine {
     Box::new(move || engine.clone())
 }
 
-/// The same with random conflicts and short pages; no commit is left in doubt.
+/// The same with random conflicts and short pages; no commit has an unknown outcome.
 pub fn memory_under_chaos(seed: u64) -> OpenEngine {
     let options = ChaosOptions {
         seed,
@@ -48,7 +48,7 @@ pub fn memory_under_chaos(seed: u64) -> OpenEngine {
     Box::new(move || engine.clone())
 }
 
-/// The same engine, over which records are clustered by `_id`.
+/// The same engine, with records that are clustered by `_id`.
 pub fn clustered(open: OpenEngine) -> OpenEngine {
     let options = ChaosOptions { clusters_records: true, ..ChaosOptions::default() };
     Box::new(move || Arc::new(ChaosEngine::new(open(), options)))
@@ -60,14 +60,14 @@ pub struct Fixture {
     engine: Option<Arc<dyn Engine>>,
     /// A clock that only moves on demand.
     pub clock: Arc<ManualClock>,
-    /// As commands see the server; another one after each restart.
+    /// The state of the server; each restart creates a new one.
     pub service: Arc<Service>,
     connection: Arc<Connection>,
     sub_pass: PassState,
 }
 
 impl Fixture {
-    /// A server over a new engine.
+    /// A server with a new engine.
     pub fn new(open: OpenEngine) -> Fixture {
         let clock = Arc::new(ManualClock::at_ms(START_MS));
         let engine = open();
@@ -77,7 +77,7 @@ impl Fixture {
         Fixture { open, engine, clock, service, connection, sub_pass: PassState::default() }
     }
 
-    /// A server over a new memory engine.
+    /// A server with a new memory engine.
     pub fn in_memory() -> Fixture {
         Fixture::new(memory())
     }
@@ -87,12 +87,12 @@ impl Fixture {
         &self.service.store
     }
 
-    /// Runs a command that has no `$db` yet; gives the reply.
+    /// Runs a command without `$db`; returns the reply.
     pub fn run_document(&self, db: &str, command: RawDoc<'_>) -> DocBuf {
         self.answer(db, command).0
     }
 
-    /// Runs a command in the shell dialect; gives the reply, and what the connection's loop would
+    /// Runs a command in the shell dialect; returns the reply, and what the connection loop would
     /// do before it sends it.
     pub fn dispatched(&self, db: &str, command: &str) -> (DocBuf, Outcome) {
         match dialect::document(command, &self.env()) {
@@ -101,8 +101,8 @@ impl Fixture {
         }
     }
 
-    /// Runs a command in the shell dialect once; gives what the connection's loop would wait for
-    /// before it runs it again.
+    /// Runs a command in the shell dialect once; returns what the connection loop would wait for
+    /// before it runs the command again.
     pub fn waits_for(&self, db: &str, command: &str) -> Option<DataWait> {
         let command = match dialect::document(command, &self.env()) {
             Ok(document) => document,
@@ -130,15 +130,15 @@ impl Fixture {
                 // A document that is not returned to clients.
                 Next::HangUp => return (doc.finish(), Outcome::default()),
             };
-            // What comes meanwhile would come from another thread.
+            // Only another thread can make new data available.
             std::thread::sleep(Duration::from_millis(1).min(wait.longest()));
             incoming.repeat.waited = true;
             incoming.repeat.waited_for += Duration::from_millis(1);
         }
     }
 
-    /// Runs a command in the shell dialect; gives the reply without the times that every reply
-    /// carries.
+    /// Runs a command in the shell dialect; returns the reply without the times that every reply
+    /// has.
     pub fn run(&self, db: &str, command: &str) -> DocBuf {
         let command = match dialect::document(command, &self.env()) {
             Ok(command) => command,
@@ -147,19 +147,19 @@ impl Fixture {
         without_times(self.run_document(db, command.as_doc()).as_doc())
     }
 
-    /// Runs a command that must succeed, write errors included; gives the reply.
+    /// Runs a command that must succeed, without write errors; returns the reply.
     pub fn ok(&self, db: &str, command: &str) -> DocBuf {
         let reply = self.run(db, command);
         assert!(succeeded(reply.as_doc()), "{command}: {}", dialect::show(reply.as_doc()));
         reply
     }
 
-    /// The values that the dialect's names stand for now.
+    /// The present values of the dialect's names.
     pub fn env(&self) -> Env {
         Env { now_ms: mayfly_base::Clock::now_ms(&*self.clock), ..Env::default() }
     }
 
-    /// One TTL pass.
+    /// Runs a TTL pass.
     pub fn ttl_pass(&mut self) {
         self.sub_pass = PassState::default();
         let never = AtomicBool::new(false);
@@ -168,7 +168,8 @@ impl Fixture {
         }
     }
 
-    /// One sub-pass, which goes on where the last one stopped; true when there may be more to do.
+    /// Runs a sub-pass, which continues where the last one stopped. Returns whether there may be
+    /// more due documents.
     pub fn ttl_sub_pass(&mut self) -> bool {
         let never = AtomicBool::new(false);
         let store = self.service.store.clone();
@@ -185,23 +186,23 @@ impl Fixture {
         assert!(self.service.replica_set.set(set).is_ok(), "it is the member of a set already");
     }
 
-    /// Sets a parameter as the server's start would, until the next open.
+    /// Sets a parameter as a start with `--setParameter` does, until the next open.
     ///
     /// # Errors
-    /// What is wrong with the name or the value.
+    /// The name or the value is invalid.
     pub fn start_with(&self, name: &str, value: &str) -> Result<(), String> {
         let parameter = parameters::find(name).ok_or_else(|| format!("no parameter '{name}'"))?;
         parameter.set_starting(&self.service, value).map_err(|error| error.message().to_owned())
     }
 
-    /// Clears what was dropped.
+    /// Clears the data of dropped collections and indexes.
     pub fn sweep(&self) {
         if let Err(error) = self.store().sweep_once() {
             panic!("sweeping ended with {error}");
         }
     }
 
-    /// Closes the store and opens it again over the same engine or folder.
+    /// Closes the store and opens it again with the same engine or folder.
     pub fn restart(&mut self) {
         if let Err(error) = self.store().close() {
             panic!("closing ended with {error}");
@@ -212,7 +213,7 @@ impl Fixture {
         self.reopen(engine);
     }
 
-    /// Forgets the store without closing it and opens it again over the engine as it stands.
+    /// Drops the store without closing it, and opens it again with the present state of the engine.
     pub fn crash(&mut self) {
         let Some(engine) = self.engine.clone() else {
             unreachable!("a fixture has an engine but while it restarts")
@@ -238,12 +239,12 @@ fn incoming(body: &DocBuf) -> Incoming<'_> {
     Incoming::new(body.as_doc())
 }
 
-/// Whether a reply says ok and reports no write errors.
+/// Whether a reply is ok and has no write errors.
 pub(crate) fn succeeded(reply: RawDoc<'_>) -> bool {
     reply.get("ok") == Some(RawValue::Double(1.0)) && reply.get("writeErrors").is_none()
 }
 
-/// Holds the place of the service while nothing is open, so that a folder's lock is given back.
+/// A service without data while no store is open, so that the lock of the data folder is released.
 fn service_placeholder(clock: &Arc<ManualClock>) -> Arc<Service> {
     service(Arc::new(MemoryEngine::new()), clock)
 }

@@ -1,9 +1,9 @@
-//! An engine that stops one thread at a chosen transaction, so that a test can look at, and
-//! interfere with, work in progress.
+//! An engine that stops one thread at a chosen transaction, so that a test can inspect work in
+//! progress and interfere with it.
 //!
-//! The gate stands before transactions of one kind (reads or writes) that begin on threads with one
-//! name. It lets a number of them pass; the next one waits until it is opened. Other threads never
-//! wait.
+//! The gate applies to transactions of one kind (reads or writes) that begin on threads with a
+//! given name. A number of them pass; the next one waits until the gate is opened. Other threads
+//! never wait.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use mayfly_kv::{Engine, EngineWrapper, HeldSnapshot, KvResult, Txn, TxnOptions};
 /// Name of the threads that a gate stops.
 pub const GATED_THREAD: &str = "gated";
 
-/// The longest wait before a gate, and for an arrival at it.
+/// The longest wait at a gate, and for a transaction to arrive at it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which transactions a gate stops.
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Stops transactions of this kind after so many more.
+    /// Stops transactions of this kind after `passes` further ones.
     pub fn close_after(&self, stops: Stops, passes: usize) {
         *self.state() = State { stops: Some(stops), passes, waiting: false };
     }
@@ -102,7 +102,7 @@ pub struct GatedEngine {
 }
 
 impl GatedEngine {
-    /// Puts a gate before an engine.
+    /// Adds a gate to an engine.
     pub fn new(inner: Arc<dyn Engine>, gate: Arc<Gate>) -> GatedEngine {
         GatedEngine { inner, gate }
     }

@@ -2,14 +2,14 @@
 //!
 //! * [`Fixture`]: a server without a network over a chosen engine, with a clock that tests move.
 //! * [`Script`]: a file of blocks; its format is described in [`script`] and in `tests/README.md`.
-//! * [`Runner`]: runs a script over a fixture and says what differs, with file and line.
+//! * [`Runner`]: runs a script over a fixture and reports differences with file and line.
 //! * [`dialect`]: the shell dialect of the scripts, read and written.
-//! * [`history`]: whether what clients saw of transactions can have come from snapshot isolation.
+//! * [`history`]: checks whether the observations of clients are possible under snapshot isolation.
 //! * [`outside`]: the server as a process, and messages to it.
 //! * [`environment`]: variables that select or repeat tests.
-//! * [`expect`]: what "the answer is as expected" means.
+//! * [`expect`]: compares answers with expectations.
 //!
-//! The library knows the memory engine only; tests hand in others.
+//! The library depends on the memory engine only; tests pass other engines.
 
 pub mod dialect;
 pub mod environment;

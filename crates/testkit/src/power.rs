@@ -1,4 +1,4 @@
-//! An engine whose power can be cut: what was not synced is gone then.
+//! An engine with simulated power cuts, which lose everything that was not synced.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use mayfly_kv::{
     MemoryEngine, ScanEnd, ScanLimit, TxnOptions,
 };
 
-/// Passes everything on, and keeps a snapshot of each sync.
+/// Forwards all calls, and keeps a snapshot for each sync.
 pub struct PowerCut {
     inner: Arc<dyn Engine>,
     synced: Mutex<Arc<dyn HeldSnapshot>>,
@@ -17,24 +17,24 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// Stands before an engine that was synced just now.
+    /// Wraps an engine whose writes are all synced.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn new(inner: Arc<dyn Engine>) -> KvResult<PowerCut> {
         let synced = Mutex::new(inner.hold()?);
         Ok(PowerCut { inner, synced, syncs: AtomicUsize::new(0) })
     }
 
-    /// How often it was synced.
+    /// The number of syncs.
     pub fn syncs(&self) -> usize {
         self.syncs.load(Ordering::Acquire)
     }
 
-    /// What would be there after a power cut now.
+    /// The state that a power cut would leave now.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn survivors(&self) -> KvResult<Arc<dyn Engine>> {
         let survivors = MemoryEngine::new();
         let (from, mut to) = (self.synced().begin()?, survivors.begin(TxnOptions::default())?);
@@ -75,7 +75,8 @@ impl EngineWrapper for PowerCut {
     }
 
     fn sync(&self) -> KvResult<()> {
-        // No more than was there when it began.
+        // The snapshot is taken before the sync, so that it has nothing that the sync does not
+        // cover.
         let snapshot = self.inner.hold()?;
         self.inner.sync()?;
         self.syncs.fetch_add(1, Ordering::AcqRel);

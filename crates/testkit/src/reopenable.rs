@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_kv::{Engine, EngineWrapper, KvResult};
 
-/// Passes everything on but the close.
+/// Forwards all calls except `close`.
 pub struct Reopenable(pub Arc<dyn Engine>);
 
 impl EngineWrapper for Reopenable {

@@ -10,20 +10,20 @@ use crate::fixture::succeeded;
 use crate::script::{Answer, Block, Script, Verb};
 use crate::{Fixture, OpenEngine};
 
-/// Documents in one insert of a `fill`: few enough to get through an engine in which each write may
-/// conflict.
+/// Documents in one insert of a `fill`: few enough that an insert succeeds on an engine with random
+/// conflicts.
 const FILL_BATCH: i64 = 50;
 
 /// Which indexes a run creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexes {
-    /// Those that the script asks for.
+    /// All indexes of the script.
     All,
-    /// Only those that change what is stored: unique ones and TTL indexes. No answer may change.
+    /// Only unique and TTL indexes, which affect what is stored. The answers must be the same.
     OnlyMeaningful,
 }
 
-/// A block that did not answer as expected.
+/// A block whose answer is not the expected one.
 pub struct Failure {
     /// The file and the line of the block, as `file:line`.
     pub place: String,
@@ -43,13 +43,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a run found.
+/// The result of a run.
 pub struct Outcome {
-    /// Blocks with an answer.
+    /// The number of blocks with an answer.
     pub checked: usize,
-    /// Those that failed. A block that must succeed and does not ends the run.
+    /// The failed blocks. The run ends at a block without an expected answer that fails.
     pub failures: Vec<Failure>,
-    /// The file with its recorded answers as they are now, when they differ.
+    /// The file with updated recorded answers, if they differ.
     pub updated: Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl Runner {
     }
 }
 
-/// A reply as an answer that would accept it.
+/// A reply in the form of an expected answer.
 fn shown_answer(reply: RawDoc<'_>) -> String {
     if reply.get("ok") == Some(RawValue::Double(1.0)) {
         let mut rest = DocBuilder::new();
@@ -129,7 +129,7 @@ struct Run<'s> {
     indexes: Indexes,
     /// The last cursor that stayed open.
     cursor: i64,
-    /// The time of the last snapshot read that did not ask for one.
+    /// The time of the last snapshot read that did not specify a time.
     snapshot: u64,
     outcome: Outcome,
 }
@@ -139,7 +139,7 @@ impl Run<'_> {
         Env { cursor: self.cursor, snapshot: self.snapshot, ..self.fixture.env() }
     }
 
-    /// Does what the block says; gives the reply of a command whose answer counts.
+    /// Runs the block; returns the reply of a command with an expected answer.
     fn block(&mut self, block: &Block) -> Result<Option<DocBuf>, Failure> {
         let script = self.script;
         let malformed = |why: String| failure(script, block, &why, "", String::new());
@@ -192,7 +192,7 @@ impl Run<'_> {
             },
         };
         let reply = self.fixture.run_document(db, command.as_doc());
-        // Every reply carries the times; an answer that does not name them is not about them.
+        // Every reply has the times; they are only compared if the expected answer names them.
         let timed =
             block.answer.as_ref().is_some_and(|answer| answer.text.contains("operationTime"));
         let reply = if timed { reply } else { without_times(reply.as_doc()) };
@@ -255,7 +255,7 @@ impl Run<'_> {
     }
 }
 
-/// What is left of a command without indexes that only make queries fast.
+/// A command without the indexes that only make queries fast.
 enum Kept {
     All,
     Some(DocBuf),

@@ -30,16 +30,15 @@ use std::path::{Path, PathBuf};
 /// A parsed file.
 #[derive(Debug)]
 pub struct Script {
-    /// Where it came from.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its answers depend on which indexes there are (hints, index listings, plans).
+    /// Whether its answers depend on the indexes (hints, index listings, plans).
     pub indexes_matter: bool,
-    /// A conflict has its own answer: statements of transactions are not retried.
+    /// Whether conflicts change its answers: statements of transactions are not retried.
     pub conflicts_matter: bool,
-    /// Its answers are in the order in which documents were inserted, or show the numbers of
-    /// records.
+    /// Whether its answers depend on the order of insertion or on record numbers.
     pub insertion_order_matters: bool,
-    /// In the order of the file.
+    /// The blocks in their order.
     pub blocks: Vec<Block>,
     /// The file's lines.
     pub(crate) lines: Vec<String>,
@@ -48,26 +47,26 @@ pub struct Script {
 /// A step of a script: a verb with its arguments, and the expected reply.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it begins, from 1.
+    /// The number of its first line, from 1.
     pub line: usize,
     /// The command, or another action such as moving the clock.
     pub verb: Verb,
-    /// What comes back.
+    /// The expected answer.
     pub answer: Option<Answer>,
 }
 
 /// An expected reply.
 #[derive(Debug)]
 pub struct Answer {
-    /// Regenerated on demand.
+    /// Whether it is recorded, and can be regenerated.
     pub recorded: bool,
-    /// As it stands in the file.
+    /// The text in the file.
     pub text: String,
     /// The index of its first line, and of the line after its last one.
     pub(crate) lines: (usize, usize),
 }
 
-/// What a block does.
+/// The action of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the module's text describes the verbs")]
 pub enum Verb {
@@ -86,7 +85,7 @@ pub enum Verb {
 }
 
 impl Script {
-    /// Reads a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
     /// `file:line: what is wrong`.
@@ -96,7 +95,7 @@ impl Script {
         Script::parse(path, &text)
     }
 
-    /// Parses a text.
+    /// Parses a script.
     ///
     /// # Errors
     /// `file:line: what is wrong`.
@@ -138,12 +137,12 @@ impl Script {
 struct Parser<'a> {
     lines: &'a [String],
     at: usize,
-    /// A source was named.
+    /// Whether a source was named.
     sourced: bool,
 }
 
 impl Parser<'_> {
-    /// Whether the present line is a comment; a source is noted.
+    /// Whether the current line is a comment; records a source.
     fn comment(&mut self) -> bool {
         let line = self.lines[self.at].trim();
         if line.strip_prefix("# source:").is_some_and(|source| !source.trim().is_empty()) {
@@ -189,7 +188,7 @@ impl Parser<'_> {
     }
 }
 
-/// Brackets that are open at the end of the text, strings left aside.
+/// The number of brackets that are open at the end of the text, outside of strings.
 fn depth(text: &str) -> i32 {
     let (mut depth, mut quote, mut escaped) = (0, None, false);
     for c in text.chars() {
@@ -211,7 +210,7 @@ fn depth(text: &str) -> i32 {
     depth
 }
 
-/// The verb on this line; nothing when it is a command.
+/// The verb on this line; `None` for a command.
 fn verb(line: &str) -> Result<Option<Verb>, String> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();

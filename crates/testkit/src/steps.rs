@@ -1,8 +1,8 @@
-//! An engine that counts what reads of records look at: what is asked for by key, what scans visit,
-//! and places of what is gone that they step over.
+//! An engine that counts the steps of reads of records: keys that are looked up, entries that scans
+//! visit, and tombstones that they skip.
 //!
-//! An engine that keeps what was deleted as tombstones for a while steps over those. Here they are
-//! never cleared, so that it is the same for all engines and at all times.
+//! Tombstones are never removed here, so that the counts do not depend on the engine and the time
+//! of its compactions.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use mayfly_kv::{
 };
 use parking_lot::RwLock;
 
-/// Counts per engine.
+/// The counter of an engine.
 #[derive(Default)]
 pub struct Steps {
     gone: RwLock<BTreeSet<Vec<u8>>>,
@@ -24,7 +24,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Steps since the last call.
+    /// The number of steps since the last call.
     pub fn take(&self) -> u64 {
         self.steps.swap(0, Ordering::AcqRel)
     }
@@ -52,7 +52,7 @@ pub struct CountsSteps {
 }
 
 impl CountsSteps {
-    /// Around an engine.
+    /// Wraps an engine.
     pub fn new(inner: Arc<dyn Engine>, steps: Arc<Steps>) -> CountsSteps {
         CountsSteps { inner, steps }
     }

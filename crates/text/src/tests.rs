@@ -82,9 +82,9 @@ fn check_scores(index: &str, document: &str, expected: &[(&str, f64)]) {
     let scores = spec(index).score(document.as_doc()).unwrap();
     let scores: Vec<(&str, f64)> = scores.iter().collect();
     assert_eq!(scores.len(), expected.len(), "{scores:?}");
-    for (have, wanted) in scores.iter().zip(expected) {
-        assert_eq!(have.0, wanted.0, "{scores:?}");
-        assert!((have.1 - wanted.1).abs() < 1e-9, "{scores:?}, wanted {wanted:?}");
+    for (have, reference) in scores.iter().zip(expected) {
+        assert_eq!(have.0, reference.0, "{scores:?}");
+        assert!((have.1 - reference.1).abs() < 1e-9, "{scores:?}, expected {reference:?}");
     }
 }
 

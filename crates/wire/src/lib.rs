@@ -8,8 +8,6 @@
 //! checksum.
 //!
 //! Nothing here depends on commands, except the names that OP_QUERY may carry, and nothing does IO.
-//! Nothing here knows a command beyond the names that OP_QUERY may still carry, and nothing does
-//! IO.
 
 mod codec;
 mod compress;

@@ -38,7 +38,7 @@ impl Message {
             legacy: self.legacy_db.is_some(),
             compressor: self.compressor,
             checksum: self.flags.contains(Flags::CHECKSUM_PRESENT),
-            wanted: !self.flags.contains(Flags::MORE_TO_COME),
+            is_expected: !self.flags.contains(Flags::MORE_TO_COME),
         }
     }
 }
@@ -78,7 +78,7 @@ pub struct ReplyTo {
     /// Whether to add a checksum.
     pub checksum: bool,
     /// Whether the client expects a reply.
-    pub wanted: bool,
+    pub is_expected: bool,
 }
 
 /// The bytes of `{}` as a body.

@@ -79,7 +79,7 @@ fn byte_by_byte_gives_the_same_messages() {
     assert_eq!(messages.len(), 3);
     check_message(&messages[0], None);
     check_message(&messages[1], Some(Compressor::Zstd));
-    assert!(!messages[2].reply_to().wanted);
+    assert!(!messages[2].reply_to().is_expected);
 }
 
 #[test]

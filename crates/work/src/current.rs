@@ -113,7 +113,7 @@ const LOCK_POLL: Duration = Duration::from_millis(100);
 /// of time. `try_for` waits for the lock for the given duration.
 ///
 /// # Errors
-/// Those of [`OpCtx::check`].
+/// Errors of [`OpCtx::check`].
 #[inline]
 pub fn acquire<L>(mut try_for: impl FnMut(Duration) -> Option<L>) -> Result<L> {
     match try_for(Duration::ZERO) {
@@ -138,7 +138,7 @@ fn acquire_slowly<L>(mut try_for: impl FnMut(Duration) -> Option<L>) -> Result<L
 /// operation after every 128 units.
 ///
 /// # Errors
-/// Those of [`OpCtx::check`].
+/// Errors of [`OpCtx::check`].
 pub fn spend(units: usize) -> Result<()> {
     let spent = SPENT.get().saturating_add(units);
     if spent < UNITS_PER_CHECK {

@@ -53,7 +53,7 @@ pub struct OpInfo {
 pub struct OpProgress {
     /// The current phase.
     pub message: &'static str,
-    /// Items completed; the message says of which sort.
+    /// Items completed; the message names their kind.
     pub done: u64,
     /// The expected number of items.
     pub total: u64,
@@ -86,7 +86,7 @@ pub struct OpCtx {
     pub keys_sorted: AtomicU64,
     /// Bytes of the documents that it sorted.
     pub bytes_sorted: AtomicU64,
-    /// What it spilled to files.
+    /// The amounts that it spilled to files.
     pub spills: SpillCounters,
     /// Whether it requires a primary.
     writes: AtomicBool,
@@ -293,7 +293,7 @@ pub struct OpRegistry {
     scratch: Arc<ScratchPool>,
 }
 
-/// ThreadOccupancy an operation registered until dropped.
+/// Keeps an operation registered until it is dropped.
 pub struct OpGuard {
     registry: Arc<OpRegistry>,
     op: Arc<OpCtx>,

@@ -67,7 +67,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// All of them.
+    /// All operators, by their numbers.
     pub const ALL: [Operator; 12] = [
         Operator::Sort,
         Operator::Group,

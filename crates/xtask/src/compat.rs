@@ -12,12 +12,12 @@ use mayfly_value::arguments::Form;
 const HEAD: &str = "\
 # Compatibility
 
-What this server answers to, compared with MongoDB 8.0. Generated from the tables in the code by
-`cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
+The commands, operators, stages and expressions of MongoDB 8.0, and which of them this server has. The page is
+generated from the tables in the code by `cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
 
-A member that is listed as missing answers its proper error, usually 238 `NotImplemented`. A member that is not listed
-does not exist in MongoDB 8.0 either. [differences.md](differences.md) describes what works otherwise than in MongoDB,
-and options that are missing.
+What is listed as missing fails with an error of its own, usually 238 `NotImplemented`. What is not listed does not
+exist in MongoDB 8.0 either. [differences.md](differences.md) describes what works differently than in MongoDB, and
+options that are missing.
 
 ";
 
@@ -78,8 +78,8 @@ fn stages(out: &mut String) {
         let since = if row.since.is_empty() { "this server only" } else { row.since };
         let _ = writeln!(out, "| `{}` | {} | {since} |", row.name, row.help);
     }
-    let absent = |wanted: &[Absence]| -> Vec<&str> {
-        let stages = UNAVAILABLE_STAGES.iter().filter(|stage| wanted.contains(&stage.absence));
+    let absent = |kinds: &[Absence]| -> Vec<&str> {
+        let stages = UNAVAILABLE_STAGES.iter().filter(|stage| kinds.contains(&stage.absence));
         let mut names: Vec<_> = stages.map(|stage| stage.name).collect();
         names.sort_unstable();
         names

@@ -1,6 +1,6 @@
 //! Development tasks: `pages` writes the pages that come from tables (docs/compatibility.md,
-//! docs/metrics.md, the keys and parameters in docs/configuration.md), `tidy` checks what no
-//! compiler checks, `ceilings` lowers counts that may only go down to what is there.
+//! docs/metrics.md, the keys and parameters in docs/configuration.md), `tidy` runs checks that the
+//! compiler does not do, `ceilings` lowers the recorded limits of counts that may only decrease.
 
 mod compat;
 mod keys;

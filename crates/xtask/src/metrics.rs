@@ -7,13 +7,14 @@ use mayfly_service::observe::{Figure, FigureKind, Unit, figures};
 const HEAD: &str = "\
 # Metrics
 
-The figures that the server measures. The page is generated from the table of figures
-(`crates/service/src/observe/rows`) by `cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
+The metrics of the server. The page is generated from a table in the code (`crates/service/src/observe/rows`) by
+`cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
 
-`db.serverStatus()` shows each figure at the place in the last column. A name in braces is a label: `opcounters.{kind}`
-stands for `opcounters.insert`, `opcounters.query` and so on. Names follow the conventions of Prometheus. Units are base
-units, bytes and seconds, also where `serverStatus` shows mebibytes, milliseconds or microseconds. Counters begin at
-zero with the server. The server does not serve these names over HTTP yet.
+`db.serverStatus()` contains each metric, in the field of the last column. A name in braces is a label:
+`opcounters.{kind}` are the fields `opcounters.insert`, `opcounters.query` and so on. The names in the first column
+follow the conventions of Prometheus, but the server does not serve them over HTTP yet. Their units are bytes and
+seconds, also if `serverStatus` has mebibytes, milliseconds or microseconds. Counters begin at zero when the server
+starts.
 
 ";
 
@@ -22,7 +23,7 @@ pub(crate) fn page() -> String {
     let mut out = HEAD.to_owned();
     let mut rows: Vec<&Figure> = figures().filter(|row| !row.name.is_empty()).collect();
     rows.sort_by_key(|row| row.name);
-    out.push_str("| name | labels | kind | unit | what it says | in `serverStatus` |\n");
+    out.push_str("| name | labels | kind | unit | meaning | in `serverStatus` |\n");
     out.push_str("|---|---|---|---|---|---|\n");
     for row in rows {
         let labels: Vec<String> = row.labels().map(|label| format!("`{label}`")).collect();
@@ -31,7 +32,9 @@ pub(crate) fn page() -> String {
         let _ = writeln!(out, "| `{name}` | {labels} | {kind} | {unit} | {help} | `{place}` |");
     }
     out.push_str("\n## Fields that are no metrics\n\n");
-    out.push_str("`serverStatus` has these for clients that expect them.\n\n");
+    out.push_str(
+        "`serverStatus` has these fields only because clients of MongoDB expect them.\n\n",
+    );
     out.push_str("| in `serverStatus` | why |\n|---|---|\n");
     let mut rows: Vec<&Figure> = figures().filter(|row| row.name.is_empty()).collect();
     rows.sort_by_key(|row| row.place);

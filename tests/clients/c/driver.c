@@ -268,11 +268,11 @@ aggregate (void)
 }
 
 static bool
-listed (char **names, const char *wanted)
+listed (char **names, const char *name)
 {
    bool found = false;
    for (int i = 0; names && names[i]; i++) {
-      found = found || strcmp (names[i], wanted) == 0;
+      found = found || strcmp (names[i], name) == 0;
    }
    bson_strfreev (names);
    return found;
@@ -336,9 +336,9 @@ static void
 wait_for_passes (int more)
 {
    const struct timespec pause = {0, 50 * 1000 * 1000};
-   int64_t wanted = ttl_metric ("metrics.ttl.passes") + more;
+   int64_t target = ttl_metric ("metrics.ttl.passes") + more;
    time_t deadline = time (NULL) + 30;
-   while (ttl_metric ("metrics.ttl.passes") < wanted) {
+   while (ttl_metric ("metrics.ttl.passes") < target) {
       CHECK (time (NULL) < deadline, ": no %d passes in 30 s", more);
       nanosleep (&pause, NULL);
    }
@@ -375,10 +375,10 @@ ttl_deletion (void)
 }
 
 static bool
-code_name_is (const bson_t *reply, const char *wanted)
+code_name_is (const bson_t *reply, const char *expected)
 {
    bson_iter_t name;
-   return bson_iter_init_find (&name, reply, "codeName") && strcmp (bson_iter_utf8 (&name, NULL), wanted) == 0;
+   return bson_iter_init_find (&name, reply, "codeName") && strcmp (bson_iter_utf8 (&name, NULL), expected) == 0;
 }
 
 static void

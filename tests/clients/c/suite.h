@@ -28,8 +28,8 @@ extern _Thread_local bool good;
 #define CHECK_OK(call)                                                                         \
    CHECK (call, ": %d.%u %s", (int) error.domain, error.code, error.message)
 
-#define CHECK_FAILS(wanted, call)                                                              \
-   CHECK (!(call) && error.code == (wanted), ": %u %s", error.code, error.message)
+#define CHECK_FAILS(expected, call)                                                            \
+   CHECK (!(call) && error.code == (expected), ": %u %s", error.code, error.message)
 
 /* Documents live until the end of the program: it is short. */
 bson_t *json (const char *text);

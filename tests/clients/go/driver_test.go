@@ -321,8 +321,8 @@ func ttl(t *testing.T) ttlMetrics {
 
 func waitForPasses(t *testing.T, more int64) {
 	t.Helper()
-	wanted, deadline := ttl(t).Passes+more, time.Now().Add(30*time.Second)
-	for ttl(t).Passes < wanted {
+	target, deadline := ttl(t).Passes+more, time.Now().Add(30*time.Second)
+	for ttl(t).Passes < target {
 		if time.Now().After(deadline) {
 			t.Fatalf("no %d passes in 30 s", more)
 		}

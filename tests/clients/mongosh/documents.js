@@ -15,8 +15,8 @@ const optionsOf = name =>
   db.runCommand({ listCollections: 1, filter: { name } }).cursor.firstBatch[0].options;
 
 function twoPasses() {
-  const wanted = Number(ttl().passes) + 2;
-  until('two passes', () => Number(ttl().passes) >= wanted);
+  const target = Number(ttl().passes) + 2;
+  until('two passes', () => Number(ttl().passes) >= target);
 }
 
 /** The shell waits for what a function does only where it can see it: no `assert.throws`. */

@@ -266,9 +266,9 @@ describe('catalog', () => {
 const ttlMetrics = async () => (await db.admin().serverStatus()).metrics.ttl;
 
 async function waitForPasses(more, seconds = 30) {
-  const wanted = (await ttlMetrics()).passes + more;
+  const target = (await ttlMetrics()).passes + more;
   const deadline = Date.now() + seconds * 1000;
-  while ((await ttlMetrics()).passes < wanted) {
+  while ((await ttlMetrics()).passes < target) {
     assert.ok(Date.now() < deadline, `no ${more} passes in ${seconds} s`);
     await pause(50);
   }

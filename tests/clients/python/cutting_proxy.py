@@ -107,7 +107,7 @@ class CuttingProxy:
                 if name == "cut":
                     client.sendall(self._ordered(message, app))
                     continue
-                when = self._wanted(name, app)
+                when = self._next_cut(name, app)
                 if when == "request":
                     return
                 if when == "late":
@@ -142,7 +142,7 @@ class CuttingProxy:
         for end in (client, server):
             _shut(end)
 
-    def _wanted(self, name, app):
+    def _next_cut(self, name, app):
         """What to do about a request of this name."""
         if name is None or name in DRIVER_COMMANDS:
             return None

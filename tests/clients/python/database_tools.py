@@ -166,11 +166,11 @@ AUTH_SCHEMA, TEMPORARY = 5, {"users": "tempusers", "roles": "temproles"}
 def dump_users_and_roles(client, database=""):
     """mongodump of the whole server, or of a database with --dumpDbUsersAndRoles: users, roles, and the form that they have."""
     assert client.admin.command("getParameter", 1, authSchemaVersion=1)["authSchemaVersion"] == AUTH_SCHEMA
-    wanted = {"db": database} if database else {}
+    query = {"db": database} if database else {}
     archive = {}
     for kind in TEMPORARY:
         raw = client.admin.get_collection(f"system.{kind}", codec_options=RAW)
-        archive[kind] = [bytes(document.raw) for document in raw.find(wanted)]
+        archive[kind] = [bytes(document.raw) for document in raw.find(query)]
     archive["version"] = list(client.admin["system.version"].find({}))
     return archive
 

@@ -424,9 +424,9 @@ def ttl_metrics(client):
 
 
 def wait_for_passes(client, more, seconds=30):
-    wanted = ttl_metrics(client)["passes"] + more
+    target = ttl_metrics(client)["passes"] + more
     deadline = time.monotonic() + seconds
-    while ttl_metrics(client)["passes"] < wanted:
+    while ttl_metrics(client)["passes"] < target:
         assert time.monotonic() < deadline, f"no {more} passes in {seconds} s"
         time.sleep(0.05)
 

@@ -247,9 +247,9 @@ async fn ttl_metric(client: &Client, name: &str) -> i64 {
 }
 
 async fn wait_for_passes(client: &Client, more: i64) {
-    let wanted = ttl_metric(client, "passes").await + more;
+    let target = ttl_metric(client, "passes").await + more;
     let deadline = Instant::now() + Duration::from_secs(30);
-    while ttl_metric(client, "passes").await < wanted {
+    while ttl_metric(client, "passes").await < target {
         assert!(Instant::now() < deadline, "no {more} passes in 30 s");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

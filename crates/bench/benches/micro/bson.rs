@@ -81,7 +81,7 @@ fn check(bencher: Bencher<'_, '_>, doc: &DocBuf) {
     bencher.bench(|| validate(black_box(doc.as_bytes()), MAX_BSON_DEPTH).is_ok());
 }
 
-/// Numbers, texts and dates in turn.
+/// A document whose fields are numbers, strings and dates alternately.
 fn wide(fields: usize) -> DocBuf {
     let mut doc = DocBuilder::new();
     for field in 0..fields {

@@ -1,4 +1,4 @@
-//! Messages off the wire and onto it.
+//! Decoding and encoding of messages.
 
 use bytes::BytesMut;
 use divan::counter::BytesCount;
@@ -11,7 +11,7 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use crate::{items, parse};
 
-/// Items of a bulk insert and of a batch.
+/// Items of an inserted sequence, and of a returned batch.
 const ITEMS: u32 = 100;
 
 const COMPRESSORS: [Compressor; 3] = [Compressor::Snappy, Compressor::Zstd, Compressor::Zlib];
@@ -58,10 +58,11 @@ fn decode(bencher: Bencher<'_, '_>, message: &[u8]) {
         });
 }
 
-/// A batch of items into the buffer of the reply before it, as `find` does it.
+/// Encodes a batch of items into the buffer of the previous reply, as `find` does.
 fn encode(bencher: Bencher<'_, '_>, compressor: Option<Compressor>) {
     let items = items(ITEMS);
-    let to = ReplyTo { request_id: 1, legacy: false, compressor, checksum: false, wanted: true };
+    let to =
+        ReplyTo { request_id: 1, legacy: false, compressor, checksum: false, is_expected: true };
     let write = |mut output: Vec<u8>| {
         output.clear();
         let (reply, mut doc) = ReplyBuilder::begin(output, to, 1);

@@ -7,7 +7,7 @@ use mayfly_expr::{Expression, Frame, Scope};
 
 use crate::{items, parse};
 
-/// Items that an accumulator takes.
+/// Items that are passed to an accumulator.
 const ITEMS: u32 = 1_000;
 
 #[divan::bench]

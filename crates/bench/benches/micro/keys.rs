@@ -1,4 +1,4 @@
-//! Values to ordered keys, and back.
+//! Encodes values as ordered keys, and decodes them.
 
 use divan::{Bencher, black_box};
 use mayfly_value::keys::{TypeBits, TypeBitsReader, append_value, decode_value, skip_value};
@@ -61,7 +61,7 @@ fn decode_compound(bencher: Bencher<'_, '_>) {
     decode(bencher, COMPOUND);
 }
 
-/// What every index entry that is scanned costs.
+/// The work for each scanned index entry.
 #[divan::bench]
 fn skip_compound(bencher: Bencher<'_, '_>) {
     let (key, _) = encoded(COMPOUND);

@@ -5,8 +5,8 @@
 //! cargo bench -p mayfly-bench -- matcher      those whose name contains this
 //! ```
 //!
-//! They say how long a part takes alone, with its data in the processor's caches. What whole
-//! commands cost is counted by `scripts/instructions` and measured by the load generator.
+//! They measure a part alone, with its data in the processor's caches. For whole commands,
+//! `scripts/instructions` counts instructions, and the load generator measures time.
 
 mod bson;
 mod codec;
@@ -31,15 +31,15 @@ use mayfly_value::extjson::parse_document;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How long each is measured at least: the default, a hundred samples, is over before a processor
-/// is awake.
+/// The shortest time for which each is measured. The default, a hundred samples, ends before the
+/// processor has reached its full clock rate.
 const MEASURED: Duration = Duration::from_millis(200);
 
 fn main() {
     divan::Divan::default().min_time(MEASURED).config_with_args().main();
 }
 
-/// The document that this text means.
+/// Parses a document in shell syntax.
 fn parse(text: &str) -> DocBuf {
     parse_document(text).expect("a document of a benchmark")
 }

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuf, DocBuilder};
 
 use crate::{items, parse};
 
-/// Evaluated to the end on an item.
+/// All three conditions are evaluated for an item.
 const THREE_RANGES: &str = "{g: {$gte: 0}, x: {$lt: 2000000}, y: {$gte: 0}}";
 
 #[divan::bench]
@@ -76,7 +76,7 @@ fn matcher(filter: &DocBuf) -> Matcher {
     Matcher::parse(filter.as_doc(), &ParseContext::default()).expect("a filter")
 }
 
-/// Every other number, none of which an item has.
+/// A list of even numbers; no item has one of them.
 fn in_list(count: i32) -> DocBuf {
     let mut filter = DocBuilder::new();
     filter.start_document("x").start_array("$in");

@@ -1,4 +1,4 @@
-//! Sort keys: what a sort without an index builds for each document.
+//! Sort keys, which a sort without an index builds for each document.
 
 use divan::{Bencher, black_box};
 use mayfly_mql::SortPattern;

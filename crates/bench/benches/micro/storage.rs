@@ -1,8 +1,8 @@
 //! The storage engine without commands: write units and reads of items with three indexes, over
 //! both engines.
 //!
-//! What was loaded is read from RocksDB's files, what is written goes to its log and memory, and
-//! nothing waits for the disk.
+//! Loaded items are read from RocksDB's files. Writes go to its log and to memory, and do not wait
+//! for the disk.
 
 use mayfly_storage::ReadView;
 use std::cell::Cell;
@@ -33,7 +33,7 @@ const SCANNED: usize = 100;
 
 const ENGINES: [Over; 2] = [Over::Memory, Over::RocksDb];
 
-/// Which engine lies below.
+/// The engine of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     Memory,
@@ -50,13 +50,13 @@ fn insert(bencher: Bencher<'_, '_>, over: Over) {
         .bench_local_refs(|item| bed.insert(item.as_doc()));
 }
 
-/// A field without an index: the record is rewritten, and the index entries are unchanged.
+/// Changes a field without an index: the record is rewritten, the index entries are unchanged.
 #[divan::bench(args = ENGINES, sample_size = 50)]
 fn update(bencher: Bencher<'_, '_>, over: Over) {
     change(bencher, over, "y");
 }
 
-/// A field with an index: an entry goes and another one comes.
+/// Changes a field with an index: an entry is deleted and another one is inserted.
 #[divan::bench(args = ENGINES, sample_size = 50)]
 fn update_indexed(bencher: Bencher<'_, '_>, over: Over) {
     change(bencher, over, "x");
@@ -138,7 +138,7 @@ fn record_scan(bencher: Bencher<'_, '_>, over: Over) {
         });
 }
 
-/// Gives this number in an item another value, each time another one.
+/// Changes this field of an item to a new number in each iteration.
 fn change(bencher: Bencher<'_, '_>, over: Over, field: &str) {
     let bed = Bed::new(over);
     let mut random = Random::new(2);
@@ -170,7 +170,7 @@ struct Bed {
     collection: Arc<Collection>,
     op: Arc<OpCtx>,
     keys: Vec<RecordKey>,
-    /// Goes last.
+    /// Declared last, so that it is dropped after the store.
     _folder: TempDir,
 }
 
@@ -231,7 +231,7 @@ fn open(over: Over, folder: &Path, clock: &Arc<dyn Clock>) -> Arc<Store> {
     Store::open(engine, options, clock.clone(), ops).expect("the store opens")
 }
 
-/// Loads the items; gives their record keys.
+/// Loads the items; returns their record keys.
 fn load(store: &Store, op: &OpCtx, namespace: &Namespace) -> Vec<RecordKey> {
     let collection =
         store.collection(&ReadView::now(), namespace).expect("the collection is there");

@@ -1,5 +1,5 @@
 //! The documents of paths and micro benchmarks. Their content is random but the same in each run,
-//! so that a difference between two runs is one of the code.
+//! so that the counts of two runs only differ if the code does.
 
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
@@ -14,12 +14,12 @@ pub(crate) const GROUPS: u32 = 100;
 /// Values of an item's `x` are below this.
 pub(crate) const X_END: u32 = 1_000_000;
 
-/// Random numbers (xorshift64*), not of a library: other documents than these give other counts
-/// than the kept ones.
+/// Random numbers (xorshift64*). A library is not used, because a new version of it could produce
+/// other documents, and thereby other counts than the recorded ones.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Random {
         Random((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }

@@ -1,13 +1,14 @@
-//! Runs one path through the server many times in this process, to have its instructions counted:
+//! Runs one path through the server many times in this process, so that its instructions can be
+//! counted:
 //!
 //! ```text
 //! message bytes -> codec -> dispatch -> handler -> store -> RocksDB in a temporary folder -> reply bytes
 //! ```
 //!
 //! There are no sockets and no runtime: one thread does what the connection loop does for each
-//! message. Background threads are those of RocksDB and the one that syncs the log. What is to be
-//! counted happens inside [`measured`] and on the main thread, so that a profiler can leave
-//! everything else out; `scripts/instructions` does.
+//! message. Background threads are those of RocksDB and the one that syncs the log. The counted
+//! work runs inside [`measured`] on the main thread, so that a profiler (`scripts/instructions`)
+//! can ignore everything else.
 //!
 //! ```text
 //! paths list             names, how often each is run, how many units that is, what it is
@@ -75,7 +76,7 @@ fn run(path: &Path, iterations: u32) {
     }
 }
 
-/// What is counted. The name is known to `scripts/instructions`.
+/// Runs the counted work. `scripts/instructions` refers to it by name.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut()) {
     work();

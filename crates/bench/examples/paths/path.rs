@@ -1,9 +1,9 @@
 //! The table of paths: what each prepares, and the messages that are counted.
 //!
-//! Reads and updates find their documents in files (the store is opened anew after loading) whose
-//! blocks are cached already, inserts find documents in files. Commands have the form that drivers
-//! send: with a session, and documents in a sequence of their own. Writes ask for `w: 1`, because
-//! waiting for the disk costs no instructions of the thread that waits.
+//! Reads and updates find their documents in files (the store is opened again after loading) whose
+//! blocks are cached. Inserts find existing documents in files. Commands have the form that drivers
+//! send: with a session, and documents in a sequence of their own. Writes ask for `w: 1`, because a
+//! thread that waits for the disk executes no instructions.
 
 use mayfly_testkit::START_MS;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -15,17 +15,17 @@ use crate::server::{COLLECTION, DB, Server, expect_batch, expect_number, message
 pub(crate) struct Path {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// How often it is run to be counted.
+    /// The number of counted iterations.
     pub(crate) iterations: u32,
     /// Operations or documents of one iteration, which the count is divided by.
     pub(crate) units: u32,
-    /// Loads what it needs; gives the work of this many iterations.
+    /// Loads data; returns the work of this many iterations.
     pub(crate) prepare: fn(&mut Server, u32) -> Work,
 }
 
-/// What is counted.
+/// The counted work.
 pub(crate) enum Work {
-    /// These messages one after the other. The last reply has to pass the check.
+    /// Handles these messages in order. `check` checks the last reply.
     Messages { messages: Vec<Vec<u8>>, check: fn(&DocBuf) },
     /// A pass of the TTL monitor, which deletes a document per iteration.
     TtlPass,
@@ -36,7 +36,7 @@ const LOADED: u32 = 2_000;
 /// Documents of a large insert.
 const MANY: u32 = 1_000;
 
-/// All of them.
+/// All paths.
 pub(crate) const ALL: &[Path] = &[
     row("ping", "ping", 1_000, 1, ping),
     row("find-id", "find by _id, record of 1 KB", 1_000, 1, find_id),
@@ -107,8 +107,8 @@ fn find_10(server: &mut Server, iterations: u32) -> Work {
     Work::Messages { messages, check: |reply| expect_batch(reply, 10) }
 }
 
-/// Two of the ranges pass most items, and the last one none, so that each is evaluated and nothing
-/// is returned.
+/// Most items satisfy two of the ranges, and none the last one, so that all are evaluated and
+/// nothing is returned.
 fn scan(server: &mut Server, iterations: u32) -> Work {
     load_items(server, LOADED);
     let command = command(DB, "find", COLLECTION, |doc| {
@@ -201,7 +201,7 @@ fn repeat(iterations: u32, message: impl FnMut(u32) -> Vec<u8>) -> Vec<Vec<u8>> 
     (0..iterations).map(message).collect()
 }
 
-/// A command of this name with this value, these fields, and what every driver adds.
+/// A command with this name and value, these fields, and the fields that every driver adds.
 fn command<'v>(
     db: &str,
     name: &str,
@@ -233,8 +233,8 @@ fn update(id: &str, operators: impl FnOnce(&mut DocBuilder)) -> Vec<u8> {
     message(&write_command("update"), Some(("updates", doc.finish().as_bytes())))
 }
 
-/// Items one after the other. Each is a millisecond younger than the one before it, and all are
-/// long overdue.
+/// Concatenated items. The date of each is a millisecond after that of the previous one, and all
+/// have been due for long.
 fn items(first: u32, count: u32, random: &mut Random) -> Vec<u8> {
     let due = START_MS - 86_400_000;
     let documents = (first..first + count).map(|n| item(n, due + i64::from(n), random));

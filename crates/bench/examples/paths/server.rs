@@ -14,11 +14,11 @@ use mayfly_wire::{Codec, Flags, Outgoing, ReplyBuilder, ReplyFlags};
 use tempfile::TempDir;
 use tokio_util::codec::{Decoder, Encoder};
 
-/// Room for input at the beginning, as the connection loop has it.
+/// Initial size of the input buffer, as in the connection loop.
 const INPUT_BYTES: usize = 8 * 1024;
 /// Bytes of a message before its document: header, flags, section kind.
 const BEFORE_DOCUMENT: usize = 16 + 4 + 1;
-/// How long the other threads have to be idle.
+/// The time for which the other threads must be idle.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// The collection that paths work on.
@@ -31,12 +31,12 @@ pub(crate) struct Server {
     connection: Arc<Connection>,
     input: BytesMut,
     output: Vec<u8>,
-    /// Goes last.
+    /// Declared last, so that it is dropped after the server.
     _folder: TempDir,
 }
 
 impl Server {
-    /// A new one without data.
+    /// A new server without data.
     pub(crate) fn new() -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().to_owned();
@@ -48,7 +48,7 @@ impl Server {
         Server { fixture, connection, input, output: Vec::new(), _folder: folder }
     }
 
-    /// Runs a command in the shell dialect that has to succeed.
+    /// Runs a command in shell syntax, which must succeed.
     pub(crate) fn ok(&self, command: &str) {
         self.fixture.ok(DB, command);
     }
@@ -67,12 +67,12 @@ impl Server {
         assert!(logged_in.expect("it is read"), "the user may log in");
     }
 
-    /// Moves what was loaded into files, lets the engine arrange them, and reads them into its
-    /// cache.
+    /// Flushes the loaded data to files, compacts them, and reads them into the cache.
     pub(crate) fn settle(&mut self) {
         self.fixture.restart();
         self.connection = connect(&self.fixture);
-        // The end of the first scan lets the engine rewrite the files that were visible to it.
+        // The engine can only rewrite files that no scan sees: those of the first scan are
+        // rewritten after it.
         for _ in 0..2 {
             self.scan();
             wait_for_background();
@@ -126,7 +126,7 @@ impl Server {
         self.fixture.ttl_pass();
     }
 
-    /// Panics unless the TTL monitor has deleted as many documents as that.
+    /// Panics unless the TTL monitor has deleted this many documents.
     pub(crate) fn expect_expired(&self, documents: u32) {
         let reply = self.fixture.ok("admin", "{serverStatus: 1}");
         let ttl = reply.as_doc().get("metrics").and_then(RawValue::as_document);
@@ -136,7 +136,7 @@ impl Server {
     }
 }
 
-/// Waits until no other thread of this process uses the processor any more.
+/// Waits until no other thread of this process uses a processor.
 fn wait_for_background() {
     let mut before = background_ticks();
     loop {
@@ -179,14 +179,14 @@ pub(crate) fn message(command: &DocBuf, documents: Option<(&str, &[u8])>) -> Vec
     bytes.to_vec()
 }
 
-/// Panics unless the number in this field of a reply is this one.
+/// Panics unless this field of a reply has this number.
 pub(crate) fn expect_number(reply: &DocBuf, field: &str, number: i32) {
     let shown = dialect::show(reply.as_doc());
     assert_eq!(reply.as_doc().get(field), Some(RawValue::Int32(number)), "{shown}");
     assert_eq!(reply.as_doc().get("writeErrors"), None, "{shown}");
 }
 
-/// Panics unless the first batch has as many documents.
+/// Panics unless the first batch has this many documents.
 pub(crate) fn expect_batch(reply: &DocBuf, documents: usize) {
     let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document);
     let batch = cursor.and_then(|cursor| cursor.get("firstBatch")?.as_array());

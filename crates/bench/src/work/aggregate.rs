@@ -1,6 +1,6 @@
-//! Pipelines over everything: groups few and many, sorts, joins, windows. Each answers with a
-//! handful of documents, so that it is the pipeline that is measured; the table has the time and
-//! the largest memory of the server meanwhile.
+//! Pipelines over whole collections: few and many groups, sorts, joins, windows. Each returns a few
+//! documents, so that the pipeline is measured and not the reply. The table has the time and the
+//! peak memory of the server.
 //!
 //! They run only when named: over a million documents some take many seconds.
 
@@ -18,9 +18,9 @@ use crate::server::Target;
 use crate::wire::{Request, first_batch};
 
 const ITEMS: &str = "items";
-/// Documents that look up others.
+/// Number of documents whose `$lookup` is run.
 const LOOKUPS: u32 = 100_000;
-/// Items of the array that is unwound.
+/// Items of the unwound array.
 const UNWOUND: u32 = 5;
 
 pub(super) fn group(target: &Target, plan: &Plan) -> Result<Measured> {
@@ -28,7 +28,7 @@ pub(super) fn group(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, stages, plan.documents, GROUPS)
 }
 
-/// Two documents share a key, more or less.
+/// About two documents per group.
 pub(super) fn group_many(target: &Target, plan: &Plan) -> Result<Measured> {
     let keys = (plan.documents / 2).max(1);
     let stages = format!(
@@ -51,7 +51,7 @@ pub(super) fn sort(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, &stages, plan.documents, 1)
 }
 
-/// Each finds the documents of a key.
+/// Each document finds those with a key.
 pub(super) fn lookup(target: &Target, plan: &Plan) -> Result<Measured> {
     let (lookups, found) = (plan.documents.min(LOOKUPS), ITEMS_PER_KEY);
     let stages = format!(
@@ -75,8 +75,7 @@ pub(super) fn facet(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, stages, plan.documents, 1)
 }
 
-/// Runs a pipeline again and again with one client. It takes so many documents and answers with so
-/// many.
+/// Runs a pipeline repeatedly with one client. It reads and returns these numbers of documents.
 fn run(
     target: &Target,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! Inserts of a thousand documents each, without and with further indexes.
+//! Inserts of a thousand documents each, without and with secondary indexes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,8 @@ use crate::wire::Request;
 
 /// Documents per command.
 pub(super) const BATCH: u32 = 1000;
-/// Batches made in advance; each use changes what makes its documents different.
+/// Batches that are encoded in advance; before each use, the values that make documents different
+/// are changed.
 const POOL: usize = 8;
 /// A date that is due at once.
 pub(super) const LONG_AGO_MS: i64 = 1_000_000_000_000;
@@ -27,7 +28,7 @@ pub(super) fn indexed(target: &Target, plan: &Plan) -> Result<Measured> {
     measure(target, plan, "bulk_indexed", &["g", "y", "at"])
 }
 
-/// Into a collection whose validator asks for the types of six fields and the bounds of two.
+/// Inserts into a collection whose validator checks the types of six fields and the bounds of two.
 pub(super) fn validated(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     drop_collection(&mut client, "bulk_validated")?;
@@ -72,47 +73,47 @@ fn measure(
 /// A caller that inserts items.
 pub(super) struct Inserter {
     collection: &'static str,
-    /// Part of the identities, so that writers do not meet.
+    /// A part of the `_id`s, so that writers insert different ones.
     writer: u16,
     batch: u32,
     first: u32,
     dates: Dates,
 }
 
-/// The dates of what is inserted.
+/// The dates of inserted items.
 #[derive(Clone, Copy)]
 pub(super) enum Dates {
-    /// A millisecond later for each document, from this time on.
+    /// From this time on, a millisecond later for each item.
     From(i64),
-    /// Those of the moment.
+    /// The present time.
     Now,
 }
 
 impl Inserter {
-    /// One by one, from number 0, with dates long ago.
+    /// Inserts items one by one, from number 0 on, with dates in the past.
     pub(super) fn new(collection: &'static str, writer: u16) -> Inserter {
         Inserter { collection, writer, batch: 1, first: 0, dates: Dates::From(LONG_AGO_MS) }
     }
 
-    /// So many at once.
+    /// Sets the number of items per command.
     pub(super) fn batch(mut self, documents: u32) -> Inserter {
         self.batch = documents;
         self
     }
 
-    /// From this number on.
+    /// Sets the first number.
     pub(super) fn from(mut self, first: u32) -> Inserter {
         self.first = first;
         self
     }
 
-    /// With these dates.
+    /// Sets the dates.
     pub(super) fn dated(mut self, dates: Dates) -> Inserter {
         self.dates = dates;
         self
     }
 
-    /// Begins.
+    /// Creates the caller.
     pub(super) fn caller(self) -> Box<dyn Caller> {
         let mut random = Random::new(400 + u64::from(self.writer));
         let batches = POOL.min(10_000 / self.batch as usize).max(1);
@@ -125,7 +126,7 @@ impl Inserter {
             let items = &mut pool[slot];
             let date = match dates {
                 Dates::From(first) => first,
-                // The number is added to it.
+                // The number of the item is added to it.
                 Dates::Now => now_ms() - i64::from(*next),
             };
             items.renew(*next, writer, date, random);
@@ -151,7 +152,7 @@ pub(super) fn fill(target: &Target, collection: &'static str, documents: u32) ->
     fill_from(target, collection, documents, LONG_AGO_MS)
 }
 
-/// The same with dates from this time on.
+/// Fills a collection with items whose dates begin at this time.
 pub(super) fn fill_from(
     target: &Target,
     collection: &'static str,

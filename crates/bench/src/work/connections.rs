@@ -1,7 +1,7 @@
 //! Point finds over few and over thousands of connections, and with several requests under way on
 //! each.
 //!
-//! All are driven by the event loop, so that the rows differ by the number of connections only.
+//! All use the event loop, so that only the number of connections differs.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! What expiry costs where nothing is due, whether the smallest waits for the largest, and what it
-//! costs to hide at once what is due.
+//! The cost of expiry when nothing is due, the fairness between small and large policies, and the
+//! cost of hiding due documents.
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,15 @@ use crate::wire::number_at;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(10);
-/// Collections with a policy each.
+/// Number of collections, each with a policy.
 const COLLECTIONS: u32 = 100;
-/// What is due in each but the largest.
+/// Due documents of each policy except the largest.
 const SMALL: u32 = 100;
 /// Policies under which nothing is due.
 const IDLE: u32 = 1000;
 const LARGE: &str = "large";
 
-/// Counters of the monitor, all of one moment.
+/// Counters of the monitor, all read at one time.
 fn counters<const N: usize>(client: &mut Client, names: [&str; N]) -> Result<[f64; N]> {
     let status = client.ask(|doc| {
         doc.append("serverStatus", 1).append("$db", "admin");
@@ -38,7 +38,7 @@ fn counters<const N: usize>(client: &mut Client, names: [&str; N]) -> Result<[f6
     Ok(values)
 }
 
-/// Waits for a full pass that begins after this call; gives how long one took, in milliseconds.
+/// Waits for a full pass that begins after this call; returns its time in milliseconds.
 fn pass_millis(client: &mut Client) -> Result<f64> {
     let began = Instant::now();
     let names = ["passes", "durationMicros"];
@@ -46,7 +46,8 @@ fn pass_millis(client: &mut Client) -> Result<f64> {
     let mut before = first;
     loop {
         let [passes, micros] = counters(client, names)?;
-        // The first one that ends may have begun earlier. The time is added after the count.
+        // The first pass that ends may have begun before the call. The server adds the time after
+        // it has counted the pass.
         if passes >= first + 2.0 && micros > micros_before {
             return Ok((micros - micros_before) / (passes - before) / 1000.0);
         }
@@ -60,7 +61,8 @@ fn pass_millis(client: &mut Client) -> Result<f64> {
     }
 }
 
-/// A pass over a thousand policies with nothing due: milliseconds, and bytes written.
+/// A pass over a thousand policies with nothing due: its milliseconds, and the bytes that it
+/// writes.
 pub(super) fn idle_passes(target: &Target, _: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;
@@ -94,8 +96,8 @@ pub(super) fn idle_passes(target: &Target, _: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// A hundred collections, of which one has nearly everything that is due: how long the smallest
-/// wait.
+/// A hundred collections, one of which has nearly all due documents: the time until the small ones
+/// are empty.
 pub(super) fn fairness(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;
@@ -161,7 +163,8 @@ pub(super) fn fairness(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Finds by `_id` where a policy hides what is due, against the same without it.
+/// Finds by `_id` in a collection whose policy hides due documents, compared with one without a
+/// policy.
 pub(super) fn hidden(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;

@@ -9,7 +9,7 @@ use crate::figures::Measured;
 use crate::process::Process;
 use crate::server::Target;
 
-/// What opening leaves to be done.
+/// The time that background work after opening takes.
 const CALM: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(10);
 

@@ -1,6 +1,6 @@
-//! What the kind of a collection's ids costs: ascending ObjectIds, UUIDs as strings, hashed
-//! numbers. Loads of a fixed number of documents of 1.15 KB, look-ups, expiry, and the memory that
-//! the server holds after all of it.
+//! The cost of different `_id`s: ascending ObjectIds, UUIDs as strings, hashed numbers. Inserts a
+//! fixed number of documents of 1.15 KB, looks them up, lets them expire, and measures the memory
+//! of the server.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -26,14 +26,14 @@ const BATCH: u32 = 1000;
 /// Text that makes a document 1,150 bytes long.
 const TEXT_BYTES: usize = 1055;
 
-/// What documents have as their `_id`.
+/// The kind of the `_id`s.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ids {
-    /// As drivers make them: ascending.
+    /// ObjectIds as drivers make them, ascending.
     Object,
-    /// A random UUID as text.
+    /// Random UUIDs as strings.
     Uuid,
-    /// Text with a hashed number, as YCSB has it.
+    /// Strings with a hashed number, as in YCSB.
     Hashed,
 }
 
@@ -56,7 +56,7 @@ impl Ids {
     }
 }
 
-/// The same UUID for a number each time.
+/// The UUID of a number.
 fn uuid(number: u32) -> String {
     let mut random = Random::new(u64::from(number).wrapping_mul(0xD129_0AD7_53F4_2B4D));
     let (a, b) = (random.next(), random.next());
@@ -70,7 +70,7 @@ fn uuid(number: u32) -> String {
     )
 }
 
-/// Inserts documents of these numbers; what the commands took.
+/// Inserts the documents with these numbers; returns the latencies of the commands.
 fn fill(client: &mut Client, ids: Ids, numbers: Range<u32>) -> Result<Recorder> {
     let mut recorder = Recorder::new(Instant::now(), None)?;
     let (mut random, mut batch) = (Random::new(17), Vec::new());
@@ -101,7 +101,7 @@ fn fill(client: &mut Client, ids: Ids, numbers: Range<u32>) -> Result<Recorder> 
     Ok(recorder)
 }
 
-/// Looks documents up by their ids, all equally often.
+/// A caller that looks up random documents by their ids.
 fn reader(ids: Ids, documents: u32, seed: u64) -> Box<dyn Caller> {
     let ask = move |random: &mut Random, request: &mut Request| {
         request.command(|doc| {
@@ -117,7 +117,7 @@ fn reader(ids: Ids, documents: u32, seed: u64) -> Box<dyn Caller> {
     caller(Random::new(seed), ask, answer)
 }
 
-/// A load of so many documents, and look-ups by their ids.
+/// Inserts this many documents, and looks them up by their ids.
 fn measure(target: &Target, plan: &Plan, ids: Ids, documents: u32) -> Result<Measured> {
     let mut client = target.client()?;
     fresh_collection(&mut client, COLLECTION)?;
@@ -149,7 +149,7 @@ pub(super) fn hashed_few(target: &Target, plan: &Plan) -> Result<Measured> {
     measure(target, plan, Ids::Hashed, plan.start_documents / 20)
 }
 
-/// Deletion of half as many documents that are due, with two indexes.
+/// Expiry of half as many documents, with two indexes.
 fn expire(target: &Target, plan: &Plan, ids: Ids) -> Result<Measured> {
     let documents = plan.start_documents / 2;
     let mut client = target.client()?;
@@ -159,7 +159,7 @@ fn expire(target: &Target, plan: &Plan, ids: Ids) -> Result<Measured> {
     fill(&mut client, ids, 0..documents)?;
     target.settle();
     monitor(&mut client, true)?;
-    // The sleep before the pass does not count.
+    // The time until the pass begins is not measured.
     await_fewer(&mut client, COLLECTION, documents - 1)?;
     let watch = Stopwatch::start(target);
     let left = await_fewer(&mut client, COLLECTION, documents)?;
@@ -179,8 +179,8 @@ pub(super) fn expire_uuid(target: &Target, plan: &Plan) -> Result<Measured> {
     expire(target, plan, Ids::Uuid)
 }
 
-/// A load by random ids, two scans, two builds of an index: the memory that the server holds, and
-/// what the builds cost.
+/// Inserts with random ids, two scans and two index builds: measures the memory of the server, and
+/// the cost of the builds.
 pub(super) fn memory(target: &Target, plan: &Plan) -> Result<Measured> {
     let documents = plan.start_documents / 2 * 5;
     let mut client = target.client()?;

@@ -27,12 +27,12 @@ fn run(target: &Target, plan: &Plan, size: usize) -> Result<Measured> {
     let mut measured = load::run(target, plan, &load)?;
     drop_collection(&mut target.client()?, LARGE)?;
     let rate = measured.get(RATE).unwrap_or(0.0);
-    // Each crosses the wire twice.
+    // Each document is sent twice: by the insert and by the find.
     measured.set("throughput", rate * 2.0 * size as f64 / 1e6, "MB/s");
     Ok(measured)
 }
 
-/// Inserts and reads by turns.
+/// A caller that inserts and reads alternately.
 struct Large {
     document: Vec<u8>,
     number: i32,
@@ -59,7 +59,7 @@ impl Caller for Large {
             });
             return;
         }
-        // Connections have numbers that do not meet.
+        // Connections use different numbers.
         self.id = (self.number << 20) + (self.id & 0xF_FFFF) + 1;
         // Length, type, name with its end.
         let place = 4 + 1 + 4;

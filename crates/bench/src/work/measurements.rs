@@ -1,5 +1,4 @@
-//! Measurements of a hundred sensors: how fast they come in, and how fast whole buckets of them
-//! expire.
+//! Measurements of a hundred sensors: the rates of inserts, and of the expiry of whole buckets.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +16,12 @@ use crate::load::{self, Load, converse};
 use crate::server::Target;
 use crate::wire::{Request, number_at};
 
-/// Sources; each measures once a second.
+/// Number of sensors; each has a measurement per second.
 const SENSORS: u32 = 100;
 const SERIES: &str = "measurements";
-/// What a measurement takes in its bucket, uncompressed by the store.
+/// Bytes of a measurement in its bucket, before the store compresses it.
 const BYTES_EACH: &str = "bytes each";
-/// How often the buckets are counted.
+/// The interval between two counts of the buckets.
 const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -39,7 +38,7 @@ fn create(client: &mut Client, expire_after_secs: Option<i64>) -> Result<()> {
     Ok(())
 }
 
-/// A measurement of the sensor whose turn it is.
+/// Appends a measurement; the sensors take turns.
 fn append(out: &mut Vec<u8>, number: u32, writer: u16, random: &mut Random) {
     let mut doc = DocBuilder::new();
     let time = LONG_AGO_MS + i64::from(number / SENSORS) * 1000;
@@ -91,7 +90,7 @@ pub(super) fn ingest(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// All of them are due when the monitor is switched on.
+/// All measurements are due when the monitor is switched on.
 pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;

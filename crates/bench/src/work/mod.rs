@@ -35,7 +35,7 @@ use crate::wire::number_at;
 /// The database of the loads, which is not dropped.
 pub(crate) const DATABASE: &str = "mayfly_bench";
 
-/// How much of everything.
+/// The extent of the loads.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Time for each load.
@@ -44,15 +44,15 @@ pub(crate) struct Plan {
     pub(crate) documents: u32,
     /// Records of 1 KB in the collection of the point operations.
     pub(crate) records: u32,
-    /// Items in the folder over which a server is started.
+    /// Items in the data folder that a server is started with.
     pub(crate) start_documents: u32,
-    /// Operations in a second; as many as there can be when absent.
+    /// Operations per second; without it as many as possible.
     pub(crate) rate: Option<f64>,
-    /// Instead of the load's own number of connections.
+    /// The number of connections, instead of the load's own.
     pub(crate) connections: Option<usize>,
     /// Requests under way on each connection.
     pub(crate) in_flight: usize,
-    /// Width of the buckets of the course of each load, if that is wanted.
+    /// Width of the time buckets in which each load is counted, if its course in time is printed.
     pub(crate) bucket: Option<Duration>,
 }
 
@@ -60,13 +60,13 @@ pub(crate) struct Plan {
 pub(crate) struct Work {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What the report calls it.
+    /// Its title in the report.
     pub(crate) title: &'static str,
-    /// What it may cost, see the design's table of budgets.
+    /// Its budgets.
     pub(crate) budgets: &'static [Budget],
-    /// Runs only when named.
+    /// Whether it runs only when named.
     pub(crate) named_only: bool,
-    /// Runs it.
+    /// The function that runs it.
     pub(crate) run: fn(&Target, &Plan) -> Result<Measured>,
 }
 
@@ -149,7 +149,8 @@ pub(crate) const ALL: &[Work] = &[
     work("ttl-fair", "TTL in 100 collections, one of them large", expiry::fairness),
     work("ttl-hidden", "find by _id where a policy hides", expiry::hidden),
     work("storm", "TTL storm: 90 % expires beside a load", storm::storm),
-    // Last of those that write, because the disk may be busy with its gigabytes for long.
+    // After all other loads that write, because it writes gigabytes, which may occupy the disk for
+    // long.
     budgeted("start-2m", "start with 2,000,000 documents",
         &[Budget::at_most("first document", 300.0, "ms")], restart::filled),
     named_only("ycsb-e-large", "YCSB E over 2,000,000 records", ycsb::e_large),
@@ -197,9 +198,10 @@ pub(crate) fn named(name: &str) -> Option<&'static Work> {
     ALL.iter().find(|work| work.name == name)
 }
 
-/// The loads that are wanted: those of a name or its beginning, or all that need not be named.
+/// The loads with these names, or whose names begin with them; without names all loads that need
+/// not be named.
 pub(crate) fn select(names: &[String], only_budgets: bool) -> Result<Vec<&'static Work>> {
-    let mut wanted = vec![false; ALL.len()];
+    let mut selected = vec![false; ALL.len()];
     for name in names {
         let exact = ALL.iter().any(|work| work.name == name);
         let fits = |work: &Work| match exact {
@@ -209,18 +211,18 @@ pub(crate) fn select(names: &[String], only_budgets: bool) -> Result<Vec<&'stati
         if !ALL.iter().any(fits) {
             anyhow::bail!("no load is called '{name}'; see 'list'");
         }
-        for (wanted, work) in wanted.iter_mut().zip(ALL) {
-            *wanted |= fits(work);
+        for (selected, work) in selected.iter_mut().zip(ALL) {
+            *selected |= fits(work);
         }
     }
-    let choice = ALL.iter().zip(wanted).filter(|(work, wanted)| {
-        let wanted = if names.is_empty() { !work.named_only } else { *wanted };
-        wanted && (!only_budgets || !work.budgets.is_empty())
+    let choice = ALL.iter().zip(selected).filter(|(work, selected)| {
+        let selected = if names.is_empty() { !work.named_only } else { *selected };
+        selected && (!only_budgets || !work.budgets.is_empty())
     });
     Ok(choice.map(|(work, _)| work).collect())
 }
 
-/// An empty collection.
+/// Drops a collection.
 pub(crate) fn drop_collection(client: &mut Client, name: &str) -> Result<()> {
     let dropped = client.run(|doc| {
         doc.append("drop", name).append("$db", DATABASE);
@@ -231,7 +233,7 @@ pub(crate) fn drop_collection(client: &mut Client, name: &str) -> Result<()> {
     }
 }
 
-/// An existing collection without documents, so that the load's first insert need not make it.
+/// Creates an empty collection, so that the load's first insert does not have to.
 pub(crate) fn fresh_collection(client: &mut Client, name: &str) -> Result<()> {
     drop_collection(client, name)?;
     client.run(|doc| {
@@ -240,7 +242,7 @@ pub(crate) fn fresh_collection(client: &mut Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// How many documents a collection has, without counting them one by one.
+/// The number of documents of a collection, from its metadata.
 pub(crate) fn document_count(client: &mut Client, name: &str) -> Result<u32> {
     let counted = client.run(|doc| {
         doc.append("count", name).append("$db", DATABASE);

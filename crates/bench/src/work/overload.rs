@@ -15,19 +15,19 @@ use crate::load::{self, Load};
 use crate::server::Target;
 
 const CONNECTIONS: usize = 4;
-/// Clients that attack.
+/// Number of attacking clients.
 const ATTACKERS: usize = 60;
 /// The time of the finds alone.
 const HEAD_START: Duration = Duration::from_secs(2);
-/// How often those that wait look whether it is over.
+/// The interval at which waiting attackers check whether the load is over.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of half a message.
+/// Bytes of the part of a message that is sent.
 const HALF: usize = 8 << 20;
 
-/// One attacker, until it is over.
+/// Runs one attacker until the load is over.
 type Attack = fn(&Target, &AtomicBool) -> Result<()>;
 
-/// The figures: the rate as a part of that alone, and the slowest hundredth.
+/// The names of the figures: the rate relative to that without attackers, and the 99th percentile.
 const ATTACKS: [(&str, &str, Attack); 4] = [
     ("with aggregations", "p99 with aggregations", aggregate),
     ("with endless scripts", "p99 with endless scripts", scripts),
@@ -62,11 +62,11 @@ pub(super) fn overload(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Groups everything, again and again.
+/// Groups a whole collection repeatedly.
 fn aggregate(target: &Target, over: &AtomicBool) -> Result<()> {
     let mut client = target.client()?;
     while !over.load(Ordering::Relaxed) {
-        // One that fails is an attack as well.
+        // A command that fails loads the server as well.
         let _ = client.run(|doc| {
             doc.append("aggregate", RECORDS).start_array("pipeline");
             doc.push_document().start_document("$group").append("_id", "$field0");
@@ -79,7 +79,7 @@ fn aggregate(target: &Target, over: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Runs a loop that ends with its time.
+/// Runs scripts that loop until their time limit.
 fn scripts(target: &Target, over: &AtomicBool) -> Result<()> {
     let mut client = target.client()?;
     while !over.load(Ordering::Relaxed) {
@@ -95,7 +95,7 @@ fn scripts(target: &Target, over: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Asks for sixteen megabytes on several connections, and reads none of them.
+/// Requests sixteen megabytes on several connections, and does not read the replies.
 fn unread(target: &Target, over: &AtomicBool) -> Result<()> {
     let mut clients = Vec::new();
     for _ in 0..5 {
@@ -119,7 +119,7 @@ fn half(target: &Target, over: &AtomicBool) -> Result<()> {
         [40_000_000_i32, 1, 0, 2013, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     message.resize(HALF, 0);
     stream.set_write_timeout(Some(LOOK))?;
-    // Requests that wait for memory are not read.
+    // The server does not read requests that wait for memory.
     let _ = stream.write_all(&message);
     wait(over);
     Ok(())

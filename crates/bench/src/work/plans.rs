@@ -1,4 +1,4 @@
-//! Queries that there are several plans for, or whose plans have several parts.
+//! Queries with several candidate plans, or with plans of several scans.
 
 use anyhow::Result;
 use mayfly_value::DocBuilder;
@@ -10,7 +10,7 @@ use crate::documents::{GROUPS, ITEMS_PER_KEY, Random};
 use crate::figures::Measured;
 use crate::server::Target;
 
-/// Documents that are wanted of an order.
+/// The limit of queries that sort.
 const FIRST: u32 = 10;
 /// Values of an `$in`.
 const VALUES: u32 = 100;
@@ -115,13 +115,13 @@ pub(super) fn cached(target: &Target, plan: &Plan) -> Result<Measured> {
 
 pub(super) fn tried(target: &Target, plan: &Plan) -> Result<Measured> {
     one_of_three(target, plan, |random, doc| {
-        // A shape that was never seen.
+        // A query shape that the plan cache does not have.
         let field = format!("none{}", random.below(u32::MAX));
         doc.start_document(&field).append("$exists", false).end().end();
     })
 }
 
-/// Finds the documents of a key, where conditions on two other indexes hold for all of them.
+/// Finds the documents of a key with conditions on two other indexes that all documents satisfy.
 fn one_of_three(
     target: &Target,
     plan: &Plan,

@@ -19,7 +19,7 @@ pub(super) const RECORDS: &str = "records";
 const CONNECTIONS: usize = 4;
 const BATCH: u32 = 1000;
 
-/// Fills a collection of records unless it has that many.
+/// Fills a collection up to this many records.
 pub(super) fn load_records(target: &Target, collection: &str, records: u32) -> Result<()> {
     let mut client = target.client()?;
     if document_count(&mut client, collection)? == records {
@@ -46,7 +46,7 @@ pub(super) fn load_records(target: &Target, collection: &str, records: u32) -> R
     Ok(())
 }
 
-/// Asks for one record.
+/// Requests one record.
 pub(super) fn ask_record(request: &mut Request, collection: &str, number: u32) {
     request.command(|doc| {
         doc.append("find", collection).start_document("filter");
@@ -122,14 +122,14 @@ pub(super) fn set_field(target: &Target, plan: &Plan) -> Result<Measured> {
     update(target, plan, set_some_field)
 }
 
-/// The update of YCSB: one field gets another text; gives how many bytes that are.
+/// The update of YCSB: sets one field to another text; returns its bytes.
 pub(super) fn set_some_field(doc: &mut DocBuilder, random: &mut Random) -> usize {
     let field = FIELDS[random.below(10) as usize];
     doc.start_document("$set").append(field, pooled(FIELD_BYTES, random)).end();
     FIELD_BYTES
 }
 
-/// Asks for the update of one record.
+/// Requests the update of one record.
 pub(super) fn ask_update(
     request: &mut Request,
     collection: &str,
@@ -148,7 +148,7 @@ pub(super) fn ask_update(
     bytes
 }
 
-/// One record was found and changed.
+/// Checks that one record was found and changed.
 pub(super) fn one_updated(reply: RawDoc<'_>) -> Result<()> {
     // The new value may be the old one, so that nothing is modified.
     match number_at(reply, &["n"]) {

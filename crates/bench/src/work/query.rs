@@ -15,7 +15,7 @@ use crate::wire::{Request, first_batch, number_at};
 pub(super) const ITEMS: &str = "items";
 /// Documents that the range query finds.
 const RANGE: u32 = 100;
-/// Values of the `$in`; each finds the ten documents of a key.
+/// Values of the `$in`; each matches ten documents.
 const VALUES: u32 = 1000;
 
 fn prepare(target: &Target, plan: &Plan) -> Result<()> {
@@ -25,7 +25,8 @@ fn prepare(target: &Target, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Runs a query with one synchronous client: what it asks, and what it makes of the answer.
+/// Runs a query with one synchronous client. One function builds the request, the other one checks
+/// the reply.
 fn run(
     target: &Target,
     plan: &Plan,
@@ -36,7 +37,7 @@ fn run(
     ask_again(target, plan, ask, answer)
 }
 
-/// The same over what is there.
+/// The same over existing collections.
 pub(super) fn ask_again(
     target: &Target,
     plan: &Plan,
@@ -56,10 +57,10 @@ pub(super) fn ask_again(
     load::run(target, plan, &load)
 }
 
-pub(super) fn exactly(reply: RawDoc<'_>, wanted: u32) -> Result<u64> {
+pub(super) fn exactly(reply: RawDoc<'_>, expected: u32) -> Result<u64> {
     match first_batch(reply) {
-        found if found == wanted as usize => Ok(1),
-        found => bail!("{found} documents instead of {wanted}"),
+        found if found == expected as usize => Ok(1),
+        found => bail!("{found} documents instead of {expected}"),
     }
 }
 
@@ -87,7 +88,7 @@ pub(super) fn in_list(target: &Target, plan: &Plan) -> Result<Measured> {
     let keys = plan.documents / ITEMS_PER_KEY;
     let ask = move |random: &mut Random, doc: &mut DocBuilder| {
         doc.append("find", ITEMS).start_document("filter").start_document("k").start_array("$in");
-        // Different ones, scattered over all.
+        // Different values, spread over all keys.
         let first = random.below(keys);
         for number in 0..VALUES {
             doc.push(((first + number * (keys / VALUES)) % keys) as i32);
@@ -98,7 +99,7 @@ pub(super) fn in_list(target: &Target, plan: &Plan) -> Result<Measured> {
 }
 
 pub(super) fn scan(target: &Target, plan: &Plan) -> Result<Measured> {
-    // The first condition lets half of them through, the second a tenth, the third next to none.
+    // Half of the documents satisfy the first condition, a tenth the second, hardly any the third.
     scan_with(target, plan, |least, doc| {
         doc.start_document("x").append("$gte", least).end();
         doc.start_document("g").append("$lt", 100).end();
@@ -128,15 +129,15 @@ fn scan_with(target: &Target, plan: &Plan, filter: fn(i32, &mut DocBuilder)) -> 
 }
 
 pub(super) fn count(target: &Target, plan: &Plan) -> Result<Measured> {
-    let wanted = plan.documents.min(100_000);
+    let expected = plan.documents.min(100_000);
     let ask = move |_: &mut Random, doc: &mut DocBuilder| {
-        let end = (wanted / ITEMS_PER_KEY) as i32;
+        let end = (expected / ITEMS_PER_KEY) as i32;
         doc.append("count", ITEMS).start_document("query").start_document("k");
         doc.append("$gte", 0).append("$lt", end).end().end();
     };
     run(target, plan, ask, move |reply| match number_at(reply, &["n"]) {
-        Some(n) if n == f64::from(wanted) => Ok(1),
-        other => bail!("counted {other:?} instead of {wanted}"),
+        Some(n) if n == f64::from(expected) => Ok(1),
+        other => bail!("counted {other:?} instead of {expected}"),
     })
 }
 

@@ -1,8 +1,8 @@
-//! How long a server takes until its first answer: over an empty folder, over one with millions of
-//! documents after an orderly end, and after a sudden one.
+//! The time from the start of a server until its first reply: with an empty folder, and with
+//! millions of documents after SIGTERM and after SIGKILL.
 //!
-//! "First answer" is that to `isMaster`; "first document" is a document found by its `_id`, which a
-//! server that opens its data only then cannot give earlier.
+//! "First answer" is the reply to `isMaster`. "First document" is a document found by its `_id`,
+//! for which the server must have opened its data.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::wire::first_batch;
 const EMPTY_STARTS: usize = 7;
 const FILLED_STARTS: usize = 3;
 const KEPT: &str = "kept";
-/// Written before a sudden end, so that there is a log to replay.
+/// Documents that are written before SIGKILL, so that there is a log to replay.
 const UNFLUSHED: u32 = 20_000;
 
 pub(super) fn empty(target: &Target, _: &Plan) -> Result<Measured> {
@@ -68,8 +68,8 @@ pub(super) fn filled(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Starts a server and looks for the last document; gives the times of the first answer and of that
-/// document.
+/// Starts a server and finds the last document; returns the times until the first reply and until
+/// that document.
 fn start_again(server: &mut Target, documents: u32) -> Result<(Duration, Duration)> {
     let began = Instant::now();
     let answer = server.restart()?;
@@ -84,7 +84,7 @@ fn start_again(server: &mut Target, documents: u32) -> Result<(Duration, Duratio
     if found != 1 {
         bail!("the last document was lost");
     }
-    // The index came back, too.
+    // The index must have been recovered, too.
     let key = (last / ITEMS_PER_KEY) as i32;
     let reply = client.run(|doc| {
         doc.append("find", KEPT).start_document("filter").append("k", key).end();

@@ -1,8 +1,8 @@
-//! Hours of everything: reads, inserts, updates and expiry at a fixed rate, and how memory,
-//! threads, open files and the folder of data grow meanwhile.
+//! A mixed load for hours: reads, inserts, updates and expiry at a fixed rate. It measures the
+//! growth of memory, threads, open files and the data folder.
 //!
-//! Documents live for half a minute, so that their number stays the same from then on; what still
-//! grows in the second half of the time is a leak, or waiting to be merged.
+//! Documents live for half a minute, so that their number stays constant after that. Growth in the
+//! second half of the time is a leak, or files that are not compacted yet.
 
 use std::time::{Duration, Instant};
 
@@ -22,16 +22,16 @@ use crate::statistics::slope;
 use crate::wire::Request;
 
 const SOAKED: &str = "soaked";
-/// Operations in a second, unless the command line says how many: half of them reads, a quarter
-/// inserts and updates.
+/// Operations per second, unless the command line sets another rate: half of them reads, a quarter
+/// each inserts and updates.
 const RATE: f64 = 4000.0;
 const LIFE_SECONDS: i32 = 30;
 const SAMPLE: Duration = Duration::from_secs(1);
-/// A line is printed after so many samples.
+/// The number of samples between two printed lines.
 const REPORT: usize = 60;
 const CONNECTIONS: usize = 2;
 
-/// What is sampled: name, growth of it in an hour, unit.
+/// The sampled values: name, name of the growth per hour, unit.
 const SAMPLED: [(&str, &str, &str); 4] = [
     ("memory at the end", "memory growth per hour", "MB"),
     ("threads at the end", "threads growth per hour", ""),
@@ -115,7 +115,7 @@ fn sample(target: &Target, plan: &Plan, began: Instant) -> Vec<Sample> {
     samples
 }
 
-/// Values at the end and how they grew in the second half.
+/// Sets the figures: values at the end, and their growth in the second half.
 fn set_growth(measured: &mut Measured, samples: &[Sample]) {
     let half = &samples[samples.len() / 2..];
     for (at, (end, growth, unit)) in SAMPLED.into_iter().enumerate() {
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn growth_is_that_of_the_second_half() {
         let sample = |second: u32| {
-            // Memory grows at first only, the folder by a megabyte in each second.
+            // Memory grows only in the first half, the folder by a megabyte per second.
             let memory = if second < 50 { f64::from(second) } else { 50.0 };
             (f64::from(second), [memory, 7.0, f64::NAN, f64::from(second)])
         };

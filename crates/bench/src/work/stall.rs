@@ -1,5 +1,5 @@
-//! Sustained inserts, so many that the server merges its files meanwhile: how long the longest
-//! waits are, and how slow the worst second is.
+//! Sustained inserts, so many that the server compacts its files meanwhile: measures the longest
+//! latencies, and the slowest second.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::timeline::Point;
 
 const STALLED: &str = "stalled";
 const CONNECTIONS: usize = 2;
-/// Documents of a request: enough to be fast, few enough that the wait for one is short.
+/// Documents per request: enough for a high rate, and few enough for a short latency.
 const BATCH: u32 = 100;
 
 pub(super) fn stall(target: &Target, plan: &Plan) -> Result<Measured> {
@@ -27,7 +27,7 @@ pub(super) fn stall(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut measured = load::run(target, plan, &load)?;
     if let Some(timeline) = &measured.timeline {
         let seconds = timeline.points(timeline.per_second());
-        // The last one is not whole.
+        // The last second is incomplete.
         let whole = seconds.len().saturating_sub(1).max(1);
         for (name, value, unit) in worst(&seconds[..whole.min(seconds.len())]) {
             measured.set(name, value, unit);

@@ -1,8 +1,8 @@
-//! A TTL storm: nine tenths of a collection expire at once while clients read and insert, whose
-//! latencies are compared before, during and after.
+//! A TTL storm: nine tenths of a collection become due at once while clients read and insert.
+//! Compares the latencies of the clients before, during and after the deletion.
 //!
-//! Readers and inserters ask at a fixed rate each and their latencies count from the time at which
-//! they should have asked, so that a stall shows in full.
+//! Readers and inserters run at a fixed rate, and latencies count from the time when an operation
+//! is due, so that a stall is fully measured.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,18 +20,18 @@ use crate::server::Target;
 use crate::wire::number_at;
 
 const STORM: &str = "storm";
-/// Loads of this length also look at what the disk holds a minute later.
+/// Loads of at least this time also measure the disk usage a minute later.
 const AT_LENGTH: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
-/// Operations in a second, of the readers and of the inserters.
+/// Operations per second, of the readers and of the inserters each.
 const PACE: f64 = 1000.0;
 const CONNECTIONS: usize = 2;
 /// A date that is not due in this century.
 const FAR_MS: i64 = 5_000_000_000_000;
-/// Numbers of the inserters begin here.
+/// The first number of inserted items.
 const INSERTED: u32 = 1 << 28;
 
-/// What the deletions cost the others.
+/// Figures of the cost for clients: the ratio of two other figures.
 const RATIOS: [(&str, [&str; 2]); 2] = [
     ("read p99 ratio", ["read p99 before", "read p99 during"]),
     ("insert p99 ratio", ["insert p99 before", "insert p99 during"]),
@@ -79,13 +79,13 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     set_phase(&mut measured, BEFORE, &before);
     let total = document_count(&mut client, STORM)?;
     monitor(&mut client, true)?;
-    // The sleep before the pass does not belong to it.
+    // The time until the pass begins is not measured.
     let gone = total - await_fewer(&mut client, STORM, total - 1)?;
     let (read, insert) = phase(1);
     let ((rate, lag_error), during) = run_during(target, &[&read, &insert], |watch| {
         let lag_error = lag_error(&mut client)?;
-        let wanted = deleted_before + f64::from(due);
-        await_deleted(&mut client, wanted)?;
+        let expected = deleted_before + f64::from(due);
+        await_deleted(&mut client, expected)?;
         Ok((f64::from(due - gone.min(due)) / watch.began.elapsed().as_secs_f64(), lag_error))
     })?;
     measured.set_known("disk right after", disk(), "MB");
@@ -110,8 +110,8 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Seconds by which what the server says of the oldest document that is due is off: the documents
-/// are asked before and after, because the oldest one is gone a moment later.
+/// The error in seconds of the lag that the server reports. The oldest due document is read before
+/// and after the report, because it may be deleted meanwhile.
 fn lag_error(client: &mut Client) -> Result<f64> {
     let before = oldest_overdue_secs(client)?;
     let status = client.ask(|doc| {

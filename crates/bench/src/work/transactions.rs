@@ -1,5 +1,5 @@
-//! Transactions of several statements: what a write costs in one against the same write outside, a
-//! counter that many want to raise, long ones, and the memory of those that are open.
+//! Transactions of several statements: the cost of a write inside and outside of a transaction, a
+//! counter that many clients increment, long transactions, and the memory of open ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,11 +26,11 @@ const MANY: usize = 16;
 const LONG_WRITES: u32 = 100_000;
 const LONG_READS: u32 = 1_000_000;
 const BATCH: u32 = 1000;
-/// How long a long transaction stays open.
+/// The time for which a long transaction stays open.
 const LONG_TIME: Duration = Duration::from_secs(60);
 const OPEN: usize = 1000;
 
-/// Sessions of one load; their numbers begin somewhere else each time.
+/// The number of the next session. Sessions of different runs have different numbers.
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A session, and its latest transaction.
@@ -47,7 +47,7 @@ impl Session {
         Session { id, number: 0 }
     }
 
-    /// Adds what makes a command a statement of the session's transaction.
+    /// Adds the fields that make a command a statement of the session's transaction.
     fn append(&mut self, doc: &mut DocBuilder, first: bool) {
         self.number += i64::from(first);
         let id = RawValue::Binary { subtype: 4, bytes: &self.id };
@@ -71,8 +71,8 @@ fn update(doc: &mut DocBuilder, id: &str) {
     doc.start_document("u").start_document("$inc").append("n", 1).end().end().end().end();
 }
 
-/// Writes to records that no other connection writes to: by so many in a transaction, or none
-/// outside.
+/// Writes to records that no other connection writes to: `each` writes in a transaction, or without
+/// transactions if it is 0.
 fn writes(target: &Target, plan: &Plan, connections: usize, each: u32) -> Result<Measured> {
     load_records(target, RECORDS, plan.records)?;
     let connections = plan.connections.unwrap_or(connections);
@@ -88,7 +88,7 @@ fn writes(target: &Target, plan: &Plan, connections: usize, each: u32) -> Result
                     logged(doc);
                 }
                 each if *done < each => {
-                    // Each record of a transaction once.
+                    // A transaction writes each record once.
                     *at = if *done == 0 { random.below(own) } else { (*at + 1) % own };
                     update(doc, &record_id(first + *at));
                     session.append(doc, *done == 0);
@@ -144,8 +144,8 @@ pub(super) fn of_hundred_many(target: &Target, plan: &Plan) -> Result<Measured> 
     writes(target, plan, MANY, 100)
 }
 
-/// Many clients that raise one counter, each by a read and a write in a transaction, again until it
-/// is committed.
+/// Many clients increment one counter, each by a read and a write in a transaction, which is
+/// repeated until it commits.
 pub(super) fn counter(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     fresh_collection(&mut client, COUNTED)?;
@@ -222,7 +222,7 @@ fn is_conflict(error: &anyhow::Error) -> bool {
     error.to_string().contains("WriteConflict")
 }
 
-/// Inserts documents, in a transaction when there is a session.
+/// Inserts documents, in a transaction if there is a session.
 fn insert_long(client: &mut Client, from: u32, mut session: Option<&mut Session>) -> Result<()> {
     for first in (0..LONG_WRITES).step_by(BATCH as usize) {
         client.run(|doc| {
@@ -246,7 +246,7 @@ fn insert_long(client: &mut Client, from: u32, mut session: Option<&mut Session>
     Ok(())
 }
 
-/// A transaction that writes 100,000 documents, stays open for a minute, and one that reads
+/// A transaction that writes 100,000 documents and stays open for a minute, and one that reads
 /// 1,000,000.
 pub(super) fn long(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
@@ -263,7 +263,7 @@ pub(super) fn long(target: &Target, plan: &Plan) -> Result<Measured> {
     measured.set("100,000 inserts inside", began.elapsed().as_secs_f64(), "s");
     let grown = resident().zip(before).map(|(now, before)| (now - before) / 1e6);
     measured.set_known("memory while open", grown, "MB");
-    // Short runs leave out the wait.
+    // Short runs omit the wait.
     if plan.time >= Duration::from_secs(10) {
         std::thread::sleep(LONG_TIME.saturating_sub(began.elapsed()));
     }
@@ -304,7 +304,7 @@ pub(super) fn long(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Transactions that have written one document each and wait.
+/// Open transactions that have written one document each.
 pub(super) fn open(target: &Target, _: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     fresh_collection(&mut client, LONG)?;

@@ -1,8 +1,8 @@
 //! The speed of deleting due documents, its cost, and its effect on a concurrent reader.
 //!
 //! The documents are inserted while the monitor is off and are all due when it is switched on. The
-//! reader asks at a fixed rate, so that its own cost is known and can be taken away from the
-//! server's.
+//! reader sends requests at a fixed rate, so that their cost is known and can be subtracted from
+//! that of the server.
 
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,9 @@ use crate::server::Target;
 use crate::wire::number_at;
 
 const DUE: &str = "due";
-/// Questions of the reader in a second.
+/// Requests of the reader per second.
 const READS: f64 = 1000.0;
-/// How often the documents are counted.
+/// The interval between two counts of the documents.
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -47,7 +47,7 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     })?;
     let (alone, _, alone_costs) = alone.pop().context("no reader")?;
     monitor(&mut client, true)?;
-    // The sleep before the pass does not count.
+    // The time until the pass begins is not measured.
     await_fewer(&mut client, DUE, plan.documents - 1)?;
     let ((count, seconds, mut measured, watch), mut during) =
         run_during(target, &[&read], |watch| {
@@ -70,7 +70,7 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     }
     measured.set(MAX, latencies.max_millis(), "ms");
     watch.settle(&mut measured, count, 0);
-    // What the reader would have cost in this time without the deletions.
+    // The cost of the reader in this time without the deletions.
     let reads = READS * seconds / count as f64;
     if let (Some(us), Some(reading)) = (measured.get(SERVER), alone_costs.get(SERVER)) {
         measured.set(SERVER, us - reading * reads, "us");
@@ -85,12 +85,12 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Waits until a collection has at most this many documents; gives how many it has.
-pub(super) fn await_fewer(client: &mut Client, collection: &str, wanted: u32) -> Result<u32> {
+/// Waits until a collection has at most this many documents; returns their number.
+pub(super) fn await_fewer(client: &mut Client, collection: &str, most: u32) -> Result<u32> {
     let began = Instant::now();
     loop {
         let now = document_count(client, collection)?;
-        if now <= wanted {
+        if now <= most {
             return Ok(now);
         }
         if began.elapsed() > PATIENCE {
@@ -100,10 +100,10 @@ pub(super) fn await_fewer(client: &mut Client, collection: &str, wanted: u32) ->
     }
 }
 
-/// Waits until the monitor has deleted this many documents in its life.
-pub(super) fn await_deleted(client: &mut Client, wanted: f64) -> Result<()> {
+/// Waits until the monitor has deleted this many documents since the start of the server.
+pub(super) fn await_deleted(client: &mut Client, count: f64) -> Result<()> {
     let began = Instant::now();
-    while deleted(client)? < wanted {
+    while deleted(client)? < count {
         if began.elapsed() > PATIENCE {
             bail!("the monitor does not delete what is due");
         }

@@ -1,8 +1,8 @@
 //! The core workloads A to F of YCSB, over records of ten fields of 100 bytes.
 //!
-//! Requests follow Zipf's law, scattered over the keys; those of D prefer the newest records. D and
-//! E insert, so they have a collection of their own that begins anew. F reads a record and then
-//! changes a field of it: one operation of two requests.
+//! The frequency of keys follows Zipf's law, and frequent keys are spread over the key space; D
+//! prefers the newest records. D and E insert, so each run of them has a new collection. F reads a
+//! record and then changes a field of it: one operation of two requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,17 +24,17 @@ const GROWING: &str = "records_growing";
 const CONNECTIONS: usize = 4;
 /// Longest scan of E.
 const MAX_SCAN: u32 = 100;
-/// So many of the newest records may still be on their way.
+/// The number of newest records whose inserts may be under way.
 const NEWEST: u32 = 1000;
 
-/// How many of 100 operations are what; the others are reads.
+/// The numbers of inserts, updates and so on in 100 operations; the others are reads.
 #[derive(Clone, Copy, Default)]
 struct Mix {
     updates: u32,
     inserts: u32,
     scans: u32,
     modifies: u32,
-    /// Reads prefer the newest.
+    /// Whether reads prefer the newest records.
     latest: bool,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn e(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, GROWING, Mix { inserts: 5, scans: 95, ..READS })
 }
 
-/// The same over so many records that a cache of a sixth of them can be had (`--server-arg
+/// The same over more records, so that a cache for a sixth of them is possible (`--server-arg
 /// --cacheSizeGB=0.4`).
 pub(super) fn e_large(target: &Target, plan: &Plan) -> Result<Measured> {
     e(target, &Plan { records: plan.start_documents, ..plan.clone() })
@@ -91,7 +91,7 @@ fn run(target: &Target, plan: &Plan, collection: &'static str, mix: Mix) -> Resu
     Ok(measured)
 }
 
-/// One of the connections.
+/// The caller of a connection.
 struct Asker {
     collection: &'static str,
     mix: Mix,
@@ -103,18 +103,18 @@ struct Asker {
     asked: Asked,
 }
 
-/// What is under way.
+/// The request that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Read(u32),
-    /// So many bytes.
+    /// A write of this many bytes.
     Write(usize),
     Update(usize),
-    /// At most so many.
+    /// A scan of at most this many records.
     Scan(u32),
-    /// The read before a write, of this record.
+    /// The read of this record before its write.
     ReadToModify(u32),
-    /// It was read; the write is next.
+    /// The record was read; the write is next.
     Modify(u32),
 }
 

@@ -161,15 +161,15 @@ fn parse_member(
     if name.is_empty() || wrong_port || host.contains([',', '/', ' ', '@']) {
         return Err(invalid(format!("'{host}' is not an address of a member (host:port)")));
     }
-    for (name, wanted) in [("arbiterOnly", false), ("hidden", false), ("buildIndexes", true)] {
-        if fields.bool(name)?.is_some_and(|is| is != wanted) {
-            return Err(invalid(format!("the only member of a set must have {name}: {wanted}")));
+    for (name, required) in [("arbiterOnly", false), ("hidden", false), ("buildIndexes", true)] {
+        if fields.bool(name)?.is_some_and(|is| is != required) {
+            return Err(invalid(format!("the only member of a set must have {name}: {required}")));
         }
     }
     let fixed = [("secondaryDelaySecs", 0), ("votes", 1)];
-    for (name, wanted) in fixed {
-        if fields.long(name)?.is_some_and(|number| number != wanted) {
-            return Err(invalid(format!("the only member of a set must have {name}: {wanted}")));
+    for (name, required) in fixed {
+        if fields.long(name)?.is_some_and(|number| number != required) {
+            return Err(invalid(format!("the only member of a set must have {name}: {required}")));
         }
     }
     let priority = match fields.get("priority") {

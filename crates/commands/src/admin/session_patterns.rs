@@ -98,13 +98,13 @@ fn users_with(ctx: &CommandContext<'_>, roles: RawDoc<'_>) -> Result<Vec<Session
         let (role, db) = names(value, ROLE, "KillAllSessionsByPattern.roles")?;
         Ok(RoleName::new(role, db))
     };
-    let wanted =
+    let requested =
         roles.iter().map(|element| one(element.value())).collect::<Result<Vec<RoleName>>>()?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let known = access.roles(store)?;
     let mut owners = Vec::new();
     access.each_user(store, None, &mut |user| {
-        if known.resolve(&user.roles).roles.iter().any(|role| wanted.contains(role)) {
+        if known.resolve(&user.roles).roles.iter().any(|role| requested.contains(role)) {
             owners.push(SessionOwner::named(&user.name.to_string()));
         }
     })?;

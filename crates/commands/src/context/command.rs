@@ -33,7 +33,7 @@ pub enum Handler {
 /// One command of the table.
 #[derive(Clone, Copy)]
 pub struct Command {
-    /// What dispatch knows about the command: names, rights, and how it reads and writes.
+    /// The properties of the command for dispatch: names, rights, and how it reads and writes.
     pub row: Row,
     /// The function that runs the command, or a mark that it is not implemented.
     pub handler: Handler,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mayfly_query::AwaitedEvent;
 
-/// What a command waits for before it runs again.
+/// The event that a command waits for before it runs again.
 pub enum Wait {
     /// Data.
     Data(DataWait),
@@ -22,7 +22,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// The longest time to wait, after which the command goes on without news.
+    /// The longest time to wait, after which the command continues without a change.
     pub fn longest(&self) -> Duration {
         match self {
             Wait::Data(data) => data.longest,

@@ -57,8 +57,8 @@ const ARGUMENTS: &[Argument] = &[
     Argument::whole("freeSpaceTargetMB").at_least(1),
 ];
 
-/// The size of the freed space is only known afterwards. `freeSpaceTargetMB` skips a collection
-/// that is smaller than the target.
+/// Runs `compact`. The space that it frees is unknown before; therefore `freeSpaceTargetMB` only
+/// skips a collection that is smaller than the target.
 fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let target_mb = fields.long("freeSpaceTargetMB")?;

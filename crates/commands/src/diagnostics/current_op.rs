@@ -53,12 +53,13 @@ pub enum OperationOwner {
     /// All that there are.
     #[default]
     All,
-    /// Those of one user, on all its connections.
+    /// The operations of one user, on all its connections.
     User(UserName),
 }
 
 impl OperationOwner {
-    /// Those of the client that sends a command; without access control all operations.
+    /// The operations that the client of a command may see: its own user's, or all without access
+    /// control.
     pub fn of(ctx: &CommandContext<'_>) -> OperationOwner {
         match &ctx.authority {
             Authority::User(user) => OperationOwner::User(user.name.clone()),
@@ -215,7 +216,8 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptio
     doc.finish()
 }
 
-/// The reference says what it does and how far it has come in one text, and the numbers once more.
+/// Appends the progress as the reference does: phase and numbers in one text, and the numbers once
+/// more.
 fn append_progress(doc: &mut DocBuilder, progress: &OpProgress) {
     let OpProgress { message, done, total } = progress;
     let percent = (done * 100).checked_div(*total).unwrap_or(0);
@@ -241,7 +243,7 @@ fn append_system_user(doc: &mut DocBuilder) {
     doc.end().end();
 }
 
-/// Whether a field says yes in one of the ways of the shell.
+/// Whether a field is true, or another value that the shell sends for true.
 fn is_set(body: RawDoc<'_>, name: &str) -> bool {
     match body.get(name) {
         Some(RawValue::Bool(flag)) => flag,
@@ -254,7 +256,7 @@ fn is_set(body: RawDoc<'_>, name: &str) -> bool {
 /// "currentOp", "Syntax".
 ///
 /// # Errors
-/// Those of the query language.
+/// Errors of the query language.
 fn filter(request: &Request<'_>) -> Result<Matcher> {
     let options = [OWN, "$all", "$truncateOps", "truncateOps"];
     let mut filter = DocBuilder::new();

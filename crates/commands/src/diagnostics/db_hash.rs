@@ -26,7 +26,7 @@ const SKIPPED: &[&str] = &["system.profile"];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let began = ctx.service.clock.monotonic_micros();
-    let wanted = selected_names(request.body)?;
+    let selected = selected_names(request.body)?;
     let mut collections: Vec<(String, Arc<Collection>)> = ctx
         .service
         .store
@@ -34,7 +34,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         .into_iter()
         .map(|collection| (collection.namespace().collection().to_owned(), collection))
         .filter(|(name, _)| !SKIPPED.contains(&name.as_str()))
-        .filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()))
+        .filter(|(name, _)| selected.is_empty() || selected.contains(&name.as_str()))
         .collect();
     collections.sort_by(|a, b| a.0.cmp(&b.0));
     let mut all = Md5::new();

@@ -245,8 +245,8 @@ fn write_reply(
 
 /// Appends the compressors that both support, in the client's order.
 fn append_compression(fields: &Fields<'_>, doc: &mut DocBuilder) {
-    let Some(RawValue::Array(wanted)) = fields.get("compression") else { return };
-    let names = || wanted.iter().filter_map(|e| e.value().as_str());
+    let Some(RawValue::Array(offered)) = fields.get("compression") else { return };
+    let names = || offered.iter().filter_map(|e| e.value().as_str());
     if names().any(|name| COMPRESSORS.contains(&name)) {
         doc.start_array("compression");
         for name in names().filter(|name| COMPRESSORS.contains(name)) {

@@ -121,7 +121,7 @@ pub struct Dispatched {
     pub next: Next,
 }
 
-/// What the steps have decided so far about the time after the command.
+/// The decisions of the steps so far about the actions after the command.
 #[derive(Default)]
 struct After {
     outcome: Outcome,

@@ -84,7 +84,7 @@ bitflags! {
     }
 }
 
-/// What a command writes, and whether it accepts a write concern.
+/// The kind of writes of a command, and whether it accepts a write concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
     /// Nothing; it accepts no write concern.
@@ -257,7 +257,7 @@ pub struct Row {
     pub kind: OpKind,
     /// The rights that it needs.
     pub needs: Needs,
-    /// What it writes.
+    /// The kind of its writes.
     pub writes: Writes,
     /// How it reads.
     pub reads: Reads,
@@ -265,7 +265,7 @@ pub struct Row {
     pub in_transaction: InTransaction,
     /// Where it names its collection.
     pub names: Names,
-    /// What is hidden of it.
+    /// The parts that are hidden in logs and in `currentOp`.
     pub hides: Hides,
     /// Its expected duration.
     pub expected: Expected,

@@ -193,13 +193,13 @@ fn matches_data(data: RawDoc<'_>, connection: &Connection, request: &Request<'_>
     if row.flags.contains(RowFlags::NEVER_FAILS) {
         return false;
     }
-    if let Some(wanted) = data.get("appName").and_then(RawValue::as_str)
-        && wanted != app_name(connection, request)
+    if let Some(app) = data.get("appName").and_then(RawValue::as_str)
+        && app != app_name(connection, request)
     {
         return false;
     }
-    if let Some(wanted) = data.get("namespace").and_then(RawValue::as_str)
-        && !is_over(request, wanted)
+    if let Some(namespace) = data.get("namespace").and_then(RawValue::as_str)
+        && !is_over(request, namespace)
     {
         return false;
     }
@@ -226,9 +226,9 @@ fn app_name(connection: &Connection, request: &Request<'_>) -> String {
 }
 
 /// Whether the command concerns this collection, or this database if it names no collection.
-fn is_over(request: &Request<'_>, wanted: &str) -> bool {
+fn is_over(request: &Request<'_>, namespace: &str) -> bool {
     let collection = request.row.names.value_in(request.body).and_then(RawValue::as_str);
-    match (wanted.strip_prefix(request.db), collection) {
+    match (namespace.strip_prefix(request.db), collection) {
         (Some(rest), Some(collection)) => rest.strip_prefix('.') == Some(collection),
         (Some(rest), None) => rest.is_empty(),
         (None, _) => false,

@@ -2,12 +2,12 @@
 
 use mayfly_value::RawValue;
 
-/// What the numbers are of the values whose deviation or covariance they estimate.
+/// The relation of the numbers to the population whose deviation or covariance is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Population {
-    /// All of them.
+    /// The whole population.
     Whole,
-    /// A sample of them.
+    /// A sample of the population.
     Sample,
 }
 

@@ -18,19 +18,19 @@ pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator>
         return Err(fault(40234, format!("The field '{name}' must be an accumulator object")));
     };
     let mut operators = spec.iter();
-    let Some(wanted) = operators.next().filter(|wanted| wanted.name().starts_with('$')) else {
+    let Some(element) = operators.next().filter(|element| element.name().starts_with('$')) else {
         return Err(fault(40234, format!("The field '{name}' must be an accumulator object")));
     };
     if operators.next().is_some() {
         return Err(fault(40238, format!("The field '{name}' must specify one accumulator")));
     }
-    let Some(row) = ROWS.iter().find(|row| row.name == wanted.name()) else {
-        if let RawValue::Array(_) = wanted.value() {
-            return Err(unary(wanted.name()));
+    let Some(row) = ROWS.iter().find(|row| row.name == element.name()) else {
+        if let RawValue::Array(_) = element.value() {
+            return Err(unary(element.name()));
         }
-        return Err(fault(15952, format!("unknown group operator '{}'", wanted.name())));
+        return Err(fault(15952, format!("unknown group operator '{}'", element.name())));
     };
-    operator(row, wanted.value(), scope)
+    operator(row, element.value(), scope)
 }
 
 /// Parses the operand of an accumulator.

@@ -149,13 +149,13 @@ impl AccumState {
             }
             (StateValue::One(held), kind) => {
                 if let Some(value) = present {
-                    let wanted = if kind == AccumulatorKind::Min {
+                    let preferred = if kind == AccumulatorKind::Min {
                         std::cmp::Ordering::Less
                     } else {
                         std::cmp::Ordering::Greater
                     };
                     let better = held.as_ref().and_then(Option::as_ref).is_none_or(|have| {
-                        compare_values_in(value, have.as_raw(), collation) == wanted
+                        compare_values_in(value, have.as_raw(), collation) == preferred
                     });
                     if better {
                         *held = Some(Some(value.to_owned()));

@@ -76,15 +76,15 @@ impl Growth {
     }
 }
 
-fn is_variable(expression: &Expression, wanted: usize) -> bool {
-    matches!(expression, Expression::Variable { place, parts } if *place == wanted && parts.is_empty())
+fn is_variable(expression: &Expression, variable: usize) -> bool {
+    matches!(expression, Expression::Variable { place, parts } if *place == variable && parts.is_empty())
 }
 
 /// Whether an expression uses the variable; the depth was limited by the parser.
-fn names(expression: &Expression, wanted: usize) -> bool {
+fn names(expression: &Expression, variable: usize) -> bool {
     match expression {
-        Expression::Variable { place, .. } => *place == wanted,
-        other => other.children().into_iter().any(|child| names(child, wanted)),
+        Expression::Variable { place, .. } => *place == variable,
+        other => other.children().into_iter().any(|child| names(child, variable)),
     }
 }
 

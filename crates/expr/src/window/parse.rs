@@ -192,7 +192,7 @@ fn input_and_unit(
     for part in object(name, operand)? {
         match (part.name(), part.value()) {
             ("input", value) => input = Some(Expression::parse_in(value, scope)?),
-            ("unit", RawValue::String(wanted)) => unit = Some(Unit::parse(wanted)?),
+            ("unit", RawValue::String(text)) => unit = Some(Unit::parse(text)?),
             ("unit", _) => return Err(Error::failed_to_parse("'unit' must be a string")),
             (other, _) => return Err(unknown(name, other)),
         }

@@ -153,7 +153,7 @@ fn extremes(
     accumulator: &Accumulator,
     partition: &[DocBuf],
     reaches: &[(usize, usize)],
-    wanted: Ordering,
+    preferred: Ordering,
 ) -> Result<Vec<Option<ValueBuf>>> {
     let values = function.values(accumulator.argument(), partition)?;
     let collation = function.collation.as_deref();
@@ -170,7 +170,7 @@ fn extremes(
             if let Some(value) = present(next) {
                 let worse = |at: &usize| {
                     present(*at)
-                        .is_some_and(|have| compare_values_in(value, have, collation) == wanted)
+                        .is_some_and(|have| compare_values_in(value, have, collation) == preferred)
                 };
                 while candidates.back().is_some_and(worse) {
                     candidates.pop_back();

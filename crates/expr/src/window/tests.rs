@@ -24,10 +24,10 @@ fn run(order: &str, spec: &str, documents: &[&str]) -> Result<String> {
     Ok(to_string(out.finish().as_doc(), Style::Canonical))
 }
 
-fn check(order: &str, spec: &str, documents: &[&str], wanted: &str) {
-    let wanted = parse_document(&format!("{{r: {wanted}}}")).unwrap();
-    let wanted = to_string(wanted.as_doc(), Style::Canonical);
-    assert_eq!(run(order, spec, documents).unwrap(), wanted, "{spec}");
+fn check(order: &str, spec: &str, documents: &[&str], expected: &str) {
+    let expected = parse_document(&format!("{{r: {expected}}}")).unwrap();
+    let expected = to_string(expected.as_doc(), Style::Canonical);
+    assert_eq!(run(order, spec, documents).unwrap(), expected, "{spec}");
 }
 
 const V: &[&str] = &["{t: 1, v: 4}", "{t: 2, v: 1}", "{t: 4, v: null}", "{t: 4, v: 7}", "{t: 7}"];
@@ -61,11 +61,11 @@ fn windows_by_position() {
     check("{t: 1}", top, &V[..3], "[[4, 1], [4, 1], [1, null]]");
     // A removed value does not influence the type of later results.
     let mixed = &["{t: 1, v: 1.5}", "{t: 2, v: 2}", "{t: 3, v: {$numberLong: '3'}}"];
-    let wanted = "[1.5, {$numberDouble: '3.5'}, {$numberLong: '5'}]";
-    check("{t: 1}", &sum("[-1, 0]"), mixed, wanted);
+    let expected = "[1.5, {$numberDouble: '3.5'}, {$numberLong: '5'}]";
+    check("{t: 1}", &sum("[-1, 0]"), mixed, expected);
     let endless = &["{t: 1, v: {$numberDouble: 'Infinity'}}", "{t: 2, v: 2}", "{t: 3, v: 3}"];
-    let wanted = "[{$numberDouble: 'Infinity'}, {$numberDouble: 'Infinity'}, 5]";
-    check("{t: 1}", &sum("[-1, 0]"), endless, wanted);
+    let expected = "[{$numberDouble: 'Infinity'}, {$numberDouble: 'Infinity'}, 5]";
+    check("{t: 1}", &sum("[-1, 0]"), endless, expected);
 }
 
 #[test]

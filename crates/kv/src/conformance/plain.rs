@@ -82,8 +82,8 @@ pub(super) fn gaps(make: &Make<'_>) {
     assert_eq!(get(&*txn, b"a"), Some(b"-12345678-".to_vec()));
     txn.commit().unwrap();
     let stored = [now(engine, b"a"), now(engine, b"b"), now(engine, b"c"), now(engine, b"d")];
-    let wanted = [&b"-12345678-"[..], b"12345678", b"........", b"........"];
-    assert_eq!(stored, wanted.map(|value| Some(value.to_vec())));
+    let expected = [&b"-12345678-"[..], b"12345678", b"........", b"........"];
+    assert_eq!(stored, expected.map(|value| Some(value.to_vec())));
     assert_eq!([now(engine, b"e"), now(engine, b"f")], [None, None]);
     let mut txn = begin(engine);
     put(&mut *txn, b"a", b"........", 0).unwrap();

@@ -89,15 +89,15 @@ fn clauses(filter: RawDoc<'_>) -> Vec<DocBuf> {
 fn filter_fields(
     filter: RawDoc<'_>,
     document: RawDoc<'_>,
-    wanted: ExpectedOutcome,
+    expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     let clauses = clauses(filter);
     match clauses.as_slice() {
-        [only] => clause_fields(only.as_doc(), document, wanted, out),
+        [only] => clause_fields(only.as_doc(), document, expected, out),
         several => {
             out.append("operatorName", "$and");
-            list(several.iter().map(DocBuf::as_doc), document, wanted, out);
+            list(several.iter().map(DocBuf::as_doc), document, expected, out);
         }
     }
 }
@@ -106,14 +106,14 @@ fn filter_fields(
 fn list<'c>(
     clauses: impl Iterator<Item = RawDoc<'c>>,
     document: RawDoc<'_>,
-    wanted: ExpectedOutcome,
+    expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
-    out.start_array(wanted.list());
+    out.start_array(expected.list());
     for (at, clause) in clauses.enumerate() {
-        if wanted.is_violated_by(clause, document) {
+        if expected.is_violated_by(clause, document) {
             out.push_document().append("index", at as i32).start_document("details");
-            filter_fields(clause, document, wanted, out);
+            filter_fields(clause, document, expected, out);
             out.end().end();
         }
     }
@@ -123,36 +123,36 @@ fn list<'c>(
 fn clause_fields(
     clause: RawDoc<'_>,
     document: RawDoc<'_>,
-    wanted: ExpectedOutcome,
+    expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     let Some(element) = clause.iter().next() else { return };
     match (element.name(), element.value()) {
         (name @ ("$and" | "$or" | "$nor"), RawValue::Array(items)) => {
-            let wanted = if name == "$nor" { wanted.negated() } else { wanted };
+            let expected = if name == "$nor" { expected.negated() } else { expected };
             out.append("operatorName", name);
             let items = items.iter().filter_map(|item| item.value().as_document());
-            list(items, document, wanted, out);
+            list(items, document, expected, out);
         }
-        ("$jsonSchema", RawValue::Document(schema)) if wanted == ExpectedOutcome::Match => {
+        ("$jsonSchema", RawValue::Document(schema)) if expected == ExpectedOutcome::Match => {
             explain_schema::explain(schema, document, out);
         }
-        (name, _) if is_link_field(name) => field(name, "$eq", clause, document, wanted, out),
-        (name, _) if name.starts_with('$') => whole(element, document, wanted, out),
+        (name, _) if is_link_field(name) => field(name, "$eq", clause, document, expected, out),
+        (name, _) if name.starts_with('$') => whole(element, document, expected, out),
         (path, RawValue::Document(operators)) if is_operator_document(operators) => {
             let Some(operator) = operators.iter().next() else { return };
             if operator.name() == "$not" {
                 out.append("operatorName", "$not").start_document("details");
                 let mut inner = DocBuilder::new();
                 inner.append_renamed(path.as_bytes(), operator);
-                filter_fields(inner.finish().as_doc(), document, wanted.negated(), out);
+                filter_fields(inner.finish().as_doc(), document, expected.negated(), out);
                 out.end();
                 return;
             }
-            field(path, operator.name(), clause, document, wanted, out);
+            field(path, operator.name(), clause, document, expected, out);
         }
-        (path, RawValue::Regex { .. }) => field(path, "$regex", clause, document, wanted, out),
-        (path, _) => field(path, "$eq", clause, document, wanted, out),
+        (path, RawValue::Regex { .. }) => field(path, "$regex", clause, document, expected, out),
+        (path, _) => field(path, "$eq", clause, document, expected, out),
     }
 }
 
@@ -160,12 +160,12 @@ fn clause_fields(
 fn whole(
     element: RawElement<'_>,
     document: RawDoc<'_>,
-    wanted: ExpectedOutcome,
+    expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     out.append("operatorName", element.name());
     out.start_document("specifiedAs").append_element(element).end();
-    let matched = wanted == ExpectedOutcome::NoMatch;
+    let matched = expected == ExpectedOutcome::NoMatch;
     let reason = match (element.name(), matched) {
         ("$expr", false) => "expression did not match",
         ("$expr", true) => "expression did match",
@@ -187,7 +187,7 @@ fn field(
     operator: &str,
     clause: RawDoc<'_>,
     document: RawDoc<'_>,
-    wanted: ExpectedOutcome,
+    expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     out.append("operatorName", operator).append("specifiedAs", clause);
@@ -207,17 +207,22 @@ fn field(
             ControlFlow::Continue(())
         }
     });
-    if values.is_empty() && operator != "$exists" && wanted == ExpectedOutcome::Match {
+    if values.is_empty() && operator != "$exists" && expected == ExpectedOutcome::Match {
         out.append("reason", "field was missing");
         return;
     }
-    out.append("reason", reason(operator, clause, path, wanted));
-    if operator != "$exists" || wanted == ExpectedOutcome::NoMatch {
+    out.append("reason", reason(operator, clause, path, expected));
+    if operator != "$exists" || expected == ExpectedOutcome::NoMatch {
         considered(operator, &values, out);
     }
 }
 
-fn reason(operator: &str, clause: RawDoc<'_>, path: &str, wanted: ExpectedOutcome) -> &'static str {
+fn reason(
+    operator: &str,
+    clause: RawDoc<'_>,
+    path: &str,
+    expected: ExpectedOutcome,
+) -> &'static str {
     let negative = matches!(operator, "$ne" | "$nin")
         || operator == "$exists" && {
             let operators = clause.get(path).and_then(RawValue::as_document);
@@ -225,7 +230,7 @@ fn reason(operator: &str, clause: RawDoc<'_>, path: &str, wanted: ExpectedOutcom
             matches!(operand, Some(RawValue::Bool(false) | RawValue::Int32(0) | RawValue::Int64(0)))
                 || operand == Some(RawValue::Double(0.0))
         };
-    let matched = (wanted == ExpectedOutcome::NoMatch) != negative;
+    let matched = (expected == ExpectedOutcome::NoMatch) != negative;
     let (failed, succeeded) = match operator {
         "$in" | "$nin" => ("no matching value found in array", "matching value found in array"),
         "$exists" => ("path does not exist", "path does exist"),

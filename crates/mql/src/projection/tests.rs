@@ -106,15 +106,15 @@ fn positions() {
         ("{'a.$': 1}", "{}", "{a: [1]}", Err(51246)),
         ("{'a.$': 1}", "{b: 3}", "{a: [1], b: [2, 3]}", Err(51247)),
     ];
-    for (spec, filter, doc, wanted) in cases {
+    for (spec, filter, doc, expected) in cases {
         let filter = parse_document(filter).unwrap();
         let filter = Matcher::parse(filter.as_doc(), &crate::ParseContext::default()).unwrap();
         let doc = parse_document(doc).unwrap();
         let found = parse(spec).unwrap().project_found(doc.as_doc(), &filter);
         let found = found.map(|doc| to_string(doc.as_doc(), Style::Canonical));
-        let wanted =
-            wanted.map(|doc| to_string(parse_document(doc).unwrap().as_doc(), Style::Canonical));
-        assert_eq!(found.map_err(|error| error.code().0), wanted, "{spec} of {doc:?}");
+        let expected =
+            expected.map(|doc| to_string(parse_document(doc).unwrap().as_doc(), Style::Canonical));
+        assert_eq!(found.map_err(|error| error.code().0), expected, "{spec} of {doc:?}");
     }
 }
 

@@ -326,11 +326,11 @@ fn append_image(out: &mut DocBuilder, field: &str, image: Option<RawDoc<'_>>) {
     out.append(field, image.map_or(RawValue::Null, RawValue::Document));
 }
 
-fn no_image(wanted: &str, which: &str) -> Error {
+fn no_image(required: &str, which: &str) -> Error {
     Error::new(
         ErrorCode::NoMatchingDocument,
         format!(
-            "Change stream was configured to require {wanted} events, but the {which}-image was not found for an event"
+            "Change stream was configured to require {required} events, but the {which}-image was not found for an event"
         ),
     )
 }

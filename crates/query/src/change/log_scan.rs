@@ -234,12 +234,12 @@ mod tests {
 
     #[test]
     fn strings_of_the_outermost_conjunction_are_searched() {
-        let wanted = |filter: mayfly_value::bson::Document| {
+        let searched = |filter: mayfly_value::bson::Document| {
             let filter = DocBuf::from_bson(&filter);
             LogScan::new(filter.as_doc(), LogOrder::Ascending).entries.equal
         };
         let both = doc! { "ns": "a.b", "$and": [{ "op": "i" }], "ui": "x", "o.ns": "c" };
-        assert_eq!(wanted(both), [("ns", "a.b".to_owned()), ("op", "i".to_owned())]);
-        assert_eq!(wanted(doc! { "$or": [{ "op": "i" }], "ns": { "$in": ["a.b"] } }), []);
+        assert_eq!(searched(both), [("ns", "a.b".to_owned()), ("op", "i".to_owned())]);
+        assert_eq!(searched(doc! { "$or": [{ "op": "i" }], "ns": { "$in": ["a.b"] } }), []);
     }
 }

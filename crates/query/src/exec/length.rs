@@ -72,8 +72,8 @@ impl Executor {
             // For a large collection of small documents, the other rules decide.
             _ => documents.min(FEW_DOCUMENTS as i64),
         };
-        let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
+        let requested = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
         let average = bytes / documents.max(1);
-        average.saturating_mul(found.min(wanted)) > LONG_BYTES as i64
+        average.saturating_mul(found.min(requested)) > LONG_BYTES as i64
     }
 }

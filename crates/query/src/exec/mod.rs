@@ -424,7 +424,7 @@ impl Executor {
         let batch = Batch::new(session, &self.collection, &self.query, kept);
         let batch = batch.with_works(works.unwrap_or(u64::MAX));
         let batch = batch.over(snapshot.take());
-        batch.wanted.set(expected);
+        batch.requested.set(expected);
         let (pending, mut given, mut stopped) = (&mut self.pending, 0, false);
         let progress = root.run(&batch, &mut |row| {
             given += 1;

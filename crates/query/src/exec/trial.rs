@@ -236,7 +236,7 @@ impl Executor {
         let kept = (&self.budget, self.command);
         let batch = Batch::new(session, &self.collection, &self.query, kept);
         let batch = batch.with_works(works).of_trial();
-        batch.wanted.set(Some(one.most - one.returned));
+        batch.requested.set(Some(one.most - one.returned));
         one.root.check_alive()?;
         while !one.is_done() && batch.works_left() > 0 {
             session.op.check()?;

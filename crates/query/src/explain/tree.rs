@@ -392,8 +392,8 @@ fn index_scan(of: &ExplainContext<'_>, plan: &IndexScan, ran: &NodeStats) -> Nod
         Some(one) => {
             leaf.stage = "DISTINCT_SCAN";
             match (one.covered, &of.query.first_of) {
-                (true, Some(wanted)) => {
-                    let projection = shown(std::slice::from_ref(&wanted.path));
+                (true, Some(first_of)) => {
+                    let projection = shown(std::slice::from_ref(&first_of.path));
                     let stage = Node::new("PROJECTION_COVERED").with(|out| {
                         out.append("transformBy", &projection);
                     });

@@ -134,12 +134,12 @@ fn update_found(
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
     let UpdateSpec { query, multi, budget, .. } = spec;
-    let wanted = WriteTarget { query, multi: *multi, budget, again: SearchAgain::UntilFirst };
+    let target = WriteTarget { query, multi: *multi, budget, again: SearchAgain::UntilFirst };
     let mut outcome = ModifyOutcome::default();
     let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
         change_one(unit, key, spec, shown, session.op.now_ms(), room).map(UnitWrite::from)
     };
-    for_each_record(session, collection, wanted, &mut |keys| {
+    for_each_record(session, collection, target, &mut |keys| {
         let matched = outcome.matched;
         change_all(session, collection, keys, &change, &mut |change| match change {
             Change::Gone | Change::NoRoom => {}
@@ -182,11 +182,11 @@ fn delete_with(
     seen: &mut dyn FnMut(DocBuf),
 ) -> Result<()> {
     let DeleteSpec { query, multi, budget, .. } = spec;
-    let wanted = WriteTarget { query, multi: *multi, budget, again: SearchAgain::Always };
+    let target = WriteTarget { query, multi: *multi, budget, again: SearchAgain::Always };
     let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
         delete_one(unit, key, spec, shown, room).map(UnitWrite::from)
     };
-    for_each_record(session, collection, wanted, &mut |keys| {
+    for_each_record(session, collection, target, &mut |keys| {
         let mut acted = false;
         change_all(session, collection, keys, &change, &mut |gone| {
             if let Deletion::Done(document) = gone {

@@ -55,18 +55,18 @@ pub(super) type Act<'a> = dyn FnMut(&[RecordKey]) -> Result<bool> + 'a;
 pub(super) fn for_each_record(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
-    wanted: WriteTarget<'_>,
+    target: WriteTarget<'_>,
     act: &mut Act<'_>,
 ) -> Result<()> {
     let namespace = collection.namespace();
     let mut acted = false;
     let mut searches_lost = 0;
     loop {
-        let mut query = wanted.query.clone();
-        if !wanted.multi && query.sort.is_some() {
+        let mut query = target.query.clone();
+        if !target.multi && query.sort.is_some() {
             query.limit = Some(SORTED_LOOK_AHEAD);
         }
-        let searched = search_and_act(session, collection, query, wanted, &mut |keys| {
+        let searched = search_and_act(session, collection, query, target, &mut |keys| {
             let now = act(keys);
             // Some of many records may have been changed before the error.
             acted |= !matches!(now, Ok(false));
@@ -81,7 +81,7 @@ pub(super) fn for_each_record(
             Err(error)
                 if error.code() == ErrorCode::QueryPlanKilled
                     && collection.check_still(&namespace).is_ok()
-                    && (wanted.again == SearchAgain::Always || !acted) =>
+                    && (target.again == SearchAgain::Always || !acted) =>
             {
                 session.op.check()?;
             }

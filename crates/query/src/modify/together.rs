@@ -46,7 +46,7 @@ pub enum WriteKind<'w> {
     Delete(&'w DeleteSpec),
 }
 
-/// What an update without a match and without an upsert means for its unit.
+/// The effect on a unit of an update without a match and without an upsert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmatched {
     /// The unit continues.

@@ -97,18 +97,18 @@ fn names_duplicate(query: &CanonicalQuery, error: &Error) -> bool {
     if extra.get("collation") != collation.map(|known| RawValue::Document(known.document())) {
         return false;
     }
-    let same = |shown: RawValue<'_>, wanted: RawValue<'_>| match (collation, wanted) {
+    let same = |shown: RawValue<'_>, required: RawValue<'_>| match (collation, required) {
         (Some(collation), RawValue::String(text)) => {
             shown == RawValue::String(&collation.key_hex(text))
         }
-        _ => compare_values(shown, wanted).is_eq(),
+        _ => compare_values(shown, required).is_eq(),
     };
     let mut conditions = Vec::new();
     collect(query.matcher.root(), &mut conditions)
         && conditions.len() == key.iter().count()
         && conditions
             .iter()
-            .all(|(path, wanted)| key.get(path).is_some_and(|shown| same(shown, *wanted)))
+            .all(|(path, required)| key.get(path).is_some_and(|shown| same(shown, *required)))
 }
 
 /// Moves `_id` to the front, or generates one.

@@ -327,8 +327,8 @@ fn groups_by_an_index_give_the_same() {
     };
     for (text, path) in GROUPED {
         let summary = fixture.summary(pipeline(text).as_doc(), &context);
-        let wanted = format!("DISTINCT_SCAN {{ {path}: ");
-        assert!(summary.starts_with(&wanted), "{text}: {summary}");
+        let expected = format!("DISTINCT_SCAN {{ {path}: ");
+        assert!(summary.starts_with(&expected), "{text}: {summary}");
         assert_eq!(run(text, &context), run(text, &context.as_written()), "{text}");
     }
     for text in NOT_GROUPED {

@@ -65,7 +65,7 @@ pub struct Explained {
     pub limit: u64,
     /// Whether the query is a search by distance.
     pub by_distance: bool,
-    /// What happens to the documents of the query.
+    /// The use of the documents of the query.
     pub purpose: Purpose,
     /// The fields that the later stages read.
     pub needed_paths: Option<Vec<String>>,
@@ -231,7 +231,7 @@ impl Pipeline {
         }
     }
 
-    /// What the first stage describes about the collection, if it does.
+    /// The description of the collection that the first stage returns, if it returns one.
     pub fn describes_collection(&self) -> Option<Description> {
         match self.about() {
             Some(About::Collection(description)) => Some(description),

@@ -430,16 +430,16 @@ fn index_order(
     let fixed_paths: Vec<&str> = fields[..fixed].iter().map(|field| field.path.as_str()).collect();
     let mut later = fields[fixed..].iter();
     let mut direction = None;
-    for wanted in sort.fields() {
-        if fixed_paths.contains(&wanted.path.as_str()) {
+    for sort_field in sort.fields() {
+        if fixed_paths.contains(&sort_field.path.as_str()) {
             continue;
         }
         let field = later.next()?;
-        if !field.kind.holds_values() || field.path != wanted.path.as_str() {
+        if !field.kind.holds_values() || field.path != sort_field.path.as_str() {
             return None;
         }
         let needed =
-            if field.order == wanted.order { Direction::Forward } else { Direction::Backward };
+            if field.order == sort_field.order { Direction::Forward } else { Direction::Backward };
         if *direction.get_or_insert(needed) != needed {
             return None;
         }

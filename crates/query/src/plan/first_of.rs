@@ -31,24 +31,27 @@ pub struct OnePerValue {
 pub(super) fn way(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
-    wanted: &FirstOf,
+    first_of: &FirstOf,
     ways: &Ways,
 ) -> Option<Way> {
-    if wanted.path.split('.').any(|part| array_index(part).is_some()) {
+    if first_of.path.split('.').any(|part| array_index(part).is_some()) {
         return None;
     }
     let readable = |index: &Index| {
-        !wanted.whole && index.spec.collation().is_none() && !collection.hides_expired()
+        !first_of.whole && index.spec.collation().is_none() && !collection.hides_expired()
     };
     let everything = query.matcher.root().conjuncts().is_empty();
     let one = |way: &Way| {
         let Plan::Index(scan) = &way.plan else { return None };
-        let fields = fields_before(scan, wanted, query).filter(|_| !way.unordered)? + 1;
+        let fields = fields_before(scan, first_of, query).filter(|_| !way.unordered)? + 1;
         let covered = readable(&scan.index) && (scan.exact || everything);
-        let one_per_value =
-            Some(OnePerValue { covered, fields, missing_is_distinct: wanted.missing_is_distinct });
+        let one_per_value = Some(OnePerValue {
+            covered,
+            fields,
+            missing_is_distinct: first_of.missing_is_distinct,
+        });
         let mut scan = IndexScan { one_per_value, ..(**scan).clone() };
-        if wanted.last {
+        if first_of.last {
             scan.ranges.reverse();
             scan.direction = match scan.direction {
                 Direction::Forward => Direction::Backward,
@@ -71,26 +74,26 @@ pub(super) fn way(
     let complete = |index: &Arc<Index>| {
         let all = !index.spec.sparse() && !index.is_partial();
         let serves = stands_together(index, query)
-            && index.spec.fields().first().is_some_and(|field| field.path == wanted.path);
+            && index.spec.fields().first().is_some_and(|field| field.path == first_of.path);
         all && serves && allows(query, index) && readable(index)
     };
     let index = collection.plannable_indexes(query.indexes).into_iter().find(complete)?;
     let one_per_value = Some(OnePerValue {
         covered: true,
         fields: 1,
-        missing_is_distinct: wanted.missing_is_distinct,
+        missing_is_distinct: first_of.missing_is_distinct,
     });
     let scan = IndexScan::new(index, vec![whole_range()], Direction::Forward);
     Some(Way::over_index(IndexScan { one_per_value, ..scan }, false))
 }
 
-/// Number of single-value fields before the wanted field, if the scan returns results in the order
-/// of its index.
-fn fields_before(scan: &IndexScan, wanted: &FirstOf, query: &CanonicalQuery) -> Option<usize> {
+/// Number of single-value fields before the field of `first_of`, if the scan returns results in the
+/// order of its index.
+fn fields_before(scan: &IndexScan, first_of: &FirstOf, query: &CanonicalQuery) -> Option<usize> {
     let fields = scan.index.spec.fields();
-    let place = fields.iter().position(|field| field.path == wanted.path)?;
+    let place = fields.iter().position(|field| field.path == first_of.path)?;
     let in_order = match &query.sort {
-        None => !wanted.whole,
+        None => !first_of.whole,
         Some(sort) => {
             let sorted = sort.fields().iter().map(|field| field.path.as_str());
             place == 0 && sorted.eq(fields.iter().map(|field| field.path.as_str()))

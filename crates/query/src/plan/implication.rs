@@ -19,41 +19,41 @@ pub(super) fn implies(query: &Expr, filter: &Expr) -> bool {
         (Expr::Or(parts), _) => !parts.is_empty() && parts.iter().all(|part| implies(part, filter)),
         (_, Expr::Or(parts)) => parts.iter().any(|part| implies(query, part)),
         (Expr::And(parts), _) => parts.iter().any(|part| implies(part, filter)),
-        (Expr::Path { path, predicate }, Expr::Path { path: filtered, predicate: wanted }) => {
-            path.as_str() == filtered.as_str() && predicate_implies(predicate, wanted)
+        (Expr::Path { path, predicate }, Expr::Path { path: filtered, predicate: implied }) => {
+            path.as_str() == filtered.as_str() && predicate_implies(predicate, implied)
         }
         _ => false,
     }
 }
 
-fn predicate_implies(has: &Predicate, wanted: &Predicate) -> bool {
-    match (has, wanted) {
-        (Predicate::All(parts), _) => parts.iter().any(|part| predicate_implies(part, wanted)),
+fn predicate_implies(has: &Predicate, implied: &Predicate) -> bool {
+    match (has, implied) {
+        (Predicate::All(parts), _) => parts.iter().any(|part| predicate_implies(part, implied)),
         (_, Predicate::All(parts)) => parts.iter().all(|part| predicate_implies(has, part)),
         (_, Predicate::Exists) => needs_a_value(has),
-        (Predicate::Type(has, _), Predicate::Type(wanted, _)) => has.is_within(*wanted),
-        (Predicate::Cmp { value, .. }, Predicate::Type(wanted, _)) => {
-            of_types(value.as_raw(), *wanted)
+        (Predicate::Type(has, _), Predicate::Type(implied, _)) => has.is_within(*implied),
+        (Predicate::Cmp { value, .. }, Predicate::Type(implied, _)) => {
+            of_types(value.as_raw(), *implied)
         }
-        (Predicate::In(list), Predicate::Type(wanted, _)) => {
-            each(list, |value| of_types(value, *wanted))
+        (Predicate::In(list), Predicate::Type(implied, _)) => {
+            each(list, |value| of_types(value, *implied))
         }
-        (Predicate::Cmp { .. }, Predicate::Cmp { .. }) => comparison_implies(has, wanted),
+        (Predicate::Cmp { .. }, Predicate::Cmp { .. }) => comparison_implies(has, implied),
         (Predicate::In(list), Predicate::Cmp { collation, .. }) => {
             same_collation(list.collation(), collation.as_ref())
                 && each(list, |value| {
                     comparison_implies(
                         &Predicate::cmp(CmpOp::Eq, value, collation.as_ref()),
-                        wanted,
+                        implied,
                     )
                 })
         }
         (Predicate::Cmp { op: CmpOp::Eq, value, collation }, Predicate::In(list)) => {
             same_collation(collation.as_ref(), list.collation()) && has_value(list, value.as_raw())
         }
-        (Predicate::In(has), Predicate::In(wanted)) => {
-            same_collation(has.collation(), wanted.collation())
-                && each(has, |value| has_value(wanted, value))
+        (Predicate::In(has), Predicate::In(implied)) => {
+            same_collation(has.collation(), implied.collation())
+                && each(has, |value| has_value(implied, value))
         }
         _ => false,
     }
@@ -118,11 +118,11 @@ fn of_types(value: RawValue<'_>, types: TypeSet) -> bool {
     alike.iter().all(|type_byte| types.contains(*type_byte))
 }
 
-fn comparison_implies(has: &Predicate, wanted: &Predicate) -> bool {
+fn comparison_implies(has: &Predicate, implied: &Predicate) -> bool {
     let (
         Predicate::Cmp { op: has_op, value: has_value, collation: has_collation },
         Predicate::Cmp { op, value, collation },
-    ) = (has, wanted)
+    ) = (has, implied)
     else {
         return false;
     };
@@ -164,8 +164,8 @@ mod tests {
             let document = parse_document(text).expect(text);
             Matcher::parse(document.as_doc(), &ParseContext::default()).expect(text)
         };
-        let (wanted, asked) = (parse(filter), parse(query));
-        assert_eq!(implies(asked.root(), wanted.root()), expected, "{query} => {filter}");
+        let (implied, asked) = (parse(filter), parse(query));
+        assert_eq!(implies(asked.root(), implied.root()), expected, "{query} => {filter}");
     }
 
     #[test]

@@ -90,9 +90,9 @@ impl SortKeys {
     /// The conversion for a scan; `None` if the index lacks a sort field.
     pub(crate) fn of(scan: &IndexScan, pattern: &SortPattern) -> Option<SortKeys> {
         let fields = scan.fields();
-        let place = |wanted: &mayfly_mql::SortField| {
-            let at = fields.iter().position(|field| field.path == wanted.path.as_str())?;
-            Some((at, fields[at].order != wanted.order))
+        let place = |sort_field: &mayfly_mql::SortField| {
+            let at = fields.iter().position(|field| field.path == sort_field.path.as_str())?;
+            Some((at, fields[at].order != sort_field.order))
         };
         let places = pattern.fields().iter().map(place).collect::<Option<_>>()?;
         Some(SortKeys { places, orders: fields.iter().map(|it| it.order).collect() })

@@ -18,7 +18,7 @@ use crate::change::ChangeOptions;
 use crate::language::metadata::Metadata;
 use crate::stage::Host;
 
-/// What a first stage describes about the collection of the command.
+/// A description of the command's collection that a first stage returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Description {
     /// Size and use.

@@ -287,7 +287,7 @@ fn no_more_is_read_than_a_limit_or_a_batch_can_take() {
     let (keys, documents, read) = f.examined();
     assert_eq!((keys, documents), (300, 300));
     assert!((300..450).contains(&read), "{read}");
-    // If the number of wanted documents is unknown, pages start small.
+    // If the number of requested documents is unknown, pages start small.
     f.run(&mut f.executor(&doc! { "k": { "$gte": 0 } }, false, 0), &mut |_| Flow::Pause);
     assert_eq!(f.examined(), (1, 1, 16));
 }

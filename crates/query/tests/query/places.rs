@@ -122,7 +122,7 @@ proptest! {
         let from = Pair { x: at.0, y: at.1 }.to_point();
         let fixture = fixture(&doc! { "loc": "2dsphere" }, &places);
         let (all, _) = fixture.places(&doc! {}, None);
-        let mut wanted: Vec<(f64, i32)> = all
+        let mut expected: Vec<(f64, i32)> = all
             .iter()
             .filter_map(|id| {
                 let value = DocBuf::from_bson(&doc! { "loc": &places[*id as usize] });
@@ -131,14 +131,14 @@ proptest! {
             })
             .filter(|(distance, _)| (min..=min + width).contains(distance))
             .collect();
-        wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        expected.sort_by(|a, b| a.0.total_cmp(&b.0));
         let filter = doc! { "loc": { "$nearSphere": [at.0, at.1], "$minDistance": min, "$maxDistance": min + width } };
         let (found, _) = fixture.places(&filter, None);
         let distances = |ids: &[i32]| -> Vec<f64> {
-            ids.iter().filter_map(|id| wanted.iter().find(|w| w.1 == *id).map(|w| w.0)).collect()
+            ids.iter().filter_map(|id| expected.iter().find(|w| w.1 == *id).map(|w| w.0)).collect()
         };
         // Documents at equal distances may come in any order.
-        let ids: Vec<i32> = wanted.iter().map(|w| w.1).collect();
+        let ids: Vec<i32> = expected.iter().map(|w| w.1).collect();
         prop_assert_eq!(found.len(), ids.len());
         prop_assert_eq!(distances(&found), distances(&ids));
     }
@@ -149,13 +149,13 @@ proptest! {
         let values: Vec<Bson> = places.iter().map(|(x, y)| Bson::from(vec![*x, *y])).collect();
         let fixture = fixture(&doc! { "loc": "2d" }, &values);
         let distance = |(x, y): (f64, f64)| Geometry::of_pair(Pair { x, y }).angle_to(&from).unwrap();
-        let mut wanted: Vec<f64> =
+        let mut expected: Vec<f64> =
             places.iter().map(|place| distance(*place)).filter(|distance| *distance <= max).collect();
-        wanted.sort_by(f64::total_cmp);
+        expected.sort_by(f64::total_cmp);
         let filter = doc! { "loc": { "$nearSphere": [at.0, at.1], "$maxDistance": max } };
         let (found, _) = fixture.places(&filter, None);
         let found: Vec<f64> = found.iter().map(|id| distance(places[*id as usize])).collect();
-        prop_assert_eq!(found, wanted);
+        prop_assert_eq!(found, expected);
     }
 
     #[test]
@@ -168,12 +168,12 @@ proptest! {
         let from = Pair { x: at.0, y: at.1 };
         let values: Vec<Bson> = places.iter().map(|(x, y)| Bson::from(vec![*x, *y])).collect();
         let fixture = fixture(&doc! { "loc": "2d" }, &values);
-        let mut wanted: Vec<f64> = places
+        let mut expected: Vec<f64> = places
             .iter()
             .map(|(x, y)| flat_distance(Pair { x: *x, y: *y }, from))
             .filter(|distance| (min..=min + width).contains(distance))
             .collect();
-        wanted.sort_by(f64::total_cmp);
+        expected.sort_by(f64::total_cmp);
         let filter = doc! { "loc": { "$near": [at.0, at.1], "$minDistance": min, "$maxDistance": min + width } };
         let (found, _) = fixture.places(&filter, None);
         let found: Vec<f64> = found
@@ -181,6 +181,6 @@ proptest! {
             .map(|id| places[*id as usize])
             .map(|(x, y)| flat_distance(Pair { x, y }, from))
             .collect();
-        prop_assert_eq!(found, wanted);
+        prop_assert_eq!(found, expected);
     }
 }

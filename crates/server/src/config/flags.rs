@@ -45,7 +45,7 @@ pub struct Flags {
     /// Disabled versions, separated by commas: TLS1_2 or TLS1_3
     #[arg(long = "tlsDisabledProtocols", value_name = "VERSIONS")]
     pub(super) tls_disabled_protocols: Option<String>,
-    /// Refused: this server has no certified cryptographic module
+    /// Not supported: this server has no certified cryptographic module
     #[arg(long = "tlsFIPSMode")]
     pub(super) tls_fips_mode: bool,
     /// Folder of the data [default: ./data]
@@ -57,7 +57,7 @@ pub struct Flags {
     /// Memory for cached blocks and unflushed writes, in GB [default: a quarter of the memory]
     #[arg(long = "cacheSizeGB", alias = "wiredTigerCacheSizeGB", value_name = "GB")]
     pub(super) cache_size_gb: Option<String>,
-    /// Answer as the primary of a replica set of this name, with one member
+    /// Name of a replica set, of which this server is the primary and only member
     #[arg(long = "replSet", value_name = "NAME")]
     pub(super) repl_set: Option<String>,
     /// Address of the replica set member for clients [default: the one they connect to]
@@ -66,7 +66,7 @@ pub struct Flags {
     /// Size of the operation log in MB [default: 1024]
     #[arg(long = "oplogSize", value_name = "MB")]
     pub(super) oplog_size: Option<String>,
-    /// Disk space that is reserved for deletions and for the start, in MB [default: 256]
+    /// Disk space reserved for deletions and for starting on a full disk, in MB [default: 256]
     #[arg(long = "diskReserveMB", value_name = "MB")]
     pub(super) disk_reserve: Option<String>,
     /// Minimum retention of operation log entries, in hours [default: 0]
@@ -105,7 +105,7 @@ pub struct Flags {
     /// Allow commands to change the audit filter
     #[arg(long = "auditRuntimeConfiguration")]
     pub(super) audit_runtime_configuration: bool,
-    /// Leave values of documents and commands out of the log
+    /// Write ### in place of values of documents and commands to the log
     #[arg(long = "redactClientLogData")]
     pub(super) redact_client_log_data: bool,
     /// Log file instead of the standard output
@@ -120,7 +120,7 @@ pub struct Flags {
     /// Facility of messages to the system's log [default: user]
     #[arg(long = "syslogFacility", value_name = "FACILITY")]
     pub(super) syslog_facility: Option<String>,
-    /// Append to an existing log file, which is the default
+    /// Append to an existing log file (this is the default)
     #[arg(long)]
     pub(super) logappend: bool,
     /// rename or reopen: what logRotate and SIGUSR1 do with log files [default: rename]
@@ -132,7 +132,7 @@ pub struct Flags {
     /// File for the process id
     #[arg(long, value_name = "FILE")]
     pub(super) pidfilepath: Option<String>,
-    /// Operations that take longer are slow, in milliseconds [default: 100]
+    /// Milliseconds after which an operation is slow, and is logged [default: 100]
     #[arg(long, value_name = "MS")]
     pub(super) slowms: Option<String>,
     /// Fraction of the slow operations that are recorded, 0 to 1 [default: 1]

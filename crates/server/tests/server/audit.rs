@@ -39,7 +39,7 @@ impl Audited {
         self.folder.path().join("audit.json")
     }
 
-    /// The events since the last look.
+    /// The events since the last call.
     fn events(&mut self) -> Vec<Value> {
         let all = events(&self.path());
         let new = all[self.seen..].to_vec();
@@ -47,7 +47,7 @@ impl Audited {
         new
     }
 
-    /// The same, each as its kind, result and parameters.
+    /// The events since the last call, each as its kind, result and parameters.
     fn news(&mut self) -> Vec<(String, i64, Value)> {
         let short = |event: Value| {
             let atype = event["atype"].as_str().unwrap().to_owned();
@@ -220,8 +220,7 @@ fn logins_and_what_is_refused_are_events() {
         (Some(337), &json!("u"))
     );
 
-    // What a client may do is no event, what it may not do is one, and what it sends that is secret
-    // stays out.
+    // An allowed command is no event, a refused one is; secrets in commands are omitted.
     ok(&mut client, doc! { "find": "c", "$db": "shop" });
     assert!(log.news().is_empty());
     run(&mut client, doc! { "find": "d", "filter": { "a": 1 }, "$db": "other" });
@@ -242,7 +241,7 @@ fn logins_and_what_is_refused_are_events() {
     let param = json!({ "command": "find", "ns": "shop.c", "args": args });
     assert_eq!(log.news(), [done("authCheck", param)]);
 
-    // So it is where the rights follow from parsed stages.
+    // The same for rights that follow from parsed stages.
     for (db, code) in [("shop", 0), ("other", 13)] {
         let command = doc! { "aggregate": "c", "pipeline": [], "cursor": {}, "$db": db };
         run(&mut client, command);
@@ -304,7 +303,7 @@ fn definitions_are_events_whichever_command_makes_them() {
     };
     let documents = vec![doc! { "_id": 1, "b": 1 }, doc! { "_id": 2, "b": 1 }];
     let steps: Vec<(Document, Vec<_>)> = vec![
-        // The first write makes the collection.
+        // The first write creates the collection.
         (
             doc! { "insert": "c", "documents": documents },
             vec![done("createDatabase", ns("shop")), done("createCollection", ns("shop.c"))],
@@ -457,8 +456,8 @@ fn the_file_is_rotated_with_the_log_or_alone() {
     assert_eq!(rotated, [done("rotateLog", json!({ "logRotationStatus": status }))]);
     message(&mut client, "two");
     assert_eq!(log.news().len(), 1);
-    // Names have seconds, so that the first signals may find theirs taken. Each is an event, and
-    // the next waits for that.
+    // The names of rotated files contain seconds, so that a name may exist already. Each rotation
+    // is an event; the test waits for it before the next one.
     let rotations = |log: &Audited| -> Vec<i64> {
         let all = files(log).into_iter().chain([log.path()]).flat_map(|path| events(&path));
         let all = all.filter(|event| event["atype"] == "rotateLog");

@@ -1,4 +1,4 @@
-//! A server with `--auth`, spoken to by a client of a few lines that logs in by SCRAM.
+//! A server with `--auth`, and a minimal client that logs in by SCRAM.
 
 use std::io::Write;
 
@@ -117,7 +117,7 @@ fn before_the_first_user_exists_clients_can_only_create_it() {
     refused(&mut client, doc! { "dropUser": "u", "$db": "admin" });
     refused(&mut client, doc! { "usersInfo": 1, "$db": "admin" });
     let mut admin = root(&server);
-    // The exception is over.
+    // The localhost exception is over.
     refused(&mut client, doc! { "createUser": "v", "pwd": "pw", "roles": [], "$db": "admin" });
     refused(&mut client, find.clone());
     ok(&mut admin, find);
@@ -212,7 +212,7 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     ok(&mut reader, doc! { "usersInfo": "reader", "$db": "shop" });
     refused(&mut reader, doc! { "usersInfo": "writer", "$db": "shop" });
 
-    // A policy that archives writes elsewhere.
+    // A policy with an archive writes to another collection.
     let index = |to: &str| {
         let policy = doc! { "archive": { "collection": to } };
         let index =
@@ -222,7 +222,7 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     refused(&mut writer, index("other.c"));
     ok(&mut writer, index("shop.old"));
 
-    // Changes take effect with the next command, in whatever way they were written.
+    // Changes take effect with the next command, however they were written.
     ok(&mut admin, doc! { "grantRolesToUser": "reader", "roles": ["readWrite"], "$db": "shop" });
     ok(&mut reader, doc! { "insert": "c", "documents": [{ "_id": 3 }], "$db": "shop" });
     ok(
@@ -569,7 +569,7 @@ fn roles_on_local_and_config_may_be_granted() {
         refused(&mut monitor, doc! { "insert": "c", "documents": [{}], "$db": "local" });
         ok(client, doc! { "revokeRolesFromUser": &name, "roles": roles, "$db": "admin" });
     }
-    // Users and roles of their own they do not have.
+    // They have no right to create users and roles.
     let mut create = create("elsewhere", Vec::new());
     create.insert("$db", "local");
     assert_eq!(run(&mut root, create).get_i32("code").ok(), Some(2));

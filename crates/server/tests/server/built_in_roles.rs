@@ -37,7 +37,8 @@ const ROLES: &[(char, &str)] = &[
 const USERS: &str = "rwdueoMGHABSRWDUXIY0";
 /// All clients.
 const EVERYBODY: &str = "rwdueoMGHABSRWDUXIY0-";
-/// Commands of a login: other tests are about them, and here they would end the users' own.
+/// Commands of a login: other tests are about them, and here they would end the logins of the
+/// users.
 const LOGIN: &[&str] = &["authenticate", "logout", "saslContinue", "saslStart"];
 
 /// Commands with their database, and the roles that may run them.
@@ -100,7 +101,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "grantPrivilegesToRole": "x", "privileges": [{ "resource": { "db": "shop", "collection": "" }, "actions": ["find"] }] }, "uoSUXY"),
         ("admin", doc! { "createUser": "x", "pwd": "x", "roles": ["root"], "mechanisms": ["SCRAM-SHA-1"] }, "SUXY"),
         // Tables "hostManager", "userAdminAnyDatabase": invalidateUserCache; "readAnyDatabase" and
-        // its kin, "clusterMonitor", "backup": listDatabases.
+        // similar roles, "clusterMonitor", "backup": listDatabases.
         ("admin", doc! { "invalidateUserCache": 1 }, "HAUXY"),
         ("admin", doc! { "listDatabases": 1, "authorizedDatabases": false }, "MABRWDUXY"),
         // Tables "clusterMonitor", "hostManager", "backup", "restore": actions on the cluster.
@@ -139,8 +140,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "listDatabases": 1 }, USERS),
         // "Privilege Actions": find.
         ("shop", doc! { "dataSize": "shop.c" }, "rwoBRWXY"),
-        // Differs on purpose: who describes a collection reads the rest of the description, from
-        // its own cursors alone.
+        // A deliberate difference: a user that may list or describe a collection may read further
+        // batches of its own cursors.
         ("shop", doc! { "getMore": 1_i64, "collection": "c" }, "rwdoMABRWDXY"),
         ("shop", doc! { "killCursors": "c", "cursors": [1_i64] }, USERS),
         ("admin", doc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": { "a": 1 } }], "nsInfo": [{ "ns": "shop.c" }] }, "woSWXY"),

@@ -1,4 +1,4 @@
-//! A whole server inside this process, over the memory engine, spoken to in bytes.
+//! A whole server inside this process, with the memory engine, and clients that send bytes.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ async fn commands_are_answered_in_kind() {
 async fn malformed_content_is_answered_and_malformed_frames_close() {
     let server = server().await;
     let mut client = TaskConnection::open(server.address()).await;
-    // A section of an unknown kind in a sound frame.
+    // A section of an unknown kind in a valid frame.
     let mut bytes = vec![21, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend_from_slice(&2013i32.to_le_bytes());
     bytes.extend_from_slice(&[0, 0, 0, 0, 7]);
@@ -107,7 +107,7 @@ fn connections_leave_descriptors_to_the_engine() {
     let ping = mayfly_value::bson::doc! { "ping": 1, "$db": "admin" };
     clients.retain_mut(|client| client.run(&ping).is_ok());
     assert!((32..LIMIT - 64).contains(&clients.len()), "{} connections", clients.len());
-    // Files are opened: logs, tables, those of sorts.
+    // Opens files: logs, tables, spill files of sorts.
     let client = &mut clients[0];
     for round in 0..20 {
         let documents: Vec<_> = (0..50).map(|n| doc! { "n": n, "round": round }).collect();
@@ -122,7 +122,7 @@ fn connections_leave_descriptors_to_the_engine() {
     wait_until("a connection is let in", come);
 }
 
-/// A server whose operations age.
+/// A server with a clock that the operations observe.
 async fn server_in_time() -> Running {
     start(StartOptions::for_tests(Arc::new(SystemClock::new())).unwrap()).await.unwrap()
 }
@@ -157,7 +157,8 @@ async fn operations_end_with_their_clients() {
     follows.send(more.clone(), Flags::empty(), None).await;
     let runs = || !server.service.ops.list().is_empty();
     wait_until("it runs", runs);
-    // Two operations that wait for a lock, of which one wants no reply and is executed in any case.
+    // Two operations that wait for a lock. The client of one expects no reply; it is executed in
+    // any case.
     client.run(doc! {"fsync": 1, "lock": true}).await;
     let (mut waits, mut unacknowledged) = (
         TaskConnection::open(server.address()).await,
@@ -203,7 +204,7 @@ async fn a_client_that_sends_no_more_is_gone_once_everything_was_read() {
     let reply = half.receive().await.unwrap();
     assert_eq!((reply.header.response_to, decode(&reply).get_f64("ok").ok()), (second, Some(1.0)));
     assert!(half.receive().await.is_none());
-    // The end is one, though the client would still read.
+    // A closed sending direction is a disconnect, although the client could still read.
     let mut half = TaskConnection::open(server.address()).await;
     half.send(endless(), Flags::empty(), None).await;
     half.stream.shutdown().await.unwrap();

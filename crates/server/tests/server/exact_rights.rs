@@ -1,6 +1,6 @@
-//! Which rights a command needs, no more and no less, written down from the manual: "Privilege
-//! Actions", the commands' and the stages' own pages, section "Access Control" or "Required
-//! Privileges". A user that has them all may run it, a user that lacks any may not.
+//! The exact rights that a command needs, according to the manual: "Privilege Actions", the
+//! commands' and the stages' own pages, section "Access Control" or "Required Privileges". A user
+//! with all of them may run it; a user that lacks one may not.
 
 use mayfly_value::bson::{Document, doc};
 
@@ -48,7 +48,7 @@ fn table() -> Vec<(&'static str, Document, Vec<Vec<Right>>)> {
     let writes = |ops: Vec<Document>| doc! { "bulkWrite": 1, "ops": ops, "nsInfo": [{ "ns": "shop.c" }, { "ns": "shop.d" }, { "ns": "other.c" }] };
     let f = |collection| on(collection, &["find"]);
     vec![
-        // A view is read with the right to it alone, whatever it reads.
+        // The right to a view suffices to read it, whatever collections it reads.
         ("shop", doc! { "find": "c" }, vec![f("c")]),
         ("shop", doc! { "find": "v" }, vec![f("v")]),
         ("shop", doc! { "count": "v" }, vec![f("v")]),

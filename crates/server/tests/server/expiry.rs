@@ -15,9 +15,9 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// So that a pass begins a second after the start.
+/// Options with which a pass begins a second after the start.
 pub(crate) const EVERY_SECOND: &[&str] = &["--setParameter", "ttlMonitorSleepSecs=1"];
-/// So that none does.
+/// Options with which no pass begins.
 const NEVER: &[&str] = &["--setParameter", "ttlMonitorEnabled=false"];
 
 fn number(document: RawDoc<'_>, name: &str) -> f64 {
@@ -191,7 +191,7 @@ fn t_71_no_document_is_lost_while_it_is_archived_into_files() {
 fn an_archive_that_cannot_be_written_keeps_everything() {
     let folder = tempfile::tempdir().unwrap();
     let archive = tempfile::tempdir().unwrap();
-    // Where the policy's folder should be, there is a file.
+    // The path of the policy's folder is a file.
     let in_the_way = archive.path().join("old");
     fs::write(&in_the_way, "in the way").unwrap();
     let place = ["--archiveFolder", archive.path().to_str().unwrap()];
@@ -250,11 +250,11 @@ fn t_58_updates_during_a_long_pass_are_quick() {
     let (mut took, mut refreshed) = (Vec::new(), 0);
     let future = DateTime::from_millis(4_000_000_000_000);
     while metric(&mut watcher, "deletedDocuments") < (DUE - refreshed) as f64 {
-        // The youngest of those that are due, and one that never is.
+        // The latest of the due documents, and one that is never due.
         for id in [DUE - 1 - took.len() as i64, DUE + took.len() as i64 % 100] {
             let change = doc! { "$set": { "at": future }, "$inc": { "v2": 1 } };
             let update = doc! { "q": { "_id": id }, "u": change };
-            // Without a wait for the disk, which may be busy with other things.
+            // Without waiting for the disk, which may be busy.
             let concern = doc! { "w": 1 };
             let command = doc! {
                 "update": "c", "$db": "crash", "updates": [update], "writeConcern": concern,
@@ -271,7 +271,7 @@ fn t_58_updates_during_a_long_pass_are_quick() {
     println!("{} updates, 99 of 100 within {most:?}, the slowest {worst:?}", took.len());
     assert!(took.len() > 5, "the pass was over too soon");
     assert!(most < Duration::from_millis(100), "99 of 100 updates within {most:?}");
-    // The machine may be busy with other things; a pass would hold it up for longer.
+    // The machine may be busy; waiting for a pass would take longer than this.
     assert!(worst < Duration::from_millis(1000), "the slowest update took {worst:?}");
     let left = ids(&mut client, "crash");
     assert_eq!(left.len() as i64, 100 + refreshed, "what was refreshed in time stayed");
@@ -287,7 +287,7 @@ fn bytes_in(folder: &Path) -> u64 {
     fs::read_dir(folder).unwrap().map(size).sum()
 }
 
-/// T-75: disk space is back without `compact`.
+/// T-75: disk space is freed without `compact`.
 #[test]
 fn t_75_the_space_of_what_expired_comes_back_by_itself() {
     const DOCUMENTS: u32 = 24_000;

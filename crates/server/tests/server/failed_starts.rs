@@ -22,7 +22,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// The three parts of the sentence hold these texts.
+    /// Checks the exit code, and that the three parts of the sentence contain these texts.
     #[track_caller]
     fn says(&self, code: i32, tried: &str, wrong: &str, advice: &str) {
         assert_eq!(self.code, code, "{}", self.sentence);
@@ -59,7 +59,7 @@ fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
     Ended { code: output.status.code().unwrap(), sentence: text.trim_end().to_owned() }
 }
 
-/// Starts it over a folder, on a free port.
+/// Starts it with a folder, on a free port.
 fn start_over(folder: &Path, more: &[&str]) -> Ended {
     start(&[&["--port", "0", "--dbpath", folder.to_str().unwrap()], more].concat(), &[])
 }
@@ -248,7 +248,7 @@ fn a_port_in_use_names_who_uses_it_and_no_folder_is_made() {
 #[test]
 fn addresses_that_cannot_be_listened_on() {
     let (_above, folder) = new_folder();
-    // An address for documentation: no machine has it.
+    // An address that is reserved for documentation.
     let foreign = start_over(&folder, &["--bind_ip", "192.0.2.1"]);
     foreign.says(48, "cannot listen on 192.0.2.1", "", "--bind_ip");
     let unknown = start_over(&folder, &["--bind_ip", "no such host"]);
@@ -351,11 +351,11 @@ fn damage_in_the_log_names_the_file() {
     ended.says(14, "cannot open data folder", name, "from a backup");
 }
 
-/// A small disk of its own, taken away when dropped.
+/// A small file system, unmounted when dropped.
 struct Disk(TempDir);
 
 impl Disk {
-    /// Nothing where this process may not mount.
+    /// `None` if this process may not mount file systems.
     fn new() -> Option<Disk> {
         let folder = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -387,7 +387,7 @@ fn a_full_disk() {
     };
     let folder = disk.0.path().join("data");
     let filler = disk.0.path().join("filler");
-    // The last write is cut short where the disk ends.
+    // The last write is truncated at the end of the disk.
     let _ = fs::write(&filler, vec![0; 1 << 20]);
     let ended = start_over(&folder, &[]);
     ended.says(100, "cannot open data folder", "No space left on device", "free space on its disk");
@@ -430,6 +430,6 @@ fn an_audit_log_that_cannot_be_written() {
     let tried = "cannot use the configuration";
     let without = start_over(&folder, &["--auditDestination", "file"]);
     without.says(2, tried, "auditLog.path is not set", "auditLog");
-    // A later start finds the folder in order.
+    // A later start succeeds.
     drop(Server::start(&folder));
 }

@@ -1,5 +1,4 @@
-//! Figures that only a server with a folder has: the disk, the write-ahead log, sizes before
-//! anything was flushed.
+//! Metrics of a server with a data folder: the disk, the write-ahead log, sizes before a flush.
 
 use crate::common::{Connection, Server};
 use mayfly_service::observe::{Figure, Unit, figures};
@@ -78,7 +77,7 @@ fn the_fields_of_server_status_keep_their_places_and_types() {
     assert!(shown == include_str!("server_status.txt"), "{shown}");
 }
 
-/// Numbers of `serverStatus` that are no figures, and why.
+/// Numbers of `serverStatus` that are no metrics, with the reason.
 const NO_FIGURES: &[(&str, &str)] = &[
     ("pid", "a name of the process"),
     ("repl", "the state of the member: versions and times"),

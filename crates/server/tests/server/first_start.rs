@@ -1,5 +1,5 @@
-//! The first start of a container: a user from the environment, scripts from a folder, and the
-//! strangers of a server with users.
+//! The first start of a container: a user from the environment, scripts from a folder, and clients
+//! without a login on a server with users.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -93,7 +93,7 @@ fn the_log_is_renamed_or_only_opened_again() {
     let mut client = logged.server.connect();
     client.ok(&doc! { "logRotate": 1, "$db": "admin" });
     assert!(logged.rotated("mayflydb.log").is_empty());
-    // As logrotate does it: rename, then tell.
+    // As logrotate does: it renames the file, and then sends a signal.
     fs::rename(&log, logged.path("moved")).unwrap();
     fs::rename(&audit, logged.path("moved.json")).unwrap();
     client.ok(&doc! { "logRotate": 1, "$db": "admin" });
@@ -147,8 +147,7 @@ fn a_signal_to_stop_lets_commands_finish() {
     let mut logged = Logged::start(&["--setParameter", "enableTestCommands=1"]);
     let mut client = logged.server.connect();
     client.ok(&doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "test" });
-    // Longer than the second that the command `shutdown` gives, and shorter than what a signal
-    // gives.
+    // Longer than the second of the command `shutdown`, and shorter than the time after a signal.
     let sleeping = doc! { "find": "c", "$db": "test", "filter": { "$where":
     "const end = Date.now() + 2000; while (Date.now() < end) {} return true;" } };
     std::thread::scope(|scope| {

@@ -41,9 +41,9 @@ fn a_proof_is_good_for_one_conversation_of_one_user_on_one_connection() {
 
     let first = text(&sasl_start(&mut client, bare));
     let last = proof(bare, &first, "pw");
-    // Another connection knows nothing of the conversation.
+    // The conversation does not exist on another connection.
     is_refused(&sasl_continue(&mut server.connect(), &last, "admin"), 17);
-    // A login that begins again is another login, for the same user and for another one.
+    // A second `saslStart` begins another login, for the same user or another one.
     sasl_start(&mut client, bare);
     is_refused(&sasl_continue(&mut client, &last, "admin"), 18);
     let first = text(&sasl_start(&mut client, bare));
@@ -63,7 +63,7 @@ fn a_proof_is_good_for_one_conversation_of_one_user_on_one_connection() {
     is_refused(&sasl_continue(&mut client, &proof(bare, &first, "pw"), "test"), 18);
     refused(&mut client, find.clone());
 
-    // Once it was good it is over.
+    // A conversation that has succeeded is over.
     let first = text(&sasl_start(&mut client, bare));
     let last = proof(bare, &first, "pw");
     assert_eq!(sasl_continue(&mut client, &last, "admin").get_bool("done").ok(), Some(true));
@@ -81,8 +81,8 @@ fn a_failed_login_leaves_the_user_who_is_logged_in() {
     ok(&mut admin, doc! { "find": "c", "$db": "test" });
 }
 
-/// Many begun and never ended, of users that exist and others, with messages as long as they may
-/// be.
+/// Many logins that are begun and not finished, of existing users and others, with messages of the
+/// largest size.
 #[test]
 #[cfg(target_os = "linux")]
 fn unfinished_logins_take_no_memory() {
@@ -107,7 +107,7 @@ fn unfinished_logins_take_no_memory() {
     begin_some(1000);
     let before = resident_kb();
     begin_some(4000);
-    // One that stays takes 9 kB.
+    // An unfinished login would take 9 kB.
     let grown = resident_kb() - before;
     assert!(grown < 16_000, "4000 logins that were begun took {grown} kB");
 }

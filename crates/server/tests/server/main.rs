@@ -1,5 +1,5 @@
-//! The server as a whole, in one binary: inside a test with a clock of its own, and as a process
-//! that is killed, started wrongly, or asked twice.
+//! Tests of the whole server, in one binary: inside the test process with a manual clock, and as a
+//! process that is killed or started with wrong options.
 
 mod audit;
 mod authorization;

@@ -1,4 +1,4 @@
-//! Where memory comes from, and how much of it the cache gets.
+//! The allocators of the process, and the default size of the cache.
 
 use std::process::Command;
 
@@ -14,8 +14,8 @@ fn what_is_not_rust_allocates_from_jemalloc() {
         .unwrap()
         .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
         .collect();
-    // The thread that gives free pages back: there is one where the linker took its malloc, with
-    // our options.
+    // The thread of jemalloc that returns free pages exists if jemalloc is linked, with our
+    // options.
     assert!(names.iter().any(|name| name.starts_with("jemalloc_bg")), "{names:?}");
 }
 

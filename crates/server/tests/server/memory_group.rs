@@ -1,6 +1,5 @@
 //! Little memory by a limit of the process: a control group, which only root can make, or the
-//! address space. The server serves or refuses what its clients ask; it is neither killed nor
-//! aborts.
+//! address space. The server may refuse commands; it is not killed and does not abort.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +33,7 @@ impl Drop for Group {
     }
 }
 
-/// A shell that does this before it becomes the program.
+/// A shell that runs a command before it becomes the program.
 fn after(first: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{first} && exec \"$0\" \"$@\"")]);

@@ -1,4 +1,4 @@
-//! One client cannot make the process take more memory than it was given.
+//! No client can make the process exceed its memory limit.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use mayfly_value::bson::{Document, doc};
 
 use crate::common::{Connection, Server, message};
 
-/// Clients that ask for 15 MB and do not read them.
+/// Number of clients that request 15 MB and do not read the reply.
 const UNREAD: usize = 100;
 /// The memory limit of the process, in megabytes.
 const LIMIT: usize = 300;
@@ -21,7 +21,7 @@ fn start(folder: &std::path::Path) -> Server {
     Server::start_with(folder, &["--cacheSizeGB", "0.1", "--setParameter", &limit])
 }
 
-/// The most memory that the process had, in megabytes.
+/// The peak memory of the process, in megabytes.
 fn most_memory(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

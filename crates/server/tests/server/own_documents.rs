@@ -39,7 +39,7 @@ fn a_router_is_a_cluster_of_one_shard_and_a_member_is_none() {
     let [shard] = &shards[..] else { panic!("{shards:?}") };
     assert!(shard.get_str("host").unwrap().contains(':'), "{shard}");
     assert_eq!(shard.get_i32("state").unwrap(), 1);
-    // It is the same cluster after a restart, and nothing of it is in the log.
+    // The cluster id is the same after a restart, and the log does not contain the documents.
     let (again, log) =
         with_server(folder.path(), &[], |client| (see(client).0, all(client, "local", "oplog.rs")));
     assert_eq!(again[0].get_object_id("clusterId").unwrap(), cluster);
@@ -51,7 +51,7 @@ fn a_router_is_a_cluster_of_one_shard_and_a_member_is_none() {
     let (version, shards, set) = with_server(folder.path(), &["--replSet", "rs0"], see);
     assert_eq!((version.len(), shards.len(), set.len()), (0, 0, 1));
     assert_eq!(set[0].get_str("_id").unwrap(), "rs0");
-    // Another set is another document.
+    // Another name of the set replaces the document.
     let (_, _, set) = with_server(folder.path(), &["--replSet", "rs1"], see);
     assert_eq!(set.len(), 1);
     assert_eq!(set[0].get_str("_id").unwrap(), "rs1");

@@ -31,7 +31,7 @@ async fn ttl_stats(client: &mut TaskConnection) -> Document {
     batch[0].as_document().unwrap().clone()
 }
 
-/// T-69 over the wire.
+/// T-69, with a client of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t_69_deletion_keeps_its_pace() {
     let clock = Arc::new(ManualClock::at_ms(1_700_000_000_000));
@@ -51,8 +51,8 @@ async fn t_69_deletion_keeps_its_pace() {
     assert!(begun > 0 && begun <= PER_SEC, "{begun}");
     for step in 1..=40 {
         let deleted = after(&server, &clock, 100);
-        let wanted = begun + step * PER_SEC / 10;
-        assert!((deleted - wanted).abs() <= 1, "{deleted} of {wanted}");
+        let expected = begun + step * PER_SEC / 10;
+        assert!((deleted - expected).abs() <= 1, "{deleted} of {expected}");
     }
     let stats = ttl_stats(&mut client).await;
     let due = stats.get_i64("due").unwrap();

@@ -117,7 +117,7 @@ replication:
     let mut client = server.connect();
     let refused = client.run(&doc! { "find": "c", "$db": "test" }).unwrap();
     assert_eq!(refused.as_doc().get("code"), Some(RawValue::Int32(13)));
-    // The first user may be made from this machine.
+    // The first user may be created from this machine.
     client.ok(&doc! { "createUser": "u", "pwd": "p", "roles": ["root"], "$db": "admin" });
 }
 
@@ -139,7 +139,7 @@ fn the_profiler_begins_as_configured() {
     assert_eq!(found(&mut client, &recorded).get_i32("n").ok(), Some(2));
     let names = found(&mut client, &doc! { "listDatabases": 1, "nameOnly": true, "$db": "admin" });
     assert!(!names.to_string().contains("nowhere"), "{names}");
-    // A command has the last word about its database.
+    // The command `profile` overrides the configuration for its database.
     client.ok(&doc! { "profile": 0, "$db": "test" });
     client.ok(&doc! { "find": "c", "$db": "test" });
     assert_eq!(

@@ -87,7 +87,7 @@ fn the_system_may_choose_the_permissions() {
     use_it(&server);
     for (path, mode) in modes(&folder) {
         let expected = if path.is_dir() { 0o750 } else { 0o640 };
-        // The reserve is never for others: it holds no data.
+        // The permissions of the reserve do not follow the umask: it contains no data.
         if !path.ends_with("RESERVE") {
             assert_eq!(mode, expected, "{} has {mode:o}", path.display());
         }

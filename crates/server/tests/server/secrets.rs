@@ -1,5 +1,5 @@
-//! Passwords and keys: nowhere but where they must be. Values of documents: not in the log of a
-//! server that is asked to leave them out.
+//! Passwords and keys are stored only where they are needed. Values of documents are not in the log
+//! of a server that redacts them.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn holding(folder: &Path, text: &str) -> Vec<String> {
             found.extend(holding(&path, text));
             continue;
         }
-        // A file of the store may go meanwhile.
+        // A file of the store may be removed meanwhile.
         let bytes = std::fs::read(&path).unwrap_or_default();
         if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
             found.push(path.display().to_string());
@@ -26,7 +26,7 @@ fn holding(folder: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// The server logs, profiles and audits all that it can.
+/// Starts a server that logs, profiles and audits as much as possible.
 fn start(folder: &Path) -> (Server, Connection) {
     let (log, audit) = (folder.join("server.log"), folder.join("audit.json"));
     let data = folder.join("data");
@@ -86,7 +86,7 @@ fn no_password_is_written_anywhere() {
     }
     let reply = run(&mut admin, on("shop", new("createUser", "hunter-refused")));
     assert!(!reply.to_string().contains("hunter"), "{reply}");
-    // Documents of users, as tools bring them back.
+    // Documents of users, as tools restore them.
     let user =
         ok(&mut admin, on("admin", doc! { "find": "system.users", "filter": { "user": "u" } }));
     let user = user.get_document("cursor").unwrap().get_array("firstBatch").unwrap()[0].clone();
@@ -110,7 +110,7 @@ fn no_password_is_written_anywhere() {
         let find = on(db, doc! { "find": "system.profile", "batchSize": 1000 });
         profiles += &ok(&mut admin, find).to_string();
     }
-    // They did look.
+    // The log, the profiler and the audit log have recorded the commands.
     let log = std::fs::read_to_string(folder.path().join("server.log")).unwrap();
     let audit = std::fs::read_to_string(folder.path().join("audit.json")).unwrap();
     for place in [&log, &audit, &profiles] {

@@ -74,7 +74,7 @@ fn one_id_is_another_session_for_each_user() {
     let other = ok(&mut bob, insert(1, 2));
     assert!(!other.contains_key("writeErrors"), "{other}");
 
-    // Transactions side by side under one id and number.
+    // Concurrent transactions with the same id and number.
     ok(&mut ann, begin(6, 10));
     ok(&mut bob, begin(6, 20));
     ok(&mut ann, statement(6, 11));

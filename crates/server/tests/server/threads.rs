@@ -230,11 +230,11 @@ fn a_busy_server_ends_by_a_signal() {
     });
 }
 
-/// So many clients wait for a lock, and so many compute. (An unoptimised server on a busy machine
-/// would not begin to compute for more of them in a minute.)
+/// The number of clients that wait for a lock, and of those that compute. (An unoptimised server on
+/// a busy machine would need more than a minute to start more of them.)
 const WAITING: usize = 600;
 const COMPUTING: usize = 40;
-/// An answer takes a tenth of a second at most where the machine has nothing else to do.
+/// The longest time of an answer. On an idle machine it takes a tenth of a second at most.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Each of them needs a socket at either end.

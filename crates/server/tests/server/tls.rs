@@ -175,7 +175,7 @@ fn modes_say_who_is_served() {
     assert!(required.connect(None).is_err());
     let other = Authority::new("other");
     assert!(required.connect(Some(&other.client("ann"))).is_err());
-    // One that is made for servers is no client's.
+    // A certificate for servers is refused as that of a client.
     let server = required.authority.sign("ann", |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     });
@@ -242,7 +242,7 @@ fn certificates_log_their_users_in() {
     assert_eq!(code(&mut connection, x509(None)), Some(18));
     let name = "CN=ann,O=Example";
     ok(&mut chief, doc! { "createUser": name, "roles": [role], "$db": "$external" });
-    // The role of the certificate holds still after users changed.
+    // The role of the certificate still applies after a change of users.
     ok(&mut chief, find.clone());
     for wrong in [
         x509(Some("CN=bob,O=Example")),
@@ -260,7 +260,7 @@ fn certificates_log_their_users_in() {
     ok(&mut connection, x509(Some(name)));
     ok(&mut connection, find.clone());
     assert_eq!(code(&mut connection, doc! { "find": "c", "$db": "other" }), Some(13));
-    // Inside of the handshake.
+    // A login within the handshake (`speculativeAuthenticate`).
     let mut second = encrypted.connect(Some(&ann)).unwrap();
     let mut speculative = x509(None);
     speculative.remove("$db");
@@ -290,7 +290,7 @@ fn files_are_read_again_without_dropping_connections() {
         let security = status.get_document("security").unwrap();
         security.get_str("SSLServerSubjectName").unwrap().to_owned()
     };
-    // Files that cannot be used change nothing.
+    // Invalid files change nothing.
     std::fs::write(path.join("server.pem"), "nonsense").unwrap();
     assert_eq!(code(&mut before, rotate.clone()), Some(140));
     assert_eq!(subject(&mut encrypted.connect(None).unwrap()), "CN=first,O=Example");
@@ -298,7 +298,7 @@ fn files_are_read_again_without_dropping_connections() {
     std::fs::write(path.join("server.pem"), other.server("second").0).unwrap();
     ok(&mut before, rotate);
     assert_eq!(subject(&mut before), "CN=second,O=Example");
-    // The client knows only the first authority.
+    // The client trusts only the first authority.
     assert!(encrypted.connect(None).is_err());
     connect(encrypted.server.port, &other.pem, None).unwrap();
 
@@ -497,7 +497,7 @@ fn the_health_check_needs_no_flags_over_tls() {
     let (server, ca) = (path("server.pem"), path("ca.pem"));
     std::fs::write(&server, authority.server("first").0).unwrap();
     std::fs::write(&ca, &authority.pem).unwrap();
-    // With an authority clients need a certificate, which the check does not have.
+    // With an authority, clients need a certificate, which the health check does not have.
     let with_certificates = ["--tlsCAFile", &ca];
     for (mode, more) in [
         ("allowTLS", &[][..]),

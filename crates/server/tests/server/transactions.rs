@@ -65,15 +65,15 @@ async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
         writers.push(tokio::spawn(async move {
             let command = with(increment(), session.unwrap_or_default());
             let reply = client.run(command).await;
-            // The older number of two that share a session comes too late when the other one was
-            // first.
+            // Of two writers with one session, the one with the older number fails if the other one
+            // was first.
             assert!(int(&reply, "n") == 1 || int(&reply, "code") == 225, "{reply}");
         }));
     }
     let conflicts =
         || server.service.store.write_conflicts.load(std::sync::atomic::Ordering::Relaxed);
     let before = conflicts();
-    // On a slow machine the transaction may be over before there are so many.
+    // On a slow machine the transaction may end before all writers wait.
     let over =
         |writers: &[tokio::task::JoinHandle<()>]| writers.iter().all(|one| one.is_finished());
     wait_until("they conflict", || {
@@ -151,7 +151,7 @@ async fn a_change_of_a_definition_waits_as_long_as_it_may() {
     for number in 0..WRITERS {
         let mut client = TaskConnection::open(server.address()).await;
         changes.push(tokio::spawn(async move {
-            // There is none of this name, which it finds out when it may look.
+            // There is no index of this name; the command notices that only after its wait.
             let reply =
                 client.run(doc! {"dropIndexes": "c", "index": format!("no_{number}")}).await;
             assert_eq!(int(&reply, "code"), 27, "{reply}");

@@ -1,5 +1,5 @@
-//! Clients that ask for much and read nothing do not stall others: an operation ends, and returns
-//! its turn, before its reply is sent.
+//! Clients that request large replies and read nothing do not stall others: an operation ends, and
+//! returns its turn, before its reply is sent.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use mayfly_value::bson::{Document, doc};
 
 use crate::common::{Connection, Server, message};
 
-/// Clients that read nothing. The scheduler has far fewer turns.
+/// Number of clients that read nothing. The scheduler has far fewer turns.
 const UNREAD: usize = 200;
 /// The memory limit of the process, in megabytes. All replies together are five times as large.
 const LIMIT: usize = 300;
 /// Free memory that allocators retain, and memory that is allocated between two checks.
 const BESIDE: usize = 350;
 
-/// The most memory that the process had, in megabytes.
+/// The peak memory of the process, in megabytes.
 fn most_memory(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -72,7 +72,7 @@ fn clients_that_do_not_read_stall_no_others() {
     assert_eq!(client.all(&groups).len(), 10);
     let most = most_memory(&server);
     assert!(most < LIMIT + BESIDE, "{most} MB");
-    // All of it was unread: what arrives now is complete.
+    // Nothing was read before: the replies that arrive now are complete.
     let mut whole = 0;
     for one in &mut unread {
         let reply = one.read_reply().unwrap();

@@ -123,7 +123,7 @@ pub struct Metrics {
     pub keys_sorted: Counter,
     /// Bytes of the sorted documents.
     pub bytes_sorted: Counter,
-    /// What operators spilled to files: `metrics.query`.
+    /// The amounts that operators spilled to files: `metrics.query`.
     pub spills: SpillCounters,
     /// Idle cursors that were closed because the memory limit was near.
     pub closed_for_memory: Counter,

@@ -196,9 +196,9 @@ impl Parameter {
             RawValue::Decimal128(_) => whole_number(value),
             _ => None,
         };
-        if let (ParameterKind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
-            LogVerbosity::default().changed_by(wanted)?;
-            return Ok(Value::Document(wanted.to_owned()));
+        if let (ParameterKind::LogVerbosity, RawValue::Document(document)) = (self.kind, value) {
+            LogVerbosity::default().changed_by(document)?;
+            return Ok(Value::Document(document.to_owned()));
         }
         match (self.kind, number) {
             (ParameterKind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),

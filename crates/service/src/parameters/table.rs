@@ -335,8 +335,8 @@ pub const TABLE: &[Parameter] = &[
         get: |s| Value::Document(s.settings.log_verbosity().document()),
         set: |s, value| {
             // The document was checked before.
-            if let Value::Document(wanted) = value
-                && let Ok(changed) = s.settings.log_verbosity().changed_by(wanted.as_doc())
+            if let Value::Document(levels) = value
+                && let Ok(changed) = s.settings.log_verbosity().changed_by(levels.as_doc())
             {
                 s.settings.set_log_verbosity(changed);
             }

@@ -86,9 +86,9 @@ impl LogVerbosity {
     ///
     /// # Errors
     /// 2 BadValue for unknown components and invalid levels.
-    pub(crate) fn changed_by(&self, wanted: RawDoc<'_>) -> Result<LogVerbosity> {
+    pub(crate) fn changed_by(&self, levels: RawDoc<'_>) -> Result<LogVerbosity> {
         let mut changed = self.clone();
-        for element in wanted {
+        for element in levels {
             if element.name() == "verbosity" {
                 changed.all = match level(element)? {
                     INHERITED => return Err(invalid("the level of everything has none above it")),
@@ -110,11 +110,11 @@ impl LogVerbosity {
         parts: &[&str],
         element: RawElement<'_>,
     ) -> Result<()> {
-        let RawValue::Document(wanted) = element.value() else {
+        let RawValue::Document(levels) = element.value() else {
             self.set(component, level(element)?);
             return Ok(());
         };
-        for inner in wanted {
+        for inner in levels {
             let path = format!("{component}.{}", inner.name());
             match inner.value() {
                 _ if inner.name() == "verbosity" => self.set(component, level(inner)?),
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
     use mayfly_value::bson::{Document, doc};
 
-    fn changed(from: &LogVerbosity, wanted: &Document) -> Result<LogVerbosity> {
-        from.changed_by(DocBuf::from_bson(wanted).as_doc())
+    fn changed(from: &LogVerbosity, levels: &Document) -> Result<LogVerbosity> {
+        from.changed_by(DocBuf::from_bson(levels).as_doc())
     }
 
     #[test]

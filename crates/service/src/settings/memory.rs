@@ -10,7 +10,8 @@ use mayfly_work::spill::Operator;
 
 use crate::process::machine::Memory;
 
-/// The lower bound of an operation's limit. Two documents of 16 MB need this much on any machine.
+/// The lower bound of an operation's largest memory, on any machine: work on two documents of 16 MB
+/// may need this much.
 const LEAST_MOST: usize = 256 << 20;
 /// The lower bound of the memory that the operators of an operation share, or an eighth of the
 /// memory if that is less.
@@ -83,9 +84,9 @@ pub fn usable_memory() -> u64 {
 
 /// Below this size the process gets half of the memory: 192 MB.
 const LITTLE_BYTES: usize = 192 << 20;
-/// What the process needs in addition to the counted bytes and the engine's budget: code, threads,
-/// memtables that are being flushed, and freed memory that the allocators have not returned yet.
-/// Measured with 128 MB of memory and six clients.
+/// The memory that the process needs in addition to the counted bytes and the engine's budget:
+/// code, threads, memtables that are being flushed, and freed memory that the allocators have not
+/// returned yet. Measured with 128 MB of memory and six clients.
 const UNCOUNTED_BYTES: usize = 32 << 20;
 
 /// Limits the process to three quarters of the memory, or to half of it if there is little, of

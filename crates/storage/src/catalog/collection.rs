@@ -194,9 +194,9 @@ impl Collection {
     }
 
     /// The policies that satisfy the predicate.
-    fn policies(&self, wanted: impl Fn(&Policy) -> bool) -> Vec<Arc<Policy>> {
+    fn policies(&self, predicate: impl Fn(&Policy) -> bool) -> Vec<Arc<Policy>> {
         let state = self.now();
-        state.policies().iter().filter(|policy| wanted(policy)).cloned().collect()
+        state.policies().iter().filter(|policy| predicate(policy)).cloned().collect()
     }
 
     /// The policies that are active now.

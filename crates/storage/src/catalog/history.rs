@@ -42,7 +42,7 @@ struct KeptSnapshot {
     held: Arc<PastSnapshot>,
     /// When it was last used, on the monotonic clock in microseconds.
     handed_out: i64,
-    /// Whether a read has asked for its time again.
+    /// Whether a read has used its time again.
     is_used: bool,
 }
 

@@ -53,7 +53,7 @@ use crate::write::{DefinitionChange, back_off, covered_keys, duplicate_key, most
 /// The largest amount of memory for notes.
 const NOTES_BYTES: usize = 16 << 20;
 
-/// What happens to a build when one of its indexes is dropped meanwhile.
+/// The effect on a build when one of its indexes is dropped meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfDropped {
     /// The build ends with an error.

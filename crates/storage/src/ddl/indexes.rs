@@ -99,7 +99,7 @@ impl Store {
             rules.ttl = TtlIndexRules::Mongod8;
             rules.last_modified = false;
         }
-        let mut wanted = Vec::with_capacity(requests.len());
+        let mut specs = Vec::with_capacity(requests.len());
         let mut id_collations = Vec::new();
         let mut result = CreateIndexesResult::default();
         for request in requests {
@@ -128,7 +128,7 @@ impl Store {
                     }
                     result.notes.extend(note);
                     result.last_modified |= spec.is_last_modified();
-                    wanted.push(*spec);
+                    specs.push(*spec);
                 }
             }
         }
@@ -140,9 +140,9 @@ impl Store {
         };
         result.created_collection = created;
         check_id_collations(&collection, &id_collations)?;
-        let wanted: Vec<IndexSpec> =
-            wanted.into_iter().map(|spec| spec.inheriting(collection.collation())).collect();
-        for spec in &wanted {
+        let specs: Vec<IndexSpec> =
+            specs.into_iter().map(|spec| spec.inheriting(collection.collation())).collect();
+        for spec in &specs {
             if let Some(kind) = spec.kind().special() {
                 let checked = kind.check_in_collection(spec);
                 checked.map_err(|e| in_spec_context(e, spec.document()))?;
@@ -159,11 +159,11 @@ impl Store {
             result.before = existing.len() as i32 + own;
             result.notes.truncate(own_notes);
             let policies = match options.update_policies {
-                true => self.changed_policies(&collection, &existing, &wanted)?,
+                true => self.changed_policies(&collection, &existing, &specs)?,
                 false => Vec::new(),
             };
             let endangers = policies.iter().any(|(old, new)| index_change_endangers(old, new))
-                || wanted.iter().any(spec_shows_other_documents);
+                || specs.iter().any(spec_shows_other_documents);
             if endangers && open == OpenTransactions::Spare && !view.in_transaction() {
                 drop(changing);
                 self.definitions.open.await_end(&[collection.namespace()])?;
@@ -175,7 +175,7 @@ impl Store {
                 self.replace_index(&collection, &old, new)?;
             }
             let existing = collection.indexes();
-            let fresh = new_specs(&existing, wanted.clone())?;
+            let fresh = new_specs(&existing, specs.clone())?;
             for spec in &fresh {
                 self.check_no_circle(&collection.namespace(), &[spec.ttl_options()], &[])?;
             }
@@ -206,7 +206,7 @@ impl Store {
             drop(changing);
             wait_for_builds(op, &collection)?;
             // If the build of another command has failed, the index is missing.
-            if new_specs(&collection.indexes(), wanted.clone())?.is_empty() {
+            if new_specs(&collection.indexes(), specs.clone())?.is_empty() {
                 return Ok(Some(result));
             }
         }
@@ -457,13 +457,16 @@ fn wait_for_builds(op: &OpCtx, collection: &Collection) -> Result<()> {
 }
 
 /// Checks that the index on `_id` is not requested with another collation than the collection's.
-fn check_id_collations(collection: &Collection, wanted: &[Option<Arc<Collation>>]) -> Result<()> {
+fn check_id_collations(
+    collection: &Collection,
+    requested: &[Option<Arc<Collation>>],
+) -> Result<()> {
     let shown = |collation: Option<&Arc<Collation>>| match collation {
         Some(collation) => Shell(collation.document()).to_string(),
         None => "{ locale: \"simple\" }".to_owned(),
     };
     let own = collection.collation();
-    match wanted.iter().find(|wanted| !same_collation(wanted.as_ref(), own)) {
+    match requested.iter().find(|requested| !same_collation(requested.as_ref(), own)) {
         None => Ok(()),
         Some(other) => Err(Error::bad_value(format!(
             "The _id index must have the same collation as the collection. Index collation: {}, collection collation: {}",

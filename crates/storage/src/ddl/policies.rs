@@ -91,10 +91,10 @@ impl Store {
         &self,
         collection: &Collection,
         existing: &[Arc<Index>],
-        wanted: &[IndexSpec],
+        requested: &[IndexSpec],
     ) -> Result<Vec<(Arc<Index>, Arc<Index>)>> {
         let mut changes = Vec::new();
-        for spec in wanted {
+        for spec in requested {
             let differs = |index: &&Arc<Index>| {
                 let old = &index.spec;
                 old.same_identity(spec)

@@ -10,7 +10,7 @@ use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition};
 use crate::isolation::ReadView;
 
-/// What becomes of a collection that has the new name already.
+/// The fate of an existing collection with the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameTarget {
     /// The rename fails.

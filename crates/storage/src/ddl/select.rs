@@ -12,9 +12,12 @@ use crate::index::kinds::{self, KindCount};
 use crate::index::spec::IndexSpec;
 
 /// The requested indexes that do not exist yet. Expiry contract, section 1.3.
-pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Result<Vec<IndexSpec>> {
+pub(super) fn new_specs(
+    existing: &[Arc<Index>],
+    requested: Vec<IndexSpec>,
+) -> Result<Vec<IndexSpec>> {
     let mut fresh: Vec<IndexSpec> = Vec::new();
-    for spec in wanted {
+    for spec in requested {
         let known = existing.iter().map(|index| &index.spec).chain(fresh.iter());
         let mut known: Vec<&IndexSpec> = known.collect();
         // A conflict with an equivalent index is reported before one with the same name only.

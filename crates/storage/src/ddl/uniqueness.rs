@@ -50,7 +50,7 @@ impl Store {
     /// only the other changes.
     ///
     /// # Errors
-    /// Those of [`Store::modify_index`]; 72 InvalidOptions without `prepareUnique`, 359
+    /// Errors of [`Store::modify_index`]; 72 InvalidOptions without `prepareUnique`, 359
     /// CannotConvertIndexToUnique with the documents that violate the constraint, 12587 while an
     /// index is being built, errors of the operation's deadline. The index stays as it was.
     pub fn make_index_unique(
@@ -93,7 +93,7 @@ impl Store {
     /// Checks whether an index could be made unique, without a change.
     ///
     /// # Errors
-    /// Those of [`Store::make_index_unique`].
+    /// Errors of [`Store::make_index_unique`].
     pub fn dry_run_unique(
         &self,
         op: &OpCtx,

@@ -33,7 +33,7 @@ pub struct IndexField {
     pub parts: Vec<String>,
     /// The order of its values.
     pub order: SortOrder,
-    /// What an entry contains of the values at the path.
+    /// The form in which an entry contains the values at the path.
     pub kind: FieldKind,
 }
 

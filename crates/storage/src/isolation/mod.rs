@@ -1,4 +1,4 @@
-//! What a command sees of the store, and where its writes go.
+//! The version of the data that a command reads, and the destination of its writes.
 //!
 //! A [`ReadView`] has three forms:
 //!
@@ -36,7 +36,7 @@ pub type SessionKey = [u8; 16];
 /// Called before a repeatable statement is recorded. An error undoes the statement.
 pub type BeforeRecord = Box<dyn Fn(i32) -> Result<()>>;
 
-/// What a command sees of the store.
+/// The version of the data that a command reads.
 pub struct ReadView {
     sees: Sees,
     /// The hook of a fail point that stops statements.

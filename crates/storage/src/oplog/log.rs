@@ -29,7 +29,8 @@ pub struct Oplog {
     pub(super) cut: AtomicU64,
     /// The cut up to which this process has removed entries from the byte store.
     swept: AtomicU64,
-    /// The limits were changed, so the sweeper gives the space of what they cut back at once.
+    /// Whether the limits were changed: the sweeper then frees the space of cut entries
+    /// immediately.
     resized: AtomicBool,
     /// Held while the whole log is cut.
     pub(crate) cutting: Mutex<()>,
@@ -138,7 +139,7 @@ impl Oplog {
         self.clock.limits()
     }
 
-    /// Changes the limits. The next trim gives the space of excess entries back.
+    /// Changes the limits. The next trim frees the space of excess entries.
     pub(crate) fn set_limits(&self, limits: LogLimits) {
         self.clock.set_limits(limits);
         self.resized.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What a write unit passes to the log about an operation.
+//! The description of an operation that a write unit passes to the log.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 

@@ -52,7 +52,7 @@ impl ChangeScope {
     pub fn covers_database(&self, db: &str) -> bool {
         match self {
             ChangeScope::Collection(_) => false,
-            ChangeScope::Database(wanted) => wanted == db,
+            ChangeScope::Database(database) => database == db,
             ChangeScope::Deployment => !is_internal(db),
         }
     }

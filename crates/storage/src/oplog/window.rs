@@ -23,7 +23,7 @@ const OVERFULL: u64 = 8;
 /// The segments that go into the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentsToStore {
-    /// Those that have ended.
+    /// The segments that have ended.
     Ended,
     /// The open one, too, which ends.
     All,

@@ -69,8 +69,8 @@ fn invalid(text: String) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
 }
 
-fn wrong_type(member: &str, value: RawValue<'_>, wanted: &str) -> Error {
-    invalid(format!("'ttl.{member}' must be {wanted}, but is of type {}", value.type_name()))
+fn wrong_type(member: &str, value: RawValue<'_>, expected: &str) -> Error {
+    invalid(format!("'ttl.{member}' must be {expected}, but is of type {}", value.type_name()))
 }
 
 impl TtlOptions {

@@ -126,8 +126,8 @@ mod tests {
                 pace.spend(allowed, allowed * 1000);
                 gone += allowed;
             }
-            let wanted = limit * secs as f64;
-            assert!((gone as f64 - wanted).abs() <= wanted * 0.1, "{limit}: {gone}");
+            let expected = limit * secs as f64;
+            assert!((gone as f64 - expected).abs() <= expected * 0.1, "{limit}: {gone}");
         }
     }
 

@@ -9,9 +9,9 @@ use parking_lot::{Condvar, Mutex};
 /// Which rules apply where the manual and the 8.x servers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlIndexRules {
-    /// Those of the manual (the default).
+    /// The rules of the manual (the default).
     Manual,
-    /// Those of 8.x servers.
+    /// The rules of 8.x servers.
     Mongod8,
 }
 

@@ -358,10 +358,10 @@ impl ValidationRun<'_> {
                 run.extra(at, &index, &[], position, &[]);
                 return Ok(());
             };
-            let mut wanted = false;
+            let mut is_expected = false;
             // An unreadable record is reported as such, and has no keys.
             let _ = snapshot.stored_record(collection, entry.record_key, &mut |stored| {
-                wanted = match index.covers(stored.document) {
+                is_expected = match index.covers(stored.document) {
                     Ok(covered) => {
                         covered
                             && index_keys(&index.spec, stored, &mut keys).is_ok()
@@ -373,7 +373,7 @@ impl ValidationRun<'_> {
                 };
                 Ok(())
             });
-            if !wanted {
+            if !is_expected {
                 run.extra(at, &index, entry.record_key, entry.values, entry.type_bits);
             }
             Ok(())

@@ -69,7 +69,7 @@ impl KeptRows {
     /// Adds a version, and writes the rows that are complete.
     ///
     /// # Errors
-    /// Those of `put`.
+    /// Errors of `put`.
     pub(crate) fn push(&mut self, version: KeptVersion<'_>, put: &mut PutRow<'_>) -> Result<()> {
         let KeptVersion { timestamp, collection, record_key, document } = version;
         let bytes = document.as_bytes();
@@ -108,7 +108,7 @@ impl KeptRows {
     /// Writes the current row.
     ///
     /// # Errors
-    /// Those of `put`.
+    /// Errors of `put`.
     pub(crate) fn finish(&mut self, put: &mut PutRow<'_>) -> Result<()> {
         if !self.value.is_empty() {
             put(&self.key, &self.value)?;

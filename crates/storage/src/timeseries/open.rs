@@ -66,10 +66,10 @@ impl OpenBuckets {
         &self,
         stripes: impl Iterator<Item = usize>,
     ) -> HashMap<usize, MutexGuard<'_, Stripe>> {
-        let mut wanted: Vec<usize> = stripes.collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        wanted.into_iter().map(|at| (at, self.stripes[at].lock())).collect()
+        let mut numbers: Vec<usize> = stripes.collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into_iter().map(|at| (at, self.stripes[at].lock())).collect()
     }
 }
 

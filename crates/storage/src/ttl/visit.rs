@@ -48,7 +48,7 @@ pub(super) enum VisitEnd {
     PolicyChanged,
 }
 
-/// What a visit has used of its targets.
+/// The amounts of a visit that count for its targets.
 struct Progress {
     deleted: i64,
     keys_examined: i64,

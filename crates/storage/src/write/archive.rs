@@ -29,7 +29,7 @@ pub trait ArchiveSink: Send + Sync {
     /// Whether the configuration allows this path or URL.
     ///
     /// # Errors
-    /// 72 InvalidOptions that says why not.
+    /// 72 InvalidOptions with the reason.
     fn check(&self, path: &str) -> Result<()>;
 
     /// Writes one file with these documents. They survive a crash of the machine when this returns.

@@ -47,7 +47,7 @@ impl WriteUnit<'_> {
     /// Writes into the collection of this name, which is one of the unit's.
     ///
     /// # Errors
-    /// Those of `act`; 112 WriteConflict when the collection is being changed.
+    /// Errors of `act`; 112 WriteConflict when the collection is being changed.
     pub fn within<T>(
         &mut self,
         ns: &Namespace,

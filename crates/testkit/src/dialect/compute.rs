@@ -1,9 +1,9 @@
-//! The small sums inside `Date(...)` and `@(...)`.
+//! Calculations inside `Date(...)` and `@(...)`.
 
 use super::Env;
 
-/// Sums, differences, products and remainders of whole numbers, `now` and `i`; products first, no
-/// parentheses inside.
+/// Evaluates sums, differences, products and remainders of whole numbers, `now` and `i`. Products
+/// take precedence; there are no parentheses.
 pub(super) fn compute(expression: &str, env: &Env) -> Result<i64, String> {
     let wrong = || format!("not a sum of whole numbers: {expression}");
     let operand = |text: &str| -> Result<i64, String> {

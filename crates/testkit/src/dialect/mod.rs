@@ -5,10 +5,10 @@
 //! `ObjectId('...')`, `Timestamp(t, i)`, `BinData(subtype, 'base64')`, `/pattern/options`,
 //! `MinKey`, `MaxKey`, `undefined`, `Repeat('x', n)`.
 //!
-//! `Date` and `@(...)` take sums of whole numbers with `now` (the clock) and `i` (the row of a
-//! `fill`); `@i` is `@(i)`. `CURSOR` is the id of the last cursor that stayed open, `SNAPSHOT` the
-//! time that the last snapshot read was of. In expectations: `Any`, `Any('type')`,
-//! `Contains('text')`, and `...` for further fields or elements.
+//! `Date` and `@(...)` contain calculations with `now` (the clock) and `i` (the row of a `fill`);
+//! `@i` is `@(i)`. `CURSOR` is the id of the last cursor that stayed open, `SNAPSHOT` the time of
+//! the last snapshot read. In expectations: `Any`, `Any('type')`, `Contains('text')`, and `...` for
+//! further fields or elements.
 //!
 //! A text is rewritten to Extended JSON and read by `mayfly_value::extjson`.
 
@@ -31,7 +31,7 @@ pub(crate) const ANY: &str = "$any";
 /// Name of the field that stands for `Contains`.
 pub(crate) const CONTAINS: &str = "$contains";
 
-/// What the dialect's names stand for.
+/// The values of the dialect's names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Env {
     /// The value of `now`: the test clock, in milliseconds since 1970.
@@ -44,10 +44,10 @@ pub struct Env {
     pub snapshot: u64,
 }
 
-/// Reads a command of a program that has no variables.
+/// Parses a command without variables.
 ///
 /// # Panics
-/// The text is no document.
+/// The text is not a document.
 pub fn parsed(command: &str) -> DocBuf {
     match document(command, &Env::default()) {
         Ok(command) => command,
@@ -55,18 +55,18 @@ pub fn parsed(command: &str) -> DocBuf {
     }
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// A line that says what is wrong.
+/// A description of the fault, in one line.
 pub fn document(text: &str, env: &Env) -> Result<DocBuf, String> {
     parse_document(&rewrite(text, env)?).map_err(|error| error.to_string())
 }
 
-/// Reads a value.
+/// Parses a value.
 ///
 /// # Errors
-/// A line that says what is wrong.
+/// A description of the fault, in one line.
 pub fn value(text: &str, env: &Env) -> Result<ValueBuf, String> {
     parse_value(&rewrite(text, env)?).map_err(|error| error.to_string())
 }

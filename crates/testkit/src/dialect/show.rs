@@ -1,17 +1,17 @@
-//! Values to the dialect's text.
+//! Formats values in the dialect.
 
 use std::fmt::Write;
 
 use mayfly_value::{RawDoc, RawValue};
 
-/// Writes a document so that [`super::document`] reads the same one.
+/// Formats a document, so that [`super::document`] parses it again.
 pub fn show(document: RawDoc<'_>) -> String {
     let mut out = String::new();
     show_document(document, &mut out);
     out
 }
 
-/// Writes a value so that [`super::value`] reads the same one.
+/// Formats a value, so that [`super::value`] parses it again.
 pub fn show_value(value: RawValue<'_>) -> String {
     let mut out = String::new();
     show_into(value, &mut out);

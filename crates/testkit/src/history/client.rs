@@ -1,11 +1,11 @@
 //! Clients that make histories by commands, over any [`Line`] to a server: in this process, or over
 //! a network that loses replies.
 //!
-//! A client runs one transaction after the other, each some statements on lists and registers, and
-//! between them single writes that it may send again. It behaves as a driver does: it sends a
-//! single write again under the same number when it got no answer, gives a transaction up when a
-//! statement failed, and asks by `commitTransaction` again when it does not know what became of a
-//! commit. What the server may never answer is kept as a complaint ([`Run::complaints`]).
+//! A client runs one transaction after the other, each with some statements on lists and registers,
+//! and single retryable writes between them. It behaves as a driver does: without a reply, it sends
+//! a single write again with the same number; if a statement fails, it abandons the transaction; if
+//! the outcome of a commit is unknown, it sends `commitTransaction` again. Replies that the server
+//! must never send are recorded ([`Run::complaints`]).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,49 +19,50 @@ use rand::{Rng, SeedableRng};
 use super::{Outcome, Step, Transaction};
 use crate::dialect::{self, parsed};
 
-/// Lists, and as many registers, in use at a time.
+/// The number of lists, and of registers, in use at a time.
 pub(super) const KEYS: u32 = 6;
-/// Numbers that are written before other lists and registers take their place.
+/// The number of writes before other lists and registers are used.
 const TURN: u64 = 60;
 /// The default number of turns before other collections are used.
 const GENERATION: u32 = 10;
-/// How often something whose outcome is unknown is asked for again.
+/// The number of retries of a command whose outcome is unknown.
 const ATTEMPTS: usize = 12;
 
-/// Refusals that a client must expect: conflicts, kills, limits, and a server that ends.
+/// Expected error codes: conflicts, kills, limits, and a server that stops.
 const EXPECTED: &[i32] = &[6, 24, 91, 112, 189, 246, 251, 290, 11000, 11600, 11601, 11602];
-/// After these a client may always begin its transaction again, and the answer must say so.
+/// Codes after which a client may always retry its transaction; the reply must have the label for
+/// it.
 const TRANSIENT: &[i32] = &[24, 112, 246, 251];
-/// `killOp` and `killSessions` end an operation with this code.
+/// The code of operations that `killOp` and `killSessions` have ended.
 const INTERRUPTED: i32 = 11601;
-/// What became of a write is not known.
+/// Codes after which the outcome of a write is unknown.
 const DOUBTFUL: &[i32] = &[6, 91, 189, 11600, 11602];
 
 /// It is unknown whether the command was executed.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost;
 
-/// A way to a server.
+/// A connection to a server.
 pub trait Line {
-    /// Runs a command, which has no `$db` yet.
+    /// Runs a command without `$db`.
     ///
     /// # Errors
-    /// The answer did not come.
+    /// There was no reply.
     fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf, Lost>;
 }
 
-/// What all clients of a history share.
+/// The state that all clients of a history share.
 pub struct Run {
     began: Instant,
     next_value: AtomicU64,
     complaints: Mutex<Vec<String>>,
     refusals: Mutex<BTreeMap<i32, u64>>,
     repeats: Mutex<BTreeMap<&'static str, u64>>,
-    /// After so many turns other collections are used.
+    /// The number of turns after which other collections are used.
     generation: u32,
     /// Whether a client is sometimes slower than `transactionLifetimeLimitSeconds` of 1.
     is_slow: bool,
-    /// The end of the disturber, and of clients that run until it.
+    /// Set at the end of the run, for the disturber and clients.
     pub over: AtomicBool,
 }
 
@@ -81,7 +82,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// A history over the same few collections from beginning to end.
+    /// A history that uses the same few collections throughout.
     pub fn over_few_collections() -> Run {
         Run { generation: u32::MAX / KEYS, ..Run::default() }
     }
@@ -92,24 +93,24 @@ impl Run {
         Run { is_slow: true, ..Run::default() }
     }
 
-    /// Since the first client began.
+    /// The time since the first client began.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Keeps what must not be.
+    /// Records an event that must not occur.
     pub fn complain(&self, text: String) {
         if let Ok(mut complaints) = self.complaints.lock() {
             complaints.push(text);
         }
     }
 
-    /// What must not be, in the order in which it happened.
+    /// The events that must not occur, in their order.
     pub fn complaints(&self) -> Vec<String> {
         self.complaints.lock().map(|list| list.clone()).unwrap_or_default()
     }
 
-    /// How often commands were refused, by code.
+    /// The number of failed commands, by code.
     pub fn refusals(&self) -> BTreeMap<i32, u64> {
         self.refusals.lock().map(|counts| counts.clone()).unwrap_or_default()
     }
@@ -139,13 +140,13 @@ impl Run {
         self.next_value.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Where a list lives.
+    /// The database and collection of a list.
     pub(super) fn list_at(&self, key: u32) -> (&'static str, String) {
         let (db, name) = [("one", "lists"), ("one", "others"), ("two", "lists")][key as usize % 3];
         (db, format!("{name}{}", key / KEYS / self.generation))
     }
 
-    /// Where a register lives.
+    /// The database and collection of a register.
     pub(super) fn register_at(&self, key: u32) -> (&'static str, String) {
         ("two", format!("registers{}", key / KEYS / self.generation))
     }
@@ -175,7 +176,7 @@ impl Run {
     /// Reads all lists and registers after the last write.
     ///
     /// # Errors
-    /// What was not answered as it should be.
+    /// A description of an unexpected reply.
     pub fn read_all(&self, line: &mut dyn Line) -> Result<Transaction, String> {
         let begin = self.now();
         let mut found: BTreeMap<String, BTreeMap<u32, DocBuf>> = BTreeMap::new();
@@ -226,10 +227,10 @@ pub(super) fn register(document: RawDoc<'_>) -> Option<u64> {
     Some(number(document, "value") as u64).filter(|value| *value > 0)
 }
 
-/// An answer that came.
+/// A reply of the server.
 pub(super) struct Reply {
     document: DocBuf,
-    /// 0 when all went well; that of the first write error, too.
+    /// 0 for success; otherwise the code of the error, or of the first write error.
     pub(super) code: i32,
 }
 
@@ -244,7 +245,7 @@ impl Reply {
             (true, Some(first)) => number(first, "code") as i32,
             (false, _) => number(reply, "code") as i32,
         };
-        // A reply without ok and without a code is wrong, too.
+        // A reply without ok and without a code is an error, too.
         let code = if code == 0 && !is_ok { -1 } else { code };
         Reply { code, document }
     }
@@ -269,7 +270,7 @@ impl Reply {
         self.batch().into_iter().next()
     }
 
-    /// The document that `findAndModify` shows.
+    /// The document that `findAndModify` returned.
     fn value(&self) -> Option<DocBuf> {
         self.document.as_doc().get("value")?.as_document().map(RawDoc::to_owned)
     }
@@ -283,7 +284,7 @@ impl Reply {
 enum Ended {
     /// The server refused a statement.
     Refused,
-    /// The answer to a statement did not come.
+    /// There was no reply to a statement.
     Lost,
 }
 
@@ -305,7 +306,7 @@ impl<'r, L: Line> Client<'r, L> {
         Client { run, line, session, number: 0, random, begins: false }
     }
 
-    /// Runs a transaction, or something alone.
+    /// Runs a transaction, or a single write.
     pub fn transaction(&mut self) -> Transaction {
         let begin = self.run.now();
         let mut steps = Vec::new();
@@ -364,7 +365,7 @@ impl<'r, L: Line> Client<'r, L> {
         }
     }
 
-    /// Sends a single write until it is answered; nothing when its outcome stays unknown.
+    /// Sends a single write until there is a reply; `None` if its outcome stays unknown.
     ///
     /// `killOp` may end a repeated write before the server looks up whether the first attempt was
     /// executed, so its refusal then says nothing about the outcome.
@@ -417,7 +418,7 @@ impl<'r, L: Line> Client<'r, L> {
         }
     }
 
-    /// Writes a register if it still holds what it held.
+    /// Writes a register if it still has the value that was read.
     fn write_alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
         let (key, value) = (self.key(), self.run.value());
         let (db, collection) = self.run.register_at(key);
@@ -485,7 +486,7 @@ impl<'r, L: Line> Client<'r, L> {
             match self.step(steps) {
                 Ok(()) => {}
                 Err(Ended::Refused) if self.random.random_bool(0.3) => {
-                    // It is over: to commit it must fail.
+                    // The transaction has ended: a commit must fail.
                     if let Ok(reply) = self.statement_or_end("admin", "{commitTransaction: 1")
                         && reply.code == 0
                     {
@@ -525,7 +526,8 @@ impl<'r, L: Line> Client<'r, L> {
             match self.statement_or_end("admin", "{commitTransaction: 1") {
                 Ok(reply) if reply.code == 0 && reply.is_acknowledged() => {
                     self.run.note_repeat(attempt, "commits known");
-                    // What wrote nothing leaves no trace, and is unknown after a crash.
+                    // A transaction that wrote nothing leaves no record, and is unknown after a
+                    // crash.
                     if has_written && self.random.random_bool(0.1) {
                         self.commit_again();
                     }
@@ -535,14 +537,14 @@ impl<'r, L: Line> Client<'r, L> {
                     self.run.note_repeat(attempt, "commits denied");
                     return Outcome::Fail;
                 }
-                // Unknown, interrupted, or not known to be durable: the next answer must be true.
+                // Unknown, interrupted, or possibly not durable: the next reply must be correct.
                 Ok(_) | Err(Lost) => {}
             }
         }
         Outcome::Info
     }
 
-    /// A commit that was acknowledged is, however often one asks.
+    /// Repeats an acknowledged commit: it must be acknowledged again.
     fn commit_again(&mut self) {
         if let Ok(reply) = self.statement_or_end("admin", "{commitTransaction: 1")
             && reply.code != 0
@@ -658,7 +660,7 @@ fn note_both(reply: &Reply, key: u32, steps: &mut Vec<Step>) -> Outcome {
     outcome
 }
 
-/// What `findAndModify` shows of a list that it has appended to.
+/// Records the list that `findAndModify` returned after an append.
 fn note_shown(reply: &Reply, key: u32, shows: bool, steps: &mut Vec<Step>) {
     if shows {
         let values = reply.value().map(|it| list(it.as_doc())).unwrap_or_default();
@@ -670,7 +672,8 @@ fn note_shown(reply: &Reply, key: u32, shows: bool, steps: &mut Vec<Step>) {
 mod tests {
     use super::*;
 
-    /// Loses the reply to the first attempt, refuses the second as killed, and knows the third.
+    /// A connection that loses the reply to the first attempt, fails the second as killed, and
+    /// confirms the third.
     struct Scripted(u32);
 
     impl Line for Scripted {

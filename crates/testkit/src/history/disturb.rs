@@ -13,13 +13,14 @@ use crate::dialect::parsed;
 /// Whether indexes are created and dropped concurrently to the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexChanges {
-    /// They do.
+    /// They are created and dropped.
     Made,
     /// The indexes stay as they are.
     None,
 }
 
-/// Makes and drops indexes as wanted, and kills operations and sessions, until the run is over.
+/// Makes and drops indexes if `indexes` says so, and kills operations and sessions, until the run
+/// is over.
 pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: IndexChanges, clients: u8, seed: u64) {
     let mut random = SmallRng::seed_from_u64(!seed);
     let least = if indexes == IndexChanges::Made { 0 } else { 5 };
@@ -30,7 +31,7 @@ pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: IndexChanges, clients:
             true => run.register_at(key),
             false => run.list_at(key),
         };
-        // It does not matter what is killed or missing.
+        // It does not matter whether the target exists.
         let _answer = match random.random_range(least..8) {
             0..3 => {
                 let index = "{key: {length: 1}, name: 'length'}";
@@ -57,7 +58,8 @@ pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: IndexChanges, clients:
 }
 
 /// Changes definitions, fills and empties other collections, and lets documents expire, until the
-/// run is over. Of the lists and registers it changes what their clients do not see.
+/// run is over. It changes definitions of lists and registers only in ways that their clients do
+/// not notice.
 pub fn upheave<L: Line>(run: &Run, line: &mut L, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed.rotate_left(17));
     while !run.over.load(Ordering::Acquire) {

@@ -1,5 +1,5 @@
-//! What a change stream shows of a history while it is made: each write that took effect once, and
-//! those of a list or a register in the order in which they are there.
+//! Comparison of a change stream with a history while it is made: the stream must return each
+//! committed write once, and the writes of a list or a register in their order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,11 +9,11 @@ use super::client::{Line, Run, list, number, register};
 use super::{Outcome, Step, Transaction};
 use crate::dialect::parsed;
 
-/// How long a `getMore` waits for events.
+/// The time for which a `getMore` waits for events, in milliseconds.
 const WAIT_MS: i32 = 100;
-/// `ChangeStreamHistoryLost`, `ChangeStreamFatalError`: the stream cannot go on.
+/// `ChangeStreamHistoryLost`, `ChangeStreamFatalError`: the stream cannot continue.
 const FATAL: &[i64] = &[280, 286];
-/// The collection whose first insert says that everything was shown.
+/// The collection whose first insert marks the end of the history.
 const MARK: (&str, &str) = ("one", "marks");
 
 /// A list or a register.
@@ -23,25 +23,25 @@ enum Place {
     Register(u32),
 }
 
-/// A client that follows the changes of the whole server, and goes on where it stopped when its
-/// connection was lost.
+/// A client that follows the changes of the whole server, and resumes after its connection was
+/// lost.
 pub struct Follower<'r> {
     run: &'r Run,
     cursor: i64,
-    /// Where the stream goes on.
+    /// The resume token.
     token: Option<DocBuf>,
-    /// What was written to a place, in the order of the events.
+    /// The writes of a list or a register, in the order of the events.
     written: HashMap<Place, Vec<u64>>,
     time: u64,
     has_mark: bool,
-    /// Events so far.
+    /// The number of events so far.
     pub events: u64,
-    /// How often it was opened.
+    /// The number of times that the stream was opened.
     pub opened: u64,
 }
 
 impl<'r> Follower<'r> {
-    /// One that has not begun.
+    /// A follower without an open stream.
     pub fn new(run: &'r Run) -> Follower<'r> {
         let (written, token) = (HashMap::new(), None);
         Follower { run, cursor: 0, token, written, time: 0, has_mark: false, events: 0, opened: 0 }
@@ -52,8 +52,8 @@ impl<'r> Follower<'r> {
         self.cursor != 0
     }
 
-    /// Opens the stream if it is not, and takes what there is. False when nothing came, and when
-    /// the answer was lost.
+    /// Opens the stream if it is not open, and reads available events. Returns false if there were
+    /// none, or if the reply was lost.
     pub fn step<L: Line>(&mut self, line: &mut L) -> bool {
         let mut command = DocBuilder::new();
         if self.cursor == 0 {
@@ -97,11 +97,11 @@ impl<'r> Follower<'r> {
     /// Writes a mark and follows the stream to it.
     ///
     /// # Errors
-    /// It did not come.
+    /// The stream did not return the mark.
     pub fn finish<L: Line>(&mut self, line: &mut L) -> Result<(), String> {
         let mark = parsed(&format!("{{insert: '{}', documents: [{{_id: 1}}]}}", MARK.1));
         line.ask(MARK.0, mark.as_doc()).map_err(|_| "no answer to the mark".to_owned())?;
-        // Each step that shows nothing waits, so that this is a time, too.
+        // Each step without events waits, so that this number limits the time.
         let mut idle = 0;
         while !self.has_mark {
             idle = if self.step(line) { 0 } else { idle + 1 };
@@ -148,15 +148,15 @@ impl<'r> Follower<'r> {
                         written.push(value as u64);
                     }
                 }
-                // The whole list: what is known of it is not new.
+                // The event has the whole list: only unknown numbers are new.
                 let known: HashSet<u64> = written.iter().copied().collect();
                 written.extend(list(fields).iter().filter(|value| !known.contains(value)));
             }
         }
     }
 
-    /// What the stream showed and did not happen, or did not show. The last transaction of the
-    /// history has read everything.
+    /// The differences between the stream and the history. The last transaction of the history has
+    /// read everything.
     pub fn check(&self, history: &[Transaction]) -> Vec<String> {
         let mut wrong = Vec::new();
         let shown = |place| self.written.get(&place).map_or(&[][..], Vec::as_slice);
@@ -181,7 +181,8 @@ impl<'r> Follower<'r> {
         wrong
     }
 
-    /// A register is written by clients that have read it: its events are a chain.
+    /// Checks a register. Each client reads it before it writes it, so that its events form a
+    /// chain.
     fn check_registers(&self, at: usize, transaction: &Transaction, wrong: &mut Vec<String>) {
         let mut read: HashMap<u32, Option<u64>> = HashMap::new();
         for step in &transaction.steps {
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use crate::history::client::Lost;
 
-    /// A server that has one batch of events.
+    /// A server with one batch of events.
     struct Batch(&'static str);
 
     impl Line for Batch {

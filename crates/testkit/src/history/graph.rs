@@ -1,14 +1,14 @@
-//! Circles of dependencies.
+//! Cycles of dependencies.
 //!
-//! Under snapshot isolation each transaction has a time at which it read and a later one at which
-//! it was committed. "Wrote before", "was read by" and "ended before" lead from a commit to a later
-//! beginning or commit; "read what the other overwrote" leads from a beginning to a later commit.
-//! So every circle has two neighbours of the last kind (Fekete and others, "Making Snapshot
-//! Isolation Serializable", 2005). A circle without such neighbours is one in a graph that has each
-//! transaction twice: as reached by an edge of the last kind, which cannot be followed by another
-//! one, and as reached by any other.
+//! Under snapshot isolation each transaction has a time of its reads and a later time of its
+//! commit. The edges "wrote before" (ww), "was read by" (wr) and "ended before" lead from a commit
+//! to a later beginning or commit; the edge "read what the other overwrote" (rw) leads from a
+//! beginning to a later commit. Every cycle therefore has two consecutive rw edges (Fekete and
+//! others, "Making Snapshot Isolation Serializable", 2005). To find a cycle without them, the graph
+//! has each transaction twice: as reached by an rw edge, which no other rw edge may follow, and as
+//! reached by any other edge.
 
-/// Transactions, and what is before what.
+/// The transactions and their dependencies.
 pub(super) struct Graph {
     transactions: usize,
     /// Nodes beyond the transactions are points in time.
@@ -42,7 +42,7 @@ impl Graph {
         }
     }
 
-    /// Adds what ended before another began, by begin and end of each.
+    /// Adds the edges "ended before", given the beginning and the end of each transaction.
     pub(super) fn real_time(&mut self, spans: impl Iterator<Item = (u64, Option<u64>)>) {
         let spans: Vec<_> = spans.collect();
         let mut ends: Vec<(u64, usize)> = Vec::new();
@@ -65,7 +65,7 @@ impl Graph {
         }
     }
 
-    /// One circle without two neighbours of the last kind for each knot of them, as text.
+    /// One cycle without two consecutive rw edges for each strongly connected component, as text.
     pub(super) fn circles(&self) -> Vec<String> {
         let knots = self.knots();
         let mut size = vec![0usize; self.edges.len() * 2];
@@ -82,7 +82,7 @@ impl Graph {
         circles
     }
 
-    /// Where one may go from a node of the doubled graph.
+    /// The edges that may follow at a node of the doubled graph.
     fn next(&self, node: usize) -> impl Iterator<Item = (usize, Edge)> {
         let (transaction, overwritten) = (node / 2, node % 2 == 1);
         let edges = self.edges[transaction].iter();
@@ -139,7 +139,7 @@ impl Graph {
         knots
     }
 
-    /// The shortest way from a node back to itself inside its knot.
+    /// The shortest cycle through a node within its component.
     fn circle(&self, start: usize, knots: &[usize]) -> String {
         let mut came_by: Vec<Option<(usize, Edge)>> = vec![None; self.edges.len() * 2];
         let mut queue = std::collections::VecDeque::from([start]);

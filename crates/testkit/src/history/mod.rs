@@ -1,17 +1,16 @@
-//! Whether what clients saw can have come from a store with snapshot isolation.
+//! Checks whether a history is possible under snapshot isolation.
 //!
 //! Clients run transactions that append numbers to lists and read lists; each number is appended
 //! once in the whole history. The order of the numbers in a list is then the order of the writers,
 //! and every read says which of them it saw (the idea is that of Elle: Kingsbury and Alvaro, "Elle:
-//! Inferring Isolation Anomalies from Experimental Observations", 2020). What may not be:
+//! Inferring Isolation Anomalies from Experimental Observations", 2020). What is forbidden:
 //!
-//! * a number twice, one of a transaction that failed, a part of what a transaction appended, an
-//!   acknowledged one that is missing at the end;
-//! * two reads of one list of which neither continues the other; reads of one transaction that
+//! * a number that occurs twice, a number of a failed transaction, only some of the numbers that a
+//!   transaction appended, an acknowledged number that is missing at the end;
+//! * two reads of one list neither of which is a prefix of the other; reads of one transaction that
 //!   disagree;
-//! * a circle of "wrote before", "was read by" and "ended before the other began" in which no two
-//!   neighbours are "read what the other overwrote": Adya's G0, G1c and G-single, lost updates,
-//!   stale reads. Write skew is allowed ([`graph`]).
+//! * a cycle of dependencies without two consecutive "read what the other overwrote": Adya's G0,
+//!   G1c and G-single, lost updates, stale reads. Write skew is allowed ([`graph`]).
 //!
 //! # A history as text
 //!
@@ -21,9 +20,9 @@
 //! 470 480 ok g:2=8 w:2=19 g:4=                    read 8 in register 2, wrote 19 there, read register 4, which has no value yet
 //! ```
 //!
-//! A transaction reads a register before it writes it, so that the values of a register are a
-//! chain, and become lists ([`registers`]). The outcome is `ok`, `fail` (surely without effect) or
-//! `info` (unknown). The last line may read all lists once more.
+//! A transaction reads a register before it writes it, so that the values of a register form a
+//! chain, and are checked as a list ([`registers`]). The outcome is `ok`, `fail` (certainly without
+//! effect) or `info` (unknown). The last line may read all lists once more.
 
 pub mod client;
 pub mod disturb;
@@ -40,12 +39,12 @@ use std::str::FromStr;
 use graph::Graph;
 use registers::as_lists;
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Its commit was acknowledged.
     Ok,
-    /// It has surely no effect.
+    /// It certainly has no effect.
     Fail,
     /// It may have been committed.
     Info,
@@ -65,44 +64,44 @@ pub enum Step {
     Read {
         /// The list.
         key: u32,
-        /// What it held.
+        /// Its content.
         values: Vec<u64>,
     },
     /// Wrote a register that the same transaction has read before.
     Write {
         /// The register.
         key: u32,
-        /// The number, of which there is one in the whole history.
+        /// The number, which is unique in the history.
         value: u64,
     },
     /// Read a register.
     Get {
         /// The register.
         key: u32,
-        /// What it held.
+        /// Its content.
         value: Option<u64>,
     },
 }
 
-/// A transaction as its client saw it.
+/// A transaction as its client recorded it.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// When its client began it, in microseconds.
+    /// The time when its client began it, in microseconds.
     pub begin: u64,
-    /// When its client knew the outcome.
+    /// The time when its client knew the outcome, in microseconds.
     pub end: u64,
-    /// What became of it.
+    /// The outcome, as its client knows it.
     pub outcome: Outcome,
-    /// What it did, in order.
+    /// Its steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// Something that snapshot isolation forbids.
+/// A violation of snapshot isolation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
     /// The name of the anomaly in the literature, such as a lost update.
     pub kind: &'static str,
-    /// Which transactions, and how.
+    /// A description with the transactions.
     pub text: String,
 }
 
@@ -112,7 +111,7 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// The anomalies of a history; none when it may have come from snapshot isolation.
+/// The anomalies of a history; empty if it is possible under snapshot isolation.
 pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
     let (lists, anomalies) = as_lists(history);
     let history = lists.as_slice();
@@ -169,7 +168,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the reads of a transaction, alone and against the writers.
+    /// Checks the reads of a transaction, by themselves and with the writers.
     fn check_inside(&mut self, at: usize, transaction: &Transaction) {
         let mut seen: HashMap<u32, Vec<u64>> = HashMap::new();
         let mut own: HashMap<u32, Vec<u64>> = HashMap::new();
@@ -200,7 +199,7 @@ impl Checker<'_> {
                     self.check_values(at, *key, values);
                     seen.insert(*key, values.clone());
                 }
-                // They have become lists.
+                // Registers were converted to lists before.
                 Step::Write { .. } | Step::Get { .. } => {}
             }
         }
@@ -246,12 +245,12 @@ impl Checker<'_> {
         }
     }
 
-    /// The longest read of each list; all others must be how it begins.
+    /// The longest read of each list; all others must be prefixes of it.
     fn orders(&mut self) -> Orders {
         let mut orders = Orders::new();
         for (at, step) in self.steps() {
             if let Step::Read { key, values } = step {
-                // What a transaction that may have failed appended itself is not known to be there.
+                // The own appends of a transaction that may have failed may not be in the list.
                 let known = self.history[at].outcome == Outcome::Ok;
                 let order = orders.entry(*key).or_default();
                 if known && values.len() > order.len() {
@@ -280,7 +279,7 @@ impl Checker<'_> {
         kept.flat_map(|(at, it)| it.steps.iter().map(move |step| (at, step)))
     }
 
-    /// What the last transaction reads holds everything that was acknowledged before.
+    /// Checks that the reads of the last transaction contain everything that was acknowledged.
     fn check_acknowledged(&mut self, orders: &Orders) {
         let Some(last) = self.history.last() else { return };
         let mut read = HashSet::new();
@@ -366,10 +365,10 @@ impl fmt::Display for Transaction {
     }
 }
 
-/// Reads a history as text.
+/// Parses a history.
 ///
 /// # Errors
-/// The line, and what is wrong with it.
+/// The line, and its fault.
 pub fn parse(text: &str) -> Result<Vec<Transaction>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let transaction =

@@ -1,19 +1,18 @@
-//! Registers as lists.
+//! Converts registers to lists.
 //!
-//! A register is only written by who has read it before, in the same transaction: the value that it
-//! read is the one before. All values that may ever have been there are thus a tree, and what a
-//! read saw is the list of values on the way to it. Under snapshot isolation the tree is a chain,
-//! but for values whose transactions failed: two committed values after the same one are a lost
-//! update.
+//! A transaction reads a register before it writes it, so the value that it read precedes the one
+//! that it wrote. All values therefore form a tree, and a read of a value stands for the list of
+//! values on the path to it. Under snapshot isolation the tree is a chain, except for values of
+//! failed transactions: two committed values after the same one are a lost update.
 
 use std::collections::HashMap;
 
 use super::{Anomaly, Outcome, Step, Transaction};
 
-/// Names of registers among those of lists.
+/// The first list number that stands for a register.
 const REGISTERS: u32 = 1 << 31;
 
-/// The history without registers, and what of them is wrong already.
+/// The history with registers as lists, and the anomalies that the conversion finds.
 pub(super) fn as_lists(history: &[Transaction]) -> (Vec<Transaction>, Vec<Anomaly>) {
     let mut registers = Registers::default();
     for (at, transaction) in history.iter().enumerate() {
@@ -38,7 +37,7 @@ pub(super) fn as_lists(history: &[Transaction]) -> (Vec<Transaction>, Vec<Anomal
 
 #[derive(Default)]
 struct Registers {
-    /// What was there before a value.
+    /// The value before each value.
     before: HashMap<u64, Option<u64>>,
     /// The transaction that committed a value after this one, and its value.
     behind: HashMap<(u32, Option<u64>), (usize, u64)>,
@@ -71,9 +70,9 @@ impl Registers {
         }
     }
 
-    /// The values of a register up to this one. A value without a writer begins the chain; where
-    /// two transactions read each other's, a value stands there twice. The check of lists reports
-    /// either.
+    /// The values of a register up to this one. A value without a writer begins the chain. If two
+    /// transactions have read each other's values, a value occurs twice. The check of lists reports
+    /// both.
     fn way_to(&self, value: Option<u64>) -> Vec<u64> {
         let mut way: Vec<u64> = Vec::new();
         let mut next = value;

@@ -10,14 +10,14 @@ fn kinds(history: &str) -> Vec<&'static str> {
 
 #[test]
 fn what_snapshot_isolation_allows() {
-    // One after the other.
+    // Sequential transactions.
     assert!(kinds("1 2 ok a:1=1\n3 4 ok r:1=1 a:1=2\n5 6 ok r:1=1,2").is_empty());
-    // Write skew: both read what the other one overwrites.
+    // Write skew: each reads what the other one overwrites.
     let skew = "1 9 ok r:1= r:2= a:1=1\n1 9 ok r:1= r:2= a:2=2\n10 11 ok r:1=1 r:2=2";
     assert!(kinds(skew).is_empty());
-    // Concurrent, with an older snapshot.
+    // A concurrent reader with an older snapshot.
     assert!(kinds("1 9 ok a:1=1\n2 8 ok r:1=\n10 11 ok r:1=1").is_empty());
-    // It is unknown whether the first one was committed.
+    // The outcome of the first one is unknown.
     assert!(kinds("1 2 info a:1=1\n3 4 ok r:1=\n9 10 ok r:1=1").is_empty());
     assert!(kinds("1 2 info a:1=1\n3 4 ok r:1=").is_empty());
 }
@@ -45,17 +45,17 @@ fn what_it_forbids() {
 #[test]
 fn circles_that_it_forbids() {
     let cases = [
-        // Read skew: one half of what another one wrote.
+        // Read skew: a part of the writes of another transaction.
         "1 9 ok a:1=1 a:2=2\n1 9 ok r:1=1 r:2=\n10 11 ok r:1=1 r:2=2",
         // A lost update: both read the empty list and append.
         "1 9 ok r:1= a:1=1\n1 9 ok r:1= a:1=2\n10 11 ok r:1=1,2",
-        // What is overwritten in opposite order (G0).
+        // Writes that are overwritten in opposite order (G0).
         "1 9 ok a:1=1 a:2=2\n1 9 ok a:1=3 a:2=4\n10 11 ok r:1=1,3 r:2=4,2",
-        // Two that read each other's writes (G1c).
+        // Two transactions that read each other's writes (G1c).
         "1 9 ok a:1=1 r:2=2\n1 9 ok a:2=2 r:1=1\n10 11 ok r:1=1 r:2=2",
-        // A stale read: the writer had ended before.
+        // A stale read: the writer had ended before the reader began.
         "1 2 ok a:1=1\n3 4 ok r:1=\n5 6 ok r:1=1",
-        // A long fork: two readers that see two writers in opposite order.
+        // A long fork: two readers observe two writers in opposite order.
         "1 9 ok a:1=1\n1 9 ok a:2=2\n1 9 ok r:1=1 r:2=\n1 9 ok r:1= r:2=2\n10 11 ok r:1=1 r:2=2",
     ];
     for history in cases {
@@ -75,7 +75,7 @@ fn registers_that_are_right() {
             .is_empty()
     );
     assert!(kinds("1 2 ok g:1= w:1=1\n3 4 info g:1=1 w:1=2\n9 9 ok g:1=2").is_empty());
-    // Twice in one transaction; a list of the same number is another thing.
+    // Two writes in one transaction; a list with the same number is independent.
     assert!(kinds("1 2 ok g:1= w:1=1 w:1=2 g:1=2\n3 4 ok a:1=3\n9 9 ok r:1=3 g:1=2").is_empty());
 }
 

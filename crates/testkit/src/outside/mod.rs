@@ -12,8 +12,8 @@ pub use server::Server;
 pub use tasks::{TaskConnection, decode};
 pub use wire::{Connection, batch, message};
 
-/// Prints the faults that a run found, or why it could not go on; gives the exit code of the
-/// program.
+/// Prints the faults that a run has found, or why it could not continue; returns the exit code of
+/// the program.
 pub fn ended(run: Result<Vec<String>, String>, seed: u64) -> ExitCode {
     match run {
         Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,

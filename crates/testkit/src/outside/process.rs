@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Connection;
 
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a server may take to answer.
+/// The longest wait for an answer of the server.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -17,13 +17,13 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Process {
     /// The handle of the operating system's process.
     pub child: Child,
-    /// Where it listens.
+    /// The port that it listens on.
     pub port: u16,
 }
 
 impl Process {
-    /// Starts a server and waits until it says on its standard output that it is ready. What it
-    /// says later is dropped.
+    /// Starts a server and waits until it reports on its standard output that it is ready. Later
+    /// output is dropped.
     ///
     /// # Errors
     /// The process cannot be started, or ends before it is ready.
@@ -45,7 +45,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts a server and waits until its log says that it is ready.
+    /// Starts a server and waits until its log reports that it is ready.
     ///
     /// # Errors
     /// The process cannot be started, or ends before it is ready.
@@ -65,7 +65,7 @@ impl Process {
         Ok(Process { child, port: 0 })
     }
 
-    /// Waits until the log says that it is ready.
+    /// Waits until the log reports that it is ready.
     pub(super) fn wait_for_log(&mut self, log: &Path) -> Result<(), String> {
         let began = Instant::now();
         while began.elapsed() < START_PATIENCE {
@@ -84,7 +84,7 @@ impl Process {
     /// Whether it has ended by itself.
     ///
     /// # Errors
-    /// How it ended.
+    /// Its exit status.
     pub fn check_alive(&mut self) -> Result<(), String> {
         match self.child.try_wait().map_err(|error| error.to_string())? {
             Some(status) => Err(format!("the server ended by itself: {status}")),
@@ -117,7 +117,7 @@ fn spawn(command: &mut Command) -> Result<(String, Child), String> {
     Ok((name, child))
 }
 
-/// The port in a text that says that the server is ready; nothing while the end of the line is
+/// The port in a text that reports that the server is ready; `None` while the end of the line is
 /// missing.
 fn port_of(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once("ready on 127.0.0.1:")?;

@@ -1,4 +1,4 @@
-//! The server's process: started again and again over one folder, ended by its id.
+//! A server process that is started repeatedly with one folder, and ended by its id.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ pub struct Server {
     folder: PathBuf,
     environment: Vec<(String, String)>,
     process: Process,
-    /// How often it was started.
+    /// The number of starts.
     pub starts: u32,
-    /// Where it listens.
+    /// The port that it listens on.
     pub port: u16,
 }
 
 impl Server {
-    /// Starts it over the folder `data` in this one, which is made where it is missing.
+    /// Starts it with the folder `data` in this one, which is created if it is missing.
     ///
     /// # Errors
-    /// What went wrong, with what the server said.
+    /// The failure, with the output of the server.
     pub fn start(program: &Path, arguments: &[String], folder: &Path) -> Result<Server, String> {
         Server::start_with(program, arguments, &[], folder)
     }
@@ -34,7 +34,7 @@ impl Server {
     /// The same with these variables in its environment.
     ///
     /// # Errors
-    /// What went wrong, with what the server said.
+    /// The failure, with the output of the server.
     pub fn start_with(
         program: &Path,
         arguments: &[String],
@@ -59,13 +59,13 @@ impl Server {
     /// Starts it again; it must have ended.
     ///
     /// # Errors
-    /// What went wrong, with what the server said.
+    /// The failure, with the output of the server.
     pub fn restart(&mut self) -> Result<(), String> {
         self.launch()?;
         self.wait_until_ready()
     }
 
-    /// Starts it again and does not wait until it is ready.
+    /// Starts it again without waiting until it is ready.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -77,7 +77,7 @@ impl Server {
         Ok(())
     }
 
-    /// What it has logged since its last start.
+    /// Its log since the last start.
     pub fn log(&self) -> String {
         let text = std::fs::read(log_file(&self.folder, self.starts)).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
@@ -116,7 +116,7 @@ impl Server {
     /// Whether it has ended by itself.
     ///
     /// # Errors
-    /// How it ended.
+    /// Its exit status.
     pub fn check_alive(&mut self) -> Result<(), String> {
         self.process.check_alive()
     }
@@ -127,7 +127,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it without a warning.
+    /// Ends it by SIGKILL.
     ///
     /// # Errors
     /// It had ended by itself.
@@ -141,7 +141,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks it to end, which it must do with status 0.
+    /// Ends it by SIGTERM; its exit status must be 0.
     ///
     /// # Errors
     /// It did not.
@@ -149,7 +149,7 @@ impl Server {
         self.stop_within(STOP_PATIENCE)
     }
 
-    /// The same with a limit of time.
+    /// The same with a time limit.
     ///
     /// # Errors
     /// It did not end with status 0 within the limit.
@@ -203,7 +203,7 @@ fn launch(
     let text = |error: std::io::Error| format!("{}: {error}", program.display());
     let out = File::create(log).map_err(text)?;
     let mut command = Command::new(program);
-    // What is said of a server in the environment is said of another one.
+    // Variables of the environment are meant for another server.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("MAYFLYDB_") {
             command.env_remove(name);

@@ -1,5 +1,5 @@
-//! A connection of a task to a server in this process, spoken to with the server's own codec:
-//! flags, compression, several messages under way.
+//! An asynchronous connection to a server in this process that uses the server's own codec: flags,
+//! compression, several messages under way.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tokio_util::codec::{Decoder, Encoder};
 
 /// A connection for asynchronous tests, which sends and receives single messages.
 pub struct TaskConnection {
-    /// For tests that send something else than messages.
+    /// The socket, for tests that send other bytes than messages.
     pub stream: TcpStream,
     input: BytesMut,
     next_id: i32,
@@ -31,7 +31,7 @@ impl TaskConnection {
         }
     }
 
-    /// Sends a command, on `admin` where it names no database; gives the number of the request.
+    /// Sends a command, to `admin` if it names no database; returns the id of the request.
     ///
     /// # Panics
     /// The connection is broken.
@@ -60,7 +60,7 @@ impl TaskConnection {
         self.next_id
     }
 
-    /// The next message, nothing when the server closed.
+    /// The next message; `None` if the server has closed the connection.
     ///
     /// # Panics
     /// It is malformed.
@@ -77,10 +77,10 @@ impl TaskConnection {
         }
     }
 
-    /// Runs a command; gives the reply without the times that every reply has.
+    /// Runs a command; returns the reply without the times that every reply has.
     ///
     /// # Panics
-    /// There is none, or it answers another request.
+    /// There is no reply, or it answers another request.
     pub async fn run(&mut self, command: Document) -> Document {
         let id = self.send(command, Flags::empty(), None).await;
         let Some(reply) = self.receive().await else { panic!("the server closed the connection") };

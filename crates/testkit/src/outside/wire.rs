@@ -1,7 +1,7 @@
-//! The client of all tests that speak to a server in messages: OP_MSG over a blocking stream, with
-//! one section and no compression.
+//! The client of tests that send messages to a server: OP_MSG over a blocking stream, with one
+//! section and no compression.
 //!
-//! It is written without the server's codec, so that a mistake there does not cancel out.
+//! It does not use the server's codec, so that a mistake there is noticed.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpStream};
@@ -55,16 +55,16 @@ fn with_header(opcode: u32, mut message: Vec<u8>) -> Vec<u8> {
 
 /// A connection to a server.
 pub struct Connection<S = TcpStream> {
-    /// For tests that send something else than whole commands.
+    /// The stream, for tests that send other bytes than commands.
     pub stream: S,
 }
 
 impl Connection {
-    /// Connects to a server on this machine. If the server takes or answers a message later than
-    /// that, it hangs.
+    /// Connects to a server on this machine. `patience` limits each read and write; after that the
+    /// server counts as hanging.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn open(port: u16, patience: Duration) -> Result<Connection> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -73,7 +73,7 @@ impl Connection {
         Ok(Connection { stream })
     }
 
-    /// Sends all of a command, or a part, and hangs up without the answer.
+    /// Sends a command, or a part of it, and closes the connection without reading the reply.
     pub fn cut(mut self, db: &str, command: RawDoc<'_>, random: &mut SmallRng) {
         let message = message_of(command, Some(db));
         let sent = match random.random_bool(0.2) {
@@ -87,7 +87,7 @@ impl Connection {
         let _closed = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Whether the error says that nothing came in time.
+    /// Whether the error is a timeout.
     pub fn is_late(error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
     }
@@ -102,8 +102,8 @@ impl<S: Read + Write> Connection<S> {
     /// Sends a command to a database and waits for its reply.
     ///
     /// # Errors
-    /// Those of the stream; [`is_late`](Connection::is_late) tells a server that hangs from one
-    /// that hung up. A reply that is too large or no document.
+    /// Errors of the stream; [`is_late`](Connection::is_late) distinguishes a timeout from a closed
+    /// connection. A reply that is too large or not a document.
     pub fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf> {
         self.stream.write_all(&message_of(command, Some(db)))?;
         self.receive(PREFIX_BYTES)
@@ -129,7 +129,7 @@ impl<S: Read + Write> Connection<S> {
     /// Runs a command that must succeed.
     ///
     /// # Panics
-    /// It does not.
+    /// The command fails.
     #[track_caller]
     pub fn ok(&mut self, command: &Document) -> DocBuf {
         match self.run(command) {
@@ -160,7 +160,7 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// Sends a command by OP_QUERY and takes the OP_REPLY.
+    /// Sends a command by OP_QUERY and returns the document of the OP_REPLY.
     ///
     /// # Errors
     /// As [`ask`](Connection::ask).
@@ -169,7 +169,7 @@ impl<S: Read + Write> Connection<S> {
         self.receive(REPLY_PREFIX_BYTES)
     }
 
-    /// The document of the next message, which begins at this place.
+    /// The document of the next message, which begins at this offset.
     fn receive(&mut self, prefix: usize) -> Result<DocBuf> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;

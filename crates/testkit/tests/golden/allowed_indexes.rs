@@ -1,5 +1,5 @@
-//! Index filters and query settings change how a query is answered, never what: random documents
-//! and queries answer the same with whichever indexes are allowed.
+//! Index filters and query settings change the plan of a query, never its results: random queries
+//! over random documents have the same results, whichever indexes are allowed.
 
 use mayfly_testkit::{Fixture, memory};
 use proptest::prelude::*;
@@ -7,10 +7,10 @@ use proptest::sample::subsequence;
 
 use crate::properties::{agree, document, filter, load, runner, sort};
 
-/// Names of the indexes that `load` makes, the collection's own, and one that does not exist.
+/// Names of the indexes that `load` creates, the index on `_id`, and one that does not exist.
 const NAMES: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "_id_", "none"];
 
-/// Allows these for a query without and with its order, by index filters.
+/// Allows these indexes for a query, with and without its sort, by index filters.
 fn filter_indexes(fixture: &Fixture, filter: &str, sort: &str, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
     let names = names.join(", ");
@@ -24,7 +24,7 @@ fn filter_indexes(fixture: &Fixture, filter: &str, sort: &str, names: &[&str]) {
     }
 }
 
-/// Allows these for a query, by query settings.
+/// Allows these indexes for a query, by query settings.
 fn hint_indexes(fixture: &Fixture, filter: &str, sort: &str, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
     let hints =

@@ -1,5 +1,5 @@
-//! Malformed input over the wire: a clear error with its code, or a closed connection; other
-//! connections go on.
+//! Malformed input over the wire gets an error with its code, or the connection is closed. Other
+//! connections continue.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ impl Client {
         Client(TaskConnection::open(server.address()).await)
     }
 
-    /// Sends bytes as they are. The server may close before it took them all.
+    /// Sends bytes unchanged. The server may close the connection before it has read all of them.
     async fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.stream.write_all(bytes).await;
     }
 
-    /// The next message, nothing when the server closed.
+    /// The next message; `None` if the server has closed the connection.
     async fn receive(&mut self) -> Option<Document> {
         self.0.receive().await.map(|message| decode(&message))
     }
@@ -48,7 +48,7 @@ impl Client {
         assert_eq!(reply.get_f64("ok").unwrap(), 0.0, "{reply}");
         assert_eq!(reply.get_i32("code").unwrap(), code, "{reply}");
         assert!(reply.get_str("errmsg").unwrap().contains(text), "{reply}");
-        // The connection goes on.
+        // The connection continues.
         let reply = self.answer(&command("{ping: 1}")).await;
         assert_eq!(reply.get_f64("ok").unwrap(), 1.0);
     }
@@ -86,7 +86,7 @@ fn command(text: &str) -> Vec<u8> {
     message(&document(text))
 }
 
-/// `{insert: 'c', documents: [<document>], $db: 'test'}` around unchecked bytes.
+/// `{insert: 'c', documents: [<document>], $db: 'test'}` with unchecked bytes as the document.
 fn insert_of(inner: &[u8]) -> Vec<u8> {
     let mut array = vec![3, b'0', 0];
     array.extend_from_slice(inner);
@@ -97,7 +97,7 @@ fn insert_of(inner: &[u8]) -> Vec<u8> {
     message(&framed(&fields))
 }
 
-/// A document's length and end around its fields.
+/// A document with these encoded fields.
 fn framed(fields: &[u8]) -> Vec<u8> {
     let mut bytes = ((fields.len() + 5) as i32).to_le_bytes().to_vec();
     bytes.extend_from_slice(fields);
@@ -118,7 +118,7 @@ async fn broken_frames_close_their_connection_only() {
         assert!(client.is_closed().await, "length {length}");
         assert_eq!(other.answer(&command("{ping: 1}")).await.get_f64("ok").unwrap(), 1.0);
     }
-    // A message that ends in the middle, and a client that goes then.
+    // An incomplete message, after which the client disconnects.
     let bytes = command("{ping: 1}");
     for cut in [1, 4, 15, 16, 20, bytes.len() - 1] {
         let mut client = Client::connect(&server).await;
@@ -225,7 +225,7 @@ async fn deep_documents_are_refused() {
     }
     let reply = client.answer(&nested(100)).await;
     assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply}");
-    // A filter as deep as that is no better.
+    // A filter with that nesting is refused, too.
     let filter = format!("{{a: {}{{$gt: 1}}{}}}", "{$not: ".repeat(150), "}".repeat(150));
     let reply = client.answer(&command(&format!("{{find: 'c', filter: {filter}}}"))).await;
     assert_eq!(reply.get_f64("ok").unwrap(), 0.0, "{reply}");
@@ -253,12 +253,12 @@ async fn documents_over_16_mib_are_refused() {
     let error = reply.get_array("writeErrors").unwrap()[0].as_document().unwrap();
     assert_eq!(error.get_i32("code").unwrap(), 2, "{error}");
     assert!(error.get_str("errmsg").unwrap().contains("object to insert too large"), "{error}");
-    // An update that would make one so large.
+    // An update that would make a document too large.
     let push = "{q: {_id: 1}, u: {$set: {t: 'one field more'}}}";
     let reply = client.answer(&command(&format!("{{update: 'c', updates: [{push}]}}"))).await;
     let error = reply.get_array("writeErrors").unwrap()[0].as_document().unwrap();
     assert_eq!(error.get_i32("code").unwrap(), 10334, "{error}");
-    // A reply holds one document at least.
+    // A reply has at least one document.
     let reply = client.answer(&command("{find: 'c'}")).await;
     let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     assert_eq!(batch.len(), 1);
@@ -296,7 +296,7 @@ async fn wrong_commands_are_answered_with_their_codes() {
     let reply = client.answer(&twice).await;
     let error = reply.get_array("writeErrors").unwrap()[0].as_document().unwrap();
     assert_eq!(error.get_i32("code").unwrap(), 2);
-    // No $db at all.
+    // A command without $db.
     let bare = dialect::document("{ping: 1}", &Env::default()).unwrap();
     client.fails(&message(bare.as_bytes()), 40571, "OP_MSG requests require a $db argument").await;
     server.stop().await.unwrap();

@@ -1,8 +1,9 @@
-//! Where a batch ends changes no result: pipelines of stages that give several documents for one,
-//! over every kind of source and with small batches, against the same pipeline in one batch.
+//! The ends of batches change no result: pipelines of stages that return several documents for one
+//! run over every kind of source with small batches, and are compared with the same pipelines in
+//! one batch.
 //!
 //! `make test` runs every pair of stages and some triples; `BATCHES_SECS=600` runs triples for that
-//! time, and `BATCHES_SEED` chooses them.
+//! time, and `BATCHES_SEED` selects them.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use mayfly_value::RawValue;
 
 use crate::chance::Chance;
 
-/// Stages that give several documents for one, keep documents back, or end the input early.
+/// Stages that return several documents for one, buffer documents, or end the input early.
 const STAGES: &[&str] = &[
     "{$unwind: '$a'}",
     "{$unwind: {path: '$b', includeArrayIndex: 'n', preserveNullAndEmptyArrays: true}}",

@@ -1,5 +1,5 @@
-//! Capped collections at their limits: what an insert costs, what is known after a crash, and that
-//! the oldest documents go.
+//! Capped collections at their limits: the cost of an insert, the state after a crash, and the
+//! removal of the oldest documents.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::scripts::rocksdb;
 
-/// A server over an engine whose steps are counted.
+/// A server with an engine that counts steps.
 fn counted(open: OpenEngine) -> (Fixture, Arc<Steps>) {
     let steps = Arc::new(Steps::default());
     let counts = steps.clone();
@@ -32,7 +32,7 @@ fn number(reply: &DocBuf, name: &str) -> i64 {
     }
 }
 
-/// Steps of one insert, with one before it that may have found out where the oldest document is.
+/// The steps of an insert, after another one that may have looked up the oldest document.
 fn steps_of_an_insert(f: &Fixture, steps: &Steps, id: i32) -> u64 {
     insert(f, id..id + 1);
     steps.take();
@@ -57,7 +57,7 @@ fn inserts_at_the_limit_are_cheap(open: OpenEngine, limit: &str) {
     insert_next(&f, 300);
     assert!(steps.take() <= 2 * 300, "many together");
 
-    // What is known of the collection is known after a crash.
+    // The state of the collection is known after a crash, too.
     for crash in [true, false] {
         if crash {
             f.crash()
@@ -74,7 +74,7 @@ fn inserts_at_the_limit_are_cheap(open: OpenEngine, limit: &str) {
     insert_next(&f, 100);
     assert!(steps_of_an_insert(&f, &steps, 10_000) <= 2);
 
-    // A unit that fails leaves what was known.
+    // A unit that fails does not change the known state.
     let twice =
         f.run("test", "{insert: 'c', documents: [{_id: 20000}, {_id: 20001}, {_id: 20000}]}");
     assert!(twice.as_doc().get("writeErrors").is_some());
@@ -92,7 +92,7 @@ fn an_insert_does_not_search_what_is_gone_on_rocksdb() {
     inserts_at_the_limit_are_cheap(rocksdb(), "size: 4096");
 }
 
-/// A collection with these limits, and what should be in it.
+/// The limits of a collection, and its expected content.
 struct Model {
     documents: VecDeque<(i32, usize)>,
     max: usize,
@@ -164,7 +164,7 @@ fn agrees_with_a_model(open: OpenEngine, seed: u64, steps: usize) {
                 model.documents.push_back((next, bytes_of(text)));
                 model.keep_limits();
                 next += 1;
-                // Its way may have been cleared by the one before it.
+                // The previous insert may have removed the document with this `_id`.
                 if model.documents.iter().all(|(id, _)| *id != taken) {
                     model.documents.push_back((taken, bytes_of(text)));
                     model.keep_limits();

@@ -1,4 +1,4 @@
-//! Choices at random that are the same for the same seed.
+//! Random choices, the same for each seed.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

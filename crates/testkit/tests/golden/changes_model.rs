@@ -1,5 +1,5 @@
-//! A copy that is kept by a change stream: random writes, batch sizes and resumptions, and the copy
-//! is the collection; every event comes once, wherever the stream was taken up again.
+//! A copy that is maintained by a change stream equals the collection, with random writes, batch
+//! sizes and resumptions. Every event is returned once, wherever the stream is resumed.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ enum Step {
     Read(u8),
     /// Resumes after the event at this fraction of the events that were seen.
     Resume(u8),
-    /// Goes on where the last batch stood.
+    /// Resumes after the last batch.
     ResumeFromBatch,
 }
 
@@ -170,7 +170,7 @@ fn apply_update(document: &mut Document, description: &Document) {
     *document = changed;
 }
 
-/// What a stream has shown so far, and how to go on.
+/// The events of a stream so far, and its state.
 struct Follower {
     /// One collection, or all of the database.
     only: Option<&'static str>,
@@ -245,7 +245,7 @@ impl Follower {
         }
     }
 
-    /// The collections that the events make.
+    /// The collections that result from the events.
     fn copy(&self) -> BTreeMap<String, BTreeMap<String, Document>> {
         let mut copy: BTreeMap<String, BTreeMap<String, Document>> = BTreeMap::new();
         for event in &self.events {
@@ -384,7 +384,8 @@ fn copies_by_events_are_the_database_over_clustered_records() {
     copies_follow(None, 100, || clustered(memory()));
 }
 
-/// The end of a stream is an event of its own: a client that saw its cause resumes with the end.
+/// The end of a stream is an event of its own: a client that has read its cause resumes with the
+/// end.
 #[test]
 fn a_stream_that_resumes_after_a_drop_ends() {
     let fixture = Fixture::new(memory());
@@ -429,8 +430,7 @@ fn open(fixture: &Fixture, pipeline: &str) -> i64 {
     to_bson(reply.as_doc()).get_document("cursor").unwrap().get_i64("id").unwrap()
 }
 
-/// A batch in which no event passes the stages does not wait for the log to grow while there is
-/// more of it.
+/// A batch without matching events does not wait for new entries while the log has unread ones.
 #[test]
 fn a_rare_event_is_found_in_one_batch() {
     let fixture = Fixture::new(memory());
@@ -463,7 +463,7 @@ fn events_before_a_failing_one_are_shown() {
     assert_eq!(failed.as_doc().get("code"), Some(RawValue::Int32(47)));
 }
 
-/// Options and tokens that are none get their errors, wherever a byte of a good one is another.
+/// Invalid options and tokens get their errors, also tokens with any changed byte.
 #[test]
 fn damaged_tokens_and_options_are_refused_or_read() {
     let fixture = Fixture::new(memory());
@@ -534,7 +534,7 @@ fn damaged_tokens_and_options_are_refused_or_read() {
     }
 }
 
-/// `$changeStream` where it cannot stand.
+/// `$changeStream` in positions where it is not allowed.
 #[test]
 fn a_stream_stands_alone_and_first() {
     let fixture = Fixture::new(memory());
@@ -583,7 +583,7 @@ fn a_stream_stands_alone_and_first() {
     }
 }
 
-/// Runs something while a batch is awaited for long; gives the batch's reply.
+/// Runs a command while a client waits for a batch; returns the reply of the batch.
 fn under_wait(fixture: &Fixture, cursor: i64, name: &str, meanwhile: &str) -> Document {
     let more =
         format!("{{getMore: NumberLong('{cursor}'), collection: '{name}', maxTimeMS: 600000}}");
@@ -611,7 +611,7 @@ fn a_waiting_batch_ends_with_its_cursor() {
     let reply = under_wait(&fixture, cursor, "c", "{dropDatabase: 1}");
     let batch = reply.get_document("cursor").unwrap().get_array("nextBatch").unwrap();
     assert_eq!(kind(batch[0].as_document().unwrap()), "drop", "{reply}");
-    // No documents: the batch has its own size, and goes on.
+    // The first batch is empty because of its size; the next one continues.
     let text = "{aggregate: 1, pipeline: [{$changeStream: {}}], cursor: {batchSize: 0}}";
     let reply = to_bson(fixture.ok("test", text).as_doc());
     let cursor = reply.get_document("cursor").unwrap();

@@ -34,7 +34,7 @@ fn value() -> BoxedStrategy<String> {
 }
 
 fn id() -> impl Strategy<Value = String> {
-    // Apart under every collation.
+    // Different under every collation.
     select(vec!["'k1'", "'L2'", "'é3'", "'f4'", "5", "6", "'z 7'", "'Z8'"]).prop_map(str::to_owned)
 }
 
@@ -79,7 +79,7 @@ fn load(fixture: &Fixture, documents: &[(String, String, String)], default: &str
                 format!("{{insert: '{collection}', documents: [{{_id: {id}, a: {a}, b: {b}}}]}}");
             fixture.run("test", &text).as_doc().get("n") == Some(RawValue::Int32(1))
         };
-        // Arrays in both fields, or an _id that is there.
+        // Refused: arrays in both fields, or an existing `_id`.
         if insert("indexed") {
             assert!(insert("plain") && insert("clustered"), "{id} {a} {b}");
         }

@@ -1,5 +1,6 @@
-//! Every argument that a command declares is sent with each BSON type, at its bounds, before and
-//! after an unknown field, twice, and not at all: the answer is the one that the declaration says.
+//! Every declared argument of a command is sent with each BSON type, at its bounds, before and
+//! after an unknown field, twice, and not at all. The answer must be the one that follows from the
+//! declaration.
 //!
 //! The first wrong field in the order of the command decides, and missing fields come last.
 

@@ -1,10 +1,9 @@
 //! Every operation ends soon after its deadline and after a kill, whatever it does.
 //!
 //! Each row of [`ENDLESS`] is a command that would run for many seconds. It runs twice: with a
-//! deadline that comes while it runs, and killed. A command that looks at neither often enough is
-//! found by the time that it takes to end. `ENDS=part` runs some of them and prints the times; with
-//! `ENDS_FREE=seconds` each may run for so long before it is killed, which says whether it runs
-//! long enough.
+//! deadline that passes while it runs, and killed. A command that does not check often enough takes
+//! too long to end. `ENDS=part` runs some of them and prints the times; with `ENDS_FREE=seconds`
+//! each may run for this time before it is killed, which shows whether it runs long enough.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use mayfly_value::{DocBuf, RawValue};
 
 /// The time that a command runs before it is ended.
 const RUNS: Duration = Duration::from_millis(100);
-/// Until an operation is registered, at most.
+/// The longest time until an operation is registered.
 const STARTS: Duration = Duration::from_secs(60);
 /// The time in which it must end, on a busy machine and without optimisation. In a release build it
 /// is a tenth of that.
@@ -23,7 +22,7 @@ const NOTICES: Duration = Duration::from_secs(3);
 /// `maxTimeMS`, by the fixture's clock.
 const MAX_TIME_MS: i64 = 100;
 
-/// What the commands work on.
+/// Commands that insert the data.
 const DATA: &[&str] = &[
     "{insert: 'one', documents: [{_id: 1, a: 1}]}",
     // Many small documents.
@@ -32,7 +31,7 @@ const DATA: &[&str] = &[
     // A document with long texts.
     "{aggregate: 'one', pipeline: [{$project: {s: {$reduce: {input: {$range: [0, 22]}, initialValue: 'a', in: {$concat: \
      ['$$value', '$$value']}}}}}, {$set: {t: {$concat: [{$substrBytes: ['$s', 0, 1000000]}, 'b']}}}, {$out: 'text'}], cursor: {}}",
-    // Texts that the quick program for patterns takes.
+    // Texts short enough for the quick program for patterns.
     "{aggregate: 'one', pipeline: [{$project: {s: {$reduce: {input: {$range: [0, 14]}, initialValue: 'a', in: {$concat: \
      ['$$value', '$$value']}}}}}, {$set: {s: {$concat: ['=', {$substrBytes: ['$s', 0, 16000]}]}}}, {$out: 'page'}], cursor: {}}",
     // A document with a long array of numbers, and another of texts.
@@ -44,7 +43,7 @@ const DATA: &[&str] = &[
     // A document with many fields.
     "{aggregate: 'one', pipeline: [{$project: {o: {$arrayToObject: {$map: {input: {$range: [0, 100000]}, in: {k: {$concat: ['f', \
      {$toString: '$$this'}]}, v: '$$this'}}}}}}, {$out: 'wide'}], cursor: {}}",
-    // Several large documents that are the same but for the last field.
+    // Several large documents that differ only in the last field.
     "{aggregate: 'items', pipeline: [{$project: {a: {$slice: ['$a', 30000]}, n: {$range: [0, 30]}}}, {$unwind: '$n'}, {$project: \
      {_id: '$n', d: {a: '$a', n: '$n'}}}, {$out: 'large'}], cursor: {}}",
 ];
@@ -72,18 +71,18 @@ fn find(collection: &str, filter: &str) -> String {
     format!("{{find: '{collection}', filter: {filter}}}")
 }
 
-/// An expression over one document.
+/// A command with an expression over one document.
 fn computed(collection: &str, expression: &str) -> String {
     aggregate(collection, &format!("{{$project: {{x: {expression}}}}}"))
 }
 
-/// An expression over one document, a thousand times.
+/// A command that evaluates an expression over one document a thousand times.
 fn often(collection: &str, expression: &str) -> String {
     let each = format!("{{$map: {{input: {{$range: [0, 1000]}}, in: {expression}}}}}");
     computed(collection, &format!("{{$size: {each}}}"))
 }
 
-/// A stage over a million rows.
+/// A command with stages over a million rows.
 fn over_rows(stages: &str) -> String {
     aggregate(
         "many",
@@ -94,8 +93,8 @@ fn over_rows(stages: &str) -> String {
     )
 }
 
-/// A pattern outside of what the automaton reads. It stays within the limits at each letter that it
-/// may begin at, and takes long there.
+/// A pattern that the automaton does not support. A match from each position stays within the
+/// limits and takes long.
 const PATTERN: &str = "(?=a{0,900}[^=]*+=)a|(?=c)c|d";
 
 const ENDLESS: &[Endless] = &[
@@ -496,14 +495,14 @@ fn document(fixture: &Fixture, command: &str) -> DocBuf {
     }
 }
 
-/// How an operation is made to end.
+/// The way in which an operation is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Deadline,
     Killed,
 }
 
-/// Runs a command and ends it; gives how long it took to notice, or what is wrong.
+/// Runs a command and ends it; returns the time that it took to end, or a description of the fault.
 fn end(fixture: &Fixture, row: &Endless, end: End, free: Duration) -> Result<Duration, String> {
     let mut command = (row.command)();
     if end == End::Deadline {

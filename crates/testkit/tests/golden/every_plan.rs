@@ -1,5 +1,5 @@
-//! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the
-//! collection finds: on every engine, and after a restart.
+//! With any indexes and any plan, a query finds the same documents as a collection scan: on every
+//! engine, and after a restart.
 
 use mayfly_storage::ReadView;
 use mayfly_storage::StoreSession;
@@ -74,7 +74,7 @@ const INDEXES: &[&str] = &[
     r#"{"key": {"b": 1}, "name": "partial", "partialFilterExpression": {"a": {"$gt": 1}}}"#,
     r#"{"key": {"a": 1, "c": 1}, "name": "collated", "collation": {"locale": "en", "strength": 2}}"#,
 ];
-/// Those that have an entry of every document, whatever is asked.
+/// Indexes with an entry for every document.
 const COMPLETE: &[&str] = &["a", "ab", "bac", "ax", "cxy", "c", "collated"];
 
 fn value(chance: &mut Chance) -> &'static str {
@@ -150,7 +150,7 @@ fn filter(chance: &mut Chance, depth: usize) -> String {
     }
 }
 
-/// Documents as text and as they are.
+/// Documents, each with its text.
 type Found = Vec<(String, DocBuf)>;
 
 struct Fixture {
@@ -169,7 +169,7 @@ fn open(engine: &OpenEngine) -> (Arc<Store>, Arc<OpCtx>) {
 impl Fixture {
     fn new(engine: &OpenEngine, chance: &mut Chance, with_arrays: bool) -> Fixture {
         let (store, op) = open(engine);
-        // Half of them try what two indexes have in common.
+        // Half of the cases allow intersections of two indexes.
         PlannerSettings::of_store(&store).hash_intersection.store(chance.below(2) == 0, Relaxed);
         let (collection, _) =
             store.get_or_create(&ReadView::now(), &Namespace::parse("db.c").unwrap()).unwrap();
@@ -194,7 +194,7 @@ impl Fixture {
         Fixture { store, op, collection }
     }
 
-    /// The same after a restart.
+    /// The same server after a restart.
     fn opened_again(self, engine: &OpenEngine) -> Fixture {
         let intersects = PlannerSettings::of_store(&self.store).hash_intersection.load(Relaxed);
         self.store.close().unwrap();
@@ -224,8 +224,8 @@ impl Fixture {
         made
     }
 
-    /// The results in their order, and how they were found; by every plan that there is to choose
-    /// from, after the one that is chosen.
+    /// The results in their order, with the plan summary: for the chosen plan, and then for every
+    /// other candidate.
     fn run(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Option<Vec<(Found, String)>> {
         let query = CanonicalQuery::parse(filter, options).ok()?;
         let chosen =
@@ -256,7 +256,7 @@ impl Fixture {
         (found, summary)
     }
 
-    /// What clients are shown, by every plan: in order, a part of it, and only some fields.
+    /// The results of a find by every plan, with sort, skip, limit and projection.
     fn shown(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Vec<(Vec<String>, String)> {
         let query = CanonicalQuery::parse(filter, options).unwrap();
         let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
@@ -272,7 +272,7 @@ impl Fixture {
         plans.map(with_plan).map(shown).collect()
     }
 
-    /// The values of a field, as the keys that equal values share, and how they were found.
+    /// The distinct values of a field, as ordered keys, with the plan summary.
     fn values(
         &self,
         filter: RawDoc<'_>,
@@ -298,7 +298,7 @@ impl Fixture {
         (values, summary)
     }
 
-    /// How many results there are, by every plan.
+    /// The number of results by every plan.
     fn counts(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Vec<u64> {
         let query = CanonicalQuery::parse(filter, options).unwrap();
         let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
@@ -313,7 +313,7 @@ impl Fixture {
     }
 }
 
-/// Compares what is left out, taken and shown of an order in which nothing is equal.
+/// Compares skips, limits and projections, with a sort without equal keys.
 fn compare_parts<'o>(
     fixture: &Fixture,
     chance: &mut Chance,
@@ -330,10 +330,10 @@ fn compare_parts<'o>(
     let projections = [r#"{"a": 1, "_id": 0}"#, r#"{"_id": 1}"#, r#"{"b": 1, "a": 1, "_id": 0}"#];
     let projection: DocBuf = parse_document(chance.pick(&projections)).unwrap();
     let (skip, limit) = (chance.below(8) as u64, chance.below(8) as u64);
-    let wanted = |hint| FindOptions { skip, limit, hint, ..options() };
+    let options_with = |hint| FindOptions { skip, limit, hint, ..options() };
     let natural = || Some(Hint::Natural { backward: false });
     let expect = |hint, shown: bool| {
-        let query = FindOptions { sort: Some(order.as_doc()), ..wanted(hint) };
+        let query = FindOptions { sort: Some(order.as_doc()), ..options_with(hint) };
         let projection = shown.then_some(projection.as_doc());
         fixture.shown(filter, FindOptions { projection, ..query })
     };
@@ -351,7 +351,7 @@ fn compare_parts<'o>(
     }
 }
 
-/// Compares so many collections; gives the number of comparisons, and of those by an index.
+/// Compares this many collections; returns the number of comparisons, and of those with an index.
 fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -> (usize, usize) {
     let mut chance = Chance::from_seed(environment::number("PLANS_SEED").unwrap_or(1));
     let english: DocBuf = parse_document(r#"{"locale": "en", "strength": 2}"#).unwrap();
@@ -426,7 +426,7 @@ fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -
             }
         }
     }
-    // Plans of each kind were there.
+    // Plans of each kind have occurred.
     assert!(once > rounds && both > 10, "{once} {both} in {rounds}");
     (compared, by_index)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mayfly_testkit::Fixture;
 use mayfly_value::RawValue;
 
-/// Long enough for a writer to come through if nothing stops it.
+/// Long enough for a writer to finish if it does not wait.
 const A_WHILE: Duration = Duration::from_millis(50);
 
 #[test]

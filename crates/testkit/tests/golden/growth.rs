@@ -1,10 +1,9 @@
-//! The work of one command grows with what it names, not with the square of that.
+//! The work of one command grows with the number of fields, values or clauses, not with its square.
 //!
 //! Each row of [`KINDS`] is a command that names many fields, values, clauses or statements. It
-//! runs twice, the second time with four times as many: work that grows with the square takes
-//! sixteen times as long then. What is measured is the processor time of the thread, the best of
-//! three runs. `GROWTH=part` runs some of them, `GROWTH_ITEMS=n` with other numbers; both print the
-//! times.
+//! runs twice, the second time with four times as many: quadratic work takes sixteen times as long
+//! then. The processor time of the thread is measured, the best of three runs. `GROWTH=part` runs
+//! some of them, `GROWTH_ITEMS=n` with other numbers; both print the times.
 
 use std::time::Duration;
 
@@ -12,25 +11,24 @@ use mayfly_testkit::{Fixture, dialect, environment};
 use mayfly_value::{DocBuf, RawValue};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many fields, values or clauses the smaller command names.
+/// The number of fields, values or clauses of the smaller command.
 const ITEMS: usize = 1500;
 
-/// How many times as many the larger one names.
+/// The factor between the smaller and the larger command.
 const FACTOR: usize = 4;
 
-/// Work that grows with n log n stays well below this, work that grows with the square is far
-/// above.
+/// The largest allowed ratio of times: n log n stays well below it, quadratic work is far above.
 const MOST_TIMES: u32 = 8;
 
-/// Shorter commands say nothing about growth.
+/// Times below this are too short to measure growth.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// A command that names many things.
+/// A command with many fields, values, clauses or statements.
 struct Kind {
     name: &'static str,
-    /// What the command needs.
+    /// Commands that prepare the data.
     prepare: fn(usize) -> Vec<String>,
-    /// The command, of so many.
+    /// The command with this many items.
     command: fn(usize) -> String,
 }
 
@@ -359,7 +357,7 @@ const KINDS: &[Kind] = &[
     }),
 ];
 
-/// Processor time of this thread.
+/// The processor time of this thread.
 fn spent() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

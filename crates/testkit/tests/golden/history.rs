@@ -1,6 +1,6 @@
 //! Histories of concurrent transactions over the store: appends to lists and reads of them, checked
 //! for everything that snapshot isolation forbids ([`mayfly_testkit::history`]). `HISTORY_SEED=n`
-//! chooses the random numbers, `HISTORY_SECS=n` makes it long.
+//! selects the random numbers, `HISTORY_SECS=n` sets the duration.
 
 use mayfly_storage::ReadView;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use rand::{Rng, SeedableRng};
 
 use crate::scripts::rocksdb;
 
-/// Lists live in as many collections, of two databases.
+/// The collections of the lists, in two databases.
 const COLLECTIONS: [&str; 3] = ["one.lists", "one.others", "two.lists"];
 /// Lists in use at a time.
 const KEYS: u32 = 6;
-/// Appends to a list before another one takes its place.
+/// The number of appends to a list before another one is used.
 const APPENDS: u64 = 60;
 
 fn namespace(key: u32) -> Namespace {
@@ -82,7 +82,7 @@ fn append((store, op, view): (&Store, &OpCtx, &ReadView), key: u32, value: u64) 
     })
 }
 
-/// What all clients share.
+/// The state that all clients share.
 struct Run {
     store: Arc<Store>,
     op: Arc<OpCtx>,
@@ -149,7 +149,7 @@ impl Client<'_> {
         let owner = TransactionOwner { session: id, lsid: lsid.finish(), txn_number: self.number };
         let begun = self.run.store.begin_transaction(owner);
         match begun.and_then(|open| self.statements(open, steps)) {
-            // Given up by its client.
+            // Abandoned by its client.
             Ok(open) if self.random.random_bool(0.1) => {
                 drop(open);
                 Outcome::Fail
@@ -189,7 +189,7 @@ fn outcome(result: Result<()>) -> Outcome {
     }
 }
 
-/// Makes and drops an index again and again.
+/// Creates and drops an index repeatedly.
 fn disturb(run: &Run, over: &AtomicBool) {
     let mut spec = DocBuilder::new();
     spec.start_document("key").append("length", 1).end().append("name", "length");
@@ -209,8 +209,9 @@ fn disturb(run: &Run, over: &AtomicBool) {
     }
 }
 
-/// Faults begin when the store is open and its collections are there: it is not specified what of
-/// the catalog exists after a commit in doubt, so that nothing of it changes then.
+/// Faults begin when the store is open and its collections exist. After a commit with an unknown
+/// outcome the catalog is not specified, so that the catalog does not change while there are
+/// faults.
 fn no_anomalies(
     open: OpenEngine,
     default_transactions: u64,

@@ -1,7 +1,7 @@
 //! Histories of concurrent clients that run commands with sessions
 //! ([`mayfly_testkit::history::client`]), during index builds, kills of operations and sessions,
-//! and a clock that makes transactions too old. `HISTORY_SEED=n` chooses the random numbers,
-//! `HISTORY_SECS=n` makes it long.
+//! and a clock that makes transactions too old. `HISTORY_SEED=n` selects the random numbers,
+//! `HISTORY_SECS=n` sets the duration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::scripts::rocksdb;
 
 const CLIENTS: u8 = 6;
 
-/// Commands in this process.
+/// A connection that runs commands in this process.
 #[derive(Clone, Copy)]
 struct Direct<'f>(&'f Fixture);
 
@@ -31,7 +31,7 @@ impl Line for Direct<'_> {
     }
 }
 
-/// Lets the lifetime of open transactions pass now and then.
+/// Advances the clock beyond the lifetime of open transactions from time to time.
 fn age(fixture: &Fixture, run: &Run) {
     while !run.over.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(40));
@@ -41,8 +41,9 @@ fn age(fixture: &Fixture, run: &Run) {
     }
 }
 
-/// Faults begin when the store is open and its collections are there: it is not specified what of
-/// the catalog exists after a commit in doubt, so that nothing of it changes then.
+/// Faults begin when the store is open and its collections exist. After a commit with an unknown
+/// outcome the catalog is not specified, so that the catalog does not change while there are
+/// faults.
 fn no_anomalies(
     open: OpenEngine,
     transactions: usize,
@@ -156,8 +157,8 @@ fn calm() -> (OpenEngine, Arc<ChaosEngine>) {
     (Box::new(move || engine.clone()), chaos)
 }
 
-/// No commit is answered, half are applied: a client that sends its write until it is answered has
-/// written once.
+/// All commits have an unknown outcome, and half are applied: a client that repeats its write until
+/// it gets a reply has written once.
 #[test]
 fn a_write_in_doubt_is_sent_again() {
     let (open, engine) = calm();

@@ -1,5 +1,5 @@
-//! Documents that are due and held: passes do not read them again, and whose hold ends goes with
-//! the next one.
+//! Due documents with a hold: passes do not read them again, and the next pass after the end of a
+//! hold deletes the document.
 
 use std::sync::Arc;
 

@@ -22,8 +22,8 @@ fn to_bson(document: RawDoc<'_>) -> Document {
 }
 
 impl Stream {
-    /// A stream over a collection of `test`, over a database (`test.`), or over all of them
-    /// (nothing).
+    /// A stream over a collection of `test`, over a database (`test.`), or over all of them (an
+    /// empty string).
     fn open(f: &Fixture, scope: &str) -> Stream {
         let (db, target, options) = match scope.split_once('.') {
             None => ("admin", "1".to_owned(), ", allChangesForCluster: true"),
@@ -52,7 +52,7 @@ impl Stream {
         f.waits_for(self.db, &self.get_more(600_000)).expect("nothing has happened yet")
     }
 
-    /// The kinds of the events that have come, and where the stream stands.
+    /// The types of the returned events, and the position of the stream.
     fn batch(&self, f: &Fixture) -> (Vec<String>, String) {
         let reply = to_bson(f.ok(self.db, &self.get_more(1)).as_doc());
         let cursor = reply.get_document("cursor").unwrap();
@@ -64,7 +64,7 @@ impl Stream {
     }
 }
 
-/// A wait as the connection's loop has it.
+/// A wait as in the connection loop.
 struct Waiting<'f>(Pin<Box<dyn Future<Output = ()> + 'f>>);
 
 impl<'f> Waiting<'f> {
@@ -128,7 +128,7 @@ fn writes_to_other_collections_wake_no_stream() {
     f.ok("test", "{drop: 'd'}");
     f.ok("admin", "{appendOplogNote: 1, data: {a: 1}}");
     assert!(waiting.iter_mut().all(|waiting| !waiting.is_over()));
-    // They stand where the log ends all the same, and read nothing for it.
+    // They are at the end of the log nevertheless, and have read nothing.
     let (kinds, after) = streams[0].batch(&f);
     assert!(kinds.is_empty() && after > before, "{before} {after}");
     let (_, now) = Stream::open(&f, "test.c").batch(&f);
@@ -212,8 +212,8 @@ fn a_transaction_wakes_those_whose_collections_it_wrote_to() {
     for name in ["c", "d", "e"] {
         f.ok("test", &format!("{{create: '{name}'}}"));
     }
-    // Of two entries, because one would be too long, the first is about `c`; the time is that of
-    // the second.
+    // A transaction with two entries, because one would be too long: the first is about `c`, the
+    // timestamp of the commit is that of the second.
     let long = "x".repeat(9 << 20);
     let of_d = format!("insert: 'd', documents: [{{_id: 1, t: '{long}'}}]");
     let also = format!("insert: 'd', documents: [{{_id: 2, t: '{long}'}}]");
@@ -236,7 +236,7 @@ fn a_stream_that_lags_far_misses_nothing() {
     };
     let streams = [Stream::open(&f, "test.c"), Stream::open(&f, "test.c")];
     let mut events = [0, 0];
-    // More than is noted, with others between them; the second one reads as it goes.
+    // More entries than a watch notes, with others between them; the second stream reads meanwhile.
     for id in 0..700 {
         insert("d", id);
         if id % 2 == 0 {
@@ -255,7 +255,7 @@ fn a_stream_that_lags_far_misses_nothing() {
             *events += kinds.len();
         }
     }
-    // The creation of the collection is one, too.
+    // The creation of the collection is an event, too.
     assert_eq!(events, [351, 351]);
     for id in 700..710 {
         insert("d", id);

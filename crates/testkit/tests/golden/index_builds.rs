@@ -65,7 +65,7 @@ fn is_valid(fixture: &Fixture, indexes: i32) {
     assert_eq!(found.get("nIndexes"), Some(RawValue::Int32(indexes)), "{shown}");
 }
 
-/// `documents` at first; so many bytes of keys in memory.
+/// Builds indexes over `documents` documents with `bytes` of memory for keys.
 fn with_concurrent_writers(documents: i32, bytes: i64, open: OpenEngine) {
     let mut fixture = Fixture::new(open);
     let now = fixture.env().now_ms;
@@ -138,7 +138,7 @@ fn builds_with_concurrent_writers_with_files() {
     assert_eq!(std::fs::read_dir(scratch).map_or(0, Iterator::count), 0);
 }
 
-/// As the manual has it: "currentOp", `msg` and `progress`.
+/// Manual: "currentOp", `msg` and `progress`.
 #[test]
 fn progress_is_shown() {
     let fixture = Fixture::in_memory();

@@ -1,5 +1,6 @@
-//! Hashed and wildcard indexes against a scan: random documents, filters, sorts and writes get the
-//! same answers, by hint and as the planner chooses, and `validate` finds nothing afterwards.
+//! Hashed and wildcard indexes against a scan: random documents, filters, sorts and writes have the
+//! same results, with a hint and with the planner's choice, and `validate` finds no damage
+//! afterwards.
 
 use mayfly_testkit::{Fixture, memory};
 use mayfly_value::{RawValue, ValueBuf, compare_values};
@@ -8,7 +9,7 @@ use proptest::sample::select;
 
 use crate::properties::{ids, predicate, runner, value};
 
-/// Definitions, each tried alone.
+/// Definitions of indexes, each tested by itself.
 const KINDS: &[&str] = &[
     "{key: {a: 'hashed'}, name: 'i'}",
     "{key: {'a.x': 'hashed'}, name: 'i', sparse: true}",
@@ -75,7 +76,8 @@ fn sorted(mut ids: Vec<ValueBuf>) -> Vec<ValueBuf> {
     ids
 }
 
-/// What both collections answer, in every way to ask; the hint only where the index takes it.
+/// Compares the answers of both collections for all kinds of reads, with a hint if the index
+/// supports the query.
 fn agree(fixture: &Fixture, filter: &str, sort: &str, index: &str) -> Result<(), TestCaseError> {
     for collation in ["", ", collation: {locale: 'en', strength: 2}"] {
         let find = |collection: &str, more: &str| {
@@ -87,7 +89,8 @@ fn agree(fixture: &Fixture, filter: &str, sort: &str, index: &str) -> Result<(),
         };
         let hinted = |more: &str| {
             let (found, code) = find("indexed", &format!(", hint: 'i'{more}"));
-            // An index that cannot be used here says so; a partial one may leave documents out.
+            // A hint for an index that cannot be used is an error; a partial index may omit
+            // documents.
             (code.is_none() && !index.contains("partial")).then_some(found)
         };
         let ((plain, code), (indexed, code_too)) = (find("plain", ""), find("indexed", ""));
@@ -115,7 +118,7 @@ fn agree(fixture: &Fixture, filter: &str, sort: &str, index: &str) -> Result<(),
     Ok(())
 }
 
-/// The different values of a field.
+/// Compares the distinct values of a field.
 fn agree_on_values(fixture: &Fixture, filter: &str, index: &str) -> Result<(), TestCaseError> {
     for key in ["a", "b", "a.x", "a.0", "c"] {
         let distinct = |collection: &str| {
@@ -134,7 +137,8 @@ fn agree_on_values(fixture: &Fixture, filter: &str, index: &str) -> Result<(), T
     Ok(())
 }
 
-/// The same write to both; false when the index refused it, after which the collections differ.
+/// Runs a write on both collections. Returns false if the index refused it; the collections differ
+/// then.
 fn write_alike(fixture: &Fixture, statement: &str) -> Result<bool, TestCaseError> {
     let run = |collection: &str| fixture.run("test", &statement.replace("COLL", collection));
     let indexed = run("indexed");

@@ -1,7 +1,7 @@
-//! The log against a list of what was written: random units, transactions and changes of the
-//! catalog, in a window of a few kilobytes that is trimmed again and again. Most documents that the
-//! log shows have been changed, removed, dropped or moved by the time at which it is read.
-//! `LOG_SEED=n` runs one case alone, `MORE=20` runs twenty times as many.
+//! Compares the log with a list of the writes: random units, transactions and changes of the
+//! catalog, with a window of a few kilobytes that is trimmed repeatedly. Most documents that the
+//! log refers to have been changed, deleted, dropped or moved before it is read. `LOG_SEED=n` runs
+//! only one case, `MORE=20` runs twenty times as many.
 
 use mayfly_storage::OpenTransaction;
 use mayfly_storage::ReadView;
@@ -27,7 +27,7 @@ const CAPPED_MAX: usize = 12;
 const IDS: i32 = 25;
 const WINDOW_BYTES: u64 = 20_000;
 
-/// An operation as the log is to show it.
+/// An expected operation of the log.
 #[derive(Clone, Debug, PartialEq)]
 enum Logged {
     Insert(String, DocBuf),
@@ -36,7 +36,7 @@ enum Logged {
     Delete(String, i32),
 }
 
-/// What a unit does.
+/// A step of a unit.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(DocBuf),
@@ -157,7 +157,7 @@ impl Model {
         document(id, self.numbered, length)
     }
 
-    /// Steps over a collection, and what the log will show of them.
+    /// Steps on a collection, and the expected operations of the log.
     fn steps(&mut self, name: &'static str) -> (Vec<Step>, Vec<Logged>) {
         let mut live = self.live.get(name).cloned().unwrap_or_default();
         let mut before: Vec<i32> = live.iter().map(|(id, _)| *id).collect();
@@ -315,7 +315,8 @@ impl Model {
                 self.create_capped();
             }
             3 if exists(name) => {
-                // The copy has other numbers; then it goes, and its name is free for another.
+                // The copy has other record numbers. It is dropped afterwards, which frees its
+                // name.
                 let mut capped = DocBuilder::new();
                 capped.append("capped", true).append("size", 1 << 20);
                 let capped = capped.finish();
@@ -342,7 +343,7 @@ impl Model {
         assert_eq!((after.entries, after.bytes), (before.entries, before.bytes));
     }
 
-    /// The entries of the shadow list after a time.
+    /// The expected entries after a timestamp.
     fn expected(&self, after: u64) -> Vec<(u64, Vec<Logged>)> {
         self.log.iter().filter(|(timestamp, _)| *timestamp > after).cloned().collect()
     }
@@ -363,7 +364,7 @@ impl Model {
             if count == disturb_at
                 && let Some(model) = model.take()
             {
-                // While the reader stands at this entry.
+                // While the reader is at this entry.
                 for _ in 0..30 {
                     model.unit();
                 }
@@ -386,7 +387,7 @@ impl Model {
             }
             Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {
                 assert!(after < self.store.oplog().cut(), "{error}");
-                // What is cut already is missing at the front only.
+                // Cut entries are missing at the front only.
                 let front = expected.iter().position(|one| Some(one) == seen.first());
                 let front = if after >= oldest { 0 } else { front.unwrap_or(0) };
                 assert_same(&seen, &expected[front..front + seen.len()]);
@@ -395,7 +396,7 @@ impl Model {
         }
     }
 
-    /// What clients see in `local.oplog.rs`.
+    /// Checks the results of reads of `local.oplog.rs`.
     fn read_entries(&mut self, direction: Direction) {
         let (mut bytes, mut entries) = (0, 0);
         let whole = LogRange { first: 1, last: u64::MAX };

@@ -12,7 +12,7 @@ use mayfly_work::OpRegistry;
 /// Calls a function when space for files is requested.
 type Ask = Box<dyn Fn() -> KvResult<()> + Send + Sync>;
 
-/// An engine in memory that is asked for room.
+/// A memory engine that calls a function when space for files is requested.
 struct Asked(MemoryEngine, Ask);
 
 impl EngineWrapper for Asked {
@@ -25,7 +25,7 @@ impl EngineWrapper for Asked {
     }
 }
 
-/// Pipelines that go into files, each in another way.
+/// Pipelines that spill to files, each in another operator.
 const PIPELINES: &[&str] = &[
     "{$sort: {a: 1}}",
     "{$addFields: {b: '$a'}}, {$sort: {b: 1}}",
@@ -37,8 +37,7 @@ const PIPELINES: &[&str] = &[
      as: 'x'}}, {$project: {n: {$size: '$x'}}}",
 ];
 
-/// A server with little memory and this engine below it; gives the code that each pipeline ends
-/// with.
+/// Runs the pipelines on a server with little memory and this engine; returns their error codes.
 fn codes(ask: Ask, begun: impl FnOnce(&Fixture)) -> Vec<i32> {
     let engine: Arc<dyn Engine> = Arc::new(Asked(MemoryEngine::new(), ask));
     let fixture = Fixture::new(Box::new(move || engine.clone()));
@@ -53,10 +52,10 @@ fn codes(ask: Ask, begun: impl FnOnce(&Fixture)) -> Vec<i32> {
         ("internalQueryMaxBlockingSortMemoryUsageBytes", 15_000),
         ("internalDocumentSourceGroupMaxMemoryBytes", 15_000),
         ("internalDocumentSourceBucketAutoMaxMemoryBytes", 15_000),
-        // Less than a partition takes, more than what its function reads.
+        // Less than a partition needs, and more than its function reads.
         ("internalDocumentSourceSetWindowFieldsMaxMemoryBytes", 40_000),
         ("internalQuerySlotBasedExecutionHashLookupApproxMemoryUseInBytesBeforeSpill", 15_000),
-        // Less than is remembered, more than the result.
+        // Less than the visited documents need, and more than the result.
         ("internalDocumentSourceGraphLookupMaxMemoryBytes", 30_000),
     ];
     for (name, bytes) in limits {
@@ -64,7 +63,7 @@ fn codes(ask: Ask, begun: impl FnOnce(&Fixture)) -> Vec<i32> {
     }
     begun(&fixture);
     let ends = PIPELINES.iter().map(|pipeline| {
-        // One at a time, so that what is left open does not count.
+        // One at a time, so that open cursors do not count.
         let command = format!("{{aggregate: 'c', pipeline: [{pipeline}], cursor: {{}}}}");
         match fixture.run("test", &command).as_doc().get("code") {
             Some(RawValue::Int32(code)) => code,
@@ -84,8 +83,8 @@ fn temporary_files_have_limits() {
     let all = |code: i32| vec![code; PIPELINES.len()];
     assert_eq!(set("maxOperationScratchBytes", 1000), all(ErrorCode::ExceededMemoryLimit.0));
     assert_eq!(set("maxScratchBytes", 1000), all(ErrorCode::OutOfDiskSpace.0));
-    // What each of them needs, with what a file claims ahead; merging has the runs and their merge
-    // at once.
+    // Enough for each of them, including what a file claims ahead. A merge needs the runs and the
+    // merged run at the same time.
     assert_eq!(set("maxOperationScratchBytes", 2_000_000), all(0));
 }
 
@@ -113,8 +112,8 @@ fn what_is_killed_ends_while_it_writes_files() {
     assert_eq!(codes(Box::new(kill), begun), expected);
 }
 
-/// An engine may hold less than the server takes: keys of 1 KB, values of 1 MB, transactions of 10
-/// MB. What does not fit is refused with a code, and nothing of it is there.
+/// An engine may have smaller limits than the server: keys of 1 KB, values of 1 MB, transactions of
+/// 10 MB. Larger writes are refused with a code, and nothing of them is stored.
 #[test]
 fn an_engine_of_narrow_limits_refuses_what_does_not_fit() {
     let limits = Some(mayfly_kv::chaos::NARROW_LIMITS);
@@ -145,7 +144,8 @@ fn an_engine_of_narrow_limits_refuses_what_does_not_fit() {
     ] {
         assert_eq!(code(&fixture.run("test", refused)), too_large, "{refused}");
     }
-    // Many documents are several transactions of the engine, but one of a client's is one.
+    // Many documents are written in several transactions of the engine, but a client's transaction
+    // is always one.
     let session = "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAABw==')}, txnNumber: NumberLong(1), autocommit: false";
     for n in 1..=15 {
         let insert = format!("insert: 'c', documents: [{{_id: {n}, pad: Repeat('x', 900000)}}]");

@@ -1,5 +1,5 @@
 //! Random inserts, updates, deletes, moves of the clock, passes, restarts and crashes: the
-//! survivors are those of a model that knows nothing but the dates.
+//! remaining documents are those of a model that only uses the dates.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::scripts::rocksdb;
 /// `expireAfterSeconds` of the policies on `d` and `e`.
 const SECONDS: [i64; 2] = [10, 0];
 
-/// One of the two fields: offsets of dates from the moment of the write, in seconds. None is "no
-/// date".
+/// One of the two fields: offsets of dates from the moment of the write, in seconds. `None` is no
+/// date.
 type Dates = Vec<i64>;
 
 #[derive(Clone, Debug)]

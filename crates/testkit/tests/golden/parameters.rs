@@ -1,4 +1,4 @@
-//! What the table of parameters says about defaults is what a new server has.
+//! The defaults in the table of parameters are those of a new server.
 
 use mayfly_service::parameters::{SetAt, TABLE, Value};
 use mayfly_testkit::Fixture;

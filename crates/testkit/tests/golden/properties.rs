@@ -1,5 +1,5 @@
-//! Random documents and filters: answers are the same with and without indexes, on memory and under
-//! chaos.
+//! Random documents and filters: results are the same with and without indexes, on the memory
+//! engine and the chaos engine.
 
 use mayfly_testkit::{Fixture, environment, expect, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
@@ -14,7 +14,7 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]))
 }
 
-/// Values in the shell dialect, with many that compare as equal or lie in the same array.
+/// Values in the shell dialect, many of which are equal or in the same array.
 pub(crate) fn value() -> BoxedStrategy<String> {
     let leaf = select(vec![
         "null",
@@ -54,7 +54,7 @@ pub(crate) fn value() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Fields of a document: `a`, `b` and `c`, each maybe.
+/// Fields of a document: `a`, `b` and `c`, each of them optional.
 pub(crate) fn document() -> impl Strategy<Value = String> {
     let field = || prop::option::weighted(0.8, value());
     (field(), field(), field()).prop_map(|(a, b, c)| {
@@ -188,7 +188,7 @@ pub(crate) fn agree(fixture: &Fixture, filter: &str, sort: &str) -> Result<(), T
     Ok(())
 }
 
-/// The different values of a field, of all documents and of those that the filter finds.
+/// Compares the distinct values of a field, of all documents and of those that match the filter.
 fn agree_on_values(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError> {
     for key in ["a", "b", "c", "a.x", "b.x", "a.0"] {
         for query in ["{}", filter] {
@@ -203,7 +203,7 @@ fn agree_on_values(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError>
                 values
             };
             let (plain, indexed) = (distinct("plain"), distinct("indexed"));
-            // Of values that compare as equal either may be shown.
+            // Any of several equal values may be returned.
             let same = plain.len() == indexed.len()
                 && plain
                     .iter()
@@ -215,8 +215,8 @@ fn agree_on_values(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// The same writes to both collections: the same counts, and the same documents afterwards. False
-/// when an index refused one of them, after which the collections differ.
+/// Runs the same writes on both collections, and compares counts and documents. Returns false if an
+/// index refused one of them; the collections differ then.
 fn write_alike(fixture: &Fixture, filter: &str, value: &str) -> Result<bool, TestCaseError> {
     let update = format!("updates: [{{q: {filter}, u: {{$set: {{b: {value}}}}}, multi: true}}]");
     let delete = format!("deletes: [{{q: {filter}, limit: 0}}]");
@@ -227,7 +227,7 @@ fn write_alike(fixture: &Fixture, filter: &str, value: &str) -> Result<bool, Tes
         };
         let indexed = run("indexed");
         if indexed.as_doc().get("writeErrors").is_some() {
-            // Arrays in two fields of one index; what was changed before stays.
+            // Arrays in two fields of one index; earlier changes stay.
             return Ok(false);
         }
         prop_assert_eq!(run("plain"), indexed, "{} {}", verb, statements);
@@ -267,7 +267,7 @@ fn queries_answer_the_same_with_and_without_indexes_under_chaos() {
     indexed_equals_unindexed(40, || Fixture::new(memory_under_chaos(3)));
 }
 
-/// A condition that partial indexes take.
+/// A condition that partial indexes support.
 fn partial_predicate() -> BoxedStrategy<String> {
     let comparison = (select(vec!["$eq", "$gt", "$gte", "$lt", "$lte"]), value())
         .prop_map(|(op, value)| format!("{{{op}: {value}}}"));
@@ -281,8 +281,8 @@ fn partial_predicate() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// A query finds the same by a partial index as by a scan, whether or not it implies the index's
-/// filter.
+/// A query with a partial index finds the same documents as a scan, whether or not it implies the
+/// index's filter.
 #[test]
 fn partial_indexes_leave_nothing_out() {
     let path = || select(vec!["a", "a.x", "c"]);

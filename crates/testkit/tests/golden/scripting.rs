@@ -10,7 +10,7 @@ fn fails(fixture: &Fixture, command: &str, code: i32, text: &str) {
 
 const FUNCTION: &str = "{$function: {body: 'function () { return true; }', args: [], lang: 'js'}}";
 
-/// Every way in which a script comes to the server.
+/// Commands with scripts in every place that allows one.
 fn commands() -> Vec<(String, i32)> {
     const WHERE: i32 = 6_108_304;
     let stages = |stage: String| format!("{{aggregate: 'c', cursor: {{}}, pipeline: [{stage}]}}");

@@ -1,8 +1,9 @@
 //! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, without indexes that
-//! only make queries fast, and over records that are clustered by `_id`. No answer may differ.
+//! only make queries fast, and over records that are clustered by `_id`. The answers must be the
+//! same.
 //!
-//! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` takes
-//! recorded answers anew.
+//! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` updates
+//! recorded answers.
 
 use std::path::{Path, PathBuf};
 
@@ -34,11 +35,11 @@ fn scripts() -> Vec<Script> {
         Ok(name) => name.to_string_lossy().into_owned(),
         Err(_) => unreachable!("every script is in the folder"),
     };
-    let wanted = environment::selected("SCRIPT", paths, name);
-    wanted.iter().map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
+    let selected = environment::selected("SCRIPT", paths, name);
+    selected.iter().map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
 }
 
-/// A RocksDB in a folder of its own, which goes with the last user of the returned function.
+/// RocksDB in a temporary folder, which is removed when the returned function is dropped.
 pub(crate) fn rocksdb() -> OpenEngine {
     let folder = TempDir::new().unwrap();
     let options = RocksOptions { cache_bytes: 32 << 20, ..RocksOptions::default() };
@@ -64,7 +65,7 @@ fn run_clustered(conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
     });
 }
 
-fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, wanted: &dyn Fn(&Script) -> bool) {
+fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, selects: &dyn Fn(&Script) -> bool) {
     let update = environment::number("UPDATE_SCRIPTS") == Some(1);
     let runner = Runner { indexes, update: update && indexes == Indexes::All };
     let (mut checked, mut failures, mut ran) = (0, Vec::new(), 0);
@@ -72,7 +73,7 @@ fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, wanted: &dyn Fn(&S
         if indexes == Indexes::OnlyMeaningful && script.indexes_matter {
             continue;
         }
-        if !wanted(&script) {
+        if !selects(&script) {
             continue;
         }
         let outcome = runner.run(&script, open());

@@ -2,7 +2,7 @@
 //! is inserted and deleted between its batches. Inserts move the entries of buckets in indexes on
 //! measured fields and on the time.
 //!
-//! `SERIES_CURSORS_SECS=600` runs for that time, `SERIES_CURSORS_SEED` chooses the first case.
+//! `SERIES_CURSORS_SECS=600` runs for that time, `SERIES_CURSORS_SEED` selects the first case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ struct Series {
     fixture: Fixture,
     chance: Chance,
     next: i32,
-    /// Measurements that have been there all the time, by `_id`: their source and value.
+    /// Measurements that have existed since the beginning, by `_id`: their source and value.
     still: BTreeMap<i32, (usize, usize)>,
 }
 
@@ -62,7 +62,7 @@ impl Series {
         series
     }
 
-    /// Inserts a measurement somewhere.
+    /// Inserts a random measurement.
     fn insert(&mut self) -> (i32, (usize, usize)) {
         let (id, source) = (self.next, self.chance.below(3));
         let (time, value) = (self.chance.below(SPAN), self.chance.below(1000));
@@ -92,7 +92,7 @@ impl Series {
         }
     }
 
-    /// Pages through a query while measurements come and go.
+    /// Reads a query page by page while measurements are inserted and deleted.
     fn check(&mut self, what: &str) {
         let size = 1 + self.chance.below(7);
         let query = self.chance.pick(QUERIES);

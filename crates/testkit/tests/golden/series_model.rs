@@ -1,8 +1,8 @@
 //! Random measurements, changes of the time to live, passes, restarts and crashes under both
-//! `ttlIndexRules`: what goes from a time series, held to what the contract says of whole buckets.
+//! `ttlIndexRules`: the deletions from a time series are compared with the rules for whole buckets.
 //!
-//! Where buckets begin and end is left to the server. Sure are the bounds: a measurement stays
-//! while it is not due itself, and goes when everything that may share its bucket is due.
+//! The rules do not specify the bounds of buckets. A measurement must stay while it is not due, and
+//! must be deleted when all measurements that may share its bucket are due.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::properties::runner;
 use crate::scripts::rocksdb;
 
-/// What a bucket may span under the default granularity, in seconds.
+/// The largest span of a bucket with the default granularity, in seconds.
 const SPAN: i64 = 3600;
 /// `expireAfterSeconds` of the policy on the time of source 1.
 const PARTIAL: i64 = 1800;
@@ -63,7 +63,7 @@ struct Model {
 }
 
 impl Model {
-    /// The latest moment that is due, of a source; nothing when it has no policy.
+    /// The latest due time of a source; `None` without a policy.
     fn cutoff(&self, source: u8, now: i64) -> Option<i64> {
         let partial = (self.partial && source == 1).then_some(PARTIAL);
         let seconds = self.seconds.filter(|_| !self.paused);
@@ -71,12 +71,12 @@ impl Model {
         Some(now - seconds * 1000)
     }
 
-    /// Whether a measurement may be gone after a pass.
+    /// Whether a pass may delete a measurement.
     fn may_go(&self, source: u8, time: i64, now: i64) -> bool {
         self.cutoff(source, now).is_some_and(|cutoff| time <= cutoff)
     }
 
-    /// Whether it must be.
+    /// Whether a pass must delete a measurement.
     fn must_go(&self, source: u8, time: i64, now: i64) -> bool {
         let Some(cutoff) = self.cutoff(source, now) else { return false };
         // A bucket's start is a whole minute.
@@ -174,13 +174,13 @@ fn agrees(cases: u32, steps: usize, open: impl Fn() -> OpenEngine) {
             fixture.ok("test", &format!("{{createIndexes: 's', indexes: [{index}]}}"));
         }
         let mut model = Model { seconds: Some(SPAN), partial, ..Model::default() };
-        // Away from a whole minute.
+        // Not at a whole minute.
         fixture.clock.advance_ms(START_MS % 60_000 + 12_345);
         for (at, step) in steps.iter().enumerate() {
             run(&mut fixture, &mut model, step)
                 .map_err(|why| TestCaseError::fail(format!("in step {at}, {step:?}: {why}")))?;
-            let wanted: Vec<i32> = model.measurements.keys().copied().collect();
-            prop_assert_eq!(stored(&fixture), wanted, "after step {}, {:?}", at, step);
+            let expected: Vec<i32> = model.measurements.keys().copied().collect();
+            prop_assert_eq!(stored(&fixture), expected, "after step {}, {:?}", at, step);
         }
         let checked = fixture.ok("test", "{validate: 's'}");
         prop_assert_eq!(checked.as_doc().get("valid"), Some(RawValue::Bool(true)));

@@ -1,5 +1,5 @@
-//! Read concern `snapshot` while others write: all that one command reads is of the time that it
-//! names.
+//! Read concern `snapshot` with concurrent writers: all reads of one command are of the time that
+//! it names.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,12 +76,12 @@ fn pairs_stay_together(open: OpenEngine) {
     });
 }
 
-/// What one read at a time shows: how many, and their sum.
+/// The result of a read at a time: the number of values, and their sum.
 fn sum_at(fixture: &Fixture, command: &str) -> Option<(u64, i64, i64)> {
     let reply = fixture.run("test", command);
     if reply.as_doc().get("ok") != Some(RawValue::Double(1.0)) {
         let code = number(reply.as_doc(), "code");
-        // Its indexes have changed since its time, or the one that it used went.
+        // Indexes have changed since that time, or the used one was dropped.
         assert!([246, 175].contains(&code), "{command}: {}", dialect::show(reply.as_doc()));
         return None;
     }
@@ -94,8 +94,8 @@ fn sum_at(fixture: &Fixture, command: &str) -> Option<(u64, i64, i64)> {
     Some((time, documents.len() as i64, sum))
 }
 
-/// A session reads again and again as of the time of its first read, by other ways, while others
-/// write and change indexes: it sees the same, or gets an error.
+/// A session repeats reads as of the time of its first read, with different plans, while other
+/// clients write and change indexes. The results are the same, or an error.
 fn a_session_sees_one_state(open: OpenEngine) {
     let fixture = Fixture::new(open);
     for id in 0..20 {
@@ -125,7 +125,7 @@ fn a_session_sees_one_state(open: OpenEngine) {
             let mut round = 0;
             while !over.load(Ordering::Acquire) {
                 round += 1;
-                // Now and then the collection itself changes.
+                // Sometimes the collection itself changes.
                 let of = if round % 4 == 0 { "c" } else { "other" };
                 fixture.ok(
                     "test",

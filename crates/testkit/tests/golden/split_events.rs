@@ -4,7 +4,7 @@
 use mayfly_testkit::{Fixture, dialect, memory};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-/// A stream's batches; each of its documents with the token that the batch ended with.
+/// The documents of a stream, each with the token at the end of its batch.
 struct Followed {
     documents: Vec<DocBuf>,
     batch_tokens: Vec<DocBuf>,
@@ -16,7 +16,7 @@ fn part<'d>(document: RawDoc<'d>, path: &[&str]) -> Option<RawValue<'d>> {
     inner.get(last)
 }
 
-/// Reads a stream until a batch brings nothing.
+/// Reads a stream until a batch is empty.
 fn follow(fixture: &Fixture, stage: &str, start: &str) -> Followed {
     follow_in(fixture, stage, start, 1000)
 }
@@ -72,7 +72,7 @@ fn fixture() -> Fixture {
         // Two images: one document cannot hold them.
         "{update: 'c', updates: [{q: {_id: 1}, u: {$set: {n: 1}}}]}",
         "{insert: 'c', documents: [{_id: 2}]}",
-        // And what was set, too.
+        // The fields that were set do not fit, either.
         "{update: 'c', updates: [{q: {_id: 1}, u: {$set: {y: Repeat('y', 7000000)}}}]}",
         "{delete: 'c', deletes: [{q: {_id: 1}, limit: 1}]}",
         "{insert: 'c', documents: [{_id: 3}]}",
@@ -161,7 +161,7 @@ fn an_event_that_is_too_large_ends_the_stream_after_those_before_it() {
     let RawValue::Array(first) = first else { panic!("no batch") };
     assert_eq!(seen + first.iter().count(), 2);
     assert_eq!(error.as_doc().get("code"), Some(RawValue::Int32(10334)));
-    // Where the stream stood, it goes on with the very event.
+    // The stream resumes with the same event.
     let rest = follow(&fixture, SPLIT, &resume_after(&token));
     assert_eq!(rest.documents.len(), 7);
     let fewer = ", {$project: {operationType: 1, documentKey: 1}}";

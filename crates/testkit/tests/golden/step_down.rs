@@ -1,5 +1,5 @@
-//! A primary that steps down while clients work: what writes ends or finishes, and leaves nothing
-//! half done; what reads goes on.
+//! A primary that steps down while clients work: writing commands fail or finish, and leave nothing
+//! in part; reading commands continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn count(fixture: &Fixture, name: &str) -> i32 {
     }
 }
 
-/// Runs a command, steps down shortly after its beginning, and gives its reply.
+/// Runs a command, steps down shortly after its beginning, and returns its reply.
 fn interrupted(fixture: &Fixture, after_ms: u64, command: RawDoc<'_>) -> DocBuf {
     let begun = AtomicBool::new(false);
     let reply = std::thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn interrupted(fixture: &Fixture, after_ms: u64, command: RawDoc<'_>) -> DocBuf 
         worker.join().unwrap()
     });
     let ok = reply.as_doc().get("ok") == Some(RawValue::Double(1.0));
-    // A command that reads and writes and begins after the step-down is a read first.
+    // A command that reads and writes, and begins after the step-down, is refused as a read.
     let known = ok || [11602, 10107, 13435].contains(&code(&reply));
     assert!(known, "{}", dialect::show(reply.as_doc()));
     let errors = reply.as_doc().get("writeErrors");
@@ -160,17 +160,17 @@ fn readers_go_on() {
         "test",
         &format!("{{aggregate: 'c', pipeline: [{{$changeStream: {{}}}}], cursor: {{}}, {near}}}"),
     );
-    for (concern, wanted) in [
+    for (concern, expected) in [
         ("readConcern: {level: 'majority'}", 0),
         ("readConcern: {level: 'local', afterClusterTime: Timestamp(1, 1)}", 0),
         ("readConcern: {level: 'nonsense'}", 2),
         ("readConcern: 1", 14),
     ] {
         let reply = fixture.run("test", &format!("{{find: 'c', limit: 1, {concern}, {near}}}"));
-        assert_eq!(code(&reply), wanted, "{concern}: {}", dialect::show(reply.as_doc()));
+        assert_eq!(code(&reply), expected, "{concern}: {}", dialect::show(reply.as_doc()));
     }
     elect(&fixture);
-    for (concern, wanted) in [
+    for (concern, expected) in [
         ("{w: 1}", 0),
         ("{w: 'majority', j: true, wtimeout: 10}", 0),
         ("{w: 0}", 0),
@@ -179,15 +179,15 @@ fn readers_go_on() {
     ] {
         let reply = fixture
             .run("test", &format!("{{insert: 'w', documents: [{{}}], writeConcern: {concern}}}"));
-        assert_eq!(code(&reply), wanted, "{concern}: {}", dialect::show(reply.as_doc()));
+        assert_eq!(code(&reply), expected, "{concern}: {}", dialect::show(reply.as_doc()));
     }
-    for (concern, wanted) in [("{w: 2}", 100), ("{w: 'nonsense'}", 79)] {
+    for (concern, expected) in [("{w: 2}", 100), ("{w: 'nonsense'}", 79)] {
         let reply = fixture
             .run("test", &format!("{{insert: 'w', documents: [{{}}], writeConcern: {concern}}}"));
         assert_eq!(reply.as_doc().get("n"), Some(RawValue::Int32(1)), "{concern}");
         let unmet = reply.as_doc().get("writeConcernError").and_then(RawValue::as_document);
         let unmet = unmet.and_then(|unmet| unmet.get("code"));
-        assert_eq!(unmet, Some(RawValue::Int32(wanted)), "{concern}");
+        assert_eq!(unmet, Some(RawValue::Int32(expected)), "{concern}");
     }
 }
 

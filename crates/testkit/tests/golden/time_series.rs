@@ -1,5 +1,5 @@
-//! Random measurements and filters: a time series answers as a plain collection with the same
-//! documents does.
+//! Random measurements and filters: the results of a time series are those of an ordinary
+//! collection with the same documents.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use proptest::sample::select;
 
 use super::properties::{document, filter, ids, runner};
 
-/// Times that share buckets, begin them, and lie far away; in milliseconds.
+/// Times that share buckets, begin buckets, and are far apart; in milliseconds.
 fn time() -> impl Strategy<Value = i64> {
     let near = select(vec![0, 1, 59_999, 60_000, 3_599_999, 3_600_000, -1, 7_200_000]);
     let base = select(vec![0i64, 1_800_000_000_000, -9_000_000_000_000, 5_000_000_000_000]);
     (base, near).prop_map(|(base, near)| base + near)
 }
 
-/// A filter that is about times, too.
+/// A filter with conditions on times.
 fn timed_filter() -> impl Strategy<Value = String> {
     let operator = select(vec!["$eq", "$gt", "$gte", "$lt", "$lte", "$ne"]);
     let timed = (operator, time()).prop_map(|(op, time)| format!("{{t: {{{op}: Date({time})}}}}"));
@@ -72,7 +72,7 @@ fn agree(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Everything that a reader of this collection gets, in the order of `_id`.
+/// All documents that a read of this collection returns, in the order of `_id`.
 fn content(fixture: &Fixture, collection: &str) -> Vec<DocBuf> {
     let find = format!("{{find: '{collection}', sort: {{_id: 1, t: 1}}, batchSize: 1000}}");
     let reply = fixture.ok("test", &find);
@@ -80,8 +80,8 @@ fn content(fixture: &Fixture, collection: &str) -> Vec<DocBuf> {
     batch.iter().filter_map(|element| element.value().as_document()).map(RawDoc::to_owned).collect()
 }
 
-/// The buckets of the time series, restored elsewhere, hold the same measurements; and are the same
-/// buckets.
+/// Restores the buckets of the time series into another one: it has the same measurements and the
+/// same buckets.
 fn restored_alike(fixture: &Fixture) -> Result<(), TestCaseError> {
     fixture.ok("test", "{drop: 'restored'}");
     let series = "{timeField: 't', metaField: 'a'}";
@@ -178,8 +178,8 @@ fn validate_finds_buckets_that_are_not_sound() {
     })
     .unwrap();
     let (key, mut value) = found.unwrap();
-    let wanted = [0x10, b'x', 0, 7, 0, 0, 0];
-    let at = value.windows(7).rposition(|bytes| bytes == wanted).unwrap();
+    let pattern = [0x10, b'x', 0, 7, 0, 0, 0];
+    let at = value.windows(7).rposition(|bytes| bytes == pattern).unwrap();
     value[at + 3] = 6;
     txn.put(Keyspace::Record, &key, &value, Guard::Checked).unwrap();
     txn.commit().unwrap();

@@ -39,7 +39,7 @@ fn is_transient(reply: &DocBuf) -> bool {
     labels.is_some_and(|labels| labels.iter().any(|label| label.value() == transient))
 }
 
-/// Runs a command that lacks its end, as a statement of a session's transaction.
+/// Completes a command and runs it as a statement of a session's transaction.
 fn statement(
     fixture: &Fixture,
     (session, txn): (u8, u64),
@@ -58,7 +58,7 @@ fn statement(
     fixture.run_document(db, body.finish().as_doc())
 }
 
-/// Moves money between two accounts, in one transaction; false when it has to be tried again.
+/// Moves money between two accounts in one transaction. Returns false if it must be retried.
 fn moved(fixture: &Fixture, at: (u8, u64), from: u64, to: u64, amount: i32) -> bool {
     let change = |account: u64, by: i32| {
         format!(
@@ -82,7 +82,7 @@ fn moved(fixture: &Fixture, at: (u8, u64), from: u64, to: u64, amount: i32) -> b
     true
 }
 
-/// What all accounts hold together, at one time.
+/// The sum of all accounts at one time.
 fn total(fixture: &Fixture, at: (u8, u64)) -> Option<i32> {
     let found = statement(fixture, at, true, "test", "{find: 'accounts', batchSize: 3");
     let again = statement(fixture, at, false, "test", "{find: 'accounts', batchSize: 100");
@@ -104,7 +104,7 @@ fn money_is_neither_made_nor_lost(fixture: &Fixture, rounds: u64) {
             &format!("{{insert: 'accounts', documents: [{{_id: {account}, n: {EACH}}}]}}"),
         );
     }
-    // Before the transactions, whose first statements would all make it.
+    // Created before the transactions, whose first statements would all create it.
     fixture.ok("test", "{create: 'log'}");
     let done = AtomicBool::new(false);
     let committed = AtomicU64::new(0);
@@ -173,7 +173,7 @@ fn money_is_neither_made_nor_lost_on_rocksdb() {
     money_is_neither_made_nor_lost(&Fixture::new(rocksdb()), 30);
 }
 
-/// Runs a statement that takes long, does something to it from another thread, and gives its reply.
+/// Runs a statement that takes long, disturbs it from another thread, and returns its reply.
 fn disturbed(fixture: &Fixture, disturb: impl Fn(i32) + Sync) -> DocBuf {
     let long = "{aggregate: 'c', pipeline: [{$group: {_id: null, n: {$sum: {$size: {$range: [{$abs: '$_id'}, 100000]}}}}}], \
                 cursor: {}";
@@ -240,8 +240,7 @@ fn the_end_of_time_and_a_kill_of_the_session_end_a_running_statement() {
     is_gone(&fixture);
 }
 
-/// A write that may be sent again, sent again after its session was ended while it ran: it has one
-/// effect.
+/// A retryable write is sent again after its session was ended while it ran: it is executed once.
 #[test]
 fn a_session_that_ends_while_it_writes_forgets_nothing() {
     let fixture = Fixture::in_memory();

@@ -18,14 +18,14 @@ async fn server() -> (Running, Arc<ManualClock>) {
     (server, clock)
 }
 
-/// Lets the monitor do what is due now.
+/// Waits until the monitor has done what is due now.
 fn settle(server: &Running) {
     let params = server.service.store.ttl_params();
     let change = params.wake();
     wait_until("the monitor sleeps", || params.slept_after(change));
 }
 
-/// The passes that there were when so much time has passed.
+/// The number of passes after this time has passed.
 fn passes_after(server: &Running, clock: &ManualClock, ms: i64) -> i64 {
     clock.advance_ms(ms);
     settle(server);

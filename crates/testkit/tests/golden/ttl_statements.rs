@@ -1,5 +1,5 @@
-//! Statements of the expiry contract that need a pass in progress or a damaged catalog. The others
-//! are scripts, see `tests/scripts/ttl/README.md`.
+//! Statements of `docs/expiry-rules.md` that need a pass in progress or a damaged catalog. The
+//! others are scripts, see `tests/scripts/ttl/README.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +28,7 @@ fn set(fixture: &Fixture, name: &str, value: &str) {
     fixture.ok("admin", &format!("{{setParameter: 1, {name}: {value}}}"));
 }
 
-/// Runs a pass on a thread that the gate stops, and `meanwhile` while it stands there.
+/// Runs a pass on a thread that the gate stops, and calls `meanwhile` while it waits there.
 fn during_pass(fixture: &Fixture, gate: &Gate, meanwhile: impl FnOnce()) {
     let store = fixture.store().clone();
     let pass = move || store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
@@ -57,7 +57,7 @@ fn due(fixture: &Fixture, collection: &str, documents: i64) {
     }
 }
 
-/// The operations that `$currentOp` calls by this name.
+/// The operations with this `desc` in `$currentOp`.
 fn operations(fixture: &Fixture, desc: &str) -> Vec<Document> {
     let stages =
         format!("[{{$currentOp: {{idleConnections: true}}}}, {{$match: {{desc: '{desc}'}}}}]");
@@ -228,8 +228,8 @@ fn t_49_a_changed_time_to_live_counts_from_the_next_unit() {
     let fixture = in_third_visit(|fixture| {
         fixture.ok("test", "{collMod: 'c', index: {name: 'd', expireAfterSeconds: 100}}");
     });
-    // Two visits had their two documents each; nothing goes by the old policy once the change was
-    // acknowledged.
+    // Two visits had their two documents each; nothing is deleted by the old policy after the
+    // change was acknowledged.
     assert_eq!(count(&fixture, "test", "c"), 6);
 }
 
@@ -254,7 +254,7 @@ fn rewrite_catalog(engine: &dyn Engine, change: impl Fn(&mut Document)) {
     write.commit().unwrap();
 }
 
-/// A server whose engine can be looked into.
+/// A server, and its engine.
 fn open_engine() -> (Fixture, Arc<dyn Engine>) {
     let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(MemoryEngine::new())));
     let kept = engine.clone();
@@ -267,7 +267,7 @@ fn oplog(engine: &dyn Engine) -> Vec<Document> {
     let read = engine.begin(TxnOptions { read_only: true }).unwrap();
     let whole = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
     read.scan(Keyspace::Oplog, &whole, Direction::Forward, ScanLimit::NONE, &mut |_, entry| {
-        // Of those that are no part of a transaction a header of six bytes says how long they are.
+        // Entries outside of transactions have a header of six bytes.
         entries.push(Document::from_reader(&entry[6..]).unwrap());
         std::ops::ControlFlow::Continue(())
     })
@@ -275,7 +275,7 @@ fn oplog(engine: &dyn Engine) -> Vec<Document> {
     entries
 }
 
-/// The deletions of an entry: itself, or what it applies at once.
+/// The deletions of an entry: itself, or the operations of its `applyOps`.
 fn deletions(entry: &Document) -> Vec<Document> {
     let all = match entry.get_document("o").and_then(|o| o.get_array("applyOps")) {
         Ok(several) => several.iter().map(|op| op.as_document().unwrap().clone()).collect(),
@@ -301,8 +301,7 @@ fn t_70_log_entries_of_expired_documents_name_the_policy() {
     }
 }
 
-/// As far as it goes: a bucket is what is dropped whole, and costs one deletion however much is in
-/// it.
+/// Only for time series: a bucket is deleted as a whole, which is one deletion in the log.
 #[test]
 fn t_75_a_bucket_that_expires_is_one_deletion_in_the_log() {
     let (mut fixture, engine) = open_engine();

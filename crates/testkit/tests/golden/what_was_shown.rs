@@ -1,9 +1,7 @@
-//! What a change stream, or a read that asks for what most members have, has shown survives a power
-//! cut.
+//! Everything that a change stream or a majority read has returned survives a power cut.
 //!
-//! Writers write with `w: 1`, so that nothing of theirs waits for a sync; readers do what the
-//! connection's loop does. Whatever a reader was shown must be in a store that is opened over what
-//! was synced.
+//! Writers use `w: 1`, so that they do not wait for a sync; readers do what the connection loop
+//! does. Everything that a reader has got must be in a store that is opened with the synced data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +27,7 @@ fn powered() -> Arc<PowerCut> {
     Arc::new(PowerCut::new(chaos).unwrap())
 }
 
-/// The reply as a client gets it: after the sync that it waits for.
+/// The reply as a client gets it: after the sync that the connection loop waits for.
 fn served(fixture: &Fixture, command: &str) -> DocBuf {
     let (reply, outcome) = fixture.dispatched("test", command);
     assert_eq!(reply.as_doc().get("ok"), Some(RawValue::Double(1.0)), "{command}");
@@ -69,8 +67,8 @@ fn survivors(engine: &PowerCut) -> BTreeSet<i64> {
 
 const WRITES: i64 = 400;
 
-/// Runs a reader concurrently to a writer; everything that the reader has seen must survive at
-/// once.
+/// Runs a reader concurrently to a writer. Everything that the reader has got must survive a power
+/// cut at that time.
 fn survives(mut read: impl FnMut(&Fixture) -> Vec<i64>) {
     let engine = powered();
     let fixture = over(&engine);
@@ -195,7 +193,7 @@ fn a_document_that_a_change_stream_looks_up() {
             runtime.block_on(fixture.store().wait_durable()).unwrap();
         }
     }
-    // The first event is durable; what it shows is of the second one.
+    // The first event is durable; its document is that of the second one.
     let reply = served(&fixture, &more);
     let events = batch(reply.as_doc());
     let shown = events[0].get("fullDocument").and_then(RawValue::as_document).unwrap();
@@ -224,7 +222,7 @@ fn a_quiet_server_syncs_for_no_read() {
     }
     assert!(!waits(&fixture, &more));
     assert_eq!(engine.syncs(), syncs);
-    // And those that ask for nothing wait for nothing.
+    // Writes with `w: 1` do not wait either.
     assert!(!waits(&fixture, "{insert: 'c', documents: [{_id: 2}], writeConcern: {w: 1}}"));
     for level in ["local", "available"] {
         assert!(!waits(&fixture, &format!("{{find: 'c', readConcern: {{level: '{level}'}}}}")));

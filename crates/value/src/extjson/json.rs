@@ -31,9 +31,9 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn unexpected(&self, wanted: &str) -> ExtJsonError {
+    fn unexpected(&self, expected: &str) -> ExtJsonError {
         let near: String = self.rest.chars().take(20).collect();
-        ExtJsonError(format!("expected {wanted} at '{near}'"))
+        ExtJsonError(format!("expected {expected} at '{near}'"))
     }
 
     fn blanks(&mut self) {

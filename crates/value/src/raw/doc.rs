@@ -63,11 +63,11 @@ impl<'a> RawDoc<'a> {
 
     /// The first element with this name.
     pub fn get_element(self, name: &str) -> Option<RawElement<'a>> {
-        let wanted = NamePattern::new(name.as_bytes())?;
+        let pattern = NamePattern::new(name.as_bytes())?;
         let mut rest = self.iter().rest;
         loop {
             let (&ty, after_type) = rest.split_first()?;
-            let (name_len, found) = wanted.compare(after_type)?;
+            let (name_len, found) = pattern.compare(after_type)?;
             let after_name = after_type.get(name_len + 1..)?;
             let len = value_len(ty, after_name)?;
             if found {

@@ -115,9 +115,12 @@ mod tests {
                 for at in 0..fields + 20 {
                     for place in [doc, inner, other.as_doc()] {
                         for name in [format!("f{at}"), format!("g{at}"), "inner".to_owned()] {
-                            let (found, wanted) =
+                            let (found, expected) =
                                 (finder.get_element(place, &name), place.get_element(&name));
-                            assert_eq!(found.map(RawElement::value), wanted.map(RawElement::value));
+                            assert_eq!(
+                                found.map(RawElement::value),
+                                expected.map(RawElement::value)
+                            );
                         }
                     }
                 }

@@ -1,4 +1,4 @@
-//! Figures that stand in two places agree: defaults in documents and in `--help` with those of
+//! Checks that numbers in two places agree: defaults in documents and in `--help` with those of
 //! `config/mayflydb.yaml` and of the server parameters, and measurements in other pages with those
 //! in `docs/performance.md`.
 //!
@@ -14,7 +14,7 @@ use mayfly_service::parameters::TABLE;
 
 use crate::keys;
 
-/// A number that stands in two files, each found by the text before it.
+/// A number that is in two files, where it is found by the text before it.
 struct Pair {
     first: NumberPlace,
     second: NumberPlace,
@@ -31,7 +31,7 @@ const README: &str = "README.md";
 const PERFORMANCE: &str = "docs/performance.md";
 const EXPIRY: &str = "docs/expiry.md";
 
-/// Numbers that stand in two files.
+/// Numbers that are in two files.
 const PAIRS: &[Pair] = &[
     pair(
         (README, "The first `make run` takes "),

@@ -1,5 +1,5 @@
 //! Checks that the compiler does not do: dependencies between crates, lengths of files, a module
-//! comment in each, words, and figures that stand in two places.
+//! comment in each, words, and numbers that are in two places.
 
 mod ceilings;
 mod figures;

@@ -1,7 +1,7 @@
 //! Checks of comments and documents: words that are not used, widths, comments that say nothing,
 //! links.
 //!
-//! They prevent a relapse. Whether a sentence can be understood, no check tells.
+//! They keep such words from coming back. No check can decide whether a sentence is understood.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,7 @@ const DIALECT: &[&str] = &[
     "beside",
 ];
 
-/// Documents that quote those words, or that are generated.
+/// Documents that quote those words.
 const QUOTING: &[&str] = &["CONTRIBUTING.md"];
 
 /// The comment of a line of Rust, without its marker; `None` for a line of code.

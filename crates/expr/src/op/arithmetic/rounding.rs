@@ -94,18 +94,18 @@ fn places<'a>(
         let found = value.type_name();
         return Err(fault(51081, format!("{name} only supports numeric types, not {found}")));
     };
-    let mut wanted = 0;
+    let mut digits = 0;
     if let Some(argument) = arguments.get(1) {
         let given = argument.evaluate(frame)?;
         if given.is_nullish() {
             return Ok(Value::NULL);
         }
-        wanted = precision(name, given.or_undefined())?;
+        digits = precision(name, given.or_undefined())?;
     }
     Ok(number(match operand {
-        Number::Int32(_) | Number::Int64(_) if wanted >= 0 => operand,
+        Number::Int32(_) | Number::Int64(_) if digits >= 0 => operand,
         Number::Int32(_) | Number::Int64(_) => {
-            let rounded = decimal::rounded(operand.to_decimal(), wanted, rounding);
+            let rounded = decimal::rounded(operand.to_decimal(), digits, rounding);
             let rounded = rounded.and_then(|it| Number::Decimal(it).to_i64_exact());
             match (rounded, operand) {
                 (Some(long), Number::Int32(_)) => match i32::try_from(long) {
@@ -116,16 +116,16 @@ fn places<'a>(
                 (None, _) => {
                     let shown = ShellValue(value.or_undefined());
                     let text = format!(
-                        "invalid conversion from Decimal128 result in {name} resulting from arguments: [{shown}, {wanted}]"
+                        "invalid conversion from Decimal128 result in {name} resulting from arguments: [{shown}, {digits}]"
                     );
                     return Err(fault(51080, text));
                 }
             }
         }
-        Number::Double(double) => Number::Double(round_double(double, wanted, rounding)),
+        Number::Double(double) => Number::Double(round_double(double, digits, rounding)),
         Number::Decimal(Decimal::Finite { .. }) => {
             let exact = operand.to_decimal();
-            Number::Decimal(decimal::rounded(exact, wanted, rounding).unwrap_or(exact))
+            Number::Decimal(decimal::rounded(exact, digits, rounding).unwrap_or(exact))
         }
         Number::Decimal(_) => operand,
     }))

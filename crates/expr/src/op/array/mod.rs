@@ -43,16 +43,16 @@ fn size<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> 
 }
 
 fn is_in<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
-    let wanted = arguments[0].evaluate(frame)?;
+    let needle = arguments[0].evaluate(frame)?;
     let array = arguments[1].evaluate(frame)?;
     let RawValue::Array(items) = array.or_undefined() else {
         let name = array.type_name();
         let text = format!("$in requires an array as a second argument, found: {name}");
         return Err(fault(40081, text));
     };
-    let wanted = wanted.or_undefined();
+    let needle = needle.or_undefined();
     let collation = frame.collation();
-    let equal = |item: RawValue<'_>| compare_values_in(item, wanted, collation).is_eq();
+    let equal = |item: RawValue<'_>| compare_values_in(item, needle, collation).is_eq();
     Ok(items.iter().any(|item| equal(item.value())).into())
 }
 

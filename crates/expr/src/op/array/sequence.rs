@@ -165,7 +165,7 @@ fn index_of<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
         let text = format!("$indexOfArray requires an array as a first argument, found: {kind}");
         return Err(fault(40090, text));
     };
-    let wanted = arguments[1].evaluate(frame)?;
+    let needle = arguments[1].evaluate(frame)?;
     let at = |nth: usize, which: &str| {
         let codes = (9_711_600, 9_711_601);
         arguments.get(nth).map(|argument| position("$indexOfArray", which, codes, argument, frame))
@@ -174,7 +174,7 @@ fn index_of<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
     let end = at(3, "ending index").transpose()?.unwrap_or(usize::MAX);
     let found =
         items.iter().enumerate().take_while(|(at, _)| *at < end).skip(start).find(|(_, item)| {
-            compare_values_in(item.value(), wanted.or_undefined(), frame.collation()).is_eq()
+            compare_values_in(item.value(), needle.or_undefined(), frame.collation()).is_eq()
         });
     Ok(found.map_or(int(-1), |(at, _)| count(at)))
 }

@@ -43,9 +43,9 @@ fn search<'a>(
     let RawValue::String(whole) = value.or_undefined() else {
         return Err(wrong(&value, codes.0, "first"));
     };
-    let wanted = arguments[1].evaluate(frame)?;
-    let RawValue::String(wanted) = wanted.or_undefined() else {
-        return Err(wrong(&wanted, codes.1, "second"));
+    let substring = arguments[1].evaluate(frame)?;
+    let RawValue::String(substring) = substring.or_undefined() else {
+        return Err(wrong(&substring, codes.1, "second"));
     };
     let at = |nth: usize, which: &str| {
         arguments.get(nth).map(|argument| position(name, which, (40096, 40097), argument, frame))
@@ -57,7 +57,7 @@ fn search<'a>(
         if start > end {
             return Ok(int(-1));
         }
-        return Ok(find(whole, wanted, start, end).map_or(int(-1), count));
+        return Ok(find(whole, substring, start, end).map_or(int(-1), count));
     }
     // Code point positions are converted to bytes, and the result back.
     let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).chain([whole.len()]).collect();
@@ -65,18 +65,18 @@ fn search<'a>(
     if start > end {
         return Ok(int(-1));
     }
-    let found = whole[places[start]..places[end]].find(wanted);
+    let found = whole[places[start]..places[end]].find(substring);
     Ok(found
         .map_or(int(-1), |at| count(places.partition_point(|place| *place < at + places[start]))))
 }
 
 /// Finds a substring between two byte offsets, which may be inside characters: a match never begins
 /// or ends there.
-fn find(whole: &str, wanted: &str, start: usize, end: usize) -> Option<usize> {
-    if wanted.is_empty() {
+fn find(whole: &str, substring: &str, start: usize, end: usize) -> Option<usize> {
+    if substring.is_empty() {
         return Some(start);
     }
     let first = (start..=end).find(|at| whole.is_char_boundary(*at))?;
     let last = (first..=end).rev().find(|at| whole.is_char_boundary(*at))?;
-    whole[first..last].find(wanted).map(|at| at + first)
+    whole[first..last].find(substring).map(|at| at + first)
 }

@@ -220,9 +220,9 @@ impl Sliding {
         let ready = &mut self.ready;
         let (mut at, mut held, mut full) = (0, 0, false);
         let ran = function.run_each(self.buffer.make_contiguous(), &mut |result| {
-            let wanted = (from..to).contains(&at);
+            let is_in_range = (from..to).contains(&at);
             at += 1;
-            if !wanted {
+            if !is_in_range {
                 return Ok(());
             }
             held += size_of::<Option<ValueBuf>>() + result.as_ref().map_or(0, ValueBuf::heap_bytes);

@@ -58,8 +58,8 @@ pub(super) fn elem_match(operand: &Operand<'_>) -> Result<Option<Predicate>> {
 
 pub(super) fn size(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let shown = ShellValue(operand.value);
-    let fault = |wanted: &str| {
-        Error::failed_to_parse(format!("Failed to parse $size. Expected {wanted} $size: {shown}"))
+    let fault = |expected: &str| {
+        Error::failed_to_parse(format!("Failed to parse $size. Expected {expected} $size: {shown}"))
     };
     let number = Number::from_value(operand.value).ok_or_else(|| fault("a number in:"))?;
     match number.to_i64_exact() {

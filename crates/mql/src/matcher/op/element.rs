@@ -7,12 +7,12 @@ use super::Operand;
 use crate::matcher::{Predicate, TypeSet};
 
 pub(super) fn exists(operand: &Operand<'_>) -> Result<Option<Predicate>> {
-    let wanted = match operand.value {
-        RawValue::Bool(wanted) => wanted,
+    let exists = match operand.value {
+        RawValue::Bool(exists) => exists,
         RawValue::Null | RawValue::Undefined => false,
         value => Number::from_value(value).is_none_or(|number| number.to_f64() != 0.0),
     };
-    Ok(Some(if wanted { Predicate::Exists } else { Predicate::Exists.negated() }))
+    Ok(Some(if exists { Predicate::Exists } else { Predicate::Exists.negated() }))
 }
 
 /// The type bytes that `$type` accepts.

@@ -10,10 +10,10 @@ fn parse(schema: &str) -> Result<Schema> {
 
 fn check(schema: &str, yes: &[&str], no: &[&str]) {
     let parsed = parse(schema).unwrap();
-    for (documents, wanted) in [(yes, true), (no, false)] {
+    for (documents, expected) in [(yes, true), (no, false)] {
         for document in documents {
             let found = parsed.fits_document(parse_document(document).unwrap().as_doc());
-            assert_eq!(found.unwrap(), wanted, "{schema} on {document}");
+            assert_eq!(found.unwrap(), expected, "{schema} on {document}");
         }
     }
 }

@@ -53,7 +53,7 @@ impl Modifier for CurrentDate {
 }
 
 pub(super) fn current_date(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
-    const WANTED: &str = "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: \
+    const TYPE_REQUIRED: &str = "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: \
                           {field : {$type: 'date'}}}";
     let kind = match operand.value {
         RawValue::Bool(_) => CurrentDate::Date,
@@ -65,7 +65,7 @@ pub(super) fn current_date(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
             match spec.get("$type") {
                 Some(RawValue::String("date")) => CurrentDate::Date,
                 Some(RawValue::String("timestamp")) => CurrentDate::Timestamp,
-                _ => return Err(Error::bad_value(WANTED)),
+                _ => return Err(Error::bad_value(TYPE_REQUIRED)),
             }
         }
         value => {

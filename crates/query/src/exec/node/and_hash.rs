@@ -30,13 +30,13 @@ impl Node for AndHash {
         let [first, second] = &mut self.inputs;
         if !self.collected {
             // The limit on results does not apply to the first input.
-            let wanted = batch.wanted.take();
+            let requested = batch.requested.take();
             let progress = first.run(batch, &mut |row| {
                 counters.examined += 1;
                 records.insert(row.record, batch.session.op)?;
                 Ok(ControlFlow::Continue(()))
             })?;
-            batch.wanted.set(wanted);
+            batch.requested.set(requested);
             counters.held_bytes = records.memory_bytes() as u64;
             if progress != Progress::Over {
                 return Ok(progress);

@@ -193,7 +193,7 @@ pub(super) struct Batch<'b> {
     pub(super) budget: &'b Budget,
     pub(super) failures: Failures<'b>,
     /// Limit on the documents that the consumer accepts, if known.
-    pub(super) wanted: Cell<Option<u64>>,
+    pub(super) requested: Cell<Option<u64>>,
     /// The remaining works: keys and documents that may be examined. Scans stop when none are left.
     works: Cell<u64>,
     /// Whether this is a trial, whose works are not charged to the operation.
@@ -209,9 +209,9 @@ impl<'b> Batch<'b> {
         (budget, command): (&'b Budget, Option<&'static str>),
     ) -> Batch<'b> {
         let failures = Failures::of(command, collection);
-        let (wanted, snapshot) = (Cell::new(None), OnceCell::new());
+        let (requested, snapshot) = (Cell::new(None), OnceCell::new());
         let (works, trial) = (Cell::new(u64::MAX), false);
-        Batch { session, collection, query, budget, failures, wanted, works, trial, snapshot }
+        Batch { session, collection, query, budget, failures, requested, works, trial, snapshot }
     }
 
     /// Sets the limit of works.
@@ -323,7 +323,7 @@ impl<'b> Failures<'b> {
     }
 }
 
-/// What records are found for.
+/// The purpose for which records are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadPurpose {
     /// A result that contains their documents.
@@ -336,7 +336,7 @@ pub(super) enum ReadPurpose {
 /// Settings for a run, made before the nodes start.
 #[derive(Default)]
 pub(super) struct Settings {
-    /// What the records are found for.
+    /// The purpose for which records are searched.
     pub(super) purpose: ReadPurpose,
     /// The position of a tailable scan.
     pub(super) tail: Option<Tail>,

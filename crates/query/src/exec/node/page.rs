@@ -2,9 +2,9 @@
 //! of the time of single reads, and a networked engine would need one round trip.
 //!
 //! Documents are returned in the order of their keys. When the consumer stops, the rest of the page
-//! was read in vain. A page therefore takes no more keys than documents are wanted, if that is
-//! known, and otherwise starts small. Records that were read but not returned do not count as
-//! examined, and are read again over the snapshot of the next batch.
+//! was read in vain. A page therefore has at most as many keys as the consumer requests documents,
+//! if that number is known, and otherwise starts small. Records that were read but not returned do
+//! not count as examined, and are read again over the snapshot of the next batch.
 
 use std::ops::{ControlFlow, Range};
 
@@ -14,7 +14,7 @@ use mayfly_value::RawDoc;
 
 use super::{Batch, Node, ScanPosition};
 
-/// Keys of the first page if the number of wanted documents is unknown; each later page has
+/// Keys of the first page if the number of requested documents is unknown; each later page has
 /// [`GROWTH`] times as many.
 const FIRST_KEYS: usize = 16;
 const GROWTH: usize = 4;
@@ -37,7 +37,7 @@ pub(super) type PageVisitor<'v> =
 pub(super) struct PageSize {
     grown: usize,
     /// Limit on the documents that the consumer accepts.
-    wanted: Option<u64>,
+    requested: Option<u64>,
     /// Documents of this batch that satisfied the filter, and those that did not.
     matched: u64,
     rejected: u64,
@@ -47,14 +47,14 @@ pub(super) struct PageSize {
 
 impl Default for PageSize {
     fn default() -> PageSize {
-        PageSize { grown: FIRST_KEYS, wanted: None, matched: 0, rejected: 0, bytes_each: 0 }
+        PageSize { grown: FIRST_KEYS, requested: None, matched: 0, rejected: 0, bytes_each: 0 }
     }
 }
 
 impl PageSize {
-    /// Starts a batch for a consumer that accepts `wanted` documents.
-    pub(super) fn begin(&mut self, wanted: Option<u64>) {
-        (self.wanted, self.matched, self.rejected) = (wanted, 0, 0);
+    /// Starts a batch for a consumer that accepts `requested` documents.
+    pub(super) fn begin(&mut self, requested: Option<u64>) {
+        (self.requested, self.matched, self.rejected) = (requested, 0, 0);
     }
 
     /// Estimates the size of documents from that of the collection.
@@ -65,12 +65,12 @@ impl PageSize {
     }
 
     fn keys(&self) -> usize {
-        let keys = match self.wanted {
+        let keys = match self.requested {
             None => self.grown,
             // A selective filter would make pages of one key, so rejected documents extend the
             // page.
-            Some(wanted) => {
-                let left = wanted.saturating_sub(self.matched).saturating_add(self.rejected / 2);
+            Some(requested) => {
+                let left = requested.saturating_sub(self.matched).saturating_add(self.rejected / 2);
                 usize::try_from(left).unwrap_or(MOST_KEYS)
             }
         };
@@ -105,7 +105,7 @@ impl Page {
 
     /// Starts a batch. Rows that were not returned in the last batch come first.
     pub(super) fn begin(&mut self, batch: &Batch<'_>) {
-        self.size.begin(batch.wanted.get());
+        self.size.begin(batch.requested.get());
         self.size.expect(batch.session.store, batch.collection);
         self.room = self.size.keys();
     }

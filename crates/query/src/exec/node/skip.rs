@@ -22,7 +22,7 @@ impl Skip {
 impl Node for Skip {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let (left, counters) = (&mut self.left, &mut self.counters);
-        batch.wanted.set(batch.wanted.get().map(|wanted| wanted.saturating_add(*left)));
+        batch.requested.set(batch.requested.get().map(|requested| requested.saturating_add(*left)));
         let progress = self.input.run(batch, &mut |row| {
             counters.examined += 1;
             if *left > 0 {
@@ -74,7 +74,9 @@ impl Node for Limit {
         let (left, counters) = (&mut self.left, &mut self.counters);
         let mut progress = Progress::Over;
         if *left > 0 {
-            batch.wanted.set(Some(batch.wanted.get().map_or(*left, |wanted| wanted.min(*left))));
+            batch
+                .requested
+                .set(Some(batch.requested.get().map_or(*left, |requested| requested.min(*left))));
             progress = self.input.run(batch, &mut |row| {
                 (*left, counters.examined) = (*left - 1, counters.examined + 1);
                 counters.returned += 1;

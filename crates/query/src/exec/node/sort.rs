@@ -34,7 +34,7 @@ impl Sort {
         let new = || Sorter::new(pattern, self.most, batch.budget);
         let mut sorter = self.begun.take().unwrap_or_else(new);
         let (keeps, examined) = (&self.keeps, &mut self.counters.examined);
-        batch.wanted.set(Some(u64::MAX));
+        batch.requested.set(Some(u64::MAX));
         let mut take = |row: &Row<'_>| {
             *examined += 1;
             if let Some(document) = row.document {

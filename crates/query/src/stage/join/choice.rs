@@ -18,9 +18,9 @@ use crate::stage::StageContext;
 // took 7 us and 0.9 us for each document, a table look-up 2.5 us and 0.4 us, and reading the table
 // 1 us for each document.
 
-/// What a table saves for each value.
+/// The cost that a table saves for each value.
 const LOOK_UP_SAVES: u64 = 8;
-/// What a table saves for each document found by the index.
+/// The cost that a table saves for each document found by the index.
 const DOCUMENT_SAVES: u64 = 1;
 /// Fixed cost of reading the table.
 const TABLE_COSTS: u64 = 20;

@@ -1,4 +1,4 @@
-//! The program of this crate as a process over a folder.
+//! Starts the program of this crate as a process with a data folder.
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -15,24 +15,24 @@ impl Server {
         Self::start_with(folder, &[])
     }
 
-    /// With further options of the command line.
+    /// Starts it with further options of the command line.
     pub(crate) fn start_with(folder: &Path, options: &[&str]) -> Server {
         Self::start_by(program(), folder, options)
     }
 
-    /// By a command that passes its arguments on to the program.
+    /// Starts it by a command that passes its arguments on to the program.
     pub(crate) fn start_by(mut command: Command, folder: &Path, options: &[&str]) -> Server {
         command.arg("--dbpath").arg(folder);
         Self::start_in_default_folder(command, options)
     }
 
-    /// The same, over the folder that the program takes by itself.
+    /// The same, with the default folder.
     pub(crate) fn start_in_default_folder(mut command: Command, options: &[&str]) -> Server {
         command.args(["--port", "0"]).args(options);
         Server(Process::start(command).unwrap())
     }
 
-    /// With its log in a file.
+    /// Starts it with its log in a file.
     pub(crate) fn start_logging(folder: &Path, log: &Path, options: &[&str]) -> Server {
         Self::start_logging_to(Stdio::inherit(), folder, log, options)
     }

@@ -55,9 +55,9 @@ pub(crate) trait IndexKind: Any + fmt::Debug + Send + Sync {
 pub(crate) struct KindRow {
     /// The name in messages, and for most kinds in key patterns.
     pub(crate) name: &'static str,
-    /// What marks a field of a key pattern as one of this kind.
+    /// The mark by which a field of a key pattern belongs to this kind.
     pub(crate) mark: Mark,
-    /// The kind of the field that the mark stands on.
+    /// The kind of the field with the mark.
     pub(crate) field: FieldKind,
     /// Options of this kind only.
     pub(crate) options: &'static [&'static str],
@@ -76,7 +76,7 @@ pub(crate) struct KindRow {
     pub(crate) from_catalog: fn(RawDoc<'_>, RawDoc<'_>) -> Result<Arc<dyn IndexKind>>,
 }
 
-/// What marks a field of a key pattern.
+/// The position of the mark in a field of a key pattern.
 pub(crate) enum Mark {
     /// The value: the name of the kind as a string.
     Value,

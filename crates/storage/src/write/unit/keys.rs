@@ -19,18 +19,18 @@ use crate::record::error::from_kv;
 use crate::record::layout::{catalog_key, encode_unique_value};
 
 impl WriteUnit<'_> {
-    /// Writes the keys in `scratch.new_keys` that satisfy `wanted`.
+    /// Writes the keys in `scratch.new_keys` that satisfy `filter`.
     pub(super) fn add_keys(
         &mut self,
         index: &Arc<Index>,
         scratch: &mut Scratch,
         document: RawDoc<'_>,
         record_key: &[u8],
-        wanted: impl Fn(&(&[u8], &[u8])) -> bool,
+        filter: impl Fn(&(&[u8], &[u8])) -> bool,
     ) -> Result<()> {
         let keys = std::mem::take(&mut scratch.new_keys);
         self.note_multikey(index, keys.multikey)?;
-        for (values, bits) in keys.iter().filter(|entry| wanted(entry)) {
+        for (values, bits) in keys.iter().filter(|entry| filter(entry)) {
             scratch.key.clear();
             scratch.key.extend_from_slice(&index.id.to_be_bytes());
             scratch.key.extend_from_slice(values);

@@ -133,12 +133,12 @@ impl WriteUnit<'_> {
             end: prefixed(id, &last.saturating_add(1).to_be_bytes()),
         };
         let mut found = vec![None; keys.len()];
-        let (mut damaged, mut wanted) = (None, order.into_iter().peekable());
+        let (mut damaged, mut pending) = (None, order.into_iter().peekable());
         loop {
             let see = &mut |key: &[u8], value: &[u8]| {
                 let of = |at: usize| keys[at].as_slice();
-                while wanted.next_if(|(_, at)| of(*at) < key).is_some() {}
-                while let Some((_, at)) = wanted.next_if(|(_, at)| of(*at) == key) {
+                while pending.next_if(|(_, at)| of(*at) < key).is_some() {}
+                while let Some((_, at)) = pending.next_if(|(_, at)| of(*at) == key) {
                     match decode_stored(value) {
                         Ok(stored) => found[at] = Some(stored.to_stored()),
                         Err(error) => damaged = Some(error),

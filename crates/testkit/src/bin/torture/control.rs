@@ -1,5 +1,5 @@
-//! What the layer below the server (`tests/torture/files.c`) makes fail: a file that both have, of
-//! the form of its `struct control`.
+//! Controls which file calls the layer below the server (`tests/torture/files.c`) makes fail,
+//! through a shared file with the layout of its `struct control`.
 
 use std::fs::File;
 use std::io;
@@ -25,37 +25,37 @@ pub(crate) const ALL: u32 = 15;
 pub(crate) const EIO: i32 = 5;
 pub(crate) const EMFILE: i32 = 24;
 pub(crate) const ENOSPC: i32 = 28;
-/// A write writes half, and says so.
+/// A short write: half of the bytes are written, and the call returns their number.
 pub(crate) const SHORT: i32 = -1;
 
 const BYTES: usize = 56;
-/// Where the layer counts the calls that matched, and those that failed.
+/// The offset at which the layer counts the calls that matched, and those that failed.
 const SEEN_AT: u64 = 40;
 const INJECTED_AT: u64 = 48;
 
-/// What fails.
+/// A kind of file call that fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) kinds: u32,
     pub(crate) classes: u32,
     pub(crate) error: i32,
     pub(crate) delay_ms: u32,
-    /// How many calls fail.
+    /// The number of calls that fail.
     pub(crate) times: u64,
 }
 
-/// The file.
+/// The shared file.
 pub(crate) struct Control(File);
 
 impl Control {
-    /// Makes it; nothing fails yet.
+    /// Creates the file; no call fails yet.
     pub(crate) fn new(path: &Path) -> io::Result<Control> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         file.write_all_at(&[0; BYTES], 0)?;
         Ok(Control(file))
     }
 
-    /// From the call of this number on, which is counted from 1, it fails.
+    /// Lets matching calls fail, from the call with this number on; the first one has number 1.
     pub(crate) fn arm(&self, fault: Fault, from: u64) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(BYTES);
         for word in [0, fault.kinds, fault.classes, fault.error as u32, fault.delay_ms, 0] {
@@ -68,17 +68,17 @@ impl Control {
         self.0.write_all_at(&1_u32.to_le_bytes(), 0)
     }
 
-    /// Nothing fails any more.
+    /// Lets no call fail any more.
     pub(crate) fn disarm(&self) -> io::Result<()> {
         self.0.write_all_at(&0_u32.to_le_bytes(), 0)
     }
 
-    /// Calls that matched since it was armed.
+    /// The number of matching calls since the fault was armed.
     pub(crate) fn seen(&self) -> io::Result<u64> {
         self.word(SEEN_AT)
     }
 
-    /// Calls that failed.
+    /// The number of calls that failed.
     pub(crate) fn injected(&self) -> io::Result<u64> {
         self.word(INJECTED_AT)
     }

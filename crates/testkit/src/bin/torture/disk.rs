@@ -1,9 +1,9 @@
-//! A disk that is really full: a file system of its own is filled until inserts are refused, half
-//! of the time to its last byte by another program. Expiry, `deleteMany`, a drop and a restart must
-//! each lead to accepted inserts within a minute, also after kill -9.
+//! A full disk: a file system that is mounted for the test is filled until inserts are refused; in
+//! half of the rounds another program fills it to its last byte. Expiry, `deleteMany`, a drop and a
+//! restart must each lead to accepted inserts within a minute, also after `kill -9`.
 //!
-//! To mount a file system needs the rights of root. Without them the step says so, and ends without
-//! an error.
+//! Only root can mount a file system. Without this right the step prints that, and ends without an
+//! error.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -21,29 +21,29 @@ use rand::{Rng, RngCore, SeedableRng};
 
 use crate::load::{Connection, DB, Failed, int};
 
-/// From a full disk to an accepted insert.
+/// The longest time from a full disk to an accepted insert.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The disk counts as full when no write was accepted for this time.
 const STAYS_FULL: Duration = Duration::from_secs(8);
-/// `deleteMany` or `validate` of all documents, on a machine that has other work.
+/// The longest time of `deleteMany` or `validate` of all documents, on a busy machine.
 const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 const WRITERS: u64 = 4;
 const BATCH: u64 = 100;
 const DUPLICATE_KEY: i32 = 11_000;
 const OUT_OF_DISK_SPACE: i32 = 14031;
-/// The reserve of a start that other programs cannot take.
+/// The file of the reserve.
 const RESERVE: &str = "RESERVE";
 
-/// Where files of a [`Disk`] are.
+/// The file system of a [`Disk`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileSystem {
-    /// In memory.
+    /// tmpfs, in memory.
     Tmpfs,
-    /// In a file.
+    /// ext4, in a file.
     Ext4,
 }
 
-/// A file system of so many megabytes, mounted on a folder until it is dropped.
+/// A file system of a given size, mounted on a folder until it is dropped.
 pub(crate) struct Disk {
     folder: PathBuf,
     image: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Makes and mounts one.
+    /// Creates and mounts a file system.
     ///
     /// # Errors
     /// It cannot be mounted.
@@ -83,7 +83,7 @@ impl Disk {
         }
     }
 
-    /// An empty one in its place.
+    /// Replaces it by an empty one.
     fn again(&self) -> Result<(), String> {
         run(Command::new("umount").arg(&self.folder))?;
         self.make()
@@ -113,7 +113,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// What leads out of a full disk.
+/// The action that frees space on a full disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Expiry,
@@ -128,11 +128,11 @@ const WAYS: [Way; 4] = [Way::Expiry, Way::DeleteMany, Way::Drop, Way::Restart];
 #[derive(Debug)]
 struct Round {
     way: Way,
-    /// Another program fills the disk to its last byte.
+    /// Whether another program fills the disk to its last byte.
     stranger: bool,
-    /// The server is killed when the disk is full.
+    /// Whether the server is killed when the disk is full.
     killed: bool,
-    /// And once more so long after the way was begun.
+    /// The time after the beginning of the action at which the server is killed once more.
     killed_after: Option<Duration>,
 }
 
@@ -141,12 +141,12 @@ pub(crate) struct FullDisk<'f> {
     pub(crate) folder: &'f Path,
     pub(crate) disk: &'f Disk,
     pub(crate) seed: u64,
-    /// Rounds alone whose description has this text.
+    /// Only rounds whose description contains this text are run.
     pub(crate) only: &'f str,
 }
 
 impl FullDisk<'_> {
-    /// So many rounds of each way.
+    /// Runs this many rounds of each action.
     pub(crate) fn run(&self, rounds: u32) -> Result<(), String> {
         let mut random = SmallRng::seed_from_u64(self.seed);
         for number in 0..rounds {
@@ -204,7 +204,7 @@ impl FullDisk<'_> {
             let (port, way) = (server.port, round.way);
             let act = std::thread::spawn(move || {
                 let mut connection = Connection::open(port).map_err(|error| error.to_string())?;
-                // Whether it was done is asked afterwards.
+                // Whether the action was completed is checked afterwards.
                 let _ended = begin(&mut connection, way);
                 Ok::<_, String>(())
             });
@@ -221,7 +221,7 @@ impl FullDisk<'_> {
             }
             _ => open(&server)?,
         };
-        // Inserts may be accepted before a long deletion has come to its end.
+        // Inserts may be accepted before a long deletion has ended.
         let (port, way) = (server.port, round.way);
         let acting = std::thread::spawn(move || {
             let mut connection = Connection::patient(port, LONGEST_ANSWER);
@@ -236,13 +236,13 @@ impl FullDisk<'_> {
         })?;
         let took = began.elapsed();
         acting.join().map_err(|_| "the client panicked".to_owned())??;
-        // After a restart all of the documents can still be there.
+        // After a restart, none of the documents may have been deleted.
         let patient = Connection::patient(server.port, LONGEST_ANSWER);
         let mut patient = patient.map_err(|error| error.to_string())?;
         let validated = patient.run(DB, &doc! { "validate": "full" });
         match validated {
             Ok(reply) if reply.as_doc().get("valid") == Some(RawValue::Bool(true)) => {}
-            // It was dropped.
+            // The collection was dropped.
             Err(Failed::Refused(26, _)) => {}
             other => return Err(format!("validate: {other:?}")),
         }
@@ -253,7 +253,7 @@ impl FullDisk<'_> {
         Ok(took)
     }
 
-    /// Writers insert and delete until inserts stay refused; gives how many documents must be
+    /// Inserts and deletes until inserts stay refused; returns the number of documents that must be
     /// there.
     fn fill(&self, server: &Server, seed: u64) -> Result<i64, String> {
         let (failed, accepted) = (Mutex::new(Vec::new()), Mutex::new(Instant::now()));
@@ -293,7 +293,7 @@ impl FullDisk<'_> {
         Ok(())
     }
 
-    /// What lies on the disk.
+    /// Lists the files on the disk.
     fn files(&self) -> String {
         let mut sums = std::collections::BTreeMap::<String, (u64, u64)>::new();
         for entry in std::fs::read_dir(&self.disk.folder).into_iter().flatten().flatten() {
@@ -315,7 +315,7 @@ fn open(server: &Server) -> Result<Connection, String> {
     Connection::open(server.port).map_err(|error| error.to_string())
 }
 
-/// The end of what a server has logged.
+/// The end of a server's log.
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(12)..].join("\n")
@@ -326,14 +326,14 @@ fn count(connection: &mut Connection) -> Result<i64, String> {
     Ok(int(reply.as_doc(), "n"))
 }
 
-/// How many documents of the batch with this first `_id` are there.
+/// The number of stored documents of the batch with this first `_id`.
 fn present(connection: &mut Connection, first: i64) -> Result<i64, String> {
     let batch = doc! { "_id": { "$gte": first, "$lt": first + BATCH as i64 } };
     let reply = connection.run(DB, &doc! { "count": "full", "query": batch }).map_err(shown)?;
     Ok(int(reply.as_doc(), "n"))
 }
 
-/// What was acknowledged is there.
+/// Checks that all acknowledged documents are there.
 fn check_count(connection: &mut Connection, documents: i64) -> Result<(), String> {
     match count(connection)? {
         found if found == documents => Ok(()),
@@ -345,11 +345,11 @@ fn large(random: &mut SmallRng, id: i64) -> Document {
     let mut bytes = vec![0; random.random_range(1000..3000)];
     random.fill_bytes(&mut bytes);
     let bytes = Binary { subtype: BinarySubtype::Generic, bytes };
-    // Due since 2001.
+    // Due since the year 2001.
     doc! { "_id": id, "at": DateTime::from_millis(1_000_000_000_000 + id), "bytes": bytes }
 }
 
-/// When a writer's insert was accepted last.
+/// The time of the last accepted insert.
 type Accepted = Mutex<Instant>;
 
 fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> Result<i64, String> {
@@ -387,7 +387,7 @@ fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> R
             }
         }
         *last() = Instant::now();
-        // Some of what the log refers to goes meanwhile.
+        // Some documents that the oplog refers to are deleted meanwhile.
         let some = doc! { "_id": { "$gte": first, "$lt": first + BATCH as i64 / 8 } };
         let delete = doc! { "delete": "full", "deletes": [{ "q": some, "limit": 0 }], "writeConcern": { "w": 1 } };
         let deleted = connection.run(DB, &delete);
@@ -397,7 +397,7 @@ fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> R
     Ok(documents)
 }
 
-/// Does what gives room, or begins it.
+/// Runs the action that frees space, or begins it.
 fn begin(connection: &mut Connection, way: Way) -> Result<(), String> {
     let command = match way {
         Way::Expiry => doc! { "setParameter": 1, "ttlMonitorEnabled": true },
@@ -408,7 +408,7 @@ fn begin(connection: &mut Connection, way: Way) -> Result<(), String> {
     let db = if way == Way::Expiry { "admin" } else { DB };
     match connection.run(db, &command) {
         Ok(_) => Ok(()),
-        // Dropped before it was killed.
+        // The drop was completed before the server was killed.
         Err(Failed::Refused(26, _)) if way == Way::Drop => Ok(()),
         Err(why) => Err(format!("{way:?}: {why:?}")),
     }

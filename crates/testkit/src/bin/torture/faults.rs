@@ -1,7 +1,8 @@
-//! Calls that fail: for each kind of fault a server under load meets it at one call or another. It
-//! must answer errors with codes, acknowledge nothing that is not durable, neither end nor hang,
-//! and have all that it acknowledged after a power cut. When the disk was full or descriptors were
-//! missing it must recover without a restart; after a failed sync it must not.
+//! File calls that fail. Each kind of fault is injected at several calls of a server under load.
+//! The server must return errors with codes, acknowledge nothing that is not durable, neither end
+//! nor hang, and have everything that it has acknowledged after a power cut. After a full disk or a
+//! lack of file descriptors it must accept writes again without a restart; after a failed sync it
+//! must not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,27 +23,27 @@ use crate::control::{
 use crate::load::{Connection, DB, Failed};
 use crate::power::{Rounds, Story, check, load, prepare};
 
-/// How long writers run into a fault.
+/// The time for which writers run while the fault is active.
 const LOADED: Duration = Duration::from_millis(400);
-/// The time in which a server must notice that it can write again.
+/// The time in which a server must accept writes again.
 const RECOVERS: Duration = Duration::from_secs(40);
 
-/// Refusals of transactions that are no faults: waits, limits of time, conflicts, and definitions
-/// that change beneath them.
+/// Error codes of transactions that are expected: lock timeouts, time limits, conflicts, and
+/// changed definitions.
 const CONFLICTS: &[i32] = &[24, 112, 246, 251, 290];
 
-/// Writes are refused until a restart.
+/// The code of writes that are refused until a restart.
 const FENCED: i32 = 10107;
-/// What a server does when the cause is gone.
+/// What a server must do when the fault is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
-    /// The server has not noticed the fault.
+    /// The fault has no effect on clients.
     Unnoticed,
-    /// It writes again.
+    /// It accepts writes again.
     Recovers,
-    /// It refuses writes if the fault was met, until a restart.
+    /// If the fault occurred, it refuses writes until a restart.
     Refuses,
-    /// Either: it depends on what failed.
+    /// Either, depending on the call that failed.
     Either,
 }
 
@@ -68,7 +69,7 @@ const FAULTS: &[(&str, u32, u32, i32, u64, Then)] = &[
 ];
 
 impl Rounds<'_> {
-    /// Each kind of fault at so many calls.
+    /// Injects each kind of fault at this many calls.
     pub(crate) fn faults(&mut self, calls: u32, only: &str, kinds: usize) -> Result<(), String> {
         let text = |error: std::io::Error| error.to_string();
         let control = Control::new(&self.folder.join("control")).map_err(text)?;
@@ -84,11 +85,11 @@ impl Rounds<'_> {
                 times: *times,
             };
             let (mut met, mut recovered) = (0, 0);
-            // Without a fault, to see how many calls there are.
+            // The first run has no fault, and counts the matching calls.
             let never = Fault { times: 0, ..fault };
             let all = self.fault(&control, what, never, 1, Then::Unnoticed)?.seen.max(1);
             for _ in 0..calls {
-                // Half of them soon.
+                // Half of the faults occur early.
                 let from = match random.random_bool(0.5) {
                     true => random.random_range(1..=all),
                     false => random.random_range(1..=all.min(12)),
@@ -176,7 +177,7 @@ impl Rounds<'_> {
         Ok(Ended { seen, met, recovered })
     }
 
-    /// A sync of ten seconds: other operations continue.
+    /// A sync that takes ten seconds: other operations must continue.
     fn slow_sync(&mut self, control: &Control) -> Result<(), String> {
         const SLOW_MS: u32 = 10_000;
         let text = |error: std::io::Error| error.to_string();
@@ -252,7 +253,7 @@ fn writes_again(connection: &mut Connection, then: Then, met: bool) -> Result<bo
     }
 }
 
-/// What a log first complains of.
+/// The first warnings and errors of a log.
 fn complaints(log: &str) -> String {
     let bad = |line: &&str| line.contains("\"s\":\"E\"") || !line.starts_with('{');
     let lines: Vec<&str> = log.lines().filter(bad).take(4).collect();

@@ -1,18 +1,18 @@
-//! Power loss: what a folder holds after it, from a copy of the folder and a journal of the calls
-//! since (`tests/torture/files.c`).
+//! Power cuts: computes what a folder contains after one, from a copy of the folder and a journal
+//! of the calls since the copy (`tests/torture/files.c`).
 //!
-//! The model. A sync of a file makes what was written before it durable; a sync of a folder, the
-//! names in it. Of everything else a power cut may take anything away:
+//! The model: a sync of a file makes earlier writes durable, and a sync of a folder the names in
+//! it. Everything else may be lost in a power cut:
 //!
-//! * of a file each page of 4096 bytes has what it had at the last sync, or after any of the writes
-//!   since; its length is any between the one at the last sync and the present one, and what is
-//!   missing below it is zeros. What a *failed* sync was asked for may be gone for good, even when
-//!   a later one succeeds.
-//! * of the names each creation, rename, link and removal by itself happened or did not (a rename
-//!   never by half). That is more than file systems with a journal take away: with ext4 and XFS
-//!   names come in order, and a sync of a file brings all names before it. Both are tried.
+//! * each page of 4096 bytes of a file has its content at the last sync, or after any of the later
+//!   writes. The length is any between the length at the last sync and the present one; missing
+//!   bytes below it are zeros. Writes that a *failed* sync should have made durable may be lost
+//!   even if a later sync succeeds.
+//! * each creation, rename, link and removal of a name happened or did not, independently of the
+//!   others; a rename is atomic. File systems with a journal lose less: ext4 and XFS apply changes
+//!   of names in order, and a sync of a file includes those before it. Both variants are tried.
 //!
-//! `sync_file_range` promises nothing. Writes by `mmap` are not seen; RocksDB does none.
+//! `sync_file_range` makes nothing durable. Writes by `mmap` are not recorded; RocksDB does none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,30 +38,30 @@ const SYNC_ENDED: u32 = 9;
 const SYNC_FAILED: u32 = 10;
 const ZEROED: u32 = 11;
 
-/// `O_TRUNC`, which is the same number wherever Linux runs that this is made for.
+/// `O_TRUNC`, which has the same value on all supported processors.
 const O_TRUNC: u64 = 0o1000;
 
-/// What becomes of unsynced bytes of a file.
+/// Which unsynced bytes of a file survive.
 #[derive(Clone, Copy, Debug)]
 enum Bytes {
     Gone,
     Kept,
-    /// In the order in which they were written, up to some moment.
+    /// Those written before some time.
     Cut,
-    /// Each page by itself.
+    /// Each page independently.
     Torn,
 }
 
-/// How a power cut went.
+/// A description of a power cut.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    /// How, in words.
+    /// The variant of the model, as text.
     pub(crate) what: String,
-    /// Syncs that had ended.
+    /// The number of completed syncs.
     pub(crate) syncs: usize,
-    /// Files that had unsynced bytes.
+    /// The number of files with unsynced bytes.
     pub(crate) unsynced: usize,
-    /// Names that were not synced.
+    /// The number of unsynced changes of names.
     pub(crate) names: usize,
 }
 
@@ -71,15 +71,15 @@ enum Change {
     Zero { at: usize, length: usize },
 }
 
-/// A file, whatever its names are.
+/// A file, independent of its names.
 #[derive(Default)]
 struct Inode {
-    /// In the copy of the folder, until it is read into `durable`.
+    /// The file in the copy of the folder, until it is read into `durable`.
     base: Option<PathBuf>,
     durable: Vec<u8>,
-    /// Since the last sync.
+    /// Changes since the last sync.
     pending: Vec<Change>,
-    /// Changes before those that are pending.
+    /// The number of changes before the pending ones.
     applied: usize,
 }
 
@@ -94,7 +94,7 @@ type Names = BTreeMap<PathBuf, Node>;
 /// A change of names that no sync covers yet.
 #[derive(Debug)]
 struct NameChange {
-    /// As it was recorded, in order.
+    /// Its position in the journal.
     number: usize,
     remove: Option<PathBuf>,
     insert: Option<(PathBuf, Node)>,
@@ -129,17 +129,18 @@ struct Disk<'j> {
     pending: Vec<NameChange>,
     recorded: usize,
     handles: BTreeMap<u64, Handle>,
-    /// Of syncs under way: of a file the changes before them; of all the names.
+    /// For each sync under way: the number of changes of the file, and of names, before it.
     syncs: BTreeMap<u64, (usize, usize)>,
-    /// A sync of a file brings all names before it.
+    /// Whether a sync of a file includes all earlier changes of names.
     is_ordered: bool,
     random: SmallRng,
 }
 
-/// Makes `to` of what is left of a folder that was `base` when the journal began.
+/// Fills the folder `to` with what a power cut leaves of a folder that was equal to `base` when the
+/// journal began.
 ///
 /// # Errors
-/// Those of the files, and a journal that makes no sense.
+/// Errors of the file system, and an invalid journal.
 pub(crate) fn cut_power(
     folder: &Path,
     base: &Path,
@@ -197,7 +198,7 @@ impl Disk<'_> {
             let (file, place, length) = (word(at + 8), word(at + 16), word(at + 24) as usize);
             let data = at + HEAD_BYTES..at + HEAD_BYTES + bytes;
             at = data.end;
-            // The last record of one that was killed.
+            // The last record of a killed process may be incomplete.
             if data.end > journal.len() {
                 break;
             }
@@ -337,7 +338,7 @@ impl Disk<'_> {
         done.iter().for_each(|change| change.apply(&mut self.durable));
     }
 
-    /// Takes away what a power cut takes, and writes down the rest.
+    /// Removes what a power cut loses, and writes the rest to the folder.
     fn cut(mut self, folder: &Path, to: &Path) -> io::Result<Cut> {
         let mut cut = Cut { names: self.pending.len(), ..Cut::default() };
         let kept = self.random.random_range(0..=self.pending.len());
@@ -371,7 +372,7 @@ impl Disk<'_> {
         for (path, node) in std::mem::take(&mut self.durable) {
             let Ok(inside) = path.strip_prefix(folder) else { continue };
             let target = to.join(inside);
-            // The folder it was in is gone.
+            // Its folder was lost.
             if !target.parent().is_some_and(Path::is_dir) {
                 continue;
             }
@@ -419,7 +420,7 @@ fn apply(content: &mut Vec<u8>, change: &Change, journal: &[u8]) {
     }
 }
 
-/// What a file holds after a power cut.
+/// The content of a file after a power cut.
 fn survivors(inode: &Inode, mode: Bytes, journal: &[u8], random: &mut SmallRng) -> Vec<u8> {
     let mut content = inode.durable.clone();
     let apply_some = |content: &mut Vec<u8>, count: usize| {
@@ -483,7 +484,7 @@ mod tests {
         record
     }
 
-    /// What is synced survives every cut, and every cut is one of those that the model allows.
+    /// Synced bytes survive every cut, and the model allows every result.
     #[test]
     fn a_cut_takes_only_what_was_not_synced() {
         let place = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! Clients that write, and what the server must hold of it afterwards.
+//! Clients that write, and the states that the server may have afterwards.
 //!
 //! Each writer has its own documents and sends one command after the other. It keeps the state
-//! after each of them, so that what is found after a crash must be the state after one of its
-//! commands: all that was acknowledged as durable, and of the rest a beginning, whole transactions
-//! only.
+//! after each of them. The state that is found after a crash must be the one after one of its
+//! commands, at or after the last one that was acknowledged as durable; transactions must be
+//! complete.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,32 +21,32 @@ pub(crate) const DB: &str = "torture";
 pub(crate) const COLLECTIONS: [&str; 2] = ["c0", "c1"];
 /// The time without an answer after which a server counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// In the year 2100: documents that no policy takes.
+/// A date in the year 2100, for documents that do not expire.
 const FAR_MS: i64 = 4_102_444_800_000;
 /// The writer that changes definitions instead of documents.
 pub(crate) const DEFINER: i64 = 0;
 /// The writer with large documents.
 const LARGE: i64 = 1;
-/// The states that a writer keeps at most; then it asks for a durable one.
+/// The largest number of states that a writer keeps; after that it sends a durable write.
 const MOST_OPEN: usize = 40;
 
-/// What a writer's documents look like: the value of each, by collection and `_id`; what a
-/// collection has, by its name.
+/// The state of a writer's documents: the value of each, by collection and `_id`. For the writer of
+/// definitions: the indexes of each collection, by its name.
 pub(crate) type State = BTreeMap<(String, i64), i64>;
 
-/// What one command changes.
+/// The changes of one command.
 type Changes = Vec<((String, i64), Option<i64>)>;
 
-/// Why a command has no good answer.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// No answer: the connection is broken.
+    /// No reply: the connection is broken.
     Lost,
     /// The server did not answer in time.
     Hangs,
     /// An error, with its code.
     Refused(i32, String),
-    /// An answer that cannot be.
+    /// A reply that must not occur.
     Wrong(String),
 }
 
@@ -60,12 +60,12 @@ impl Connection {
         Connection::patient(port, PATIENCE)
     }
 
-    /// One that waits so long for an answer.
+    /// A connection that waits for a reply for this time.
     pub(crate) fn patient(port: u16, patience: Duration) -> std::io::Result<Connection> {
         Ok(Connection { inner: outside::Connection::open(port, patience)? })
     }
 
-    /// Runs a command; an error of a single write is an error, and so is one of the write concern.
+    /// Runs a command. Write errors and errors of the write concern are errors, too.
     pub(crate) fn run(&mut self, db: &str, command: &Document) -> Result<DocBuf, Failed> {
         let command = DocBuf::from_bson(command);
         let reply = self.inner.ask(db, command.as_doc());
@@ -121,8 +121,8 @@ pub(crate) fn int(document: RawDoc<'_>, name: &str) -> i64 {
     }
 }
 
-/// How long the filling of a writer's document is, which its value tells. One has large documents,
-/// so that tables are written.
+/// The length of the filler of a writer's document, which follows from its value. One writer has
+/// large documents, so that tables are written.
 fn filling(writer: i64, value: i64) -> usize {
     let most = if writer == LARGE { 80_000 } else { 2_000 };
     (value.unsigned_abs() as usize).wrapping_mul(7919) % most
@@ -132,27 +132,27 @@ fn filling(writer: i64, value: i64) -> usize {
 pub(crate) struct Writer {
     pub(crate) number: i64,
     random: SmallRng,
-    /// What must be there.
+    /// The state that must be there at least.
     pub(crate) durable: State,
-    /// What each command since would change, in order.
+    /// The changes of each later command, in order.
     open: Vec<Changes>,
     /// The state after all of its commands.
     now: State,
     next_id: i64,
     next_value: i64,
     transaction: i64,
-    /// A write under a number whose answer did not come, as it was sent.
+    /// A retryable write without a reply, as it was sent.
     pub(crate) unanswered: Option<(Document, Changes)>,
-    /// Refusals by code.
+    /// The number of errors by code.
     pub(crate) refused: BTreeMap<i32, u64>,
     pub(crate) acknowledged: u64,
     pub(crate) wrong: Vec<String>,
 }
 
-/// What became of a command.
+/// The result of a command.
 enum Sent {
     Done,
-    /// Nothing more can be said on this connection.
+    /// The connection cannot be used any more.
     End,
 }
 
@@ -174,7 +174,8 @@ impl Writer {
         }
     }
 
-    /// Takes over what was found after a crash; says what is wrong with it.
+    /// Takes over the state that was found after a crash. Fails if it is not one of the possible
+    /// states.
     pub(crate) fn found(&mut self, found: State) -> Result<(), String> {
         let mut state = self.durable.clone();
         let mut nearest = differences(&state, &found);
@@ -203,7 +204,7 @@ impl Writer {
         }
     }
 
-    /// Sends again what was not answered: it must be executed once in all.
+    /// Sends the write without a reply again: it must be executed exactly once in total.
     pub(crate) fn send_again(&mut self, connection: &mut Connection) -> Result<(), Failed> {
         if let Some((command, changes)) = self.unanswered.take() {
             connection.run(DB, &command)?;
@@ -275,7 +276,7 @@ impl Writer {
         self.send(connection, &command, changes, lazy)
     }
 
-    /// Makes, changes and drops collections and indexes.
+    /// Creates, changes and drops collections and indexes.
     fn define(&mut self, connection: &mut Connection) -> Sent {
         let collections: Vec<String> =
             self.now.keys().filter(|key| key.1 == 0).map(|key| key.0.clone()).collect();
@@ -383,7 +384,7 @@ impl Writer {
         changes: Changes,
         lazy: bool,
     ) -> Sent {
-        // From here on it may be there.
+        // From here on, the change may be stored.
         change(&mut self.now, &changes);
         self.open.push(changes);
         match connection.run(db, command) {
@@ -396,7 +397,8 @@ impl Writer {
                 }
                 Sent::Done
             }
-            // Whether it has happened is looked up; until then there are two ways on.
+            // It is unknown whether the write was executed: both states are possible until it is
+            // looked up.
             Err(Failed::Refused(code, text)) => {
                 *self.refused.entry(code).or_default() += 1;
                 if code == 0 || text.is_empty() {
@@ -404,7 +406,7 @@ impl Writer {
                 }
                 match self.look(connection) {
                     Ok(state) => {
-                        // What was found is not surely durable: it stays one of the possible
+                        // The state that was found may not be durable: it stays one of the possible
                         // states.
                         let (durable, open) =
                             (self.durable.clone(), std::mem::take(&mut self.open));
@@ -520,7 +522,7 @@ fn changes_between(from: &State, to: &State) -> Changes {
     gone.chain(set.map(|(key, value)| (key.clone(), Some(*value)))).collect()
 }
 
-/// What differs, in words.
+/// The differences, as text.
 pub(crate) fn differences(expected: &State, found: &State) -> Vec<String> {
     let keys = expected.keys().chain(found.keys().filter(|key| !expected.contains_key(*key)));
     let differs = keys.filter(|key| expected.get(*key) != found.get(*key));
@@ -531,7 +533,7 @@ pub(crate) fn differences(expected: &State, found: &State) -> Vec<String> {
     differs.map(show).collect()
 }
 
-/// The documents of these writers that are there.
+/// The stored documents of these writers.
 pub(crate) fn states(
     connection: &mut Connection,
     writers: &[i64],
@@ -546,7 +548,7 @@ pub(crate) fn states(
             let document = document.as_doc();
             let (id, writer, value) =
                 (int(document, "_id"), int(document, "w"), int(document, "v"));
-            // Documents that are stored in part.
+            // A document whose filler has the wrong length.
             if int(document, "length") != filling(writer, value) as i64 {
                 let length = int(document, "length");
                 let text =
@@ -559,8 +561,8 @@ pub(crate) fn states(
     Ok(states)
 }
 
-/// Collections and their indexes, as the state of who changes them: 1 at number 0 for a collection,
-/// at others for an index.
+/// Collections and their indexes, as the state of the writer of definitions: 1 at number 0 for the
+/// collection, and at other numbers for an index.
 pub(crate) fn definitions(connection: &mut Connection) -> Result<State, Failed> {
     let mut state = State::new();
     let list = doc! { "listCollections": 1, "nameOnly": true, "filter": { "name": { "$regex": "^[cd][0-9]" } } };

@@ -1,10 +1,10 @@
-//! Tortures a server: cuts the power, again and again (`power`), fills its disk (`disk`), limits
-//! its memory (`memory`), or lets calls fail (`faults`). A layer below the server's file calls
-//! (`tests/torture/files.c`), which is compiled at the start, sees what is written and synced.
+//! Tests a server under power cuts (`power`), on full disks (`disk`), with little memory
+//! (`memory`), and with failing file calls (`faults`). A layer below the server's file calls
+//! (`tests/torture/files.c`), which is compiled at the start, records what is written and synced.
 //!
-//! The folder of a failed run is kept, and its seed is printed: `--seed` begins with the same
-//! random numbers. Threads of the server and of the clients run as they like, so that a seed leads
-//! to the same kind of round, not to the same bytes.
+//! The folder of a failed run is kept, and its seed is printed: `--seed` uses the same random
+//! numbers. The scheduling of threads differs, so that a seed leads to the same kind of round, but
+//! not to the same bytes.
 
 mod control;
 mod disk;
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use clap::Parser;
 
-/// Power cuts and failing calls under load, and what the server has after them.
+/// Power cuts, full disks, little memory and failing file calls under load.
 #[derive(Parser)]
 struct Arguments {
     /// The program mayflydb.
@@ -29,7 +29,7 @@ struct Arguments {
     server: PathBuf,
     #[command(subcommand)]
     what: What,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -43,38 +43,38 @@ enum What {
     },
     /// Disks that are full.
     Disk {
-        /// How large the disk is.
+        /// Size of the disk.
         #[arg(long, default_value_t = 600)]
         megabytes: u64,
         /// An ext4 in a file, instead of a file system in memory.
         #[arg(long)]
         ext4: bool,
-        /// How often each way out is taken.
+        /// Rounds of each action that frees space.
         #[arg(long, default_value_t = 20)]
         rounds: u32,
-        /// Those rounds alone whose description has this text.
+        /// Only rounds whose description contains this text.
         #[arg(long, default_value = "")]
         only: String,
     },
     /// Control groups with little memory.
     Memory {
-        /// How long each size of a group is loaded.
+        /// Seconds of load for each size of a group.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
         /// The sizes of the groups.
         #[arg(long, value_delimiter = ',', default_values_t = memory::SIZES_MB)]
         megabytes: Vec<u64>,
     },
-    /// Calls that fail.
+    /// File calls that fail.
     Faults {
-        /// At how many calls each kind of fault is met.
+        /// Number of calls at which each kind of fault is injected.
         #[arg(long, default_value_t = 40)]
         calls: u32,
-        /// Those alone whose description has this text.
+        /// Only faults whose description contains this text.
         #[arg(long, default_value = "")]
         only: String,
-        /// So many kinds of faults, chosen at random; all of them, and a slow sync, when that is
-        /// more than there are.
+        /// Number of kinds of faults, chosen at random; all of them, and a slow sync, if it is
+        /// larger than their number.
         #[arg(long, default_value_t = usize::MAX)]
         kinds: usize,
     },
@@ -103,7 +103,7 @@ fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
                 let (program, folder) = (&arguments.server, folder.path());
                 let done = disk::FullDisk { program, folder, disk: &disk, seed, only }.run(rounds);
                 if done.is_err() {
-                    // The files on it show the reason.
+                    // The disk stays mounted: its files may show the reason.
                     std::mem::forget(disk);
                 }
                 done

@@ -1,5 +1,5 @@
 //! Little memory: a server in a control group of 128, 256 and 512 MB, one after the other, under
-//! load. It serves or refuses what its clients ask; it is not killed.
+//! load. It may refuse commands, but must not be killed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -61,7 +61,7 @@ impl Drop for Group {
     }
 }
 
-/// What the clients of one server have done.
+/// Counters of the clients of one server.
 #[derive(Default)]
 struct Sum {
     over: AtomicBool,

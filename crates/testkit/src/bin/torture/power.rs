@@ -1,6 +1,6 @@
-//! Rounds of power loss: a server is loaded and killed, the folder becomes what a power cut would
-//! have left of it, and a server over that must have everything that was acknowledged as durable,
-//! and nothing by half.
+//! Rounds of power cuts: a server under load is killed, its folder is changed to what a power cut
+//! would have left, and a server that is started with it must have everything that was acknowledged
+//! as durable, and no transaction in part.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,12 +22,12 @@ use crate::stream::Stream;
 
 /// The writers of documents.
 const WRITERS: std::ops::RangeInclusive<i64> = 1..=4;
-/// Rounds over one store; then a new one is made.
+/// Rounds with one store; then a new one is created.
 const ROUNDS_OF_A_STORE: u32 = 12;
 /// Documents that expire, and some that do not.
 const EXPIRING: &str = "expiring";
 
-/// What all rounds were about.
+/// Counters of all rounds.
 #[derive(Default)]
 pub(crate) struct Sum {
     pub(crate) acknowledged: u64,
@@ -47,16 +47,16 @@ pub(crate) struct Rounds<'r> {
     pub(crate) sum: Sum,
 }
 
-/// A store over its rounds.
+/// A store and its rounds.
 #[derive(Default)]
 pub(crate) struct Story {
     pub(crate) writers: Vec<Writer>,
     stream: Option<Stream>,
-    /// What the writers' documents were when the stream began.
+    /// The writers' documents when the stream began.
     before: State,
     /// Documents that must not expire.
     lasting: i64,
-    /// The last one.
+    /// The last power cut.
     pub(crate) cut: Cut,
 }
 
@@ -72,7 +72,7 @@ impl Rounds<'_> {
         self.folder.join("data")
     }
 
-    /// Runs so many rounds; gives what is wrong, with the seed of its round.
+    /// Runs this many rounds. Fails with a description and the seed of the round.
     pub(crate) fn run(&mut self, rounds: u32) -> Result<(), String> {
         let mut number = 0;
         while number < rounds {
@@ -106,16 +106,16 @@ impl Rounds<'_> {
         .to_vec()
     }
 
-    /// Starts a server over the folder as it is now, which counts as durable.
+    /// Starts a server with the present folder, whose content counts as durable.
     pub(crate) fn start(&self, more: &[(String, String)]) -> Result<Server, String> {
         let base = self.folder.join("base");
         let _old = fs::remove_dir_all(&base);
         copy(&self.data(), &base).map_err(|error| error.to_string())?;
         let _old = fs::remove_file(self.folder.join("journal"));
         let arguments = [
-            // The least: memory for writes is flushed soon.
+            // The smallest cache, so that memtables are flushed early.
             "--cacheSizeGB=0.03".to_owned(),
-            // It is copied with the rest of the folder.
+            // Small, because it is copied with the rest of the folder.
             "--diskReserveMB=1".to_owned(),
             "--setParameter".to_owned(),
             "ttlMonitorSleepSecs=1".to_owned(),
@@ -170,7 +170,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Makes the folder what a power cut now leaves of it.
+    /// Changes the folder to what a power cut would leave now.
     pub(crate) fn cut(&mut self, seed: u64) -> Result<Cut, String> {
         let (data, next) = (self.data(), self.folder.join("next"));
         let (base, journal) = (self.folder.join("base"), self.folder.join("journal"));
@@ -237,7 +237,7 @@ fn documents_of(connection: &mut Connection) -> Result<State, Failed> {
     Ok(all.into_values().flatten().collect())
 }
 
-/// Checks the state; returns how many events of the stream were read again.
+/// Checks the state; returns the number of events of the stream that were read again.
 pub(crate) fn check(story: &mut Story, server: &mut Server) -> Result<usize, String> {
     let mut connection = Connection::open(server.port).map_err(|error| error.to_string())?;
     let wrong = check_all(story, &mut connection).map_err(|why| format!("{why:?}"))?;
@@ -277,7 +277,7 @@ fn check_all(story: &mut Story, connection: &mut Connection) -> Result<Vec<Strin
     Ok(wrong)
 }
 
-/// Copies a folder with those in it.
+/// Copies a folder recursively.
 pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,6 +1,6 @@
-//! A change stream that follows the writers: what it has shown must still be there after a crash,
-//! and together with what it had not shown yet it must make of the old documents those that are
-//! found.
+//! A change stream that follows the writers. After a crash, the events that it has returned must
+//! still be there. All events, applied to the documents of the beginning, must give the documents
+//! that are found.
 
 use mayfly_testkit::outside::batch;
 use mayfly_value::bson::{Document, doc};
@@ -10,15 +10,15 @@ use crate::load::{COLLECTIONS, Connection, DB, Failed, State, int};
 
 /// A stream over the whole database.
 pub(crate) struct Stream {
-    /// Where it began.
+    /// The resume token of its beginning.
     begin: Document,
     cursor: i64,
-    /// The tokens of the events that it has shown, in order.
+    /// The tokens of the events that it has returned, in order.
     pub(crate) seen: Vec<String>,
 }
 
 impl Stream {
-    /// Begins one.
+    /// Opens a stream.
     pub(crate) fn begin(connection: &mut Connection) -> Result<Stream, Failed> {
         let (cursor, events, begin) = open(connection, None)?;
         Ok(Stream { begin, cursor, seen: events.iter().map(|it| token(it.as_doc())).collect() })
@@ -32,8 +32,8 @@ impl Stream {
         }
     }
 
-    /// Reads all again from where it began. The documents of writers were `before` then, and are
-    /// `now`.
+    /// Reads all events again from the beginning, when the documents of the writers were `before`.
+    /// Now they are `now`.
     pub(crate) fn check(
         &self,
         connection: &mut Connection,
@@ -108,7 +108,7 @@ fn token(event: RawDoc<'_>) -> String {
     }
 }
 
-/// Does to documents what an event says.
+/// Applies an event to documents.
 fn apply(state: &mut State, event: RawDoc<'_>) {
     let part = |name: &str| event.get(name).and_then(RawValue::as_document);
     let Some(RawValue::String(collection)) = part("ns").and_then(|ns| ns.get("coll")) else {

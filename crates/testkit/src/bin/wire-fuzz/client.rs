@@ -18,14 +18,14 @@ use crate::tree::Node;
 
 /// The time without an answer after which a server counts as hanging, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-/// Commands of each connection that are shown after a failure.
+/// The number of last commands of each connection that are printed after a failure.
 const REMEMBERED: usize = 60;
-/// The longest that a command may take by its own limit.
+/// The largest `maxTimeMS` of a command.
 const LONGEST_MS: i32 = 1500;
 
 /// Commands that end the server, or make it fail or wait on purpose.
 const LEFT_OUT: &[&str] = &["shutdown", "configureFailPoint", "waitForFailPoint"];
-/// Parameters with which the server would rightly use more memory, or fill the log.
+/// Parameters that are not changed: with them the server would use more memory, or fill the log.
 const KEPT_PARAMETERS: &[&str] = &[
     "maxOperationMemoryBytes",
     "memoryLimitMB",
@@ -36,7 +36,7 @@ const KEPT_PARAMETERS: &[&str] = &[
     "logComponentVerbosity",
     "transactionLifetimeLimitSeconds",
 ];
-/// Commands whose effect is taken back at the end of a script.
+/// Commands whose effect is reverted at the end of a script.
 const TAKEN_BACK: &[&str] = &[
     "setParameter",
     "setUserWriteBlockMode",
@@ -46,7 +46,7 @@ const TAKEN_BACK: &[&str] = &[
     "profile",
 ];
 
-/// What puts a command into a transaction.
+/// The fields that put a command into a transaction.
 const OF_TRANSACTIONS: &[&str] =
     &["lsid", "txnNumber", "autocommit", "startTransaction", "readConcern", "writeConcern"];
 
@@ -57,7 +57,7 @@ pub(crate) struct Client<'s> {
     connection: Option<Connection>,
     cursor: i64,
     time: u64,
-    /// The number of the present transaction, and whether the script is played in it.
+    /// The number of the present transaction, and whether commands are sent in it.
     transaction: (i64, bool),
     remembered: VecDeque<(String, DocBuf)>,
 }
@@ -70,7 +70,7 @@ impl<'s> Client<'s> {
         Client { shared, number, random, connection, cursor: 0, time: 0, transaction, remembered }
     }
 
-    /// Plays scripts until the run is over; gives the last commands.
+    /// Plays scripts until the run is over; returns the last commands.
     pub(crate) fn run(mut self) -> Vec<String> {
         while !self.shared.is_over() {
             self.play();
@@ -115,7 +115,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// A command from elsewhere, over a collection of the script.
+    /// Sends a command of another script to a collection of this one.
     fn other(&mut self, places: &[(String, String)], suffix: &str) -> bool {
         let place = places.choose(&mut self.random).cloned();
         let (db, collection) = place.unwrap_or(("test".to_owned(), "c".to_owned()));
@@ -144,7 +144,7 @@ impl<'s> Client<'s> {
         self.send(with_suffix(&step.db, suffix), step.command)
     }
 
-    /// Begins a transaction in which the next commands are, or ends it.
+    /// Begins a transaction for the next commands, or ends it.
     fn begin_or_end(&mut self) {
         if !self.random.random_bool(if self.transaction.1 { 0.2 } else { 0.02 }) {
             return;
@@ -172,12 +172,12 @@ impl<'s> Client<'s> {
         fields.push(("autocommit".to_owned(), Node::leaf(false)));
     }
 
-    /// Puts what any command may carry around a command: a transaction, explaining, a read concern,
-    /// a collation.
+    /// Adds what any command may have: a transaction, `explain`, a read concern, a collation.
     fn decorate(&mut self, it: &mut Node) {
         if self.transaction.1 {
             self.put_into_transaction(it);
-            // Often none was begun: the server refuses, and the next command begins it.
+            // Often there is no open transaction: the server refuses the command, and the next one
+            // begins a transaction.
             if self.random.random_bool(0.4)
                 && let Node::Document(fields) = it
             {
@@ -209,7 +209,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// Sends a command if it may be sent; whether it must be taken back.
+    /// Sends a command if it may be sent. Returns whether its effect must be reverted.
     fn send(&mut self, db: String, mut command: Node) -> bool {
         let Some((name, limit)) = self.prepare(&mut command) else { return false };
         resolve(&mut command, self.cursor, self.time, self.number);
@@ -259,7 +259,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// The command's name and how long it may take; nothing when it is not sent.
+    /// The command's name and its time limit; `None` if it is not sent.
     fn prepare(&mut self, command: &mut Node) -> Option<(String, Duration)> {
         let Node::Document(fields) = command else { return None };
         let name = fields.first()?.0.clone();
@@ -274,7 +274,7 @@ impl<'s> Client<'s> {
         }
         let limits = ["$db", "maxTimeMS", "maxTimeMSOpOnly", "maxAwaitTimeMS"];
         let had = fields.iter().any(|(name, _)| name == "maxTimeMS" || name == "maxAwaitTimeMS");
-        // The name of a field that stands first is a command.
+        // The name of the first field is the command.
         let mut first = true;
         fields.retain(|(name, _)| std::mem::take(&mut first) || !limits.contains(&name.as_str()));
         let limit = match self.random.random_range(0..20) {
@@ -284,7 +284,7 @@ impl<'s> Client<'s> {
         };
         let (limit_name, limit) = match name.as_str() {
             "getMore" if had || self.random.random_bool(0.1) => ("maxTimeMS", limit),
-            // What is left of the limit of the command that opened the cursor is not known here.
+            // The rest of the time limit of the command that opened the cursor is unknown here.
             "getMore" => return Some((name, PATIENCE)),
             "hello" | "isMaster" | "ismaster" => ("maxAwaitTimeMS", limit),
             _ => ("maxTimeMS", limit),
@@ -306,7 +306,7 @@ impl<'s> Client<'s> {
 
     fn check(&mut self, name: &str, db: &str, command: RawDoc<'_>, reply: RawDoc<'_>, node: Node) {
         let checked = match validate(reply.as_bytes(), MAX_BSON_DEPTH) {
-            // Around a document that is as deep as may be there are further levels.
+            // A reply adds levels to a document that has the maximal depth.
             Err(error) if error.code() == ErrorCode::Overflow => batch(reply)
                 .try_for_each(|document| validate(document.as_bytes(), MAX_BSON_DEPTH).map(drop)),
             checked => checked.map(drop),

@@ -1,5 +1,4 @@
-//! Commands that are known to mean something: those of the golden scripts, and what earlier runs
-//! kept.
+//! Valid commands: those of the golden scripts, and those that earlier runs have kept.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -14,13 +13,13 @@ use rand::seq::IndexedRandom;
 
 use crate::tree::Node;
 
-/// Stands for the id of the connection's last cursor.
+/// A placeholder for the id of the connection's last cursor.
 pub(crate) const CURSOR: i64 = 7_777_777_777_777;
-/// Stands for the time of the connection's last reply.
+/// A placeholder for the time of the connection's last reply.
 pub(crate) const SNAPSHOT: u64 = 0x7777_7777_7777_7777;
 /// Rows of a script's `fill` that are inserted.
 const FILLED_ROWS: i64 = 300;
-/// Values that are kept for a name.
+/// The largest number of values for a name.
 const VALUES_OF_A_NAME: usize = 300;
 
 /// A command and its database.
@@ -30,20 +29,20 @@ pub(crate) struct Step {
     pub(crate) command: Node,
 }
 
-/// What commands are made from.
+/// The material of commands.
 pub(crate) struct Corpus {
-    /// The scripts: commands that belong together.
+    /// The scripts, whose commands belong together.
     pub(crate) scripts: Vec<Vec<Step>>,
     /// Single commands, those of the scripts and others.
     pub(crate) commands: Vec<Step>,
-    /// Values by the name that they stood under.
+    /// Values by the name of their field.
     by_name: HashMap<String, Vec<Node>>,
     values: Vec<Node>,
     names: Vec<String>,
 }
 
 impl Corpus {
-    /// Reads the scripts below a folder, and the files of the folder of what was kept.
+    /// Reads the scripts below a folder, and the files in the folder of kept commands.
     pub(crate) fn read(scripts: &Path, kept: Option<&Path>, now_ms: i64) -> Result<Corpus, String> {
         let mut corpus = Corpus {
             scripts: Vec::new(),
@@ -89,7 +88,7 @@ impl Corpus {
         self.names.choose(random).map_or("a", String::as_str)
     }
 
-    /// A value that stood under this name somewhere, or anywhere.
+    /// A value of a field with this name, or of any field.
     pub(crate) fn value(&self, name: &str, random: &mut SmallRng) -> Node {
         let known = self.by_name.get(name).filter(|_| random.random_bool(0.8));
         known.unwrap_or(&self.values).choose(random).cloned().unwrap_or(Node::leaf(1))
@@ -201,7 +200,7 @@ pub(crate) fn resolve(command: &mut Node, cursor: i64, time: u64, connection: u8
     }
 }
 
-/// Single collections' names in a script, as other commands shall use them.
+/// The collections of a script, for commands of other scripts.
 pub(crate) fn collections(steps: &[Step]) -> Vec<(String, String)> {
     let mut found = HashSet::new();
     for step in steps {

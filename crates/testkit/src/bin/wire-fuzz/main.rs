@@ -1,11 +1,11 @@
-//! Sends unusual commands to a running server: those of the golden scripts with values, types,
-//! names and nesting changed, parts of one put into others, and what the tables of operators give.
-//! The server must answer each, in time, without an internal error, within its memory; its
-//! collections must be clean at the end, and it must stop and start again.
+//! Sends unusual commands to a running server: those of the golden scripts with changed values,
+//! types, names and nesting, with parts of other commands, and combinations from the tables of
+//! operators. The server must answer each in time, without an internal error, and within its memory
+//! limit. At the end `validate` must find no damage, and the server must stop and start again.
 //!
-//! It prints the seed and, after a failure, the last commands of each connection as `--replay`
-//! takes them. Connections run side by side, so that a seed makes the same commands but not the
-//! same interleaving; with one connection the run is the same.
+//! It prints the seed and, after a failure, the last commands of each connection in the format of
+//! `--replay`. With several connections, a seed repeats the commands but not their interleaving;
+//! with one connection it repeats the run.
 
 mod client;
 mod corpus;
@@ -28,7 +28,7 @@ use corpus::Corpus;
 use shared::Shared;
 use tree::Node;
 
-/// A server that is started with little memory: open cursors alone would hold more than
+/// The server has little memory: otherwise open cursors would hold more than
 /// [`Arguments::memory_mb`] after some minutes.
 const SERVER_ARGUMENTS: &[&str] = &[
     "--cacheSizeGB",
@@ -43,25 +43,25 @@ const SERVER_ARGUMENTS: &[&str] = &[
     "ttlMonitorSleepSecs=1",
 ];
 
-/// Of a command and an answer that are played again.
+/// The printed length of a replayed command and of its answer.
 const SHOWN_CHARACTERS: usize = 2000;
 
-/// Errors in the log that say what a user did.
+/// Errors in the log that a user has caused.
 const OF_USERS: &[&str] = &["special index can't be used as a TTL index"];
 
-/// Sends changed commands to a server, and sees to it that it stays well.
+/// Sends changed commands to a server, and checks its answers and its state.
 #[derive(Parser)]
 struct Arguments {
     /// The program mayflydb.
     #[arg(long, env = "MAYFLYDB_BIN")]
     server: PathBuf,
-    /// How long.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
     /// Connections at once.
     #[arg(long, default_value_t = 4)]
     connections: u8,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     #[arg(long)]
     seed: Option<u64>,
     /// The folder of the golden scripts.
@@ -70,13 +70,13 @@ struct Arguments {
     /// A folder in which interesting commands are kept, for later runs.
     #[arg(long)]
     corpus: Option<PathBuf>,
-    /// How much later than its limit of time an answer may come, in milliseconds.
+    /// Milliseconds by which an answer may exceed its time limit.
     #[arg(long, default_value_t = 1000)]
     late_ms: u64,
-    /// The most memory that the server may have, in MB.
+    /// Limit on the memory of the server, in MB.
     #[arg(long, default_value_t = 1500)]
     memory_mb: u64,
-    /// How long the server may take to stop, in seconds.
+    /// Seconds in which the server must stop.
     #[arg(long, default_value_t = 10)]
     stop_secs: u64,
     /// Sends the commands of this file instead, and prints the answers.
@@ -116,7 +116,7 @@ fn start(arguments: &Arguments, folder: &Path) -> Result<Server, String> {
     Server::start(&arguments.server, &all, folder)
 }
 
-/// Runs all; gives how many things are wrong.
+/// Runs the test; returns the number of failures.
 fn fuzz(arguments: &Arguments, seed: u64) -> Result<usize, String> {
     let text = |error: std::io::Error| error.to_string();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
@@ -185,7 +185,7 @@ fn fuzz(arguments: &Arguments, seed: u64) -> Result<usize, String> {
     Ok(wrong.len())
 }
 
-/// Looks once at the server from outside; gives the memory that it has, in MB.
+/// Checks the server from outside once; returns its memory in MB.
 fn watch(shared: &Shared, server: &mut Server, arguments: &Arguments) -> u64 {
     let step = Duration::from_millis(50);
     let began = Instant::now();
@@ -203,7 +203,7 @@ fn watch(shared: &Shared, server: &mut Server, arguments: &Arguments) -> u64 {
     memory_mb
 }
 
-/// Threads that want to run, of the whole machine, for each of its processors.
+/// The number of runnable threads of the machine per processor.
 fn waiting_for_each_processor() -> u64 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let running = load.split_whitespace().nth(3).and_then(|it| it.split('/').next());
@@ -211,7 +211,7 @@ fn waiting_for_each_processor() -> u64 {
     running / std::thread::available_parallelism().map_or(1, |it| it.get() as u64)
 }
 
-/// Asks for something that takes no time, again and again.
+/// Sends a `ping` repeatedly, and records delays.
 fn ping(shared: &Shared) {
     let ping = parsed("{ping: 1}");
     let Ok(mut connection) = Connection::open(shared.port, PATIENCE) else { return };
@@ -225,7 +225,7 @@ fn ping(shared: &Shared) {
     }
 }
 
-/// Commands that set all that may be set to what it is now.
+/// Commands that restore the present values of all parameters and settings.
 fn restoring(port: u16) -> Result<Vec<Node>, String> {
     let mut connection = Connection::open(port, PATIENCE).map_err(|error| error.to_string())?;
     let parameters = connection.ask("admin", parsed("{getParameter: '*'}").as_doc());

@@ -1,5 +1,5 @@
-//! Changes of a command: values, types, names, order, nesting, parts of other commands; and
-//! commands that are made of the tables of operators alone.
+//! Mutations of commands: values, types, names, order, nesting, parts of other commands. And
+//! commands that are generated from the tables of operators.
 
 use std::str::FromStr;
 
@@ -13,9 +13,9 @@ use rand::seq::IndexedRandom;
 use crate::corpus::Corpus;
 use crate::tree::Node;
 
-/// Nodes that a command may have.
+/// The largest number of nodes of a command.
 const MOST_NODES: usize = 40_000;
-/// Nesting that a command may have: what is deeper is refused before it is a command.
+/// The deepest nesting of a command; deeper messages are refused before they are parsed.
 const MOST_DEPTH: usize = 190;
 
 const NUMBERS: &[i64] = &[
@@ -213,7 +213,7 @@ pub(crate) fn value(corpus: &Corpus, random: &mut SmallRng, depth: u32) -> Node 
     }
 }
 
-/// An expression, an accumulator or a window function with anything as its arguments.
+/// An expression, an accumulator or a window function with arbitrary arguments.
 fn expression(corpus: &Corpus, random: &mut SmallRng, depth: u32) -> Node {
     let operators: Vec<&str> = match random.random_range(0..8) {
         0 => mayfly_expr::accum::ROWS.iter().map(|row| row.name).collect(),
@@ -239,7 +239,7 @@ fn operator(name: &str, corpus: &Corpus, random: &mut SmallRng, depth: u32) -> N
     Node::one(name, arguments)
 }
 
-/// A command made of one operator of the tables.
+/// A command with one operator of the tables.
 pub(crate) fn made(collection: &str, corpus: &Corpus, random: &mut SmallRng) -> Node {
     let fields = |fields: Vec<(&str, Node)>| {
         Node::Document(fields.into_iter().map(|(name, it)| (name.to_owned(), it)).collect())
@@ -333,7 +333,7 @@ fn mutate_once(root: &mut Node, corpus: &Corpus, random: &mut SmallRng, first: u
         true => 0,
         false => random.random_range(first..size),
     };
-    // The command itself: its arguments.
+    // The node is the command itself: its name is kept.
     let is_command = number == 0 && first > 0;
     let Some(node) = root.at(number) else { return };
     match node {
@@ -432,7 +432,7 @@ fn change_items(items: &mut Vec<Node>, corpus: &Corpus, random: &mut SmallRng) {
     }
 }
 
-/// A value close to what it was: a neighbour, another type, a part.
+/// Changes a value slightly: to a neighbour, another type, or a part of it.
 fn change_leaf(leaf: &mut ValueBuf, random: &mut SmallRng) {
     let changed = match leaf.as_raw() {
         RawValue::Int32(number) => number_like(i64::from(number), random),

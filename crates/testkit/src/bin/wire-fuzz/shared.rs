@@ -1,5 +1,5 @@
-//! What connections share: the corpus, what was found interesting, what failed, how busy the
-//! machine is.
+//! The state that connections share: the corpus, commands to keep, failures, and the load of the
+//! machine.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -15,29 +15,29 @@ use rand::rngs::SmallRng;
 use crate::corpus::{Corpus, Step, line};
 use crate::tree::Node;
 
-/// Failures of different kinds after which a run ends.
+/// The number of different failures after which a run ends.
 const MOST_FAILURES: usize = 30;
 
-/// Larger commands are not worth being kept.
+/// Larger commands are not kept.
 const LARGEST_KEPT_BYTES: usize = 64 << 10;
 
 pub(crate) struct Shared {
     pub(crate) corpus: Corpus,
     pub(crate) port: u16,
-    /// Commands that bring the server back to how it was started.
+    /// Commands that restore the settings of the server.
     restoring: Vec<Node>,
-    /// How much later than its limit an answer may come.
+    /// The time by which an answer may exceed its limit.
     late: Duration,
     over: AtomicBool,
     sent: AtomicU64,
-    /// What was answered, by its kind.
+    /// The kinds of answers so far.
     seen: Mutex<HashSet<String>>,
     found: Mutex<Vec<Step>>,
     kept: Option<Mutex<File>>,
     failures: Mutex<HashMap<String, String>>,
-    /// The most threads that wanted a processor at a time.
+    /// The largest number of threads that ran or waited for a processor at one time.
     load: AtomicU64,
-    /// When a ping or a sleep took long, and how long.
+    /// The times and lengths of delays of a `ping` or a sleep.
     delays: Mutex<Vec<(Instant, Duration)>>,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
         self.restoring.clone()
     }
 
-    /// Keeps a command if nothing was answered like this before.
+    /// Keeps a command if its answer is of a new kind.
     pub(crate) fn note(&self, name: &str, code: i32, text: &str, reply: RawDoc<'_>, step: Step) {
         let shape: String = match code {
             0 => reply.iter().map(|it| it.name().to_owned() + " ").collect(),
@@ -115,7 +115,7 @@ impl Shared {
         Some(found[index].clone())
     }
 
-    /// Notes a failure, once for each kind.
+    /// Records a failure, once for each kind.
     pub(crate) fn fail(&self, why: String, db: &str, command: RawDoc<'_>) {
         let mut failures = lock(&self.failures);
         let text = format!("{why}\n  {}", line(db, command));
@@ -137,20 +137,19 @@ impl Shared {
         lock(&self.failures).values().cloned().collect()
     }
 
-    /// Notes that something which takes no time took this long.
+    /// Records the delay of an operation that usually takes no time.
     pub(crate) fn note_delay(&self, took: Duration) {
         if took > Duration::from_millis(50) {
             lock(&self.delays).push((Instant::now(), took));
         }
     }
 
-    /// Notes how many threads want each processor.
+    /// Records the number of runnable threads per processor.
     pub(crate) fn note_load(&self, threads: u64) {
         self.load.fetch_max(threads, Ordering::Relaxed);
     }
 
-    /// Whether an answer came later than its limit, and the machine was not busy meanwhile. One on
-    /// which others want the processors, too, is slower by as much.
+    /// Whether an answer exceeded its time limit. The limit is extended by the load of the machine.
     pub(crate) fn check_time(
         &self,
         name: &str,
@@ -183,7 +182,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A message without what is quoted in it and without numbers.
+/// A message without quoted texts and numbers.
 fn kind_of(text: &str) -> String {
     let mut kind = String::new();
     let mut quote = None;

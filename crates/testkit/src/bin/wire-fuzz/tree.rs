@@ -1,4 +1,4 @@
-//! A command as a tree that can be changed anywhere. Names may come twice in it, as on the wire.
+//! A command as a mutable tree. A document may have a name twice, as in BSON.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
@@ -34,7 +34,7 @@ impl Node {
         Node::Document(document.iter().map(field).collect())
     }
 
-    /// Nodes in it, itself included.
+    /// The number of nodes, including this one.
     pub(crate) fn size(&self) -> usize {
         match self {
             Node::Document(fields) => 1 + fields.iter().map(|(_, it)| it.size()).sum::<usize>(),
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// About the bytes that it takes.
+    /// Its approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Node::Document(fields) => {
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// The node of this number, counted in the order in which they are written; itself is 0.
+    /// The node with this number, in the order of the encoding; this one is 0.
     pub(crate) fn at(&mut self, mut number: usize) -> Option<&mut Node> {
         if number == 0 {
             return Some(self);
@@ -85,7 +85,7 @@ impl Node {
         None
     }
 
-    /// Calls for each field of each document in it.
+    /// Calls the function for each field of each document.
     pub(crate) fn each_field(&self, call: &mut dyn FnMut(&str, &Node)) {
         match self {
             Node::Document(fields) => fields.iter().for_each(|(name, value)| {
@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// The document that it is; an empty one for other values.
+    /// This node as a document; an empty one for other values.
     pub(crate) fn document(&self) -> DocBuf {
         let mut builder = DocBuilder::new();
         if let Node::Document(fields) = self {

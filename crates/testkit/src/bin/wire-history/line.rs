@@ -1,4 +1,4 @@
-//! A connection that is cut now and then, over blocking sockets.
+//! A connection over a blocking socket that is sometimes cut.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest time that a server may be unreachable.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the server is now, which another port is after each start.
+/// The address of the server, whose port changes at each start.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) port: AtomicU16,
-    /// Connections that were cut.
+    /// The number of connections that were cut.
     pub(crate) cuts: AtomicU64,
-    /// Commands whose answers did not come, cut or not.
+    /// The number of commands without a reply.
     pub(crate) lost: AtomicU64,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Wire<'n> {
     run: &'n Run,
     connection: Option<Connection>,
     random: SmallRng,
-    /// Of a cut, at each command.
+    /// The probability of a cut, for each command.
     cutting: f64,
 }
 
@@ -40,7 +40,7 @@ impl<'n> Wire<'n> {
         Wire { network, run, connection: None, random, cutting }
     }
 
-    /// Sends and receives. The connection is gone when nothing came.
+    /// Sends a command and receives the reply. Without a reply the connection is dropped.
     fn exchange(&mut self, db: &str, command: RawDoc<'_>) -> Option<DocBuf> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -65,7 +65,7 @@ impl<'n> Wire<'n> {
         }
     }
 
-    /// Waits for the server to be there.
+    /// Connects; waits until the server is running.
     fn connect(&mut self) -> Option<Connection> {
         let began = Instant::now();
         while began.elapsed() < START_PATIENCE {

@@ -1,9 +1,9 @@
 //! Makes a history over the network and checks it: clients run transactions and single writes
-//! against a server that is killed and started again over the same folder, on connections that are
-//! cut; what was acknowledged must be there, and all that was seen must go with snapshot isolation
-//! (`mayfly_testkit::history`).
+//! against a server that is killed and started again with the same folder, over connections that
+//! are cut. Acknowledged writes must be there, and all reads must be consistent with snapshot
+//! isolation (`mayfly_testkit::history`).
 //!
-//! It keeps the history, and after a failure the folder, and says where.
+//! It prints where the history is and, after a failure, the data folder.
 
 mod line;
 
@@ -26,29 +26,29 @@ use rand::{Rng, SeedableRng};
 
 use line::{Network, Wire};
 
-/// Concurrent transactions over the network, kills of the server and cut connections, and a check
-/// of what the clients saw.
+/// Concurrent transactions over the network with kills of the server and cut connections, and a
+/// check of the results.
 #[derive(Parser)]
 struct Arguments {
     /// The program mayflydb.
     #[arg(long, env = "MAYFLYDB_BIN")]
     server: PathBuf,
-    /// How long clients run.
+    /// Seconds for which clients run.
     #[arg(long, default_value_t = 12)]
     seconds: u64,
     /// Clients at once.
     #[arg(long, default_value_t = 8)]
     clients: u8,
-    /// Milliseconds between two ends of the server, on average; 0 for none.
+    /// Average milliseconds between two kills or stops of the server; 0 for none.
     #[arg(long, default_value_t = 2500)]
     kill_every: u64,
-    /// How many of a thousand commands lose their connection.
+    /// Number of cut connections per thousand commands.
     #[arg(long, default_value_t = 5)]
     cuts: u32,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the history goes; otherwise it is kept after a failure only.
+    /// File for the history; without it the history is kept only after a failure.
     #[arg(long)]
     history: Option<PathBuf>,
     /// Further arguments of the server, after `--`.
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     ended(history(&arguments, seed), seed)
 }
 
-/// Runs all; gives what is wrong.
+/// Runs the test; returns the faults.
 fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let folder = tempfile::Builder::new().prefix("mayfly-wire-history-").tempdir();
     let folder = folder.map_err(|error| error.to_string())?;
@@ -74,7 +74,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     network.port.store(server.port, Ordering::Release);
     let mut ends = Ends::default();
     let mut follower = Follower::new(&run);
-    // It sees everything from here on.
+    // The stream returns everything from here on.
     while !follower.is_open() {
         follower.step(&mut Wire::new(&network, &run, seed, 0.0));
     }
@@ -87,7 +87,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
             return Err(why);
         }
     };
-    // What was acknowledged last must survive, too.
+    // The last acknowledged writes must survive, too.
     server.kill()?;
     server.restart()?;
     network.port.store(server.port, Ordering::Release);
@@ -132,8 +132,8 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Runs clients and what disturbs them, while the server is ended again and again; gives what the
-/// clients saw.
+/// Runs clients and disturbances while the server is killed or stopped repeatedly; returns the
+/// history.
 fn play(
     (arguments, seed): (&Arguments, u64),
     server: &mut Server,
@@ -178,7 +178,7 @@ fn play(
     }
 }
 
-/// How often the server was ended.
+/// The numbers of kills and stops.
 #[derive(Default)]
 struct Ends {
     kills: u32,
@@ -186,7 +186,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Ends the server and starts it again until the time is over.
+    /// Kills or stops the server and starts it again, until the time is over.
     fn again_and_again(
         &mut self,
         arguments: &Arguments,
@@ -220,7 +220,7 @@ impl Ends {
     }
 }
 
-/// Collections whose indexes or counts do not agree with their records.
+/// Collections in which `validate` finds damage.
 fn damaged(run: &Run, line: &mut Wire<'_>) -> Result<Vec<String>, String> {
     let mut damaged = Vec::new();
     for (db, collection) in run.namespaces() {

@@ -12,7 +12,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Compiles the library; nothing where no C compiler makes one.
+    /// Compiles the library; `None` without a C compiler.
     pub(crate) fn make(folder: &Path) -> Option<Clock> {
         let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
         let file = folder.join("clock");
@@ -27,7 +27,7 @@ impl Clock {
         compiled.success().then_some(Clock { library, file })
     }
 
-    /// What the server needs in its environment.
+    /// The environment variables of the server.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.display().to_string();
         vec![

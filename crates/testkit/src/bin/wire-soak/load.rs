@@ -1,4 +1,4 @@
-//! What clients do: everything at once, much of it left half done.
+//! The clients: a mixed load, much of which is abandoned.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,19 +14,19 @@ use rand::{Rng, SeedableRng};
 
 /// The time without an answer after which a server counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-/// Sessions that a client uses in turn, left open as they are.
+/// Number of sessions that a client uses in turn and leaves open.
 const SESSIONS: u8 = 8;
 
-/// What clients share.
+/// The state that clients share.
 #[derive(Default)]
 pub(crate) struct Run {
     pub(crate) port: u16,
     pub(crate) over: AtomicBool,
-    /// How far the server's clock is ahead.
+    /// The offset of the server's clock.
     pub(crate) offset_ms: AtomicI64,
     pub(crate) commands: AtomicU64,
     pub(crate) cuts: AtomicU64,
-    /// Refusals by code.
+    /// The number of errors by code.
     pub(crate) refusals: Mutex<BTreeMap<i32, u64>>,
     pub(crate) complaints: Mutex<Vec<String>>,
 }
@@ -65,7 +65,7 @@ pub(crate) fn number(document: RawDoc<'_>, name: &str) -> i64 {
     }
 }
 
-/// What is there before the clients come.
+/// Commands that run before the clients start.
 pub(crate) fn preparations() -> [&'static str; 7] {
     [
         "{createIndexes: 'docs', indexes: [{key: {at: 1}, name: 'at', expireAfterSeconds: 0}, \
@@ -282,7 +282,7 @@ impl<'r> Client<'r> {
         self.ask_in("soak", command)
     }
 
-    /// Sends a command; nothing when this client was killed with it.
+    /// Sends a command; `None` if the connection was cut.
     fn ask_in(&mut self, db: &str, command: &DocBuf) -> Option<DocBuf> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,

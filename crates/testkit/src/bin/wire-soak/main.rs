@@ -1,10 +1,9 @@
 //! Mixed load for a long time: short-lived documents, sorts and groups in files, change streams,
-//! archives in an object store that is slow, cursors and transactions that are never ended,
-//! connections that end in the middle of a message, and a wall clock that another program sets.
-//! Afterwards nothing may be left: memory, descriptors and threads as before, no cursor, no
-//! transaction, nothing due.
+//! archives in a slow object store, cursors and transactions that are never ended, connections that
+//! end in the middle of a message, and a wall clock that is changed. Afterwards memory, descriptors
+//! and threads must be as before, and there may be no cursor, no transaction and no due document.
 //!
-//! It prints the seed, and after a failure where the folder is.
+//! It prints the seed and, after a failure, the path of the folder.
 
 mod clock;
 mod load;
@@ -26,7 +25,7 @@ use clock::Clock;
 use load::{Client, PATIENCE, Run, number, preparations};
 use store::ObjectStore;
 
-/// Little memory, so that what is kept shows; short lives, so that it ends soon.
+/// Little memory, so that leaks are noticed; short timeouts, so that abandoned objects end soon.
 const SERVER_ARGUMENTS: &[&str] = &[
     "--cacheSizeGB",
     "0.25",
@@ -47,10 +46,9 @@ const SERVER_ARGUMENTS: &[&str] = &[
 ];
 /// The time in which the server must clean up after its clients.
 const CLEARING_PATIENCE: Duration = Duration::from_secs(120);
-/// Threads allowed in addition to those of a server after its start: the uploader, workers whose
-/// time is not over.
+/// Threads allowed in addition to those of a server after its start: the uploader, idle workers.
 const FURTHER_THREADS: u64 = 12;
-/// Descriptors, apart from data files, allowed in addition to those before.
+/// Descriptors, apart from data files, allowed in addition to the initial ones.
 const FURTHER_DESCRIPTORS: usize = 8;
 
 /// A mixed load, and a check of the state that it leaves.
@@ -59,17 +57,17 @@ struct Arguments {
     /// The program mayflydb.
     #[arg(long, env = "MAYFLYDB_BIN")]
     server: PathBuf,
-    /// How long clients run.
+    /// Seconds for which clients run.
     #[arg(long, default_value_t = 25)]
     seconds: u64,
     /// Clients at once.
     #[arg(long, default_value_t = 6)]
     clients: u8,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     #[arg(long)]
     seed: Option<u64>,
-    /// How much more memory the server may have in the second half than in the first: a tenth and
-    /// so many MB.
+    /// MB by which the memory of the server may grow from the first to the second half, in addition
+    /// to a tenth.
     #[arg(long, default_value_t = 150)]
     growth_mb: u64,
     /// Further arguments of the server, after `--`.
@@ -84,7 +82,7 @@ fn main() -> ExitCode {
     ended(soak(&arguments, seed), seed)
 }
 
-/// Runs all; gives what is wrong.
+/// Runs the test; returns the faults.
 fn soak(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let text = |error: std::io::Error| error.to_string();
     let folder = tempfile::Builder::new().prefix("mayfly-wire-soak-").tempdir().map_err(text)?;
@@ -154,11 +152,11 @@ fn ask(connection: &mut Connection, db: &str, command: &str) -> Result<DocBuf, S
     reply.map_err(|error| format!("{command}: {error}"))
 }
 
-/// What the server's process holds.
+/// The resources of the server's process.
 struct Held {
     memory_bytes: u64,
     threads: u64,
-    /// Besides the files of the store, whose number changes with compaction.
+    /// File descriptors except those of data files, whose number changes with compaction.
     descriptors: usize,
 }
 
@@ -198,7 +196,7 @@ fn watch(
         if let Some(clock) = clock
             && Instant::now() >= next_step
         {
-            // Within what a server corrects, and further than it believes.
+            // Within the limit of a clock jump, and beyond it.
             let offset_ms = match random.random_range(0..8) {
                 0..4 => 0,
                 4 => random.random_range(0..200_000),
@@ -218,8 +216,7 @@ fn watch(
     Ok(())
 }
 
-/// The memory that the server had most of the time in each half, in bytes; the first fifth is its
-/// growing up.
+/// The median memory of the server in each half, in bytes, without the first fifth of the time.
 fn halves(samples: &[Held]) -> (u64, u64) {
     let grown = &samples[samples.len() / 5..];
     let (first, second) = grown.split_at(grown.len() / 2);
@@ -238,7 +235,7 @@ fn growth(samples: &[Held], allowed_bytes: u64) -> Option<String> {
     })
 }
 
-/// Waits until nothing is left of the clients; gives what is.
+/// Waits until no resource of the clients is in use; returns those that are.
 fn leftovers(
     connection: &mut Connection,
     server: &Server,
@@ -299,7 +296,7 @@ fn left_now(
     Ok(left)
 }
 
-/// Collections whose indexes or counts do not agree with their records.
+/// Collections in which `validate` finds damage.
 fn damaged(connection: &mut Connection) -> Result<Vec<String>, String> {
     let list = ask(connection, "soak", "{listCollections: 1, cursor: {batchSize: 1000}}")?;
     let batch = list.as_doc().get("cursor").and_then(RawValue::as_document);

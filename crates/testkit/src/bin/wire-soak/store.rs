@@ -1,4 +1,4 @@
-//! An object store that is slow, and sometimes out of order: it takes objects and forgets them.
+//! An object store that is slow and sometimes fails. It accepts objects and does not store them.
 
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use rand::Rng;
 
 const LARGEST_OBJECT_BYTES: usize = 64 << 20;
 
-/// The store's address, and what it took.
+/// The store's address, and the number of accepted objects.
 pub(crate) struct ObjectStore {
     pub(crate) port: u16,
     pub(crate) taken: Arc<AtomicU64>,

@@ -1,5 +1,5 @@
-//! Filters, how they are written, and which documents they select by the manual's words. The oracle
-//! knows no plan, no key and no code of the server: a walk over small trees. Manual: "Query and
+//! Filters, their BSON form, and the documents that they select according to the manual. The oracle
+//! uses no plans, no keys and no code of the server: it evaluates small trees. Manual: "Query and
 //! Projection Operators" and the pages of the operators.
 
 use std::cmp::Ordering;
@@ -11,9 +11,9 @@ use super::value::{Class, Fields, Value, field};
 /// A filter.
 #[derive(Clone, Debug)]
 pub(super) enum Filter {
-    /// A path and the value itself, without an operator.
+    /// A path and a value, without an operator.
     Is(&'static str, Value),
-    /// A path and what its values have to be.
+    /// A path and tests of its values.
     Field(&'static str, Vec<Test>),
     And(Vec<Filter>),
     Or(Vec<Filter>),
@@ -39,7 +39,7 @@ pub(super) enum Comparison {
     GreaterOrEqual,
 }
 
-/// What one operator asks.
+/// The test of one operator.
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     Compare(Comparison, Value),
@@ -83,14 +83,14 @@ pub(super) enum Schema {
     NotRequired(&'static str),
 }
 
-/// A pattern, its options, and what it says about a text.
+/// A pattern, its options, and the texts that it matches.
 pub(super) struct Pattern {
     pub pattern: &'static str,
     pub options: &'static str,
     matches: fn(&str) -> bool,
 }
 
-/// Patterns whose meaning is plain; in some, engines that go back step by step lose themselves.
+/// Patterns with an obvious meaning. For some, engines that backtrack take exponential time.
 pub(super) static PATTERNS: &[Pattern] = &[
     Pattern { pattern: "^a", options: "", matches: |text| text.starts_with('a') },
     Pattern { pattern: "^a", options: "i", matches: |text| text.starts_with(['a', 'A']) },
@@ -154,33 +154,33 @@ impl Comparison {
         matches!(self, Equal | LessOrEqual | GreaterOrEqual)
     }
 
-    /// What a filter's comparison says of one value, or of none.
-    fn of(self, found: Option<&Value>, wanted: &Value) -> bool {
+    /// Whether a comparison of a filter is true for a value, or for a missing field.
+    fn of(self, found: Option<&Value>, operand: &Value) -> bool {
         let Some(found) = found else {
-            // A missing field is as null; and the ends of the order lie beyond everything.
-            return match wanted.class() {
+            // A missing field compares as null. Every value is above MinKey and below MaxKey.
+            return match operand.class() {
                 Class::Null => self.or_equal(),
                 Class::MinKey => matches!(self, Comparison::Greater | Comparison::GreaterOrEqual),
                 Class::MaxKey => matches!(self, Comparison::Less | Comparison::LessOrEqual),
                 _ => false,
             };
         };
-        if found.class() != wanted.class() {
-            return match wanted.class() {
+        if found.class() != operand.class() {
+            return match operand.class() {
                 Class::MinKey => matches!(self, Comparison::Greater | Comparison::GreaterOrEqual),
                 Class::MaxKey => matches!(self, Comparison::Less | Comparison::LessOrEqual),
                 _ => false,
             };
         }
-        if found.is_nan() || wanted.is_nan() {
-            return self.or_equal() && found.is_nan() && wanted.is_nan();
+        if found.is_nan() || operand.is_nan() {
+            return self.or_equal() && found.is_nan() && operand.is_nan();
         }
-        self.holds(found.compare(wanted))
+        self.holds(found.compare(operand))
     }
 }
 
-/// The values that a path reaches; `expand` adds the items of an array at its end. None stands for
-/// a missing field.
+/// The values that a path reaches; `expand` adds the items of an array at its end. `None` is a
+/// missing field.
 fn hits<'f>(fields: &'f Fields, path: &str, expand: bool, out: &mut Vec<Option<&'f Value>>) {
     let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
     let found = field(fields, name);
@@ -203,7 +203,7 @@ fn hits<'f>(fields: &'f Fields, path: &str, expand: bool, out: &mut Vec<Option<&
 }
 
 impl Filter {
-    /// Whether it selects the document.
+    /// Whether the filter selects the document.
     pub(super) fn selects(&self, fields: &Fields) -> bool {
         match self {
             Filter::Is(path, value) => {
@@ -213,12 +213,12 @@ impl Filter {
             Filter::And(all) => all.iter().all(|filter| filter.selects(fields)),
             Filter::Or(any) => any.iter().any(|filter| filter.selects(fields)),
             Filter::Nor(none) => !none.iter().any(|filter| filter.selects(fields)),
-            Filter::Expr(comparison, name, wanted) => {
+            Filter::Expr(comparison, name, operand) => {
                 // Expressions compare whole values of all types; a missing one comes before all but
                 // MinKey.
                 let order = match field(fields, name) {
-                    Some(found) => found.compare(wanted),
-                    None if wanted.class() == Class::MinKey => Ordering::Greater,
+                    Some(found) => found.compare(operand),
+                    None if operand.class() == Class::MinKey => Ordering::Greater,
                     None => Ordering::Less,
                 };
                 comparison.holds(order)
@@ -312,7 +312,7 @@ impl Schema {
     }
 }
 
-/// The names of types that schemas know them by.
+/// The names of types in schemas.
 fn type_alias(code: Option<i32>) -> &'static str {
     match code {
         None => "number",
@@ -337,7 +337,7 @@ fn type_alias(code: Option<i32>) -> &'static str {
     }
 }
 
-/// The types that tests ask for.
+/// The types in `$type` tests.
 pub(super) const TYPES: &[Option<i32>] = &[
     None,
     Some(1),
@@ -367,7 +367,7 @@ fn has_type(value: &Value, code: Option<i32>) -> bool {
 }
 
 impl Test {
-    /// Whether the values at a path pass.
+    /// Whether the values at a path satisfy the test.
     pub(super) fn holds_at(&self, fields: &Fields, path: &str) -> bool {
         let at = |expand| {
             let mut found = Vec::new();
@@ -380,7 +380,7 @@ impl Test {
             }
             Test::NotIn(items) => !Test::In(items.clone()).holds_at(fields, path),
             Test::Not(test) => !test.holds_at(fields, path),
-            Test::Exists(wanted) => at(false).iter().any(Option::is_some) == *wanted,
+            Test::Exists(exists) => at(false).iter().any(Option::is_some) == *exists,
             Test::All(values) => {
                 let has = |value: &Value| {
                     Test::Compare(Comparison::Equal, value.clone()).holds_at(fields, path)
@@ -394,7 +394,7 @@ impl Test {
         }
     }
 
-    /// Whether one value passes, without a look into it.
+    /// Whether one value satisfies the test; items of arrays are not tested.
     fn holds(&self, found: Option<&Value>) -> bool {
         match self {
             Test::Compare(Comparison::NotEqual, value) => !Comparison::Equal.of(found, value),
@@ -402,7 +402,7 @@ impl Test {
             Test::In(items) => items.iter().any(|item| item.holds(found)),
             Test::NotIn(items) => !items.iter().any(|item| item.holds(found)),
             Test::Not(test) => !test.holds(found),
-            Test::Exists(wanted) => found.is_some() == *wanted,
+            Test::Exists(exists) => found.is_some() == *exists,
             Test::Type(codes) => {
                 found.is_some_and(|value| codes.iter().any(|code| has_type(value, *code)))
             }
@@ -411,7 +411,7 @@ impl Test {
                 .is_some_and(|number| number.wrapping_rem(*divisor) == *remainder),
             Test::Regex(pattern) => Item::Regex(*pattern).holds(found),
             Test::Size(size) => matches!(found, Some(Value::Array(items)) if items.len() == *size),
-            // Inside of `$elemMatch` only; the generator makes none there.
+            // Only reached inside `$elemMatch`, where the generator makes none.
             Test::All(_) => false,
             Test::ElemMatch(tests) => match found {
                 Some(Value::Array(items)) => {
@@ -453,7 +453,7 @@ impl Test {
             Test::Compare(comparison, value) => value.append(comparison.name(), out),
             Test::In(items) => Item::write(items, "$in", out),
             Test::NotIn(items) => Item::write(items, "$nin", out),
-            Test::Exists(wanted) => drop(out.append("$exists", *wanted)),
+            Test::Exists(exists) => drop(out.append("$exists", *exists)),
             Test::Type(codes) => {
                 out.start_array("$type");
                 for code in codes {
@@ -549,7 +549,7 @@ impl Bits {
                 let byte = bytes.get(usize::from(position / 8)).copied().unwrap_or(0);
                 Some(byte >> (position % 8) & 1 == 1)
             }
-            // Beyond its width a negative number goes on with ones.
+            // Bits beyond the width of a negative number are ones.
             _ => value.whole().map(|number| number >> position.min(63) & 1 == 1),
         };
         let bits: Option<Vec<bool>> = positions.iter().map(|position| set(*position)).collect();

@@ -1,6 +1,6 @@
-//! What should stay, stays: random documents, and random ways to lose them: deletions by filters of
-//! every operator, expiry with holds and pauses, renames over other collections. An oracle says
-//! which documents must remain; each case runs with indexes and without.
+//! No document is lost: random documents are deleted by filters with every operator, by expiry with
+//! holds and pauses, and by renames over other collections. An oracle computes which documents must
+//! remain. Each case runs with and without indexes.
 //!
 //! A case is made from its seed. `DELETION_SEED=n` runs that case alone; `MORE=20` runs twenty
 //! times as many.
@@ -25,7 +25,7 @@ const MOST_FAILURES: usize = 40;
 /// Cases that share a server.
 const CASES_PER_SERVER: u64 = 250;
 
-/// A collection, what makes it lose documents, and what happens to it.
+/// A collection with its indexes and its policy, and the steps of a case.
 #[derive(Debug)]
 struct Case {
     documents: Vec<Fields>,
@@ -70,17 +70,17 @@ enum Step {
     },
     /// From every array in `a`.
     Pull(Pull),
-    /// Seconds.
+    /// Advances the clock by these seconds.
     Advance(i64),
     Pass,
     SetOptions(Options),
-    /// Over a collection that has documents.
+    /// Renames over a collection that has documents.
     Rename,
-    /// Over the archive of its own policy, which must not be.
+    /// Renames over the archive of its own policy, which must be refused.
     RenameOverArchive,
 }
 
-/// What `$pull` takes out.
+/// The operand of `$pull`.
 #[derive(Debug)]
 enum Pull {
     Equal(Value),
@@ -99,7 +99,7 @@ impl Options {
     }
 }
 
-/// What must be there.
+/// The expected documents.
 struct Oracle {
     documents: BTreeMap<i32, Fields>,
     archive: BTreeMap<i32, Fields>,
@@ -181,7 +181,7 @@ impl Pull {
     fn takes(&self, item: &Value) -> bool {
         match self {
             Pull::Equal(value) => item.compare(value).is_eq(),
-            // As though the item were a field of its own.
+            // The item is tested as a field of its own.
             Pull::Items(test) => test.holds_at(&vec![("item", item.clone())], "item"),
             Pull::Documents(filter) => match item {
                 Value::Document(fields) => filter.selects(fields),
@@ -263,7 +263,7 @@ impl Run<'_> {
         Ok(number(self.command(command.finish())?.as_doc(), "n"))
     }
 
-    /// Every document that reads of a collection show, by its number.
+    /// All documents that reads of a collection return, by their numbers.
     fn shown(&self, name: &str) -> Checked<BTreeMap<i32, DocBuf>> {
         let mut command = DocBuilder::new();
         command.append("find", name);
@@ -281,32 +281,32 @@ impl Run<'_> {
                 self.oracle.documents.insert(id_of(document(fields).as_doc()), fields.clone());
             }
             Step::DeleteMany(filter) => {
-                let wanted = self.oracle.selected(filter, now);
+                let selected = self.oracle.selected(filter, now);
                 let deleted = self.delete(filter, 0)?;
-                wanted.iter().for_each(|id| drop(self.oracle.documents.remove(id)));
-                same("n", deleted, wanted.len() as i64)?;
+                selected.iter().for_each(|id| drop(self.oracle.documents.remove(id)));
+                same("n", deleted, selected.len() as i64)?;
             }
             Step::DeleteOne(filter) => {
-                let wanted = self.oracle.selected(filter, now);
-                same("n", self.delete(filter, 1)?, wanted.len().min(1) as i64)?;
-                // Any one of them may go.
+                let selected = self.oracle.selected(filter, now);
+                same("n", self.delete(filter, 1)?, selected.len().min(1) as i64)?;
+                // Any one of them may be deleted.
                 let shown = self.shown(&self.name)?;
                 let gone: Vec<i32> =
-                    wanted.into_iter().filter(|id| !shown.contains_key(id)).collect();
+                    selected.into_iter().filter(|id| !shown.contains_key(id)).collect();
                 gone.iter().for_each(|id| drop(self.oracle.documents.remove(id)));
                 same("documents that are gone", gone.len().min(1), gone.len())?;
             }
             Step::Remove { filter, last } => {
-                let wanted = self.oracle.selected(filter, now);
-                let wanted = if *last { wanted.last() } else { wanted.first() };
+                let selected = self.oracle.selected(filter, now);
+                let selected = if *last { selected.last() } else { selected.first() };
                 let mut command = DocBuilder::new();
                 command.append("findAndModify", self.name.as_str()).append("remove", true);
                 command.append("query", RawValue::Document(filter.show().as_doc()));
                 command.start_document("sort").append("_id", if *last { -1 } else { 1 });
                 let reply = self.command(command.finish())?;
                 let removed = reply.as_doc().get("value").and_then(RawValue::as_document);
-                same("the removed document", removed.map(id_of), wanted.copied())?;
-                wanted.map(|id| self.oracle.documents.remove(id));
+                same("the removed document", removed.map(id_of), selected.copied())?;
+                selected.map(|id| self.oracle.documents.remove(id));
             }
             Step::Pull(pull) => {
                 let mut command = DocBuilder::new();
@@ -359,8 +359,8 @@ impl Run<'_> {
         let now = self.fixture.env().now_ms;
         let visible =
             self.oracle.documents.iter().filter(|(_, it)| self.oracle.is_visible(it, now));
-        let wanted: BTreeMap<i32, DocBuf> = visible.map(|(id, it)| (*id, document(it))).collect();
-        same("visible documents", self.shown(&self.name)?, wanted)?;
+        let expected: BTreeMap<i32, DocBuf> = visible.map(|(id, it)| (*id, document(it))).collect();
+        same("visible documents", self.shown(&self.name)?, expected)?;
         let archived = self.oracle.archive.iter().map(|(id, it)| (*id, document(it))).collect();
         same("archived documents", self.shown(&self.archive)?, archived)?;
         let mut command = DocBuilder::new();
@@ -374,10 +374,10 @@ fn id_of(document: RawDoc<'_>) -> i32 {
     i32::try_from(number(document, "_id")).unwrap_or(-1)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, wanted: T) -> Checked {
-    match found == wanted {
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
+    match found == expected {
         true => Ok(()),
-        false => Err(format!("{what}: {found:?}\ninstead of {wanted:?}")),
+        false => Err(format!("{what}: {found:?}\ninstead of {expected:?}")),
     }
 }
 
@@ -415,7 +415,7 @@ fn run(fixture: &mut Fixture, case: &Case, name: String, indexes: &[&str]) -> Ch
     Ok(run.oracle.telling)
 }
 
-/// Runs so many cases, beginning with this seed.
+/// Runs this many cases, beginning with this seed.
 fn agrees(first: u64, cases: u64, open: impl Fn() -> OpenEngine) {
     let seeds = match environment::number("DELETION_SEED") {
         Some(seed) => seed..seed + 1,

@@ -1,4 +1,4 @@
-//! Random documents, filters and steps. One number says all of a case.
+//! Random documents, filters and steps. A seed determines the whole case.
 
 use mayfly_testkit::START_MS;
 use mayfly_value::RawValue;
@@ -10,7 +10,8 @@ use super::value::{Class, Fields, SCALARS, Value};
 use super::{Case, Options, Policy, Pull, Step};
 
 const PATHS: &[&str] = &["a", "b", "c", "a.b", "a.b.d", "b.d"];
-/// Indexes that only make queries fast. `c` is never an array, so it goes with any other field.
+/// Indexes that only make queries fast. `c` is never an array, so it can be combined with any other
+/// field.
 const INDEXES: &[&str] = &[
     "{key: {a: 1}, name: 'a'}",
     "{key: {b: -1}, name: 'b'}",
@@ -56,8 +57,8 @@ pub(super) fn case(seed: u64) -> Case {
 
 struct Random {
     numbers: StdRng,
-    /// Every value of the documents but `_id` and points: what filters compare with should be
-    /// there.
+    /// All values of the documents except `_id` and points, so that filters often compare with
+    /// stored values.
     stored: Vec<Value>,
 }
 
@@ -81,7 +82,7 @@ impl Random {
 
     fn scalar(&mut self) -> Value {
         let row = self.numbers.random_range(0..SCALARS.len());
-        // Strings, numbers and null are what most filters are about.
+        // Most filters compare strings, numbers and null.
         match SCALARS[row].class {
             Class::Number | Class::Text | Class::Null => Value::Scalar(row),
             _ if self.percent(50) => self.scalar(),
@@ -243,7 +244,7 @@ impl Random {
         if differ && self.percent(25) { vec![first, second] } else { vec![first] }
     }
 
-    /// A test; `whole` allows those that look into arrays.
+    /// A test; `whole` allows tests of arrays.
     fn test(&mut self, whole: bool) -> Test {
         match self.numbers.random_range(0..34) {
             0..10 => Test::Compare(self.one(&Comparison::ALL), self.operand()),

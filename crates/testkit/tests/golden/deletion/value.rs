@@ -1,5 +1,5 @@
-//! Values of all BSON types, and their order as the manual states it, read off a table: nothing
-//! here knows how the server compares. Manual: "Comparison/Sort Order".
+//! Values of all BSON types, and their order as a table taken from the manual. It does not use the
+//! comparison of the server. Manual: "Comparison/Sort Order".
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
 //! Random policies with all their options, random documents, writes, changes of policies, moves and
-//! jumps of the clock, passes, restarts and crashes, held to a model after every step: what is
-//! visible, what is stored, what is archived.
+//! jumps of the clock, passes, restarts and crashes. After every step the visible, stored and
+//! archived documents are compared with a model.
 
 mod model;
 mod step;
@@ -17,7 +17,7 @@ use crate::scripts::rocksdb;
 use model::{Archived, Coverage, Id, Kind, Model, Policy};
 use step::{Case, Step, options, seconds, step};
 
-/// Parameters that cut passes into small pieces: documents in a unit, documents in a visit.
+/// Parameters for small units and visits: documents per unit, documents per visit.
 const PIECES: &[(i32, i32)] = &[(1, 1), (2, 3), (10, 50_000)];
 
 fn policies() -> impl Strategy<Value = Vec<Policy>> {
@@ -102,7 +102,7 @@ fn number_of(document: RawDoc<'_>, name: &str) -> i64 {
     }
 }
 
-/// What a query shows: its documents through `of`.
+/// The documents of a query, each converted by `of`.
 fn shown<T>(fixture: &Fixture, command: &str, of: impl Fn(RawDoc<'_>) -> T) -> Vec<T> {
     let reply = fixture.ok("test", command);
     let batch = expect::batch(reply.as_doc()).and_then(RawValue::as_array).unwrap();
@@ -111,15 +111,15 @@ fn shown<T>(fixture: &Fixture, command: &str, of: impl Fn(RawDoc<'_>) -> T) -> V
 
 fn check(fixture: &Fixture, model: &Model) -> Result<(), TestCaseError> {
     let now = fixture.env().now_ms;
-    let wanted: Vec<(Id, i64)> = model.visible(now).into_iter().collect();
+    let expected: Vec<(Id, i64)> = model.visible(now).into_iter().collect();
     let pair = |document: RawDoc<'_>| (id_of(document), number_of(document, "n"));
     for query in ["sort: {_id: 1}", "hint: 'n'", "filter: {n: {$gte: 0}}"] {
         let mut found = shown(fixture, &format!("{{find: 'c', {query}, batchSize: 1000}}"), pair);
         found.sort();
-        prop_assert_eq!(&found, &wanted, "visible by {}", query);
+        prop_assert_eq!(&found, &expected, "visible by {}", query);
     }
     let count = fixture.ok("test", "{count: 'c'}");
-    prop_assert_eq!(number_of(count.as_doc(), "n"), wanted.len() as i64, "count");
+    prop_assert_eq!(number_of(count.as_doc(), "n"), expected.len() as i64, "count");
     let validated = fixture.ok("test", "{validate: 'c'}");
     let validated = validated.as_doc();
     let text = || dialect::show(validated);
@@ -145,9 +145,10 @@ fn check(fixture: &Fixture, model: &Model) -> Result<(), TestCaseError> {
     });
     for (name, due) in due {
         let policy = model.policies.iter().find(|policy| policy.name() == name).unwrap();
-        let wanted = model.documents.iter();
-        let wanted = wanted.filter(|(id, stored)| model.is_due(policy, **id, stored, now)).count();
-        prop_assert_eq!(due, wanted as i64, "due by {}", name);
+        let expected = model.documents.iter();
+        let expected =
+            expected.filter(|(id, stored)| model.is_due(policy, **id, stored, now)).count();
+        prop_assert_eq!(due, expected as i64, "due by {}", name);
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The model: documents in a map, and one function that says whether a policy makes one due.
+//! The model: documents in a map, and one function that decides whether a policy makes a document
+//! due.
 //!
-//! It knows nothing of indexes, entries, units or passes. Where several policies are due at once
-//! the contract leaves open which of them takes the document; then an archive may or may not have
-//! it ([`Archived`]).
+//! It has no indexes, entries, units or passes. If a document is due by several policies, it is not
+//! specified which of them deletes it; an archive may or may not have it then ([`Archived`]).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,14 +15,14 @@ pub(super) enum Dates {
     Text,
     Number,
     One(i64),
-    /// With a text in the place of `None`.
+    /// An array; `None` is an item that is no date.
     Array(Vec<Option<i64>>),
     /// An array in an array has no keys that are dates.
     Nested(i64),
 }
 
 impl Dates {
-    /// With offsets from a moment, in seconds, made dates.
+    /// Converts offsets in seconds to dates.
     pub(super) fn from(&self, now: i64) -> Dates {
         let at = |secs: i64| now + secs * 1000;
         match self {
@@ -41,7 +41,7 @@ impl Dates {
         }
     }
 
-    /// In the shell dialect; nothing where the field is missing.
+    /// In the shell dialect; `None` if the field is missing.
     pub(super) fn show(&self) -> Option<String> {
         let date = |date: &i64| format!("Date({date})");
         Some(match self {
@@ -60,10 +60,10 @@ impl Dates {
     }
 }
 
-/// What a document says in `ttl`: the text, and the seconds that it means (-1 is never).
+/// A value of a document's `ttl`: its text, and the seconds that it means (-1: never).
 pub(super) type Own = (&'static str, Option<i64>);
 
-/// Every kind of `ttl`.
+/// Values of all kinds.
 pub(super) const OWN: &[Own] = &[
     ("", None),
     ("5", Some(5)),
@@ -81,10 +81,10 @@ pub(super) const OWN: &[Own] = &[
     ("NumberDecimal('5')", None),
 ];
 
-/// What a document says at `legal.hold`, and whether that holds it.
+/// A value of `legal.hold`, and whether it holds the document.
 pub(super) type Held = (&'static str, bool);
 
-/// Every kind of hold.
+/// Values of all kinds.
 pub(super) const HELD: &[Held] = &[
     ("", false),
     ("{hold: true}", true),
@@ -99,20 +99,20 @@ pub(super) const HELD: &[Held] = &[
 pub(super) struct Fields {
     pub d: Dates,
     pub e: Dates,
-    /// `_ts`, when the document brings one.
+    /// The document's own `_ts`, if it has one.
     pub stamp: Option<i64>,
     pub own: Own,
     pub held: Held,
-    /// `p`, by which partial indexes choose.
+    /// `p`, the field in the filters of partial indexes.
     pub partial: bool,
     /// `u`, under a unique sparse index.
     pub unique: Option<u8>,
-    /// `n`, another one in every write.
+    /// `n`, different in every write.
     pub number: i64,
 }
 
 impl Fields {
-    /// With dates in the place of offsets.
+    /// Converts offsets to dates.
     pub(super) fn from(&self, now: i64) -> Fields {
         let stamp = self.stamp.map(|secs| now + secs * 1000);
         Fields { d: self.d.from(now), e: self.e.from(now), stamp, ..self.clone() }
@@ -164,7 +164,7 @@ impl Options {
     }
 }
 
-/// Which documents an index has.
+/// The documents that an index contains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Coverage {
     All,
@@ -173,7 +173,7 @@ pub(super) enum Coverage {
     Partial,
 }
 
-/// By what a policy goes.
+/// The source of the dates of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     /// `d`.
@@ -251,7 +251,7 @@ pub(super) struct Stored {
     pub modified: i64,
 }
 
-/// What the archive has of a document that went.
+/// The content of the archive for a deleted document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Archived {
     Must,
@@ -263,12 +263,11 @@ pub(super) enum Archived {
 pub(super) struct Model {
     pub policies: Vec<Policy>,
     pub documents: BTreeMap<Id, Stored>,
-    /// By the numbers of documents that went.
+    /// By the numbers of deleted documents.
     pub archive: BTreeMap<i64, Archived>,
     /// The parameter `lastModifiedTTL`: whether last-modified policies are in force.
     pub last_modified: bool,
-    /// By how much the clock has jumped, while it is not trusted: then nothing goes and nothing is
-    /// hidden.
+    /// The jump of the clock while expiry is suspended: no document is deleted or hidden then.
     pub jumped_ms: Option<i64>,
 }
 
@@ -278,7 +277,7 @@ impl Model {
             && self.policies.iter().any(|policy| policy.options.hold && policy.seconds.is_some())
     }
 
-    /// Whether a policy says that a document is due.
+    /// Whether a document is due by a policy.
     pub(super) fn is_due(&self, policy: &Policy, id: Id, stored: &Stored, now: i64) -> bool {
         let Some(seconds) = policy.seconds else { return false };
         if self.is_held(stored) {
@@ -314,7 +313,7 @@ impl Model {
         })
     }
 
-    /// `_id` and number of what reads show.
+    /// `_id` and number of the visible documents.
     pub(super) fn visible(&self, now: i64) -> BTreeMap<Id, i64> {
         let visible = self.documents.iter().filter(|(id, _)| self.is_visible(**id, now));
         visible.map(|(id, stored)| (*id, stored.fields.number)).collect()
@@ -328,8 +327,8 @@ impl Model {
             })
     }
 
-    /// Writes a document that nothing is in the way of; what was hidden there is gone by its
-    /// policy.
+    /// Writes a document that conflicts with no visible one; a hidden document with its `_id` is
+    /// deleted by its policy.
     pub(super) fn put(&mut self, id: Id, fields: Fields, now: i64) {
         let mut gone: Vec<Id> = self
             .documents
@@ -347,7 +346,7 @@ impl Model {
         self.documents.insert(id, Stored { fields, modified: now });
     }
 
-    /// Removes what one of these policies says is due.
+    /// Removes a document if it is due by one of these policies.
     fn remove(&mut self, id: Id, now: i64, among: impl Fn(&Policy) -> bool) {
         let Some(stored) = self.documents.get(&id) else { return };
         let due: Vec<bool> = self

@@ -1,4 +1,4 @@
-//! What happens to a collection with policies: each step does it to the server and to the model.
+//! The steps of a case: each one is applied to the server and to the model.
 
 use mayfly_testkit::{Fixture, dialect};
 use mayfly_value::RawValue;
@@ -7,14 +7,14 @@ use proptest::sample::select;
 
 use super::model::{Dates, Fields, HELD, Held, Id, Kind, Model, OWN, Options, Own, Policy};
 
-/// Where the clock begins.
+/// The initial time.
 const START: i64 = mayfly_testkit::START_MS;
-/// Farther than the limit, and than time passes in a case.
+/// More than the limit of a clock jump, and more than the time of a case.
 const JUMP_MS: i64 = 100_000_000;
 /// Greater than the number of any step.
 const MANY: i64 = 1_000_000;
 
-/// A collection and what happens to it.
+/// A collection and the steps of a case.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub policies: Vec<Policy>,
@@ -49,7 +49,7 @@ pub(super) enum Step {
         id: usize,
         change: Change,
     },
-    /// An update that finds what it would set.
+    /// An update that sets the present values.
     NoChange {
         id: usize,
     },
@@ -82,13 +82,13 @@ pub(super) enum Step {
     LastModified {
         on: bool,
     },
-    /// The wall clock jumps so far that it is not trusted.
+    /// The wall clock jumps beyond the limit.
     Jump {
         ahead: bool,
     },
     /// It jumps back.
     JumpBack,
-    /// It is right as it is.
+    /// Expiry is resumed by command.
     Resume,
     Pass,
     Restart,
@@ -191,7 +191,7 @@ fn id_in(model: &Model, id: usize) -> Id {
     }
 }
 
-/// Runs a write; true when it succeeded, false when the only trouble was a duplicate key.
+/// Runs a write. Returns true if it succeeded, and false for a duplicate key.
 fn write(fixture: &Fixture, command: &str) -> bool {
     let reply = fixture.run("test", command);
     let reply = reply.as_doc();
@@ -283,7 +283,7 @@ impl Step {
             }
             Step::Restart | Step::Crash => {
                 if model.jumped_ms.is_some() {
-                    // What a crash must not forget is on record since a pass.
+                    // A pass records the suspension, which must survive a crash.
                     fixture.ttl_pass();
                 }
                 match self {

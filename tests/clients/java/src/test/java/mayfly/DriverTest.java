@@ -284,9 +284,9 @@ class DriverTest {
     }
 
     private static void waitForPasses(long more) throws InterruptedException {
-        long wanted = ttlMetric("passes") + more;
+        long target = ttlMetric("passes") + more;
         Instant deadline = Instant.now().plusSeconds(30);
-        while (ttlMetric("passes") < wanted) {
+        while (ttlMetric("passes") < target) {
             assertTrue(Instant.now().isBefore(deadline), "no " + more + " passes in 30 s");
             Thread.sleep(50);
         }

@@ -77,8 +77,8 @@ class ExpiryTest {
     }
 
     private void twoPasses() throws InterruptedException {
-        long wanted = passes() + 2;
-        until("two passes", () -> passes() >= wanted);
+        long target = passes() + 2;
+        until("two passes", () -> passes() >= target);
     }
 
     private static List<String> names(MongoCollection<Document> collection) {
