@@ -116,7 +116,9 @@ fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.profiler.set_sample_rate(sample_rate);
     let profiled = config.profiling.profiled();
     service.profiler.set_default(profiled.map_err(|error| anyhow!("{}", error.message()))?);
-    service.settings.set_quiet(config.quiet);
+    if config.quiet {
+        service.settings.be_quiet();
+    }
     if !config.javascript_enabled {
         service.settings.set_scripts(Scripts::Refused);
     }

@@ -1,5 +1,5 @@
-//! `dropConnections`: closes outgoing connections to the named hosts. A server without other members
-//! has none, so that the command only checks its arguments. Manual: "dropConnections".
+//! `dropConnections`: closes outgoing connections to the named hosts. A server without other
+//! members has none, so that the command only checks its arguments. Manual: "dropConnections".
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, Result};

@@ -52,7 +52,8 @@ const SIZE: Argument = Argument::any("size");
 const ARGUMENTS: &[Argument] =
     &[Argument::string("toCollection").required(), SIZE, Argument::any("temp")];
 
-/// The reference copies into a collection with a longer name: `tmp<5 characters>.convertToCapped.<name>`.
+/// The bytes that the name of the reference's temporary collection has in addition:
+/// `tmp<5 characters>.convertToCapped.<name>`.
 const TEMPORARY_NAME_BYTES: usize = 25;
 
 /// Checks that a collection of this name can be converted.

@@ -59,7 +59,8 @@ pub(crate) fn local_sessions(
     Ok(documents.collect())
 }
 
-/// The owners in an array of `{ user, db }`, in which null is skipped; `path` is its name in errors.
+/// The owners in an array of `{ user, db }`, in which null is skipped; `path` is its name in
+/// errors.
 ///
 /// # Errors
 /// 14, 40414, 40415.

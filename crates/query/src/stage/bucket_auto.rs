@@ -85,6 +85,16 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         let text = "$bucketAuto requires 'groupBy' and 'buckets' to be specified.";
         return Err(fault(40246, text));
     };
+    let fields = output_fields(output.filter(|output| !output.is_empty()), context)?;
+    let collation = context.scope.collation().cloned();
+    Ok(Box::new(BucketAuto { group_by, buckets, fields, granularity, collation }))
+}
+
+/// Parses the fields of `output`; the default counts the documents.
+fn output_fields(
+    output: Option<RawDoc<'_>>,
+    context: &PipelineContext<'_>,
+) -> Result<Vec<(String, Accumulator)>> {
     let mut counting = DocBuilder::new();
     counting.start_document("count").append("$sum", 1).end();
     let counting = counting.finish();
@@ -103,10 +113,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         }
         Ok((field.name().to_owned(), accumulator))
     };
-    let output = output.filter(|output| !output.is_empty()).unwrap_or(counting.as_doc());
-    let fields = output.iter().map(parse).collect::<Result<_>>()?;
-    let collation = context.scope.collation().cloned();
-    Ok(Box::new(BucketAuto { group_by, buckets, fields, granularity, collation }))
+    output.unwrap_or(counting.as_doc()).iter().map(parse).collect()
 }
 
 impl Stage for BucketAuto {

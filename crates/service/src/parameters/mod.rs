@@ -4,12 +4,12 @@
 //! parameters in `storage`, the others in [`Settings`](crate::Settings)).
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::arguments::convert::{truth, whole_number};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::server::Service;
-use crate::settings::LogVerbosity;
 
+mod clients;
+mod convert;
 mod row;
 mod table;
 
@@ -185,114 +185,5 @@ impl Parameter {
             _ => RawValue::String(text),
         };
         self.convert(value)
-    }
-
-    fn convert(&self, value: RawValue<'_>) -> Result<Value> {
-        let number = match value {
-            RawValue::Int32(number) => Some(i64::from(number)),
-            RawValue::Int64(number) => Some(number),
-            RawValue::Double(number) => Some(number as i64),
-            RawValue::Bool(flag) => Some(i64::from(flag)),
-            RawValue::Decimal128(_) => whole_number(value),
-            _ => None,
-        };
-        if let (ParameterKind::LogVerbosity, RawValue::Document(document)) = (self.kind, value) {
-            LogVerbosity::default().changed_by(document)?;
-            return Ok(Value::Document(document.to_owned()));
-        }
-        match (self.kind, number) {
-            (ParameterKind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
-            (ParameterKind::Truth, _) => {
-                let is_null = matches!(value, RawValue::Null | RawValue::Undefined);
-                Ok(Value::Bool(truth(value).unwrap_or(!is_null)))
-            }
-            (ParameterKind::Level, None) => {
-                Err(self.invalid(&format!("a value of type {}", value.type_name())))
-            }
-            (ParameterKind::Level, Some(number)) => {
-                self.check_bounds(number, 0, false)?;
-                Ok(Value::Number(number.min(i64::from(i32::MAX))))
-            }
-            (ParameterKind::Text { most }, None) if value.as_str().is_some() => {
-                let text = value.as_str().unwrap_or_default();
-                if text.len() > most {
-                    let text = format!(
-                        "Value for parameter {} must be no more than {most} bytes",
-                        self.name
-                    );
-                    return Err(Error::new(ErrorCode::Overflow, text));
-                }
-                Ok(Value::Text(text.to_owned()))
-            }
-            (ParameterKind::Int { least, exclusive }, Some(number)) => {
-                self.check_bounds(number, least, exclusive)?;
-                if number > i64::from(i32::MAX) {
-                    return Err(self.invalid(&format!("{number} is not a 32-bit integer")));
-                }
-                Ok(Value::Number(number))
-            }
-            (ParameterKind::Long { least, exclusive }, Some(number)) => {
-                self.check_bounds(number, least, exclusive)?;
-                Ok(Value::Number(number))
-            }
-            (ParameterKind::Double { least, exclusive, most }, Some(number)) => {
-                let number = match value {
-                    RawValue::Double(number) => number,
-                    _ => number as f64,
-                };
-                if exclusive && number <= least || number.is_nan() {
-                    return Err(self.invalid(&format!("{number} is not greater than {least}")));
-                }
-                if number < least {
-                    let text = format!("{number} is not greater than or equal to {least}");
-                    return Err(self.invalid(&text));
-                }
-                if number > most {
-                    let text = format!("{number} is not less than or equal to {most}");
-                    return Err(self.invalid(&text));
-                }
-                Ok(Value::Double(number))
-            }
-            (ParameterKind::Word(words), None) => {
-                let given = value.as_str().unwrap_or_default();
-                match words.iter().find(|word| **word == given) {
-                    Some(word) => Ok(Value::Word(word)),
-                    None => {
-                        let words = words.join(", ");
-                        Err(self.invalid(&format!("'{given}' is not one of {words}")))
-                    }
-                }
-            }
-            (
-                ParameterKind::Bool
-                | ParameterKind::Int { .. }
-                | ParameterKind::Long { .. }
-                | ParameterKind::Double { .. },
-                None,
-            )
-            | (ParameterKind::Word(_), Some(_))
-            | (ParameterKind::Text { .. } | ParameterKind::List, _)
-            | (ParameterKind::Document | ParameterKind::LogVerbosity, _) => {
-                Err(Error::type_mismatch(format!(
-                    "Invalid type for parameter {}: {}",
-                    self.name,
-                    value.type_name()
-                )))
-            }
-        }
-    }
-
-    fn check_bounds(&self, number: i64, least: i64, exclusive: bool) -> Result<()> {
-        if exclusive && number <= least {
-            return Err(self.invalid(&format!("{number} is not greater than {least}")));
-        }
-        if number < least {
-            return Err(self.invalid(&format!("{number} is not greater than or equal to {least}")));
-        }
-        Ok(())
-    }
-
-    fn invalid(&self, why: &str) -> Error {
-        Error::bad_value(format!("Invalid value for parameter {}: {why}", self.name))
     }
 }

@@ -8,12 +8,14 @@ use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
 use mayfly_work::spill::Operator;
 
+use super::clients::{
+    AUTH_SCHEMA_VERSION, AUTHENTICATION_MECHANISMS, AUTOMATION_SERVICE_DESCRIPTOR, QUIET,
+};
 use super::row::{
     ANY_BYTES, DOCUMENT_BYTES, FROM_MINUS_ONE, FROM_ONE, GROWTH, NOT_NEGATIVE, OPERATION_BYTES,
     POSITIVE, RATIO, SHARE, SOME_BYTES, flag, fraction, number, read_only,
 };
 use super::{Parameter, ParameterKind, SetAt, Value};
-use crate::counters::metrics::LOGIN_MECHANISMS;
 use crate::server::Service;
 use crate::sessions::OpenTransactions;
 use crate::settings::MemoryParameters;
@@ -53,27 +55,9 @@ pub const TABLE: &[Parameter] = &[
         "Whether the audit log also records commands that were allowed. Default: false.",
         |s| s.audit.authorization_success
     ),
-    read_only("authSchemaVersion", "The format of users and roles.", NOT_NEGATIVE, |_| {
-        Value::Number(5)
-    }),
-    read_only(
-        "authenticationMechanisms",
-        "The mechanisms with which clients may log in.",
-        ParameterKind::List,
-        |_| Value::List(&LOGIN_MECHANISMS),
-    ),
-    Parameter {
-        name: "automationServiceDescriptor",
-        help: "Text that hello returns as automationServiceDescriptor, for tools that manage servers. Default: empty.",
-        set_at: SetAt::Both,
-        kind: ParameterKind::Text { most: 64 },
-        get: |s| Value::Text(s.settings.automation_descriptor()),
-        set: |s, value| {
-            if let Value::Text(text) = value {
-                s.settings.automation_descriptor.lock().clone_from(text);
-            }
-        },
-    },
+    AUTH_SCHEMA_VERSION,
+    AUTHENTICATION_MECHANISMS,
+    AUTOMATION_SERVICE_DESCRIPTOR,
     number!(
         "batchedDeletesTargetBatchDocs",
         "Most expired documents that the TTL monitor deletes in one batch; 0 for no limit. Default: 10.",
@@ -425,18 +409,7 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    Parameter {
-        name: "quiet",
-        help: "Whether the log leaves out lines about single connections. Default: systemLog.quiet.",
-        set_at: SetAt::Both,
-        kind: ParameterKind::Truth,
-        get: |s| Value::Bool(s.settings.is_quiet()),
-        set: |s, value| {
-            if let Value::Bool(quiet) = value {
-                s.settings.set_quiet(*quiet);
-            }
-        },
-    },
+    QUIET,
     number!(
         "shutdownTimeoutMillisForSignaledShutdown",
         "Milliseconds that running commands may continue after SIGTERM or SIGINT. Default: 5000.",

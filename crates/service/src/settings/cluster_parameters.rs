@@ -25,7 +25,7 @@ const COLLECTION: &str = "clusterParameters";
 
 /// A row of the table of parameters.
 pub struct ClusterParameter {
-    /// Its name.
+    /// The name in `getClusterParameter`.
     pub name: &'static str,
     /// Its fields; null is a value of each.
     pub fields: &'static [Argument],
@@ -71,7 +71,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The parameters.
+/// All parameters of the cluster, ascending by name.
 pub const CLUSTER_PARAMETERS: &[ClusterParameter] = &[
     ClusterParameter {
         name: "changeStreamOptions",

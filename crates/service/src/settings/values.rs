@@ -63,9 +63,9 @@ impl Settings {
         self.quiet.load(Ordering::Relaxed)
     }
 
-    /// Sets `quiet`: `systemLog.quiet`.
-    pub fn set_quiet(&self, quiet: bool) {
-        self.quiet.store(quiet, Ordering::Relaxed);
+    /// Leaves out such lines: `systemLog.quiet`.
+    pub fn be_quiet(&self) {
+        self.quiet.store(true, Ordering::Relaxed);
     }
 
     /// The text that `hello` returns as `automationServiceDescriptor`.

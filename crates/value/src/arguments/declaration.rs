@@ -243,7 +243,7 @@ impl Argument {
         Argument::new(name, Form::Array)
     }
 
-    /// A UUID.
+    /// Binary data of subtype 4 and 16 bytes.
     pub const fn uuid(name: &'static str) -> Argument {
         Argument::new(name, Form::Uuid)
     }
