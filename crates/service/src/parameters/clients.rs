@@ -1,4 +1,4 @@
-//! Rows of parameters about clients and their connections.
+//! Rows of parameters about clients, their connections, and the commands for them.
 
 use std::sync::atomic::Ordering;
 
@@ -27,6 +27,20 @@ pub(super) const AUTOMATION_SERVICE_DESCRIPTOR: Parameter = Parameter {
     set: |s, value| {
         if let Value::Text(text) = value {
             s.settings.automation_descriptor.lock().clone_from(text);
+        }
+    },
+};
+
+pub(super) const ENABLE_TEST_COMMANDS: Parameter = Parameter {
+    name: "enableTestCommands",
+    help: "Whether commands for tests, such as configureFailPoint, are available. Default: false.",
+    set_at: SetAt::Startup,
+    kind: ParameterKind::Bool,
+    get: |s| Value::Bool(s.fail_points.are_enabled()),
+    set: |s, value| {
+        // Only set at startup, so fail points are never disabled again.
+        if *value == Value::Bool(true) {
+            s.fail_points.enable();
         }
     },
 };

@@ -9,7 +9,8 @@ use mayfly_value::DocBuilder;
 use mayfly_work::spill::Operator;
 
 use super::clients::{
-    AUTH_SCHEMA_VERSION, AUTHENTICATION_MECHANISMS, AUTOMATION_SERVICE_DESCRIPTOR, QUIET,
+    AUTH_SCHEMA_VERSION, AUTHENTICATION_MECHANISMS, AUTOMATION_SERVICE_DESCRIPTOR,
+    ENABLE_TEST_COMMANDS, QUIET,
 };
 use super::row::{
     ANY_BYTES, DOCUMENT_BYTES, FROM_MINUS_ONE, FROM_ONE, GROWTH, NOT_NEGATIVE, OPERATION_BYTES,
@@ -82,19 +83,7 @@ pub const TABLE: &[Parameter] = &[
         ParameterKind::Long { least: 1, exclusive: false },
         |s| s.cursors.timeout_ms
     ),
-    Parameter {
-        name: "enableTestCommands",
-        help: "Whether commands for tests, such as configureFailPoint, are available. Default: false.",
-        set_at: SetAt::Startup,
-        kind: ParameterKind::Bool,
-        get: |s| Value::Bool(s.fail_points.are_enabled()),
-        set: |s, value| {
-            // Only set at startup, so fail points are never disabled again.
-            if *value == Value::Bool(true) {
-                s.fail_points.enable();
-            }
-        },
-    },
+    ENABLE_TEST_COMMANDS,
     read_only(
         "featureCompatibilityVersion",
         "The version of the reference whose features clients may expect.",
