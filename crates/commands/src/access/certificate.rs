@@ -100,10 +100,8 @@ pub(super) fn log_in(
 fn run_rotate(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let message = fields.string("message")?.unwrap_or_default();
-    let Some(transport) = ctx.service.transport.get() else {
-        let text = "this server encrypts no connections";
-        return Err(Error::new(ErrorCode::IllegalOperation, text));
-    };
+    // Without TLS there is nothing to read.
+    let Some(transport) = ctx.service.transport.get() else { return Ok(()) };
     transport.rotate()?;
     tracing::info!(component = "NETWORK", message, "certificates were read again");
     Ok(())

@@ -18,11 +18,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     let fields = request.arguments()?;
     let (server, audit) = match request.target() {
         RawValue::String("server") => (true, false),
-        RawValue::String("audit") => (false, true),
+        RawValue::String("audit") if ctx.service.audit.is_on() => (false, true),
         RawValue::String(other) => {
             let text = format!("Unknown log type '{other}'");
             return Err(Error::new(ErrorCode::NoSuchKey, text));
         }
+        RawValue::Bool(_) => (true, true),
         number if whole_number(number).is_some() => (true, true),
         other => return Err(fields.wrong("logRotate", other, "[int, string]")),
     };

@@ -42,13 +42,27 @@ struct Target<'a> {
     query: Option<RawDoc<'a>>,
 }
 
+/// The command that a shape is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It gets settings, which some queries cannot have.
+    Set,
+    /// It loses them.
+    Remove,
+}
+
 impl<'a> Target<'a> {
     fn parse(
         ctx: &CommandContext<'_>,
         request: &Request<'a>,
         fields: &Fields<'_>,
+        purpose: Purpose,
     ) -> Result<Target<'a>> {
         match request.target() {
+            RawValue::String("") => {
+                let text = "a query shape hash must not be empty";
+                Err(Error::new(ErrorCode::InvalidLength, text))
+            }
             RawValue::String(text) => match QueryShapeHash::parse(text) {
                 Some(hash) => Ok(Target { hash, query: None }),
                 None => Err(Error::bad_value(format!(
@@ -56,7 +70,7 @@ impl<'a> Target<'a> {
                 ))),
             },
             RawValue::Document(query) => {
-                let hash = representative_shape(ctx, query)?.hash();
+                let hash = representative_shape(ctx, query, purpose)?.hash();
                 Ok(Target { hash, query: Some(query) })
             }
             other => Err(fields.wrong(request.row.name, other, "[object, string]")),
@@ -69,7 +83,11 @@ impl<'a> Target<'a> {
 /// # Errors
 /// 7746402 for other commands, 8584900, 8584901 and 7746606 for queries that cannot have settings;
 /// errors of the command.
-fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<QueryShape> {
+fn representative_shape(
+    ctx: &CommandContext<'_>,
+    query: RawDoc<'_>,
+    purpose: Purpose,
+) -> Result<QueryShape> {
     let first = query.iter().next();
     let command = first.and_then(|first| ctx.commands.find(first.name()));
     let command = command.map(|entry| entry.command);
@@ -80,6 +98,10 @@ fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<Q
     let row = &command.row;
     let fields = Fields::new(query, row.name);
     let db = fields.string("$db")?.ok_or_else(|| fields.missing("$db"))?;
+    if db.is_empty() {
+        let text = format!("Invalid namespace specified '{db}'");
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
+    }
     Request::inner(row, db, query).arguments()?;
     let Some(ns) = namespace_of(db, target)
         .filter(|_| row.flags.contains(RowFlags::PIPELINE) || !target.is_number())
@@ -91,6 +113,11 @@ fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<Q
         let text = format!("setQuerySettings command cannot be used on {what}");
         Err(Error::new(ErrorCode(code), text))
     };
+    let shape = || QueryShape::of(row.name, &ns, query).ok_or_else(|| no_shape(query));
+    if purpose == Purpose::Remove {
+        check_query(ctx, row, &ns, &fields)?;
+        return shape();
+    }
     if matches!(ns.db(), "admin" | "local" | "config") {
         return refused(8584900, "internal databases");
     }
@@ -100,7 +127,7 @@ fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<Q
     if check_query(ctx, row, &ns, &fields)? == Planned::ById {
         return refused(7746606, "find queries eligible for IDHACK");
     }
-    QueryShape::of(row.name, &ns, query).ok_or_else(|| no_shape(query))
+    shape()
 }
 
 fn no_shape(query: RawDoc<'_>) -> Error {
@@ -177,7 +204,7 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(Error::new(ErrorCode(8727502), text));
     }
     check_settings(given)?;
-    let target = Target::parse(ctx, request, &fields)?;
+    let target = Target::parse(ctx, request, &fields, Purpose::Set)?;
     let mut shown = None;
     ctx.service.query_settings.change(&ctx.service.store, ctx.op, |entries| {
         let before = entries.get(&target.hash);
@@ -205,15 +232,10 @@ fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 
 fn run_remove(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
-    let target = Target::parse(ctx, request, &fields)?;
+    let target = Target::parse(ctx, request, &fields, Purpose::Remove)?;
     ctx.service.query_settings.change(&ctx.service.store, ctx.op, |entries| {
-        match entries.remove(&target.hash) {
-            Some(_) => Ok(()),
-            None => {
-                let text = "A matching query settings entry does not exist";
-                Err(Error::new(ErrorCode(7746701), text))
-            }
-        }
+        entries.remove(&target.hash);
+        Ok(())
     })?;
     Ok(())
 }

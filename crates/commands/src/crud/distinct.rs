@@ -3,9 +3,9 @@
 
 use crate::request::arguments::HINT;
 use mayfly_value::arguments::Argument;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use foldhash::{HashSet, HashSetExt};
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_query::{
@@ -13,7 +13,7 @@ use mayfly_query::{
 };
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::array_index;
-use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, SortOrder};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, SortOrder, ValueBuf};
 
 use super::explain;
 use super::read::{Collating, hint};
@@ -69,9 +69,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let mut query = CanonicalQuery::parse(filter, options)?.for_values_of(key);
     let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
     let hints = setting.and_then(|setting| setting.hints.clone());
-    reply.start_array("values");
-    let mut values =
-        Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), collation, out: reply };
+    let mut values = Values { found: BTreeMap::new(), bytes: 0, key: Vec::new(), collation };
     match source(ctx, &ns)? {
         Source::Nothing => check_absent(&query, &ns)?,
         Source::Collection(collection) => {
@@ -94,6 +92,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }
+    reply.start_array("values");
+    for value in values.found.values() {
+        reply.push(value.as_raw());
+    }
     reply.end();
     if let Some(time) = ctx.store.view.cluster_time() {
         reply.append("atClusterTime", RawValue::Timestamp(time));
@@ -105,7 +107,7 @@ fn from_collection(
     ctx: &CommandContext<'_>,
     mut executor: Executor,
     key: &str,
-    values: &mut Values<'_>,
+    values: &mut Values,
 ) -> Result<()> {
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
@@ -117,17 +119,16 @@ fn from_collection(
     Ok(())
 }
 
-/// The distinct values so far, in the order of their first occurrence.
-struct Values<'o> {
-    /// Order-preserving keys of the values: values that compare as equal have the same key.
-    seen: HashSet<Vec<u8>>,
+/// The distinct values so far, by their order-preserving keys, which is the order of the reply. Of
+/// values that compare as equal, which have the same key, the first one is returned.
+struct Values {
+    found: BTreeMap<Vec<u8>, ValueBuf>,
     bytes: usize,
     key: Vec<u8>,
     collation: Option<Arc<Collation>>,
-    out: &'o mut DocBuilder,
 }
 
-impl Values<'_> {
+impl Values {
     /// Adds the values of a path: a field with the whole path as its name if there is one, else
     /// component by component, through the documents of arrays or to the array index that a
     /// component names.
@@ -161,16 +162,16 @@ impl Values<'_> {
             SortOrder::Ascending,
             collation,
         );
-        if self.seen.contains(&self.key) {
+        if self.found.contains_key(&self.key) {
             return Ok(());
         }
-        let before = self.out.len();
-        self.out.push(value);
-        self.bytes += self.out.len() - before;
+        let owned = value.to_owned();
+        // A type byte, and the position as the name of an array's element.
+        self.bytes += owned.data().len() + 2 + self.found.len().max(1).ilog10() as usize + 1;
         if self.bytes > limits::MAX_USER_DOCUMENT_BYTES {
             return Err(Error::new(ErrorCode(17217), "distinct too big, 16mb cap"));
         }
-        self.seen.insert(self.key.clone());
+        self.found.insert(self.key.clone(), owned);
         Ok(())
     }
 }

@@ -118,6 +118,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
     let mut executor = Executor::new(ctx.store.view, collection, query)?;
     if tailing.tailable {
+        tailing.check_order(&fields)?;
         executor.make_tailable()?;
     }
     executor.set_shape(shape)?;
@@ -197,7 +198,7 @@ impl Tailing {
         }
         if tailable && flag("singleBatch")? {
             let text = "cannot use tailable option with the 'singleBatch' option";
-            return Err(Error::failed_to_parse(text));
+            return Err(Error::bad_value(text));
         }
         Ok(Tailing { tailable, await_data })
     }
@@ -208,7 +209,9 @@ impl Tailing {
     /// 2 BadValue.
     fn check_order(&self, fields: &Fields<'_>) -> Result<()> {
         let sort = fields.document("sort")?.filter(|sort| !sort.is_empty());
-        let natural = |sort: RawDoc<'_>| sort.get("$natural").and_then(whole_number) == Some(1);
+        let natural = |sort: RawDoc<'_>| {
+            sort.get("$natural").and_then(whole_number) == Some(1) && sort.iter().count() == 1
+        };
         if sort.is_some_and(|sort| !natural(sort)) {
             let text = "cannot use tailable option with a sort other than {$natural: 1}";
             return Err(Error::bad_value(text));

@@ -95,9 +95,9 @@ const AWAIT_DATA: Duration = Duration::from_secs(1);
 /// The interval at which a wait ends to check that the cursor and its collection still exist.
 const AWAIT_STEP: Duration = Duration::from_secs(1);
 
-/// Fills a batch. For a cursor that awaits data, `maxTimeMS` is the longest wait; for others it is
-/// the deadline, which defaults to the remaining time of the command that opened the cursor (time
-/// between batches does not count). The connection's loop does the waiting and runs the command
+/// Fills a batch. For a cursor that awaits data, `maxTimeMS` is the longest wait; others refuse it,
+/// and their deadline is the remaining time of the command that opened the cursor (time between
+/// batches does not count). The connection's loop does the waiting and runs the command
 /// again, so that a waiting cursor needs no thread.
 fn fill(
     ctx: &CommandContext<'_>,
@@ -109,8 +109,12 @@ fn fill(
     let store = &ctx.service.store;
     let max_time_ms = request.generic.max_time_ms;
     let Some(awaited) = cursor.awaited() else {
-        let left_micros = cursor.time_left_micros.filter(|_| max_time_ms == 0);
-        let limit_ms = left_micros.map_or(max_time_ms, |micros| (micros / 1000).max(1));
+        if max_time_ms > 0 {
+            let text = "cannot set maxTimeMS on getMore command for a non-awaitData cursor";
+            return Err(Error::bad_value(text));
+        }
+        let left_micros = cursor.time_left_micros;
+        let limit_ms = left_micros.map_or(0, |micros| (micros / 1000).max(1));
         if limit_ms > 0 {
             match ctx.service.fail_points.any_on() {
                 true => crate::rules::faults::limited(ctx.service, ctx.op, limit_ms)?,
@@ -185,10 +189,10 @@ impl Drop for CursorInUse<'_> {
 
 fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
-    let ns = match request.target() {
-        RawValue::String(collection) => cursor_namespace(request, collection)?,
+    match request.target() {
+        RawValue::String(collection) => drop(cursor_namespace(request, collection)?),
         other => return Err(fields.wrong("killCursors", other, "string")),
-    };
+    }
     let list = fields.array("cursors")?.ok_or_else(|| fields.missing("cursors"))?;
     let mut ids = Vec::new();
     for element in list {
@@ -199,10 +203,11 @@ fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder)
         ids.push(id);
     }
     let asker = ctx.cursor_owner().user;
-    let collection = Target::Collection(ns.db(), ns.collection());
-    let may_any = ctx.authority.allows(collection, Action::KillAnyCursor);
-    let may = |owner: &CursorOwner| may_any || owner.user == asker;
-    let result = ctx.service.cursors.kill(&ids, &ns, may);
+    let may = |owner: &CursorOwner, ns: &Namespace| {
+        let collection = Target::Collection(ns.db(), ns.collection());
+        owner.user == asker || ctx.authority.allows(collection, Action::KillAnyCursor)
+    };
+    let result = ctx.service.cursors.kill(&ids, may);
     let mut list = |name: &str, ids: &[i64]| {
         reply.start_array(name);
         ids.iter().for_each(|id| {

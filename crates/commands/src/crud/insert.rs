@@ -140,6 +140,17 @@ impl Prepared<'_> {
     }
 }
 
+/// The error for a document of this size.
+pub(super) fn too_large(size: usize) -> Error {
+    Error::new(
+        ErrorCode::BSONObjectTooLarge,
+        format!(
+            "object to insert too large. size in bytes: {size}, max size: {}",
+            limits::MAX_USER_DOCUMENT_BYTES
+        ),
+    )
+}
+
 /// Moves `_id` to the front, generates it if it is missing, and fills empty timestamps.
 fn prepare<'d>(
     ctx: &CommandContext<'_>,
@@ -148,13 +159,7 @@ fn prepare<'d>(
 ) -> Result<Prepared<'d>> {
     let size = document.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
-        return Err(Error::new(
-            ErrorCode::BadValue,
-            format!(
-                "object to insert too large. size in bytes: {size}, max size: {}",
-                limits::MAX_USER_DOCUMENT_BYTES
-            ),
-        ));
+        return Err(too_large(size));
     }
     let (mut first_id, mut has_empty_timestamp) = (None, false);
     for (at, field) in document.iter().enumerate() {

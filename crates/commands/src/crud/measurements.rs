@@ -8,7 +8,7 @@ use mayfly_query::{Budget, DeleteSpec, FindAndModifySpec, FoundAndModified, Hint
 use mayfly_storage::{Collection, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
-use super::insert::Prepared;
+use super::insert::{Prepared, too_large};
 use super::update::UpdateStatement;
 use super::write::DocumentRules;
 use super::write::{check_writable, was_dropped};
@@ -230,10 +230,7 @@ pub(super) fn prepare<'d>(
 ) -> Result<Prepared<'d>> {
     let size = measurement.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
-        return Err(Error::bad_value(format!(
-            "object to insert too large. size in bytes: {size}, max size: {}",
-            limits::MAX_USER_DOCUMENT_BYTES
-        )));
+        return Err(too_large(size));
     }
     measurement_time(measurement, &series.fields)?;
     let (mut has_id, mut has_empty_timestamp) = (false, false);

@@ -66,7 +66,9 @@ fn run_database(
         let text = "Dropping the 'admin' database is prohibited.";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
-    if ctx.service.store.drop_database(request.db)? {
+    let dropped = ctx.service.store.drop_database(request.db)?;
+    ctx.service.profiler.forget_database(request.db);
+    if dropped {
         reply.append("dropped", request.db);
         let dropped = format!("{}.", request.db);
         ctx.service.top.forget_others(|namespace| !namespace.starts_with(&dropped));

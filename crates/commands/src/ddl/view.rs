@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::{PipelineContext, StageRow, UncheckedPipeline, view_reads};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -100,6 +100,14 @@ fn definition(
             );
             return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
         }
+        if let Some(StageRow { name, .. }) = row.filter(|row| row.is_independent()) {
+            let text = format!("{name} cannot be used in the definition of the view {ns}");
+            return Err(Error::new(ErrorCode::InvalidNamespace, text));
+        }
+    }
+    if pipeline.as_bytes().len() > limits::MAX_USER_DOCUMENT_BYTES {
+        let text = "the pipeline of a view must not exceed 16 MB";
+        return Err(Error::new(ErrorCode::ViewPipelineMaxSizeExceeded, text));
     }
     let scope = command_scope(ctx, collation.clone(), None)?;
     let stages = UncheckedPipeline::parse(pipeline, &PipelineContext::view(ns.db(), &scope));

@@ -9,7 +9,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{
     Collection, CountLimit, CountResult, Index, KeyRange, position_of, whole_range,
 };
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Names, Reads};
@@ -36,7 +36,10 @@ const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let Some(name) = request.target().as_str() else {
-        return Err(fields.wrong("dataSize", request.target(), "string"));
+        return Err(match request.target() {
+            RawValue::Null | RawValue::Undefined => fields.missing("dataSize"),
+            other => fields.wrong("dataSize", other, "string"),
+        });
     };
     let ns = Namespace::parse(name)?;
     let estimate = fields.bool("estimate")?.unwrap_or(false);
@@ -46,6 +49,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         documents: fields.long("maxObjects")?.filter(|most| *most > 0),
     };
     let Some(collection) = ctx.store.collection(&ns) else {
+        let store = &ctx.service.store;
+        if store.time_series_named(ctx.store.view, &ns).is_some() {
+            let text = format!("Namespace {ns} is a timeseries collection");
+            return Err(Error::new(ErrorCode::CommandNotSupportedOnView, text));
+        }
+        store.check_no_view(ctx.store.view, &ns)?;
         doc.append("size", 0i64).append("numObjects", 0i64).append("millis", 0i64);
         return Ok(());
     };

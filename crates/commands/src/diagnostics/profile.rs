@@ -8,13 +8,15 @@ use mayfly_value::{DocBuilder, Number, RawValue};
 
 use super::scale::small;
 use crate::context::{Command, CommandContext};
+use crate::request::row::RowFlags;
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command =
     Command::new("profile", "Reads or changes the profiling settings of a database", run)
         .arguments(ARGUMENTS)
-        .needs(Needs::Demands(demands::profile));
+        .needs(Needs::Demands(demands::profile))
+        .flags(RowFlags::NOT_PROFILED);
 
 const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
                     log lines.";

@@ -50,12 +50,8 @@ impl Options {
         if is("repair") && is("checkBSONConformance") {
             return Err(both("checkBSONConformance", "repair"));
         }
-        for name in ["repair", "metadata"] {
-            if is(name) {
-                return Err(Error::not_implemented(format_args!(
-                    "the option '{name}' of 'validate'"
-                )));
-            }
+        if is("repair") {
+            return Err(Error::not_implemented("the option 'repair' of 'validate'"));
         }
         Ok(Options {
             background,

@@ -8,6 +8,7 @@ use mayfly_query::QueryShape;
 use mayfly_service::query_settings::namespace_of;
 use mayfly_service::top::{Done, Scan, Use};
 use mayfly_service::{Connection, Service};
+use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
@@ -16,10 +17,10 @@ use crate::diagnostics::scale::small;
 use crate::request::row::{Names, Reads};
 use crate::request::{OpKind, Request, RowFlags};
 use crate::rules::redaction;
-use mayfly_value::arguments::convert::whole_number;
+use mayfly_value::arguments::convert::{truth, whole_number};
 
-/// The largest command in the log and in the profile, in bytes.
-const MAX_COMMAND_BYTES: usize = 10 * 1024;
+/// The largest command in the log and in the profile, in bytes. The text of a larger one is cut.
+const MAX_COMMAND_BYTES: usize = 50 * 1024;
 /// The id of the log line in the reference.
 const SLOW_QUERY_ID: i64 = 51803;
 
@@ -46,7 +47,8 @@ impl Observed<'_> {
         let exists = |name: &str| self.service.has_namespace(name);
         self.service.top.record(namespace, done, exists);
         self.service.metrics.count_memory(self.op);
-        if self.service.profiler.may_record(micros) {
+        let is_profiled = !self.request.row.flags.contains(RowFlags::NOT_PROFILED);
+        if is_profiled && self.service.profiler.may_record(micros) {
             self.record(micros);
         }
     }
@@ -141,12 +143,13 @@ impl Observed<'_> {
         let info = self.op.info();
         let mut doc = DocBuilder::new();
         doc.append("op", info.op).append("ns", info.ns.as_str());
-        let body = redaction::shown(self.request.row, self.request.body);
-        let body = RawDoc::new(&body).unwrap_or(RawDoc::EMPTY);
-        match body.as_bytes().len() <= MAX_COMMAND_BYTES {
-            true => doc.append("command", body),
-            false => doc.append("command", RawDoc::EMPTY),
-        };
+        match self.statement() {
+            Some(statement) => append_command(statement.as_doc(), &mut doc),
+            None => {
+                let body = redaction::shown(self.request.row, self.request.body);
+                append_command(RawDoc::new(&body).unwrap_or(RawDoc::EMPTY), &mut doc);
+            }
+        }
         let count = |counter: &std::sync::atomic::AtomicU64| {
             small(i64::try_from(counter.load(Relaxed)).unwrap_or(i64::MAX))
         };
@@ -188,6 +191,28 @@ impl Observed<'_> {
         let shown = user.map(|user| user.name.to_string()).unwrap_or_default();
         doc.append("user", shown.as_str());
         doc.finish()
+    }
+
+    /// The only statement of an update or a delete, with its defaults, as the reference shows it.
+    fn statement(&self) -> Option<DocBuf> {
+        let (list, defaults): (_, &[_]) = match self.request.row.kind {
+            OpKind::Update => ("updates", &["multi", "upsert"]),
+            OpKind::Delete => ("deletes", &[]),
+            _ => return None,
+        };
+        let mut statements = self.request.documents(list).ok()??;
+        let (Some(only), None) = (statements.next(), statements.next()) else { return None };
+        let mut out = DocBuilder::new();
+        only.iter().filter(|field| !defaults.contains(&field.name())).for_each(|field| {
+            out.append_element(field);
+        });
+        for name in defaults {
+            out.append(name, only.get(name).and_then(truth).unwrap_or(false));
+        }
+        if let Some(comment) = self.request.body.get_element("comment") {
+            out.append_element(comment);
+        }
+        Some(out.finish())
     }
 
     /// The query shape, if the query was valid.
@@ -262,6 +287,9 @@ impl Observed<'_> {
             }
             _ => {}
         }
+        if let Some(RawValue::Document(last)) = reply.get("lastErrorObject") {
+            append_found_and_modified(last, doc);
+        }
         let Some(cursor) = reply.get("cursor").and_then(RawValue::as_document) else { return };
         let batch = cursor.get("firstBatch").or_else(|| cursor.get("nextBatch"));
         if let Some(RawValue::Int64(id)) = cursor.get("id") {
@@ -273,5 +301,29 @@ impl Observed<'_> {
         if let Some(RawValue::Array(batch)) = batch {
             doc.append("nreturned", small(batch.iter().count() as i64));
         }
+    }
+}
+
+/// Appends a command, or the beginning of its text.
+fn append_command(command: RawDoc<'_>, doc: &mut DocBuilder) {
+    if command.as_bytes().len() <= MAX_COMMAND_BYTES {
+        doc.append("command", command);
+        return;
+    }
+    let text = Shell(command).to_string();
+    let cut = text.floor_char_boundary(MAX_COMMAND_BYTES);
+    doc.start_document("command").append("$truncated", &text[..cut]).end();
+}
+
+/// Appends the counts of `findAndModify`.
+fn append_found_and_modified(last: RawDoc<'_>, doc: &mut DocBuilder) {
+    let n = last.get("n").and_then(whole_number).unwrap_or(0);
+    match last.get("updatedExisting") {
+        Some(RawValue::Bool(existing)) => {
+            let found = if existing { n } else { 0 };
+            doc.append("nMatched", small(found)).append("nModified", small(found));
+            doc.append("nUpserted", small(n - found));
+        }
+        _ => drop(doc.append("ndeleted", small(n))),
     }
 }

@@ -62,6 +62,8 @@ bitflags! {
         const SHAPED = 1 << 10;
         /// Creates a collection, for which a log entry can give a UUID.
         const CREATES = 1 << 11;
+        /// The profiler does not record it.
+        const NOT_PROFILED = 1 << 12;
     }
 }
 

@@ -79,6 +79,9 @@ impl Hint {
         match value {
             RawValue::String(name) => Ok(Some(Hint::Name(name.to_owned()))),
             RawValue::Document(key) if key.is_empty() => Ok(None),
+            RawValue::Document(key) if key.get("$natural").is_some() && key.iter().count() > 1 => {
+                Err(Error::bad_value("$natural hint must have no other fields"))
+            }
             RawValue::Document(key) => match key.get("$natural") {
                 None => Ok(Some(Hint::Key(key.to_owned()))),
                 Some(RawValue::Int32(1) | RawValue::Int64(1) | RawValue::Double(1.0)) => {

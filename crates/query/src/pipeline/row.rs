@@ -52,8 +52,8 @@ pub struct StageRow {
     first_code: Option<i32>,
     /// Whether the stage is allowed in a `$facet`, and in the pipelines of joins in it.
     pub in_facet: bool,
-    /// Whether the stage is about the server, so that a pipeline over a collection cannot have it.
-    is_about_server: bool,
+    /// Whether the stage reads no collection, so that its pipeline cannot be over one.
+    is_independent: bool,
     /// Whether the stage is allowed in the pipeline of `$lookup` and `$unionWith`.
     pub in_join: bool,
     /// Whether the stage is allowed in a transaction. Not allowed are stages that write, stages
@@ -98,7 +98,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         place: StagePosition::Anywhere,
         first_code: None,
         in_facet: true,
-        is_about_server: false,
+        is_independent: false,
         in_join: true,
         in_transaction: true,
         after_changes: false,
@@ -142,9 +142,9 @@ impl StageRow {
         StageRow { first_code: Some(code), ..self.first() }
     }
 
-    /// Declares that the stage is about the server.
-    pub(super) const fn about_server(self) -> StageRow {
-        StageRow { is_about_server: true, ..self }
+    /// Declares that the stage reads no collection.
+    pub(super) const fn independent(self) -> StageRow {
+        StageRow { is_independent: true, ..self }
     }
 
     /// Forbids the stage in nested pipelines.
@@ -294,6 +294,11 @@ impl StageRow {
         StageRow::find(first.iter().next()?.name())
     }
 
+    /// Whether the stage reads no collection, so that its pipeline cannot be over one.
+    pub fn is_independent(&self) -> bool {
+        self.is_independent
+    }
+
     /// Whether the stage writes.
     pub fn writes(&self) -> bool {
         self.place == StagePosition::Last
@@ -307,7 +312,7 @@ impl StageRow {
     fn check_inside(&self, context: &PipelineContext<'_>) -> Result<()> {
         let name = self.name;
         let is_nested = !matches!(context.inside, PipelineOwner::Command | PipelineOwner::View);
-        if self.is_about_server && is_nested {
+        if self.is_independent && !self.in_join && is_nested {
             let text = format!("{name} must be run against the database with {{aggregate: 1}}");
             return Err(Error::new(ErrorCode::InvalidNamespace, text));
         }

@@ -188,6 +188,7 @@ pub const STAGES: &[StageRow] = &[
         ("$documents", "Gives documents that are written in the stage", "5.1", Needs::Nothing),
         documents::parse,
     )
+    .independent()
     .in_joins()
     .shaped(StageShape::Type),
     row(
@@ -238,6 +239,7 @@ pub const STAGES: &[StageRow] = &[
         ("$currentOp", "Lists the operations that run", "3.6", Needs::Options),
         source::current_op,
     )
+    .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
     of_source(
@@ -249,14 +251,14 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::local_sessions,
     )
-    .about_server()
+    .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
     of_source(
         ("$listSessions", "Lists the sessions that the server keeps", "3.6", Needs::Options),
         source::sessions,
     )
-    .about_server()
+    .independent()
     .not_in_transactions(),
     of_source(
         (
@@ -283,7 +285,7 @@ pub const STAGES: &[StageRow] = &[
         ("$querySettings", "Lists query settings", "8.0", Needs::Cluster(Action::QuerySettings)),
         source::query_settings,
     )
-    .about_server()
+    .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
     of_source(

@@ -119,6 +119,12 @@ impl Profiler {
         self.note_any();
     }
 
+    /// Gives a database the default settings, because it was dropped.
+    pub fn forget_database(&self, db: &str) {
+        self.databases.write().remove(db);
+        self.note_any();
+    }
+
     fn note_any(&self) {
         let records = |profiled: &Profiled| profiled.level > 0 || profiled.filter.is_some();
         let databases = self.databases.read();

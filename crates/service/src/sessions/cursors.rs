@@ -202,22 +202,14 @@ impl Cursors {
         self.open.lock().remove(&id);
     }
 
-    /// Closes cursors of a namespace whose owner passes `may`. Others are reported as not found.
-    pub fn kill(
-        &self,
-        ids: &[i64],
-        namespace: &Namespace,
-        may: impl Fn(&CursorOwner) -> bool,
-    ) -> Killed {
+    /// Closes cursors of any namespace whose owner passes `may`, which gets the namespace too. Others
+    /// are reported as not found.
+    pub fn kill(&self, ids: &[i64], may: impl Fn(&CursorOwner, &Namespace) -> bool) -> Killed {
         let mut open = self.open.lock();
         let mut result = Killed::default();
         for id in ids {
             match open.get_mut(id) {
-                Some(entry)
-                    if entry.namespace == *namespace
-                        && !entry.owner.is_over()
-                        && may(&entry.owner) =>
-                {
+                Some(entry) if !entry.owner.is_over() && may(&entry.owner, &entry.namespace) => {
                     if entry.cursor.is_some() {
                         open.remove(id);
                     } else {

@@ -10,9 +10,8 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Acquire;
 
-use mayfly_base::{Error, Result};
+use mayfly_base::Result;
 use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit};
-use mayfly_value::RawDoc;
 
 use super::WriteUnit;
 use crate::catalog::counts::CountsRow;
@@ -45,17 +44,13 @@ impl CappedUnit {
     }
 }
 
-impl WriteUnit<'_> {
-    /// Refuses a document that is larger than the collection's limit.
-    pub(crate) fn check_capped_size(&self, document: RawDoc<'_>) -> Result<()> {
-        match &self.capped {
-            Some(capped) if document.as_bytes().len() as i64 > capped.limits.size_bytes => {
-                Err(Error::bad_value("object to insert exceeds cappedMaxSize"))
-            }
-            _ => Ok(()),
-        }
-    }
+/// Whether the oldest document must be removed. The newest one stays, even if it alone is larger
+/// than the collection, as in the reference.
+fn is_over(limits: Capped, documents: i64, bytes: i64) -> bool {
+    documents > 1 && limits.is_over(documents, bytes)
+}
 
+impl WriteUnit<'_> {
     /// Removes the oldest documents until the rest is within the limits, and writes the counts.
     /// Called at the end of the unit.
     pub(crate) fn keep_limits(&mut self) -> Result<()> {
@@ -75,7 +70,7 @@ impl WriteUnit<'_> {
     fn make_room(&mut self, capped: &mut CappedUnit) -> Result<()> {
         loop {
             let (documents, bytes) = self.counts_now();
-            if !capped.limits.is_over(documents, bytes) {
+            if !is_over(capped.limits, documents, bytes) {
                 return Ok(());
             }
             let oldest = self.oldest(*capped, (documents, bytes))?;
@@ -111,7 +106,7 @@ impl WriteUnit<'_> {
             documents -= 1;
             bytes -= stored.document.as_bytes().len() as i64;
             oldest.push((key.get(8..).unwrap_or(&[]).to_vec(), stored.to_stored()));
-            match capped.limits.is_over(documents, bytes) {
+            match is_over(capped.limits, documents, bytes) {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }

@@ -209,7 +209,6 @@ impl<'s> WriteUnit<'s> {
         if let Some(validation) = self.validation() {
             validation.check_insert(self.ns, document)?;
         }
-        self.check_capped_size(document)?;
         if self.collection.is_numbered() {
             let (engine, collection) = (self.context.core.engine(), self.collection);
             let number = collection.numbers.take(1, engine, collection.id())?;
@@ -304,7 +303,6 @@ impl<'s> WriteUnit<'s> {
         let delta = delta(old, new, style);
         check_bytes(delta.as_ref().map_or(new, DocBuf::as_doc))?;
         check_storable(new)?;
-        self.check_capped_size(new)?;
         if let Some(validation) = self.validation() {
             validation.check_update(self.ns, old, new)?;
         }

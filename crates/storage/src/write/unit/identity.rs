@@ -99,7 +99,8 @@ pub(super) fn stored_id(document: RawDoc<'_>) -> Option<(u8, &[u8])> {
 /// The `_id` of a document that is to be stored.
 ///
 /// # Errors
-/// 53 InvalidIdField for an array, regex or undefined; 1 when there is none.
+/// 53 InvalidIdField for an array, regex or undefined; 52 DollarPrefixedFieldName for a document
+/// with such a name at its first level; 1 when there is none.
 pub(super) fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
     let id = document.get("_id").ok_or_else(|| Error::internal("a document without _id"))?;
     match id {
@@ -107,6 +108,26 @@ pub(super) fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
             ErrorCode::InvalidIdField,
             format!("The '_id' value cannot be of type {}", id.type_name()),
         )),
+        RawValue::Document(fields) => {
+            match fields.iter().find(|field| field.name_bytes().first() == Some(&b'$')) {
+                Some(field) if !is_reference(fields) => Err(Error::new(
+                    ErrorCode::DollarPrefixedFieldName,
+                    format!(
+                        "_id fields may not contain '$'-prefixed fields: {} is not valid for storage.",
+                        field.name()
+                    ),
+                )),
+                _ => Ok(id),
+            }
+        }
         other => Ok(other),
     }
+}
+
+/// Whether a document is a DBRef, whose names begin with a dollar sign.
+fn is_reference(document: RawDoc<'_>) -> bool {
+    document.iter().all(|field| {
+        let name = field.name_bytes();
+        name.first() != Some(&b'$') || matches!(name, b"$ref" | b"$id" | b"$db")
+    })
 }
