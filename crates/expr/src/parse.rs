@@ -1,5 +1,8 @@
 //! Parses values as expressions: paths, variables, documents, arrays, operators. Constant
 //! expressions are evaluated once, when they are parsed.
+//!
+//! The error of a constant expression is kept until everything is parsed: errors of the syntax come
+//! first, and an operator that never evaluates an operand drops its error (`$or`, `$switch`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +11,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::op::{self, ConstantItems, OpRow, Operands, Prepared, Run, RunPrepared};
+use crate::op::{self, ConstantItems, OpRow, Operands, Prepared, Run, RunPrepared, check_text};
 use crate::{Expression, Frame, Scope, Scripts, Value};
 
 /// Up to this many names of an object are compared linearly.
@@ -23,6 +26,8 @@ pub struct Parser<'s> {
     places: HashMap<String, Vec<usize>>,
     depth: usize,
     reads_document: bool,
+    /// The error of the first constant expression that could not be evaluated.
+    deferred: Option<Error>,
 }
 
 impl<'s> Parser<'s> {
@@ -34,6 +39,7 @@ impl<'s> Parser<'s> {
             places: HashMap::new(),
             depth: 0,
             reads_document: false,
+            deferred: None,
         }
     }
 
@@ -57,6 +63,7 @@ impl<'s> Parser<'s> {
             RawValue::String(text) if text.starts_with('$') => self.path(text),
             RawValue::Array(items) => self.list(items).map(array),
             RawValue::Document(document) => self.document(document),
+            RawValue::String(text) => check_text(text.len()).map(|()| Expression::constant(value)),
             constant => Ok(Expression::constant(constant)),
         };
         self.depth -= 1;
@@ -138,9 +145,35 @@ impl<'s> Parser<'s> {
         if constant { self.fold(expression) } else { Ok(expression) }
     }
 
+    /// Parses something, and returns the error of a constant expression in it apart from it.
+    pub(crate) fn apart<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Parser<'s>) -> Result<T>,
+    ) -> Result<(T, Option<Error>)> {
+        let before = self.deferred.take();
+        let parsed = parse(self)?;
+        let error = std::mem::replace(&mut self.deferred, before);
+        Ok((parsed, error))
+    }
+
+    /// Keeps the error of a constant expression, if there is one.
+    pub(crate) fn defer(&mut self, error: Option<Error>) {
+        if self.deferred.is_none() {
+            self.deferred = error;
+        }
+    }
+
+    /// Ends the parsing.
+    ///
+    /// # Errors
+    /// The error of the first constant expression that could not be evaluated.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.deferred.take().map_or(Ok(()), Err)
+    }
+
     /// An operator with arguments; evaluated immediately if they are constant.
     pub(crate) fn call(
-        &self,
+        &mut self,
         row: &'static OpRow,
         run: Run,
         arguments: Vec<Expression>,
@@ -152,7 +185,7 @@ impl<'s> Parser<'s> {
 
     /// The same with prepared data.
     pub(crate) fn ready(
-        &self,
+        &mut self,
         row: &'static OpRow,
         run: RunPrepared,
         prepared: Prepared,
@@ -164,15 +197,23 @@ impl<'s> Parser<'s> {
         if constant { self.fold(expression) } else { Ok(expression) }
     }
 
-    fn fold(&self, expression: Expression) -> Result<Expression> {
+    /// Evaluates a constant expression. If that fails, the expression stays as it is.
+    fn fold(&mut self, expression: Expression) -> Result<Expression> {
         let frame = Frame::new(RawDoc::EMPTY).collated(self.scope.collation().map(|have| &**have));
-        let value = expression.evaluate(frame)?.into_owned();
+        let value = match expression.evaluate(frame) {
+            Ok(value) => value.into_owned(),
+            Err(error) => {
+                self.defer(Some(error));
+                return Ok(expression);
+            }
+        };
         Ok(value.map_or(Expression::Missing, |value| Expression::Constant(value.into())))
     }
 
     /// Parses an expression whose strings are compared by the scope's collation.
     pub(crate) fn parse_collated(&mut self, value: RawValue<'_>) -> Result<Expression> {
         let parsed = self.parse(value)?;
+        self.finish()?;
         Ok(match (self.scope.collation(), parsed) {
             (Some(_), plain @ (Expression::Constant(_) | Expression::Path(_))) => plain,
             (Some(collation), parsed) => Expression::Collated(collation.clone(), Box::new(parsed)),
@@ -227,6 +268,10 @@ impl<'s> Parser<'s> {
         let (name, rest) = variable.split_once('.').unwrap_or((variable, ""));
         check_variable_name(name)?;
         let rest = match variable.contains('.') {
+            true if rest.is_empty() => {
+                let text = "FieldPath must not end with a '.'.";
+                return Err(Error::new(ErrorCode(40353), text));
+            }
             true => path_parts(rest)?,
             false => Vec::new(),
         };

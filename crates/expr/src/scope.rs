@@ -152,6 +152,7 @@ impl Scope {
             check_variable_name(name)?;
             let mut parser = Parser::new(self);
             let expression = parser.parse(element.value())?;
+            parser.finish()?;
             if parser.reads_document() {
                 let text = "Command let Expression tried to access a field, but this is not allowed because Command \
                             let Expressions run before the query examines any documents.";

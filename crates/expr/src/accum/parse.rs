@@ -53,7 +53,9 @@ pub(super) fn operator(
         | AccumulatorKind::LastN
         | AccumulatorKind::MinN
         | AccumulatorKind::MaxN => {
-            let (n, input) = n_and_input(&mut Parser::new(scope), operand)?;
+            let mut parser = Parser::new(scope);
+            let (n, input) = n_and_input(&mut parser, operand)?;
+            parser.finish()?;
             (parsed.n, parsed.argument) = (Some(n), input);
         }
         AccumulatorKind::Top
@@ -63,11 +65,15 @@ pub(super) fn operator(
             ranked(row, operand, scope, &mut parsed)?;
         }
         AccumulatorKind::Median | AccumulatorKind::Percentile => {
-            let (input, shares) = shares(row.name, operand, &mut Parser::new(scope))?;
+            let mut parser = Parser::new(scope);
+            let (input, shares) = shares(row.name, operand, &mut parser)?;
+            parser.finish()?;
             (parsed.argument, parsed.shares) = (input, shares.into());
         }
         AccumulatorKind::Scripted => {
-            scripted::parse(operand, &mut Parser::new(scope), &mut parsed)?
+            let mut parser = Parser::new(scope);
+            scripted::parse(operand, &mut parser, &mut parsed)?;
+            parser.finish()?;
         }
         _ => {
             if let RawValue::Array(_) = operand {

@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
-use super::{OpRow, own};
+use super::{OpRow, check_text, own};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value, random_unit};
 
@@ -18,6 +18,9 @@ fn parse_literal(
     _: &'static OpRow,
     operand: RawValue<'_>,
 ) -> Result<Expression> {
+    if let RawValue::String(text) = operand {
+        check_text(text.len())?;
+    }
     Ok(Expression::constant(operand))
 }
 

@@ -40,7 +40,7 @@ pub(crate) use date::zone::Zone;
 pub use iterate::Each;
 pub use newer::NEWER;
 pub(crate) use object::merge_fault;
-pub(crate) use operand::{array, document, fault};
+pub(crate) use operand::{array, check_text, document, fault};
 pub use set::ConstantItems;
 pub use size::check_metadata;
 

@@ -30,7 +30,11 @@ fn parse(
     })?;
     let order =
         order.ok_or_else(|| fault(2_942_503, "$sortArray requires 'sortBy' to be specified"))?;
-    parser.ready(row, sort, Prepared::Sort(Order::parse(order)?), vec![input])
+    let order = Order::parse(order).map_err(|error| match error.code().0 {
+        15974..=15976 => fault(2_942_505, error.message()),
+        _ => error,
+    })?;
+    parser.ready(row, sort, Prepared::Sort(order), vec![input])
 }
 
 fn sort<'a>(
