@@ -110,14 +110,41 @@ pub(crate) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
     Ok((shape, crs))
 }
 
-/// Parses the operand of `$geometry`.
+/// Parses the same in the plane: exactly two numbers.
+///
+/// # Errors
+/// 2 BadValue for other values and for infinite numbers.
+pub fn flat_point(value: RawValue<'_>) -> Result<Pair> {
+    let pair = legacy_pair(value)?;
+    match value.as_array().or(value.as_document()).map_or(0, |items| items.iter().count()) {
+        2 => Ok(pair),
+        _ => bad("Point must only contain two numeric elements"),
+    }
+}
+
+/// Parses the operand of `$geometry`: GeoJSON, where coordinates without a type are a point, or a
+/// legacy pair.
 ///
 /// # Errors
 /// 2 BadValue for an invalid operand.
-pub fn query_geometry(doc: RawDoc<'_>) -> Result<(Shape, Crs, GeoJsonType)> {
-    let (shape, crs) = geo_json(doc)?;
-    let kind = doc.get("type").and_then(RawValue::as_str).and_then(GeoJsonType::of_name);
-    Ok((shape, crs, kind.unwrap_or(GeoJsonType::GeometryCollection)))
+pub fn query_geometry(operand: RawValue<'_>) -> Result<(Shape, Crs, GeoJsonType)> {
+    let point = |coordinates: RawValue<'_>, crs: Crs| {
+        let shape = Shape::of_pair(on_earth(legacy_pair(coordinates)?)?);
+        Ok((shape, crs, GeoJsonType::Point))
+    };
+    match operand {
+        RawValue::Document(doc) if doc.get("type").is_some() => {
+            let (shape, crs) = geo_json(doc)?;
+            let kind = doc.get("type").and_then(RawValue::as_str).and_then(GeoJsonType::of_name);
+            Ok((shape, crs, kind.unwrap_or(GeoJsonType::GeometryCollection)))
+        }
+        RawValue::Document(doc) => match doc.get("coordinates") {
+            Some(coordinates) => point(coordinates, crs_of(doc)?),
+            None => point(operand, Crs::Sphere),
+        },
+        RawValue::Array(_) => point(operand, Crs::Sphere),
+        other => bad(format!("geometry must be an object, instead got type {}", other.type_name())),
+    }
 }
 
 fn collection(doc: RawDoc<'_>, budget: &mut usize) -> Result<Shape> {

@@ -22,7 +22,7 @@ mod whole;
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
@@ -124,6 +124,20 @@ impl Matcher {
         let sought = Expr::Path { path: FieldPath::new(path)?, predicate };
         let root = Expr::and(vec![self.root.clone(), sought]);
         Ok(Matcher { root, ..self })
+    }
+
+    /// Checks that the filter can determine the item of a positional projection.
+    ///
+    /// # Errors
+    /// 224 QueryFeatureNotAllowed for expressions and scripts.
+    pub fn check_positions(&self) -> Result<()> {
+        match self.computes {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorCode::QueryFeatureNotAllowed,
+                "$expr and $where are not allowed with a positional projection",
+            )),
+        }
     }
 
     /// Whether the document satisfies the filter.

@@ -232,6 +232,9 @@ impl CanonicalQuery {
             }
             _ => None,
         };
+        if projection.as_ref().is_some_and(Projection::is_positional) {
+            matcher.check_positions()?;
+        }
         Ok(CanonicalQuery {
             indexes: VisibleIndexes::PUBLISHED,
             matcher,
