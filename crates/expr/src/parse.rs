@@ -353,7 +353,7 @@ pub(crate) fn is_constant(expression: &Expression) -> bool {
     matches!(expression, Expression::Constant(_) | Expression::Missing | Expression::Absent)
 }
 
-fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<()> {
+pub(crate) fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<()> {
     if (least..=most).contains(&given) {
         return Ok(());
     }

@@ -105,7 +105,7 @@ fn arithmetic() {
     check("{$multiply: [65536, 65536]}", "{}", "{$numberLong: '4294967296'}");
     check("{$divide: [4, 2]}", "{}", "{$numberDouble: '2.0'}");
     check("{$divide: [{$numberDecimal: '1'}, 8]}", "{}", "{$numberDecimal: '0.125'}");
-    check("{$mod: [7, 2.0]}", "{}", "1");
+    check("{$mod: [7, 2.0]}", "{}", "1.0");
     check("{$mod: [-7, 4]}", "{}", "-3");
     check("{$mod: [7.5, 2]}", "{}", "1.5");
     check("{$mod: [{$numberDecimal: '7.5'}, 2]}", "{}", "{$numberDecimal: '1.5'}");

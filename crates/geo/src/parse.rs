@@ -362,5 +362,6 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
         // The constructor compares all pairs of loops, and may have stopped early.
         spend(usize::MAX)?;
     }
-    Ok(polygon)
+    // As in the reference, a polygon that may exceed half of the earth has no border.
+    Ok(if crs == Crs::StrictSphere { polygon.without_border() } else { polygon })
 }

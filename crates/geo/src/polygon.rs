@@ -135,6 +135,8 @@ pub struct Polygon {
     /// Whether each ring is a hole: its inside is to its right.
     holes: Vec<bool>,
     bounds: Option<Bounds>,
+    /// Whether points on its border are inside.
+    has_border: bool,
     prepared: OnceLock<Prepared>,
 }
 
@@ -150,7 +152,17 @@ impl Polygon {
         let holes = (0..loops.len()).map(|at| around(at) % 2 == 1).collect();
         let edges = loops.iter().flat_map(Loop::edges).map(|(a, b)| Bounds::of_arc(a, b));
         let bounds = edges.reduce(|all, one| all.joined(&one));
-        Polygon { loops, holes, bounds, prepared: OnceLock::new() }
+        Polygon { loops, holes, bounds, has_border: true, prepared: OnceLock::new() }
+    }
+
+    /// The same, where points on its border are not inside.
+    pub(crate) fn without_border(self) -> Polygon {
+        Polygon { has_border: false, ..self }
+    }
+
+    /// Whether points on its border are inside.
+    pub(crate) fn has_border(&self) -> bool {
+        self.has_border
     }
 
     /// The rings, the outer one first.

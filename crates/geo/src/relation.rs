@@ -240,7 +240,11 @@ fn line_meets_point(line: &[Point], point: &Point) -> bool {
 pub(crate) fn contains(outer: &Shape, inner: &Shape) -> bool {
     let polygons = outer.polygons();
     let any = |test: &dyn Fn(&Polygon) -> bool| polygons.iter().any(test);
-    inner.points().iter().all(|point| any(&|polygon| polygon_meets_point(polygon, point)))
+    let holds = |polygon: &Polygon, point: &Point| match polygon.has_border() {
+        true => polygon_meets_point(polygon, point),
+        false => is_inside(polygon, point),
+    };
+    inner.points().iter().all(|point| any(&|polygon| holds(polygon, point)))
         && inner.lines().iter().all(|line| any(&|polygon| polygon_contains_line(polygon, line)))
         && inner.polygons().iter().all(|other| any(&|polygon| polygon_contains(polygon, other)))
 }

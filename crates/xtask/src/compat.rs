@@ -51,7 +51,6 @@ pub(crate) fn page() -> String {
     let accumulators = accumulators.filter(|name| mayfly_expr::window::takes_accumulator(name));
     let windows = windows.chain(accumulators).map(|name| (name, true));
     section(&mut out, "Window functions of $setWindowFields", windows);
-    newer(&mut out, mayfly_expr::window::NEWER);
     let expressions = mayfly_expr::op::rows().map(|row| (row.name, true));
     section(&mut out, "Expressions", expressions);
     newer(&mut out, mayfly_expr::op::NEWER);

@@ -27,11 +27,35 @@ pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator>
     operator(row, wanted.value(), scope)
 }
 
-/// Parses the operand of an accumulator.
+/// Parses the operand of an accumulator of a group.
 pub(super) fn operator(
     row: &AccumRow,
     operand: RawValue<'_>,
     scope: &Scope,
+) -> Result<Accumulator> {
+    parsed(row, operand, scope, &|operand| match operand {
+        RawValue::Array(_) => {
+            let name = row.name;
+            Err(fault(40237, format!("The {name} accumulator is a unary operator")))
+        }
+        operand => Expression::parse_in(operand, scope),
+    })
+}
+
+/// Parses the operand of an accumulator that is a window function.
+pub(super) fn window_operator(
+    row: &AccumRow,
+    operand: RawValue<'_>,
+    scope: &Scope,
+) -> Result<Accumulator> {
+    parsed(row, operand, scope, &|operand| Expression::parse_in(operand, scope))
+}
+
+fn parsed(
+    row: &AccumRow,
+    operand: RawValue<'_>,
+    scope: &Scope,
+    argument: &dyn Fn(RawValue<'_>) -> Result<Expression>,
 ) -> Result<Accumulator> {
     let mut parsed = Accumulator {
         kind: row.kind,
@@ -75,13 +99,7 @@ pub(super) fn operator(
             scripted::parse(operand, &mut parser, &mut parsed)?;
             parser.finish()?;
         }
-        _ => {
-            if let RawValue::Array(_) = operand {
-                let name = row.name;
-                return Err(fault(40237, format!("The {name} accumulator is a unary operator")));
-            }
-            parsed.argument = Expression::parse_in(operand, scope)?;
-        }
+        _ => parsed.argument = argument(operand)?,
     }
     Ok(parsed)
 }

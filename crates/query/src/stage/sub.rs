@@ -317,7 +317,7 @@ fn mentions(document: RawDoc<'_>, text: &str) -> bool {
 
 /// Whether a second run of these stages gives the same results.
 pub(crate) fn is_repeatable(stages: RawDoc<'_>) -> bool {
-    !["$rand", "$sample", "$function", "$where", "$accumulator"]
+    !["$rand", "$currentDate", "$sample", "$function", "$where", "$accumulator"]
         .into_iter()
         .any(|name| mentions(stages, name))
 }
