@@ -285,6 +285,7 @@ impl<'s> Parser<'s> {
             }
             "REMOVE" => return Ok(Expression::Missing),
             "NOW" => self.scope.now(),
+            "CLUSTER_TIME" => self.scope.cluster_time()?,
             // Without access control there are no roles.
             "USER_ROLES" => Some(self.scope.variable(name).unwrap_or_else(|| array(Vec::new()))),
             _ => self.scope.variable(name),

@@ -58,7 +58,7 @@ fn try_all(name: &str, operand: RawValue<'_>, document: RawDoc<'_>) {
     let mut spec = DocBuilder::new();
     spec.append(name, operand);
     let spec = spec.finish();
-    let scope = Scope::at(0);
+    let scope = Scope::at(crate::OperationTime::at(0));
     if let Ok(parsed) = Expression::parse_in(RawValue::Document(spec.as_doc()), &scope) {
         let _ = parsed.dependencies();
         let _ = parsed.evaluate(Frame::new(document));

@@ -24,10 +24,26 @@ pub enum Scripts {
     Nowhere,
 }
 
+/// The time of an operation: the values of `$$NOW` and `$$CLUSTER_TIME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationTime {
+    /// Milliseconds since 1970.
+    pub now_ms: i64,
+    /// The cluster time, as the bits of a timestamp; `None` where there is none.
+    pub cluster: Option<u64>,
+}
+
+impl OperationTime {
+    /// A time without a cluster time, in milliseconds since 1970.
+    pub fn at(now_ms: i64) -> OperationTime {
+        OperationTime { now_ms, cluster: None }
+    }
+}
+
 /// Variables whose values are known before the first document, and the settings of expressions.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    now_ms: Option<i64>,
+    time: Option<OperationTime>,
     collation: Option<Arc<Collation>>,
     variables: BTreeMap<String, Expression>,
     scripts: Scripts,
@@ -41,7 +57,7 @@ impl Default for Scope {
     /// A scope without variables and without scripts.
     fn default() -> Scope {
         Scope {
-            now_ms: None,
+            time: None,
             collation: None,
             variables: BTreeMap::new(),
             scripts: Scripts::default(),
@@ -54,13 +70,12 @@ impl Default for Scope {
 }
 
 impl Scope {
-    /// A scope with this value of `$$NOW`, in milliseconds since 1970.
-    pub fn at(now_ms: i64) -> Scope {
-        Scope { now_ms: Some(now_ms), ..Scope::default() }
+    /// A scope with the variables `$$NOW` and `$$CLUSTER_TIME`.
+    pub fn at(time: OperationTime) -> Scope {
+        Scope { time: Some(time), ..Scope::default() }
     }
 
-    /// Adds a system variable: `CLUSTER_TIME`, `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE`
-    /// and `KEEP`.
+    /// Adds a system variable: `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE` and `KEEP`.
     #[must_use]
     pub fn with_system(mut self, name: &str, value: RawValue<'_>) -> Scope {
         self.variables.insert(name.to_owned(), Expression::constant(value));
@@ -181,7 +196,22 @@ impl Scope {
 
     /// The value of `$$NOW`, if the scope has one.
     pub(crate) fn now(&self) -> Option<Expression> {
-        self.now_ms.map(|now| Expression::constant(RawValue::Date(now)))
+        self.time.map(|time| Expression::constant(RawValue::Date(time.now_ms)))
+    }
+
+    /// The value of `$$CLUSTER_TIME`; `None` where a variable of that name is not available.
+    ///
+    /// # Errors
+    /// 10071200 where there is no cluster time.
+    pub(crate) fn cluster_time(&self) -> Result<Option<Expression>> {
+        let Some(time) = self.time else { return Ok(None) };
+        match time.cluster {
+            Some(cluster) => Ok(Some(Expression::constant(RawValue::Timestamp(cluster)))),
+            None => {
+                let text = "system variable $$CLUSTER_TIME is not available in standalone";
+                Err(Error::new(ErrorCode(10_071_200), text))
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use super::*;
 
 fn evaluate(expression: &str, document: &str) -> mayfly_base::Result<String> {
-    let mut scope = Scope::at(1_000);
+    let mut scope = Scope::at(crate::OperationTime::at(1_000));
     scope.declare(parse_document("{limit: 5, sum: {$add: ['$$limit', 1]}}").unwrap().as_doc())?;
     let spec = parse_document(&format!("{{e: {expression}}}")).unwrap();
     let parsed = Expression::parse_in(spec.as_doc().get("e").unwrap(), &scope)?;

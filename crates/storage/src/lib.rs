@@ -34,7 +34,9 @@ pub use ddl::{
     NewExpireAfter, RenameTarget, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
-pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
+pub use index::{
+    DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, WriteTime, kinds,
+};
 pub use isolation::{BeforeRecord, ReadView, SessionKey, TransactionOwner};
 pub use oplog::{
     ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogLimits, LogObject, LogOperation,

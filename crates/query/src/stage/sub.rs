@@ -16,6 +16,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
 use super::{PipelineContext, PipelineOwner, StageContext, Step};
+use crate::language::validator::mentions;
 use crate::optimise::optimised;
 pub(crate) use crate::pipeline::PipelineRun;
 pub(crate) use crate::pipeline::rows::is_stage;
@@ -307,12 +308,6 @@ fn check_first(pipeline: &Pipeline, from: Option<&Namespace>, inside: PipelineOw
 pub(crate) fn branch(pipeline: RawDoc<'_>, context: &PipelineContext<'_>) -> Result<Vec<Step>> {
     let (_, steps) = parse_stages(pipeline, context)?;
     Ok(optimised(steps, context))
-}
-
-/// Whether the bytes of a document contain this text. There may be false positives, but no false
-/// negatives.
-fn mentions(document: RawDoc<'_>, text: &str) -> bool {
-    document.as_bytes().windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 /// Whether a second run of these stages gives the same results.

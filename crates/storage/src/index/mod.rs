@@ -14,4 +14,4 @@ pub(crate) mod validation;
 
 pub use filter::{FilterCompiler, RecordFilter};
 pub use spec::{IndexField, IndexSpec};
-pub use validation::DocumentCheck;
+pub use validation::{DocumentCheck, WriteTime};
