@@ -2,7 +2,8 @@
 //! expressions are evaluated once, when they are parsed.
 //!
 //! The error of a constant expression is kept until everything is parsed: errors of the syntax come
-//! first, and an operator that never evaluates an operand drops its error (`$or`, `$switch`).
+//! first, and an operator that never evaluates an operand drops its error (`$or`, `$switch`). In
+//! validators and pipelines of updates it appears only when a document is there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -166,9 +167,13 @@ impl<'s> Parser<'s> {
     /// Ends the parsing.
     ///
     /// # Errors
-    /// The error of the first constant expression that could not be evaluated.
+    /// The error of the first constant expression that could not be evaluated, unless the scope
+    /// waits for a document.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.deferred.take().map_or(Ok(()), Err)
+        match self.deferred.take() {
+            Some(error) if !self.scope.waits_for_documents() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// An operator with arguments; evaluated immediately if they are constant.
@@ -262,6 +267,9 @@ impl<'s> Parser<'s> {
             if let Some(place) = self.place("CURRENT") {
                 return Ok(Expression::Variable { place, parts });
             }
+            if let Some(current) = self.scope.variable("CURRENT") {
+                return self.inside(current, parts);
+            }
             self.reads_document = true;
             return Ok(Expression::Path(parts));
         };
@@ -279,6 +287,7 @@ impl<'s> Parser<'s> {
             return Ok(Expression::Variable { place, parts: rest });
         }
         let constant = match name {
+            "CURRENT" if self.scope.variable(name).is_some() => self.scope.variable(name),
             "ROOT" | "CURRENT" => {
                 self.reads_document = true;
                 return Ok(Expression::Path(rest));
@@ -290,16 +299,20 @@ impl<'s> Parser<'s> {
             "USER_ROLES" => Some(self.scope.variable(name).unwrap_or_else(|| array(Vec::new()))),
             _ => self.scope.variable(name),
         };
-        match (constant, name) {
-            (Some(value), _) if rest.is_empty() || !is_constant(&value) => Ok(value),
-            // A path inside a constant is evaluated as a path inside a variable of a `$let`.
-            (Some(constant), _) => self.fold(Expression::Let {
-                first: 0,
-                variables: vec![constant],
-                body: Box::new(Expression::Variable { place: 0, parts: rest }),
-            }),
-            (None, _) => Err(undefined(name)),
+        constant.map_or_else(|| Err(undefined(name)), |constant| self.inside(constant, rest))
+    }
+
+    /// A path inside a variable of the scope.
+    fn inside(&mut self, variable: Expression, parts: Vec<String>) -> Result<Expression> {
+        if parts.is_empty() || !is_constant(&variable) {
+            return Ok(variable);
         }
+        // A path inside a constant is evaluated as a path inside a variable of a `$let`.
+        self.fold(Expression::Let {
+            first: 0,
+            variables: vec![variable],
+            body: Box::new(Expression::Variable { place: 0, parts }),
+        })
     }
 
     fn place(&self, name: &str) -> Option<usize> {

@@ -50,6 +50,7 @@ pub struct Scope {
     script_limits: ScriptLimits,
     metadata: Vec<&'static str>,
     text_index: bool,
+    waits_for_documents: bool,
     accumulators: AccumulatorLimits,
 }
 
@@ -64,6 +65,7 @@ impl Default for Scope {
             script_limits: ScriptLimits::NONE,
             metadata: Vec::new(),
             text_index: false,
+            waits_for_documents: false,
             accumulators: AccumulatorLimits::default(),
         }
     }
@@ -104,6 +106,18 @@ impl Scope {
     /// Whether filters may use the collection's text index.
     pub fn has_text_index(&self) -> bool {
         self.text_index
+    }
+
+    /// Lets errors of constant expressions appear only when a document is there.
+    #[must_use]
+    pub fn waiting_for_documents(self) -> Scope {
+        Scope { waits_for_documents: true, ..self }
+    }
+
+    /// Whether errors of constant expressions appear only when a document is there. Validators
+    /// always wait.
+    pub(crate) fn waits_for_documents(&self) -> bool {
+        self.waits_for_documents || self.scripts == Scripts::Nowhere
     }
 
     /// Whether `$meta` may read this metadata.
@@ -156,14 +170,25 @@ impl Scope {
     }
 
     /// Adds the variables of a command's `let`. Each expression is evaluated once; it may use
-    /// earlier variables, but no document.
+    /// earlier variables, but neither a document nor the time.
     ///
     /// # Errors
-    /// 9 FailedToParse for an invalid name, 4890500 for a path to a field, errors of the
-    /// expressions.
+    /// 9 FailedToParse for an invalid name, 4738901 for the name of a time, 4890500 for a path to a
+    /// field, 51144 for a time, errors of the expressions.
     pub fn declare(&mut self, variables: RawDoc<'_>) -> Result<()> {
+        let time = self.time.take();
+        let declared = self.declare_timeless(variables);
+        self.time = time;
+        declared
+    }
+
+    fn declare_timeless(&mut self, variables: RawDoc<'_>) -> Result<()> {
         for element in variables {
             let name = element.name();
+            if matches!(name, "NOW" | "CLUSTER_TIME") {
+                let text = format!("'let' must not define the system variable '{name}'");
+                return Err(Error::new(ErrorCode(4_738_901), text));
+            }
             check_variable_name(name)?;
             let mut parser = Parser::new(self);
             let expression = parser.parse(element.value())?;

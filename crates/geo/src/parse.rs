@@ -1,12 +1,14 @@
 //! Parses and validates GeoJSON and legacy pairs.
 
+use std::collections::HashSet;
+
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::current::spend;
 
 use crate::geometry::Crs;
-use crate::point::{Pair, Point};
+use crate::point::{Pair, Point, bits};
 use crate::polygon::{Loop, Polygon};
 use crate::shape::{GeoJsonType, Shape};
 use crate::validity::{fault_of_ring, fault_of_rings, is_hole_of};
@@ -314,6 +316,12 @@ fn ring(value: Option<RawValue<'_>>, budget: &mut usize) -> Result<Vec<Point>> {
     }
 }
 
+/// Whether a hole has two corners of the outer ring, so that it may divide the polygon.
+fn shares_corners(shell: &Loop, hole: &Loop) -> bool {
+    let corners: HashSet<[u64; 3]> = shell.vertices().iter().map(bits).collect();
+    hole.vertices().iter().filter(|corner| corners.contains(&bits(corner))).count() > 1
+}
+
 fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> Result<Polygon> {
     let Some(RawValue::Array(rings)) = coordinates else {
         let kind = type_of(coordinates);
@@ -353,6 +361,13 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
     if loops.is_empty() {
         return bad("Polygon has no loops.");
     }
+    if let Some(hole) = loops.iter().skip(1).position(|hole| shares_corners(&loops[0], hole)) {
+        let at = hole + 1;
+        let shown = shown(coordinates);
+        return bad(format!(
+            "Loop 0 shares more than one vertex with its child loop {at}: {shown}"
+        ));
+    }
     if let Some(fault) = fault_of_rings(&loops)? {
         return bad(format!("Polygon isn't valid: {fault} {}", shown(coordinates)));
     }
@@ -361,6 +376,9 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
     if several {
         // The constructor compares all pairs of loops, and may have stopped early.
         spend(usize::MAX)?;
+    }
+    if polygon.is_nested() {
+        return bad(format!("Polygon interior loops cannot be nested: {}", shown(coordinates)));
     }
     // As in the reference, a polygon that may exceed half of the earth has no border.
     Ok(if crs == Crs::StrictSphere { polygon.without_border() } else { polygon })

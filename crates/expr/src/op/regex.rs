@@ -16,17 +16,8 @@ pub(super) const ROWS: &[OpRow] = &[
     own("$regexFindAll", "4.2", "All matches with their groups.", parse),
 ];
 
-/// Most bytes of a pattern in an expression.
-const MAX_PATTERN_BYTES: usize = 16 << 10;
-
 /// Compiles a pattern, with the errors of the operator `name`.
 fn compile_pattern(name: &str, pattern: &str, options: &str) -> Result<Pattern> {
-    if pattern.len() > MAX_PATTERN_BYTES {
-        return Err(fault(
-            51111,
-            format!("Invalid Regex in {name}: regular expression is too large"),
-        ));
-    }
     Pattern::compile(pattern, options).map_err(|wrong| match wrong {
         PatternFault::NullInPattern => {
             let text = format!("{name}: regular expression cannot contain an embedded null byte");

@@ -32,8 +32,9 @@ fn parse(parser: &mut Parser<'_>, _: &'static OpRow, operand: RawValue<'_>) -> R
     };
     let vars = vars.ok_or_else(|| missing(16876, "vars"))?;
     let body = body.ok_or_else(|| missing(16877, "in"))?;
-    let RawValue::Document(vars) = vars else {
-        return Err(Error::failed_to_parse("invalid parameter: expected an object (vars)"));
+    // The positions of an array are no names of variables.
+    let (RawValue::Document(vars) | RawValue::Array(vars)) = vars else {
+        return Err(Error::new(ErrorCode(10065), "invalid parameter: expected an object (vars)"));
     };
     let (mut names, mut variables) = (Vec::new(), Vec::new());
     for element in vars {
