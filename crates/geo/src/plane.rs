@@ -55,8 +55,8 @@ impl FlatShape {
             FlatShape::Disc { centre, radius } => {
                 let (x, y) = (point.x - centre.x, point.y - centre.y);
                 match (x == 0.0, y == 0.0) {
-                    // The larger coordinate is compared with a sum, as in the reference, so that the
-                    // end of a radius that is no binary fraction counts.
+                    // The larger coordinate is compared with a sum, as in the reference: the end of
+                    // a radius that is no binary fraction belongs to the disc.
                     (true, _) => within_sum(point.y, centre.y, *radius),
                     (_, true) => within_sum(point.x, centre.x, *radius),
                     _ => x * x + y * y <= radius * radius,

@@ -105,25 +105,7 @@ fn parse_switch(
             return Err(fault(40061, text));
         };
         for branch in branches {
-            let [case, then] = parts(
-                branch.value(),
-                ["case", "then"],
-                |found| {
-                    let text =
-                        format!("$switch expected each branch to be an object, found: {found}");
-                    fault(40062, text)
-                },
-                |name| {
-                    let text = format!("$switch found an unknown argument to a branch: {name}");
-                    fault(40063, text)
-                },
-            )?;
-            let case = case.ok_or_else(|| {
-                fault(40064, "$switch requires each branch have a 'case' expression")
-            })?;
-            let then = then.ok_or_else(|| {
-                fault(40065, "$switch requires each branch have a 'then' expression.")
-            })?;
+            let (case, then) = branch_of(branch.value())?;
             given = true;
             let (case, case_error) = parser.apart(|parser| parser.parse(case))?;
             let (then, then_error) = parser.apart(|parser| parser.parse(then))?;
@@ -155,6 +137,23 @@ fn parse_switch(
         parser.defer(Some(fault(40069, text)));
     }
     parser.call(row, switch, arguments)
+}
+
+/// The parts of a branch of `$switch`.
+fn branch_of(branch: RawValue<'_>) -> Result<(RawValue<'_>, RawValue<'_>)> {
+    let [case, then] = parts(
+        branch,
+        ["case", "then"],
+        |found| {
+            fault(40062, format!("$switch expected each branch to be an object, found: {found}"))
+        },
+        |name| fault(40063, format!("$switch found an unknown argument to a branch: {name}")),
+    )?;
+    let case =
+        case.ok_or_else(|| fault(40064, "$switch requires each branch have a 'case' expression"))?;
+    let then =
+        then.ok_or_else(|| fault(40065, "$switch requires each branch have a 'then' expression."))?;
+    Ok((case, then))
 }
 
 fn switch<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {

@@ -2,8 +2,8 @@
 //!
 //! The filter is evaluated again, by a slower algorithm. Each condition that is satisfied by an
 //! array's item records the item's index; the last record counts. On a path through several arrays
-//! it is the index in the outermost one. Negated conditions record nothing, nor do alternatives over
-//! several fields.
+//! it is the index in the outermost one. Negated conditions record nothing, nor do alternatives
+//! over several fields.
 
 use mayfly_base::Result;
 use mayfly_value::paths::array_index;
