@@ -30,7 +30,7 @@ enum RunningState {
     Mean(Mean),
     Slope(Slope),
     Area(Area),
-    Moments(Moments),
+    Moments(Box<Moments>),
     /// The reader is at the current document.
     Extremes(Extremes, Box<dyn DocumentReader>),
 }
@@ -71,7 +71,7 @@ impl Running {
             Function::Fading { .. } => RunningState::Mean(Mean::default()),
             Function::Derivative { .. } => RunningState::Slope(Slope::default()),
             Function::Integral { .. } => RunningState::Area(Area::default()),
-            Function::Covariance { .. } => RunningState::Moments(Moments::default()),
+            Function::Covariance { .. } => RunningState::Moments(Box::default()),
             Function::Scale { .. } => RunningState::Extremes(Extremes::default(), open()?),
             Function::Shift { .. } | Function::LinearFill(_) => {
                 return Err(Error::internal("a function without a running state"));
