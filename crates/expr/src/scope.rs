@@ -34,6 +34,9 @@ pub struct OperationTime {
 }
 
 impl OperationTime {
+    /// Any time, for what is parsed and not evaluated.
+    pub const ANY: OperationTime = OperationTime { now_ms: 0, cluster: Some(0) };
+
     /// A time without a cluster time, in milliseconds since 1970.
     pub fn at(now_ms: i64) -> OperationTime {
         OperationTime { now_ms, cluster: None }

@@ -53,7 +53,7 @@ impl Validator {
         let timed = TIMES.iter().any(|name| mentions(filter, name));
         if timed {
             // The values do not matter for the check of the syntax.
-            context.time = Some(OperationTime { now_ms: 0, cluster: Some(0) });
+            context.time = Some(OperationTime::ANY);
         }
         let matcher = Matcher::parse(filter, &context)?;
         Ok(Validator { matcher, filter: filter.to_owned(), timed: timed.then_some(context) })
