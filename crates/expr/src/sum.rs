@@ -149,3 +149,30 @@ fn two_sum(high: f64, low: f64, value: f64) -> (f64, f64) {
     let error = (high - (sum - back)) + (value - back);
     (sum, low + error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NaN keeps its sign in sums and means, in either type.
+    #[test]
+    fn the_sign_of_nan_is_kept() {
+        for negative in [false, true] {
+            let double = if negative { -f64::NAN } else { f64::NAN };
+            let decimal = Decimal::Nan { negative };
+            assert_eq!(Number::Double(double).to_decimal(), decimal);
+            let mut sum = Sum::default();
+            sum.add(Number::Int32(1));
+            sum.add(Number::Decimal(decimal));
+            assert_eq!(sum.finish(), Number::Decimal(decimal));
+            assert_eq!(sum.mean(2), Number::Decimal(decimal));
+            let mut sum = Sum::default();
+            sum.add(Number::Double(1.5));
+            sum.add(Number::Double(double));
+            assert_eq!(sum.finish().to_f64().is_sign_negative(), negative);
+            assert_eq!(sum.mean(2).to_f64().is_sign_negative(), negative);
+            sum.add(Number::Decimal(Decimal::from_i64(1)));
+            assert_eq!(sum.finish(), Number::Decimal(decimal));
+        }
+    }
+}
