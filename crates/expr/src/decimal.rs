@@ -4,7 +4,7 @@
 
 use dec::{Context, Decimal as Digits, Rounding};
 use mayfly_value::Number;
-use mayfly_value::decimal::Decimal;
+use mayfly_value::decimal::{Decimal, MAX_COEFFICIENT, MIN_EXPONENT};
 
 /// A decimal with 20 units of three digits.
 type Wide = Digits<20>;
@@ -94,12 +94,28 @@ pub(crate) fn log10(value: Decimal) -> Decimal {
 
 /// The logarithm to any base.
 pub(crate) fn log(value: Decimal, base: Decimal) -> Decimal {
-    narrow(div(&unary(Context::<Wide>::ln, &widen(value)), &unary(Context::ln, &widen(base))))
+    let quotient =
+        div(&unary(Context::<Wide>::ln, &widen(value)), &unary(Context::ln, &widen(base)));
+    filled(narrow(quotient))
 }
 
 /// The power of a base.
 pub(crate) fn pow(base: Decimal, exponent: Decimal) -> Decimal {
-    narrow(binary(Context::<Wide>::pow, &widen(base), &widen(exponent)))
+    filled(narrow(binary(Context::<Wide>::pow, &widen(base), &widen(exponent))))
+}
+
+/// The same number with all 34 digits, as powers and logarithms have them.
+fn filled(value: Decimal) -> Decimal {
+    match value {
+        Decimal::Finite { negative, mut coefficient, mut exponent } if coefficient > 0 => {
+            while exponent > MIN_EXPONENT && coefficient <= MAX_COEFFICIENT / 10 {
+                coefficient *= 10;
+                exponent -= 1;
+            }
+            Decimal::Finite { negative, coefficient, exponent }
+        }
+        other => other,
+    }
 }
 
 /// Rounds to a number of decimal places, which may be negative; `None` when 34 digits are too few

@@ -27,7 +27,9 @@ impl Dependencies {
             Expression::Path(parts) => {
                 self.paths.insert(parts.join("."));
             }
-            Expression::Call { row, .. } if row.name == "$rand" => self.random = true,
+            Expression::Call { row, .. } if matches!(row.name, "$rand" | "$currentDate") => {
+                self.random = true;
+            }
             // The result of a script is not predictable.
             Expression::Script(..) => self.random = true,
             Expression::Ready { prepared, .. } => {

@@ -29,6 +29,6 @@ pub use expression::{Expression, FEW_EXPRESSIONS, Frame};
 pub use order::{Order, OrderField};
 pub use parse::Parser;
 pub use random::random_unit;
-pub use scope::{Scope, Scripts};
+pub use scope::{OperationTime, Scope, Scripts};
 pub use sum::Sum;
 pub use value::Value;

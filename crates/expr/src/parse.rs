@@ -1,5 +1,9 @@
 //! Parses values as expressions: paths, variables, documents, arrays, operators. Constant
 //! expressions are evaluated once, when they are parsed.
+//!
+//! The error of a constant expression is kept until everything is parsed: errors of the syntax come
+//! first, and an operator that never evaluates an operand drops its error (`$or`, `$switch`). In
+//! validators and pipelines of updates it appears only when a document is there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +12,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::op::{self, ConstantItems, OpRow, Operands, Prepared, Run, RunPrepared};
+use crate::op::{self, ConstantItems, OpRow, Operands, Prepared, Run, RunPrepared, check_text};
 use crate::{Expression, Frame, Scope, Scripts, Value};
 
 /// Up to this many names of an object are compared linearly.
@@ -23,6 +27,8 @@ pub struct Parser<'s> {
     places: HashMap<String, Vec<usize>>,
     depth: usize,
     reads_document: bool,
+    /// The error of the first constant expression that could not be evaluated.
+    deferred: Option<Error>,
 }
 
 impl<'s> Parser<'s> {
@@ -34,6 +40,7 @@ impl<'s> Parser<'s> {
             places: HashMap::new(),
             depth: 0,
             reads_document: false,
+            deferred: None,
         }
     }
 
@@ -57,6 +64,7 @@ impl<'s> Parser<'s> {
             RawValue::String(text) if text.starts_with('$') => self.path(text),
             RawValue::Array(items) => self.list(items).map(array),
             RawValue::Document(document) => self.document(document),
+            RawValue::String(text) => check_text(text.len()).map(|()| Expression::constant(value)),
             constant => Ok(Expression::constant(constant)),
         };
         self.depth -= 1;
@@ -138,9 +146,39 @@ impl<'s> Parser<'s> {
         if constant { self.fold(expression) } else { Ok(expression) }
     }
 
+    /// Parses something, and returns the error of a constant expression in it apart from it.
+    pub(crate) fn apart<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Parser<'s>) -> Result<T>,
+    ) -> Result<(T, Option<Error>)> {
+        let before = self.deferred.take();
+        let parsed = parse(self)?;
+        let error = std::mem::replace(&mut self.deferred, before);
+        Ok((parsed, error))
+    }
+
+    /// Keeps the error of a constant expression, if there is one.
+    pub(crate) fn defer(&mut self, error: Option<Error>) {
+        if self.deferred.is_none() {
+            self.deferred = error;
+        }
+    }
+
+    /// Ends the parsing.
+    ///
+    /// # Errors
+    /// The error of the first constant expression that could not be evaluated, unless the scope
+    /// waits for a document.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match self.deferred.take() {
+            Some(error) if !self.scope.waits_for_documents() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// An operator with arguments; evaluated immediately if they are constant.
     pub(crate) fn call(
-        &self,
+        &mut self,
         row: &'static OpRow,
         run: Run,
         arguments: Vec<Expression>,
@@ -152,7 +190,7 @@ impl<'s> Parser<'s> {
 
     /// The same with prepared data.
     pub(crate) fn ready(
-        &self,
+        &mut self,
         row: &'static OpRow,
         run: RunPrepared,
         prepared: Prepared,
@@ -164,15 +202,23 @@ impl<'s> Parser<'s> {
         if constant { self.fold(expression) } else { Ok(expression) }
     }
 
-    fn fold(&self, expression: Expression) -> Result<Expression> {
+    /// Evaluates a constant expression. If that fails, the expression stays as it is.
+    fn fold(&mut self, expression: Expression) -> Result<Expression> {
         let frame = Frame::new(RawDoc::EMPTY).collated(self.scope.collation().map(|have| &**have));
-        let value = expression.evaluate(frame)?.into_owned();
+        let value = match expression.evaluate(frame) {
+            Ok(value) => value.into_owned(),
+            Err(error) => {
+                self.defer(Some(error));
+                return Ok(expression);
+            }
+        };
         Ok(value.map_or(Expression::Missing, |value| Expression::Constant(value.into())))
     }
 
     /// Parses an expression whose strings are compared by the scope's collation.
     pub(crate) fn parse_collated(&mut self, value: RawValue<'_>) -> Result<Expression> {
         let parsed = self.parse(value)?;
+        self.finish()?;
         Ok(match (self.scope.collation(), parsed) {
             (Some(_), plain @ (Expression::Constant(_) | Expression::Path(_))) => plain,
             (Some(collation), parsed) => Expression::Collated(collation.clone(), Box::new(parsed)),
@@ -221,12 +267,19 @@ impl<'s> Parser<'s> {
             if let Some(place) = self.place("CURRENT") {
                 return Ok(Expression::Variable { place, parts });
             }
+            if let Some(current) = self.scope.variable("CURRENT") {
+                return self.inside(current, parts);
+            }
             self.reads_document = true;
             return Ok(Expression::Path(parts));
         };
         let (name, rest) = variable.split_once('.').unwrap_or((variable, ""));
         check_variable_name(name)?;
         let rest = match variable.contains('.') {
+            true if rest.is_empty() => {
+                let text = "FieldPath must not end with a '.'.";
+                return Err(Error::new(ErrorCode(40353), text));
+            }
             true => path_parts(rest)?,
             false => Vec::new(),
         };
@@ -234,26 +287,32 @@ impl<'s> Parser<'s> {
             return Ok(Expression::Variable { place, parts: rest });
         }
         let constant = match name {
+            "CURRENT" if self.scope.variable(name).is_some() => self.scope.variable(name),
             "ROOT" | "CURRENT" => {
                 self.reads_document = true;
                 return Ok(Expression::Path(rest));
             }
             "REMOVE" => return Ok(Expression::Missing),
             "NOW" => self.scope.now(),
+            "CLUSTER_TIME" => self.scope.cluster_time()?,
             // Without access control there are no roles.
             "USER_ROLES" => Some(self.scope.variable(name).unwrap_or_else(|| array(Vec::new()))),
             _ => self.scope.variable(name),
         };
-        match (constant, name) {
-            (Some(value), _) if rest.is_empty() || !is_constant(&value) => Ok(value),
-            // A path inside a constant is evaluated as a path inside a variable of a `$let`.
-            (Some(constant), _) => self.fold(Expression::Let {
-                first: 0,
-                variables: vec![constant],
-                body: Box::new(Expression::Variable { place: 0, parts: rest }),
-            }),
-            (None, _) => Err(undefined(name)),
+        constant.map_or_else(|| Err(undefined(name)), |constant| self.inside(constant, rest))
+    }
+
+    /// A path inside a variable of the scope.
+    fn inside(&mut self, variable: Expression, parts: Vec<String>) -> Result<Expression> {
+        if parts.is_empty() || !is_constant(&variable) {
+            return Ok(variable);
         }
+        // A path inside a constant is evaluated as a path inside a variable of a `$let`.
+        self.fold(Expression::Let {
+            first: 0,
+            variables: vec![variable],
+            body: Box::new(Expression::Variable { place: 0, parts }),
+        })
     }
 
     fn place(&self, name: &str) -> Option<usize> {
@@ -308,7 +367,7 @@ pub(crate) fn is_constant(expression: &Expression) -> bool {
     matches!(expression, Expression::Constant(_) | Expression::Missing | Expression::Absent)
 }
 
-fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<()> {
+pub(crate) fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<()> {
     if (least..=most).contains(&given) {
         return Ok(());
     }

@@ -58,7 +58,7 @@ fn try_all(name: &str, operand: RawValue<'_>, document: RawDoc<'_>) {
     let mut spec = DocBuilder::new();
     spec.append(name, operand);
     let spec = spec.finish();
-    let scope = Scope::at(0);
+    let scope = Scope::at(crate::OperationTime::at(0));
     if let Ok(parsed) = Expression::parse_in(RawValue::Document(spec.as_doc()), &scope) {
         let _ = parsed.dependencies();
         let _ = parsed.evaluate(Frame::new(document));
@@ -329,4 +329,59 @@ fn long_expressions_end_with_their_operation() {
         let failed = parsed.evaluate(Frame::new(document.as_doc())).unwrap_err();
         assert_eq!(failed.code().0, 50, "{inner}");
     }
+}
+
+/// A string of 2^24 bytes is too large as a literal, as an argument, and as a result; bytes count,
+/// not characters. Measured behaviour of the reference.
+#[test]
+fn large_strings_are_refused() {
+    const LIMIT: usize = 1 << 24;
+    let code = |expression: &str, field: &str, literal: Option<&str>| -> i32 {
+        let parsed = parse_document(&format!("{{e: {expression}}}")).unwrap();
+        let mut spec = DocBuilder::new();
+        match (literal, parsed.as_doc().get("e").unwrap()) {
+            // The literal takes the place of the operand.
+            (Some(text), RawValue::String(operator)) => {
+                spec.start_document("e").append(operator, text).end();
+            }
+            (_, other) => drop(spec.append("e", other)),
+        }
+        let spec = spec.finish();
+        let mut root = DocBuilder::new();
+        root.append("f", field);
+        let root = root.finish();
+        let parsed = Expression::parse(spec.as_doc().get("e").unwrap());
+        let result = parsed.and_then(|it| it.evaluate(Frame::new(root.as_doc())).map(|_| ()));
+        result.map_or_else(|error| error.code().0, |()| 0)
+    };
+    let (below, at) = ("y".repeat(LIMIT - 1), "y".repeat(LIMIT));
+    for operator in ["'$literal'", "'$strLenBytes'", "'$strLenCP'", "'$toString'", "'$toBool'"] {
+        assert_eq!(code(operator, "", Some(&below)), 0, "{operator}");
+        assert_eq!(code(operator, "", Some(&at)), 16493, "{operator}");
+    }
+    assert_eq!(code("'$strLenCP'", "", Some(&"ü".repeat(LIMIT / 2))), 16493);
+    let half = "x".repeat(LIMIT / 2);
+    for (expression, expected) in [
+        ("{$concat: ['$f', '$f']}", 16493),
+        ("{$concat: ['$f', {$substrBytes: ['$f', 1, -1]}]}", 0),
+        ("{$replaceAll: {input: '$f', find: 'x', replacement: 'xx'}}", 16493),
+        ("{$replaceAll: {input: '$f', find: 'x', replacement: ''}}", 0),
+        ("{$replaceOne: {input: '$f', find: 'x', replacement: {$concat: ['$f', 'x']}}}", 16493),
+        (
+            "{$reduce: {input: ['$f', '$f'], initialValue: '', in: {$concat: ['$$value', '$$this']}}}",
+            16493,
+        ),
+    ] {
+        assert_eq!(code(expression, &half, None), expected, "{expression}");
+    }
+    // Binary data whose text would be too large is a failed conversion.
+    let as_text = |format: &str| {
+        format!(
+            "{{$convert: {{input: {{$convert: {{input: '$f', to: 'binData', format: 'utf8'}}}}, to: 'string', format: '{format}'}}}}"
+        )
+    };
+    assert_eq!(code(&as_text("hex"), &half, None), 241);
+    assert_eq!(code(&as_text("base64"), &half, None), 0);
+    assert_eq!(code(&as_text("base64"), &below[..LIMIT / 4 * 3], None), 241);
+    assert_eq!(code(&as_text("utf8"), &half, None), 0);
 }

@@ -24,16 +24,36 @@ pub enum Scripts {
     Nowhere,
 }
 
+/// The time of an operation: the values of `$$NOW` and `$$CLUSTER_TIME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationTime {
+    /// Milliseconds since 1970.
+    pub now_ms: i64,
+    /// The cluster time, as the bits of a timestamp; `None` where there is none.
+    pub cluster: Option<u64>,
+}
+
+impl OperationTime {
+    /// Any time, for what is parsed and not evaluated.
+    pub const ANY: OperationTime = OperationTime { now_ms: 0, cluster: Some(0) };
+
+    /// A time without a cluster time, in milliseconds since 1970.
+    pub fn at(now_ms: i64) -> OperationTime {
+        OperationTime { now_ms, cluster: None }
+    }
+}
+
 /// Variables whose values are known before the first document, and the settings of expressions.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    now_ms: Option<i64>,
+    time: Option<OperationTime>,
     collation: Option<Arc<Collation>>,
     variables: BTreeMap<String, Expression>,
     scripts: Scripts,
     script_limits: ScriptLimits,
     metadata: Vec<&'static str>,
     text_index: bool,
+    waits_for_documents: bool,
     accumulators: AccumulatorLimits,
 }
 
@@ -41,26 +61,26 @@ impl Default for Scope {
     /// A scope without variables and without scripts.
     fn default() -> Scope {
         Scope {
-            now_ms: None,
+            time: None,
             collation: None,
             variables: BTreeMap::new(),
             scripts: Scripts::default(),
             script_limits: ScriptLimits::NONE,
             metadata: Vec::new(),
             text_index: false,
+            waits_for_documents: false,
             accumulators: AccumulatorLimits::default(),
         }
     }
 }
 
 impl Scope {
-    /// A scope with this value of `$$NOW`, in milliseconds since 1970.
-    pub fn at(now_ms: i64) -> Scope {
-        Scope { now_ms: Some(now_ms), ..Scope::default() }
+    /// A scope with the variables `$$NOW` and `$$CLUSTER_TIME`.
+    pub fn at(time: OperationTime) -> Scope {
+        Scope { time: Some(time), ..Scope::default() }
     }
 
-    /// Adds a system variable: `CLUSTER_TIME`, `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE`
-    /// and `KEEP`.
+    /// Adds a system variable: `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE` and `KEEP`.
     #[must_use]
     pub fn with_system(mut self, name: &str, value: RawValue<'_>) -> Scope {
         self.variables.insert(name.to_owned(), Expression::constant(value));
@@ -74,10 +94,10 @@ impl Scope {
         self
     }
 
-    /// Declares no `$$NOW`, where an expression must be the same at any time.
+    /// Declares no times, where an expression must have the same value at any time.
     #[must_use]
-    pub fn without_now(self) -> Scope {
-        Scope { now_ms: None, ..self }
+    pub fn without_time(self) -> Scope {
+        Scope { time: None, ..self }
     }
 
     /// Allows no metadata, for a pipeline over other documents.
@@ -95,6 +115,18 @@ impl Scope {
     /// Whether filters may use the collection's text index.
     pub fn has_text_index(&self) -> bool {
         self.text_index
+    }
+
+    /// Lets errors of constant expressions appear only when a document is there.
+    #[must_use]
+    pub fn waiting_for_documents(self) -> Scope {
+        Scope { waits_for_documents: true, ..self }
+    }
+
+    /// Whether errors of constant expressions appear only when a document is there. Validators
+    /// always wait.
+    pub(crate) fn waits_for_documents(&self) -> bool {
+        self.waits_for_documents || self.scripts == Scripts::Nowhere
     }
 
     /// Whether `$meta` may read this metadata.
@@ -147,17 +179,29 @@ impl Scope {
     }
 
     /// Adds the variables of a command's `let`. Each expression is evaluated once; it may use
-    /// earlier variables, but no document.
+    /// earlier variables, but neither a document nor the time.
     ///
     /// # Errors
-    /// 9 FailedToParse for an invalid name, 4890500 for a path to a field, errors of the
-    /// expressions.
+    /// 9 FailedToParse for an invalid name, 4738901 for the name of a time, 4890500 for a path to a
+    /// field, 51144 for a time, errors of the expressions.
     pub fn declare(&mut self, variables: RawDoc<'_>) -> Result<()> {
+        let time = self.time.take();
+        let declared = self.declare_timeless(variables);
+        self.time = time;
+        declared
+    }
+
+    fn declare_timeless(&mut self, variables: RawDoc<'_>) -> Result<()> {
         for element in variables {
             let name = element.name();
+            if matches!(name, "NOW" | "CLUSTER_TIME") {
+                let text = format!("'let' must not define the system variable '{name}'");
+                return Err(Error::new(ErrorCode(4_738_901), text));
+            }
             check_variable_name(name)?;
             let mut parser = Parser::new(self);
             let expression = parser.parse(element.value())?;
+            parser.finish()?;
             if parser.reads_document() {
                 let text = "Command let Expression tried to access a field, but this is not allowed because Command \
                             let Expressions run before the query examines any documents.";
@@ -186,7 +230,22 @@ impl Scope {
 
     /// The value of `$$NOW`, if the scope has one.
     pub(crate) fn now(&self) -> Option<Expression> {
-        self.now_ms.map(|now| Expression::constant(RawValue::Date(now)))
+        self.time.map(|time| Expression::constant(RawValue::Date(time.now_ms)))
+    }
+
+    /// The value of `$$CLUSTER_TIME`; `None` where a variable of that name is not available.
+    ///
+    /// # Errors
+    /// 10071200 where there is no cluster time.
+    pub(crate) fn cluster_time(&self) -> Result<Option<Expression>> {
+        let Some(time) = self.time else { return Ok(None) };
+        match time.cluster {
+            Some(cluster) => Ok(Some(Expression::constant(RawValue::Timestamp(cluster)))),
+            None => {
+                let text = "system variable $$CLUSTER_TIME is not available in standalone";
+                Err(Error::new(ErrorCode(10_071_200), text))
+            }
+        }
     }
 }
 

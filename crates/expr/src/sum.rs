@@ -46,31 +46,48 @@ impl Sum {
     }
 
     /// The sum of integers and doubles as a decimal, including the compensation of the doubles.
-    fn rest_as_decimal(&self) -> Decimal {
+    fn rest_as_decimal(&self, decimal_of: fn(f64) -> Decimal) -> Number {
         let integers = match i64::try_from(self.integers) {
-            Ok(long) => Number::Int64(long),
-            Err(_) => Number::Double(self.integers as f64),
+            Ok(long) => Decimal::from_i64(long),
+            Err(_) => decimal_of(self.integers as f64),
         };
-        let mut sum = Number::Decimal(integers.to_decimal());
+        let mut sum = Number::Decimal(integers);
         if let Some((high, low)) = self.doubles {
             for part in [high, low] {
                 // Adding zero would only add decimal places.
                 if part != 0.0 {
-                    sum = sum.plus(Number::Double(part));
+                    sum = sum.plus(Number::Decimal(decimal_of(part)));
                 }
             }
         }
-        sum.to_decimal()
+        sum
     }
 
-    /// The sum in the widest type added; integers that overflow long become a double.
+    /// The sum of an accumulator in the widest type added; integers that overflow long become a
+    /// double. Doubles are added to decimals exactly.
     pub fn finish(&self) -> Number {
-        if let Some(decimals) = self.decimals {
-            if self.doubles.is_none() && self.integers == 0 {
-                return Number::Decimal(decimals);
+        match self.decimals {
+            // Even adding zero is an effect: a sum that cancels gets exponent zero.
+            Some(decimals) => {
+                Number::Decimal(decimals).plus(self.rest_as_decimal(Decimal::nearest))
             }
-            return Number::Decimal(decimals).plus(Number::Decimal(self.rest_as_decimal()));
+            None => self.without_decimals(),
         }
+    }
+
+    /// The sum of an expression, in which doubles have 15 digits when they are added to decimals.
+    pub fn total(&self) -> Number {
+        let decimal_of = |part| Number::Double(part).to_decimal();
+        match self.decimals {
+            Some(decimals) if self.doubles.is_none() && self.integers == 0 => {
+                Number::Decimal(decimals)
+            }
+            Some(decimals) => Number::Decimal(decimals).plus(self.rest_as_decimal(decimal_of)),
+            None => self.without_decimals(),
+        }
+    }
+
+    fn without_decimals(&self) -> Number {
         if let Some((high, low)) = self.doubles {
             let (high, low) = two_sum(high, low, self.integers as f64);
             return Number::Double(if (high + low).is_nan() { high } else { high + low });
@@ -131,4 +148,31 @@ fn two_sum(high: f64, low: f64, value: f64) -> (f64, f64) {
     let back = sum - high;
     let error = (high - (sum - back)) + (value - back);
     (sum, low + error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NaN keeps its sign in sums and means, in either type.
+    #[test]
+    fn the_sign_of_nan_is_kept() {
+        for negative in [false, true] {
+            let double = if negative { -f64::NAN } else { f64::NAN };
+            let decimal = Decimal::Nan { negative };
+            assert_eq!(Number::Double(double).to_decimal(), decimal);
+            let mut sum = Sum::default();
+            sum.add(Number::Int32(1));
+            sum.add(Number::Decimal(decimal));
+            assert_eq!(sum.finish(), Number::Decimal(decimal));
+            assert_eq!(sum.mean(2), Number::Decimal(decimal));
+            let mut sum = Sum::default();
+            sum.add(Number::Double(1.5));
+            sum.add(Number::Double(double));
+            assert_eq!(sum.finish().to_f64().is_sign_negative(), negative);
+            assert_eq!(sum.mean(2).to_f64().is_sign_negative(), negative);
+            sum.add(Number::Decimal(Decimal::from_i64(1)));
+            assert_eq!(sum.finish(), Number::Decimal(decimal));
+        }
+    }
 }

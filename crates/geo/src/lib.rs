@@ -33,7 +33,7 @@ pub use area::{Area, Cap};
 pub use cells::{CellRange, index_cells};
 pub use geometry::{Crs, Geometry, is_bad};
 pub use grid::{Grid, GridRange};
-pub use parse::{crs_of, legacy_pair, query_geometry};
+pub use parse::{crs_of, flat_point, legacy_pair, query_geometry};
 pub use plane::{FlatShape, flat_distance};
 pub use point::{Pair, Point, angle};
 pub use search::{Origin, RegionRange, SearchRegion};

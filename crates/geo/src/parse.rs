@@ -1,12 +1,14 @@
 //! Parses and validates GeoJSON and legacy pairs.
 
+use std::collections::HashSet;
+
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::current::spend;
 
 use crate::geometry::Crs;
-use crate::point::{Pair, Point};
+use crate::point::{Pair, Point, bits};
 use crate::polygon::{Loop, Polygon};
 use crate::shape::{GeoJsonType, Shape};
 use crate::validity::{fault_of_ring, fault_of_rings, is_hole_of};
@@ -110,14 +112,41 @@ pub(crate) fn geo_json(doc: RawDoc<'_>) -> Result<(Shape, Crs)> {
     Ok((shape, crs))
 }
 
-/// Parses the operand of `$geometry`.
+/// Parses the same in the plane: exactly two numbers.
+///
+/// # Errors
+/// 2 BadValue for other values and for infinite numbers.
+pub fn flat_point(value: RawValue<'_>) -> Result<Pair> {
+    let pair = legacy_pair(value)?;
+    match value.as_array().or(value.as_document()).map_or(0, |items| items.iter().count()) {
+        2 => Ok(pair),
+        _ => bad("Point must only contain two numeric elements"),
+    }
+}
+
+/// Parses the operand of `$geometry`: GeoJSON, where coordinates without a type are a point, or a
+/// legacy pair.
 ///
 /// # Errors
 /// 2 BadValue for an invalid operand.
-pub fn query_geometry(doc: RawDoc<'_>) -> Result<(Shape, Crs, GeoJsonType)> {
-    let (shape, crs) = geo_json(doc)?;
-    let kind = doc.get("type").and_then(RawValue::as_str).and_then(GeoJsonType::of_name);
-    Ok((shape, crs, kind.unwrap_or(GeoJsonType::GeometryCollection)))
+pub fn query_geometry(operand: RawValue<'_>) -> Result<(Shape, Crs, GeoJsonType)> {
+    let point = |coordinates: RawValue<'_>, crs: Crs| {
+        let shape = Shape::of_pair(on_earth(legacy_pair(coordinates)?)?);
+        Ok((shape, crs, GeoJsonType::Point))
+    };
+    match operand {
+        RawValue::Document(doc) if doc.get("type").is_some() => {
+            let (shape, crs) = geo_json(doc)?;
+            let kind = doc.get("type").and_then(RawValue::as_str).and_then(GeoJsonType::of_name);
+            Ok((shape, crs, kind.unwrap_or(GeoJsonType::GeometryCollection)))
+        }
+        RawValue::Document(doc) => match doc.get("coordinates") {
+            Some(coordinates) => point(coordinates, crs_of(doc)?),
+            None => point(operand, Crs::Sphere),
+        },
+        RawValue::Array(_) => point(operand, Crs::Sphere),
+        other => bad(format!("geometry must be an object, instead got type {}", other.type_name())),
+    }
 }
 
 fn collection(doc: RawDoc<'_>, budget: &mut usize) -> Result<Shape> {
@@ -287,6 +316,12 @@ fn ring(value: Option<RawValue<'_>>, budget: &mut usize) -> Result<Vec<Point>> {
     }
 }
 
+/// Whether a hole has two corners of the outer ring, so that it may divide the polygon.
+fn shares_corners(shell: &Loop, hole: &Loop) -> bool {
+    let corners: HashSet<[u64; 3]> = shell.vertices().iter().map(bits).collect();
+    hole.vertices().iter().filter(|corner| corners.contains(&bits(corner))).count() > 1
+}
+
 fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> Result<Polygon> {
     let Some(RawValue::Array(rings)) = coordinates else {
         let kind = type_of(coordinates);
@@ -326,6 +361,13 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
     if loops.is_empty() {
         return bad("Polygon has no loops.");
     }
+    if let Some(hole) = loops.iter().skip(1).position(|hole| shares_corners(&loops[0], hole)) {
+        let at = hole + 1;
+        let shown = shown(coordinates);
+        return bad(format!(
+            "Loop 0 shares more than one vertex with its child loop {at}: {shown}"
+        ));
+    }
     if let Some(fault) = fault_of_rings(&loops)? {
         return bad(format!("Polygon isn't valid: {fault} {}", shown(coordinates)));
     }
@@ -335,5 +377,9 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
         // The constructor compares all pairs of loops, and may have stopped early.
         spend(usize::MAX)?;
     }
-    Ok(polygon)
+    if polygon.is_nested() {
+        return bad(format!("Polygon interior loops cannot be nested: {}", shown(coordinates)));
+    }
+    // As in the reference, a polygon that may exceed half of the earth has no border.
+    Ok(if crs == Crs::StrictSphere { polygon.without_border() } else { polygon })
 }

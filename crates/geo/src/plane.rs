@@ -55,8 +55,10 @@ impl FlatShape {
             FlatShape::Disc { centre, radius } => {
                 let (x, y) = (point.x - centre.x, point.y - centre.y);
                 match (x == 0.0, y == 0.0) {
-                    (true, _) => y.abs() <= *radius,
-                    (_, true) => x.abs() <= *radius,
+                    // The larger coordinate is compared with a sum, as in the reference: the end of
+                    // a radius that is no binary fraction belongs to the disc.
+                    (true, _) => within_sum(point.y, centre.y, *radius),
+                    (_, true) => within_sum(point.x, centre.x, *radius),
                     _ => x * x + y * y <= radius * radius,
                 }
             }
@@ -109,6 +111,11 @@ impl FlatShape {
             }
         }
     }
+}
+
+/// Whether two coordinates are at most this far apart.
+fn within_sum(a: f64, b: f64, distance: f64) -> bool {
+    a.max(b) <= a.min(b) + distance
 }
 
 fn box_corners(low: Pair, high: Pair) -> [Pair; 4] {

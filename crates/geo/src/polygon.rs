@@ -134,7 +134,11 @@ pub struct Polygon {
     loops: Vec<Loop>,
     /// Whether each ring is a hole: its inside is to its right.
     holes: Vec<bool>,
+    /// Whether a ring is inside of a hole.
+    nested: bool,
     bounds: Option<Bounds>,
+    /// Whether points on its border are inside.
+    has_border: bool,
     prepared: OnceLock<Prepared>,
 }
 
@@ -147,10 +151,27 @@ impl Polygon {
                 others.take_while(|(_, other)| spend(1 + other.vertices.len() / 32).is_ok());
             others.filter(|(_, other)| other.holds_ring(&loops[at])).count()
         };
-        let holes = (0..loops.len()).map(|at| around(at) % 2 == 1).collect();
+        let depths: Vec<usize> = (0..loops.len()).map(around).collect();
+        let holes = depths.iter().map(|depth| depth % 2 == 1).collect();
+        let nested = depths.iter().any(|depth| *depth > 1);
         let edges = loops.iter().flat_map(Loop::edges).map(|(a, b)| Bounds::of_arc(a, b));
         let bounds = edges.reduce(|all, one| all.joined(&one));
-        Polygon { loops, holes, bounds, prepared: OnceLock::new() }
+        Polygon { loops, holes, nested, bounds, has_border: true, prepared: OnceLock::new() }
+    }
+
+    /// Whether a ring is inside of a hole.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.nested
+    }
+
+    /// The same, where points on its border are not inside.
+    pub(crate) fn without_border(self) -> Polygon {
+        Polygon { has_border: false, ..self }
+    }
+
+    /// Whether points on its border are inside.
+    pub(crate) fn has_border(&self) -> bool {
+        self.has_border
     }
 
     /// The rings, the outer one first.

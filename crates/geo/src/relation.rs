@@ -216,8 +216,15 @@ fn lines_meet(a: &[Point], b: &[Point]) -> bool {
     touch(&arcs_of_line(a), &arcs_of_line(b))
 }
 
-/// A point counts as large as the smallest cell, about a centimetre.
+/// Wider than the smallest cell, as an angle.
+const LEAF: f64 = 1e-7;
+
+/// Whether a polygon, including its border, contains a point. The point counts as large as the
+/// smallest cell, about a centimetre.
 fn polygon_meets_point(polygon: &Polygon, point: &Point) -> bool {
+    if polygon.circle().is_some_and(|(centre, radius)| angle(&centre, point) > radius + LEAF) {
+        return false;
+    }
     is_inside(polygon, point) || {
         let leaf = leaf_of(point);
         polygon.edges().any(|(a, b)| leaf_meets_arc(&leaf, a, b))
@@ -233,7 +240,11 @@ fn line_meets_point(line: &[Point], point: &Point) -> bool {
 pub(crate) fn contains(outer: &Shape, inner: &Shape) -> bool {
     let polygons = outer.polygons();
     let any = |test: &dyn Fn(&Polygon) -> bool| polygons.iter().any(test);
-    inner.points().iter().all(|point| any(&|polygon| is_inside(polygon, point)))
+    let holds = |polygon: &Polygon, point: &Point| match polygon.has_border() {
+        true => polygon_meets_point(polygon, point),
+        false => is_inside(polygon, point),
+    };
+    inner.points().iter().all(|point| any(&|polygon| holds(polygon, point)))
         && inner.lines().iter().all(|line| any(&|polygon| polygon_contains_line(polygon, line)))
         && inner.polygons().iter().all(|other| any(&|polygon| polygon_contains(polygon, other)))
 }

@@ -20,7 +20,7 @@ fn parsed(text: &str) -> mayfly_base::Result<Geometry> {
 
 fn area(text: &str) -> Area {
     let doc = parse_document(text).expect(text);
-    let (shape, ..) = query_geometry(doc.as_doc()).expect(text);
+    let (shape, ..) = query_geometry(RawValue::Document(doc.as_doc())).expect(text);
     Area::Shape(shape)
 }
 

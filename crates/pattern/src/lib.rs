@@ -40,7 +40,7 @@ use linear::Linear;
 use patient::Patient;
 
 /// Longest pattern in bytes, as in the reference.
-const MAX_PATTERN_BYTES: usize = 32_764;
+const MAX_PATTERN_BYTES: usize = 16 << 10;
 
 /// Steps of the quick program for each starting position: about 5 us.
 const QUICK_STEPS: u32 = 2_000;

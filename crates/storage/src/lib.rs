@@ -35,7 +35,8 @@ pub use ddl::{
 };
 pub use empty_timestamps::is_empty_timestamp;
 pub use index::{
-    DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, check_id_index, kinds,
+    DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, WriteTime, check_id_index,
+    kinds,
 };
 pub use isolation::{BeforeRecord, ReadView, SessionKey, TransactionOwner};
 pub use oplog::{

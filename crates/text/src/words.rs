@@ -1,5 +1,5 @@
 //! Splits strings into words at white space, dashes, hyphens, quotation marks, and punctuation, as
-//! defined by Unicode properties.
+//! defined by Unicode properties, and at NUL.
 
 use icu_properties::props::{
     Dash, Hyphen, PatternSyntax, QuotationMark, TerminalPunctuation, WhiteSpace,
@@ -29,7 +29,9 @@ fn is_delimiter(letter: char, language: Language) -> bool {
         '\'' => !language.keeps_apostrophes(),
         '_' => false,
         letter if letter.is_ascii() => {
-            letter.is_ascii_punctuation() || letter == '\x0b' || letter.is_ascii_whitespace()
+            letter.is_ascii_punctuation()
+                || matches!(letter, '\x0b' | '\0')
+                || letter.is_ascii_whitespace()
         }
         // A fast test: letters are not delimiters, with one exception.
         letter if letter.is_alphabetic() && letter != VERTICAL_TILDE => false,

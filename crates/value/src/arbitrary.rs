@@ -89,7 +89,7 @@ pub fn any_number() -> BoxedStrategy<ValueBuf> {
         near.clone().prop_map(|v| RawValue::Double(v as f64).to_owned()),
         near.prop_map(|v| decimal(Decimal::from_i64(v))),
         special.clone().prop_map(|v| RawValue::Double(v).to_owned()),
-        special.prop_map(|v| decimal(Decimal::parse(&format!("{v:e}")).unwrap_or(Decimal::Nan))),
+        special.prop_map(|v| decimal(Decimal::parse(&format!("{v:e}")).unwrap_or(Decimal::NAN))),
         any::<i32>().prop_map(|v| RawValue::Int32(v).to_owned()),
         (-3i32..3).prop_map(|v| RawValue::Int32(v).to_owned()),
         any::<i64>().prop_map(|v| RawValue::Int64(v).to_owned()),

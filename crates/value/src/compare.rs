@@ -166,7 +166,7 @@ fn as_decimal(value: RawValue<'_>) -> Decimal {
         RawValue::Int32(v) => Decimal::from_i64(i64::from(v)),
         RawValue::Int64(v) => Decimal::from_i64(v),
         RawValue::Decimal128(v) => Decimal::from_bytes(v),
-        _ => Decimal::Nan,
+        _ => Decimal::NAN,
     }
 }
 
@@ -217,7 +217,7 @@ fn compare_decimals(left: Decimal, right: Decimal) -> Ordering {
 /// Sign and magnitude, as a tuple whose order is the order of decimals.
 fn decimal_rank(decimal: Decimal) -> (i8, i32, i128) {
     match decimal {
-        Decimal::Nan => (-3, 0, 0),
+        Decimal::Nan { .. } => (-3, 0, 0),
         Decimal::Infinity { negative } => (if negative { -2 } else { 2 }, 0, 0),
         Decimal::Finite { coefficient: 0, .. } => (0, 0, 0),
         Decimal::Finite { negative, coefficient, exponent } => {

@@ -28,18 +28,21 @@ const NAN: u128 = 0b11111 << 122;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the words of the standard")]
 pub enum Decimal {
-    Nan,
+    Nan { negative: bool },
     Infinity { negative: bool },
     Finite { negative: bool, coefficient: u128, exponent: i32 },
 }
 
 impl Decimal {
+    /// NaN without a sign.
+    pub const NAN: Decimal = Decimal::Nan { negative: false };
+
     /// Decodes the 16 bytes of BSON.
     pub fn from_bytes(bytes: [u8; 16]) -> Decimal {
         let bits = u128::from_le_bytes(bytes);
         let negative = bits & SIGN != 0;
         match (bits & NAN) >> 122 {
-            0b11111 => return Decimal::Nan,
+            0b11111 => return Decimal::Nan { negative },
             0b11110 => return Decimal::Infinity { negative },
             _ => {}
         }
@@ -56,7 +59,7 @@ impl Decimal {
     /// large) or is clamped.
     pub fn to_bytes(self) -> [u8; 16] {
         let bits = match self {
-            Decimal::Nan => NAN,
+            Decimal::Nan { negative } => NAN | if negative { SIGN } else { 0 },
             Decimal::Infinity { negative } => INFINITY | if negative { SIGN } else { 0 },
             Decimal::Finite { negative, coefficient, exponent } => {
                 let sign = if negative { SIGN } else { 0 };
@@ -76,6 +79,31 @@ impl Decimal {
         }
     }
 
+    /// The decimal nearest to a double: equal to it if 34 digits are enough, and then without
+    /// trailing zeros in its fraction.
+    pub fn nearest(value: f64) -> Decimal {
+        if value.is_nan() {
+            return Decimal::Nan { negative: value.is_sign_negative() };
+        }
+        if value.is_infinite() {
+            return Decimal::Infinity { negative: value < 0.0 };
+        }
+        let digits = Decimal::parse(&format!("{value:.33e}"));
+        let Some(Decimal::Finite { negative, mut coefficient, mut exponent }) = digits else {
+            return Decimal::NAN;
+        };
+        if coefficient == 0 {
+            return Decimal::Finite { negative, coefficient, exponent: 0 };
+        }
+        if compare_with_f64(coefficient, exponent, value.abs()).is_eq() {
+            while exponent < 0 && coefficient.is_multiple_of(10) {
+                coefficient /= 10;
+                exponent += 1;
+            }
+        }
+        Decimal::Finite { negative, coefficient, exponent }
+    }
+
     /// A text such as `1.50E+3`, `NaN` or `-Infinity`; rounds half to even at 34 digits.
     pub fn parse(text: &str) -> Option<Decimal> {
         let mut context = dec::Context::<dec::Decimal128>::default();
@@ -86,8 +114,9 @@ impl Decimal {
     /// Converts to the arithmetic library's type.
     pub fn to_dec(self) -> dec::Decimal128 {
         match self {
-            Decimal::Nan => dec::Decimal128::NAN,
-            Decimal::Infinity { .. } => dec::Decimal128::from_le_bytes(self.to_bytes()),
+            Decimal::Nan { .. } | Decimal::Infinity { .. } => {
+                dec::Decimal128::from_le_bytes(self.to_bytes())
+            }
             Decimal::Finite { negative, coefficient, exponent }
                 if coefficient <= MAX_COEFFICIENT
                     && (MIN_EXPONENT..=MAX_EXPONENT).contains(&exponent) =>
@@ -106,10 +135,10 @@ impl Decimal {
 
     /// Converts from the arithmetic library's type.
     pub fn from_dec(value: dec::Decimal128) -> Decimal {
-        if value.is_nan() {
-            return Decimal::Nan;
-        }
         let negative = value.is_signed();
+        if value.is_nan() {
+            return Decimal::Nan { negative };
+        }
         if value.is_infinite() {
             return Decimal::Infinity { negative };
         }
@@ -126,8 +155,17 @@ impl Decimal {
         Decimal::from_dec(context.div(self.to_dec(), divisor.to_dec()))
     }
 
-    /// The remainder of the truncated division, with the sign of the dividend.
+    /// The remainder of the truncated division, with the sign of the dividend. It is exact, however
+    /// large the quotient is.
     pub fn remainder_of(self, divisor: Decimal) -> Decimal {
+        if let (
+            Decimal::Finite { negative, coefficient: left, exponent: from },
+            Decimal::Finite { coefficient: right @ 1.., exponent: to, .. },
+        ) = (self, divisor)
+        {
+            let rest = remainder(left, right, from - to);
+            return Decimal::Finite { negative, coefficient: rest, exponent: from.min(to) };
+        }
         let mut context = dec::Context::<dec::Decimal128>::default();
         Decimal::from_dec(context.rem(self.to_dec(), divisor.to_dec()))
     }
@@ -135,7 +173,8 @@ impl Decimal {
     /// The nearest double.
     pub fn to_f64(self) -> f64 {
         match self {
-            Decimal::Nan => f64::NAN,
+            Decimal::Nan { negative: false } => f64::NAN,
+            Decimal::Nan { negative: true } => -f64::NAN,
             Decimal::Infinity { negative: false } => f64::INFINITY,
             Decimal::Infinity { negative: true } => f64::NEG_INFINITY,
             Decimal::Finite { negative, coefficient, exponent } => {
@@ -144,6 +183,25 @@ impl Decimal {
             }
         }
     }
+}
+
+/// `left * 10^scale` modulo `right`, for a negative scale in units of `10^scale`.
+fn remainder(left: u128, right: u128, scale: i32) -> u128 {
+    // A coefficient has 34 digits, so that three more fit into 128 bits.
+    const STEP: u32 = 3;
+    if scale < 0 {
+        let by = 10u128.checked_pow(scale.unsigned_abs());
+        // A divisor beyond 128 bits is greater than the dividend.
+        let divisor = by.and_then(|by| right.checked_mul(by));
+        return divisor.map_or(left, |divisor| left % divisor);
+    }
+    let (mut rest, mut scale) = (left % right, scale.unsigned_abs());
+    while scale > 0 && rest > 0 {
+        let step = scale.min(STEP);
+        rest = rest * 10u128.pow(step) % right;
+        scale -= step;
+    }
+    rest
 }
 
 /// The library's encoding, IEEE 754's densely packed decimal, without the sign. BSON's encoding has
@@ -345,7 +403,7 @@ mod tests {
             check(group * 1_000_000_000_000_000_000 + 999 - group, 7);
             check(MAX_COEFFICIENT - group, 0);
         }
-        for text in ["Infinity", "-Infinity", "NaN"] {
+        for text in ["Infinity", "-Infinity", "NaN", "-NaN"] {
             let theirs: dec::Decimal128 = text.parse().unwrap();
             let ours = Decimal::parse(text).unwrap();
             assert_eq!(ours.to_dec().to_le_bytes(), theirs.to_le_bytes(), "{text}");
@@ -354,6 +412,39 @@ mod tests {
             for exponent in [MIN_EXPONENT, -4096, -2080, -1, 0, 2015, 4095, MAX_EXPONENT] {
                 check(first * 10u128.pow(33), exponent);
             }
+        }
+    }
+
+    #[test]
+    fn remainders_are_exact() {
+        let cases = [
+            ("7", "3", "1"),
+            ("-7.5", "2", "-1.5"),
+            ("9.999999999999999999999999999999999E+6144", "3", "0"),
+            ("1E+6144", "7", "1"),
+            ("1", "1E+6111", "1"),
+            ("1E-6176", "3", "1E-6176"),
+            ("123", "0.5", "0.0"),
+        ];
+        for (left, right, rest) in cases {
+            let decimal = |text: &str| Decimal::parse(text).unwrap();
+            assert_eq!(decimal(left).remainder_of(decimal(right)), decimal(rest), "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn doubles_become_the_nearest_decimal() {
+        let cases = [
+            (0.1, "0.1000000000000000055511151231257827"),
+            (5.0, "5"),
+            (-0.5, "-0.5"),
+            (1e20, "100000000000000000000"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1e300, "1.000000000000000052504760255204420E+300"),
+        ];
+        for (double, text) in cases {
+            assert_eq!(Decimal::nearest(double), Decimal::parse(text).unwrap(), "{double}");
         }
     }
 

@@ -53,7 +53,7 @@ impl Number {
     pub fn is_nan(self) -> bool {
         match self {
             Number::Double(v) => v.is_nan(),
-            Number::Decimal(v) => v == Decimal::Nan,
+            Number::Decimal(v) => matches!(v, Decimal::Nan { .. }),
             Number::Int32(_) | Number::Int64(_) => false,
         }
     }
@@ -241,13 +241,11 @@ fn decimal_to_i64(value: Decimal) -> Option<i64> {
     i64::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
+/// Of a finite number other than zero always 15 digits: 42 is `42.0000000000000`.
 fn decimal_from_f64(value: f64) -> Decimal {
-    let integral = double_to_i64(value).filter(|v| value.trunc() == value && v.abs() < 1 << 53);
-    match integral {
-        Some(v) if value != 0.0 => Decimal::from_i64(v),
-        _ if value.is_nan() => Decimal::Nan,
-        _ if value.is_infinite() => Decimal::Infinity { negative: value < 0.0 },
-        _ => Decimal::parse(&format!("{value:.14e}")).unwrap_or(Decimal::Nan),
+    match value == 0.0 || !value.is_finite() {
+        true => Decimal::nearest(value),
+        false => Decimal::parse(&format!("{value:.14e}")).unwrap_or(Decimal::NAN),
     }
 }
 

@@ -51,10 +51,9 @@ pub(crate) fn page() -> String {
     let accumulators = accumulators.filter(|name| mayfly_expr::window::takes_accumulator(name));
     let windows = windows.chain(accumulators).map(|name| (name, true));
     section(&mut out, "Window functions of $setWindowFields", windows);
-    newer(&mut out, mayfly_expr::window::NEWER);
     let expressions = mayfly_expr::op::rows().map(|row| (row.name, true));
     section(&mut out, "Expressions", expressions);
-    newer(&mut out, mayfly_expr::op::NEWER);
+    newer(&mut out, "8.2", mayfly_expr::op::NEWER);
     let options = mayfly_value::collation::FIELDS.iter().map(|field| (field.name, true));
     section(&mut out, "Collation", options);
     let parameters = mayfly_service::parameters::TABLE.iter().map(|row| (row.name, true));
@@ -62,9 +61,9 @@ pub(crate) fn page() -> String {
     out
 }
 
-/// Members that no server of 8.0 knows.
-fn newer(out: &mut String, names: &[&str]) {
-    out.push_str("Newer than 8.0, so that they are unrecognized:\n\n");
+/// Members that no server of this version knows.
+fn newer(out: &mut String, version: &str, names: &[&str]) {
+    out.push_str(&format!("Newer than {version}, so that they are unrecognized:\n\n"));
     list(out, names);
 }
 
@@ -86,7 +85,7 @@ fn stages(out: &mut String) {
     };
     out.push_str("\n## Pipeline stages that are missing\n\n");
     list(out, &absent(&[Absence::Missing, Absence::Search]));
-    newer(out, &absent(&[Absence::Newer]));
+    newer(out, "8.0", &absent(&[Absence::Newer]));
 }
 
 fn commands(out: &mut String) {

@@ -68,7 +68,7 @@ impl<'a> NamedQuery<'a> {
         let options = FindOptions {
             sort,
             projection,
-            now_ms: Some(ctx.op.now_ms()),
+            time: Some(ctx.time()),
             collation: Collating::parse(fields)?.over(Some(collection)),
             scripts: Some(ctx.service.settings.script_limits()),
             ..FindOptions::default()

@@ -154,7 +154,7 @@ fn check_query(
     let variables = fields.document("let")?;
     if row.flags.contains(RowFlags::PIPELINE) {
         let scripts = ctx.service.settings.script_limits();
-        let mut scope = Scope::at(ctx.op.now_ms()).with_script_limits(scripts).collated(collation);
+        let mut scope = Scope::at(ctx.time()).with_script_limits(scripts).collated(collation);
         if let Some(variables) = variables {
             scope.declare(variables)?;
         }
@@ -176,7 +176,7 @@ fn check_query(
         projection: fields.document("projection")?,
         hint: hint.clone(),
         variables,
-        now_ms: Some(ctx.op.now_ms()),
+        time: Some(ctx.time()),
         collation,
         allows_key_metadata: true,
         scripts: Some(ctx.service.settings.script_limits()),

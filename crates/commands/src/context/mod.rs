@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mayfly_expr::OperationTime;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Authority, CheckedOut, Connection, CursorOwner, Service, SessionId};
 use mayfly_work::OpCtx;
@@ -72,6 +73,13 @@ pub struct Exhaust {
 }
 
 impl CommandContext<'_> {
+    /// The time of an operation that begins now, for `$$NOW` and `$$CLUSTER_TIME`. The cluster time
+    /// is not earlier than the last write, not later than the next one, and goes on without writes.
+    pub fn time(&self) -> OperationTime {
+        let now_ms = self.op.now_ms();
+        OperationTime { now_ms, cluster: Some(self.service.store.cluster_time(now_ms)) }
+    }
+
     /// The owner of the command's cursors.
     pub fn cursor_owner(&self) -> CursorOwner {
         CursorOwner {

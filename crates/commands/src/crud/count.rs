@@ -58,7 +58,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         skip: skip as u64,
         limit,
         hint: hint(&fields)?,
-        now_ms: Some(ctx.op.now_ms()),
+        time: Some(ctx.time()),
         collation: collating.over(collection.as_deref()),
         scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()

@@ -126,7 +126,7 @@ impl DeleteStatement<'_> {
         let options = FindOptions {
             hint: self.hint.clone(),
             variables: self.variables,
-            now_ms: Some(ctx.op.now_ms()),
+            time: Some(ctx.time()),
             collation: self.collation.over(collection),
             scripts: Some(ctx.service.settings.script_limits()),
             ..FindOptions::default()

@@ -61,7 +61,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let collation = collating.over(collection.as_deref());
     let options = FindOptions {
         hint: hint(&fields)?,
-        now_ms: Some(ctx.op.now_ms()),
+        time: Some(ctx.time()),
         collation: collation.clone(),
         scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()

@@ -80,7 +80,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         limit,
         hint: Hint::between(hint(&fields)?, fields.document("min")?, fields.document("max")?)?,
         variables: fields.document("let")?,
-        now_ms: Some(ctx.op.now_ms()),
+        time: Some(ctx.time()),
         collation: collating.over(collection.as_deref()),
         allows_key_metadata: true,
         scripts: Some(ctx.service.settings.script_limits()),

@@ -180,7 +180,7 @@ impl<'a> Arguments<'a> {
                 projection,
                 hint,
                 variables,
-                now_ms: Some(ctx.op.now_ms()),
+                time: Some(ctx.time()),
                 collation: collation.over(collection.as_deref()),
                 scripts: Some(ctx.service.settings.script_limits()),
                 ..FindOptions::default()

@@ -198,17 +198,17 @@ impl<'a> UpdateStatement<'a> {
         ns: &Namespace,
         repeatable: Option<Repeatable>,
     ) -> Result<UpdateSpec> {
-        let now_ms = ctx.op.now_ms();
+        let time = ctx.time();
         let collection = ctx.store.collection(ns);
         let collation = self.collation.over(collection.as_deref());
         let context = ParseContext {
-            now_ms,
+            time: Some(time),
             collation: collation.clone(),
             is_stage: Some(is_stage),
             ..ParseContext::default()
         };
         let scripts = ctx.service.settings.script_limits();
-        let scope = Scope::at(now_ms).with_script_limits(scripts).collated(collation.clone());
+        let scope = Scope::at(time).with_script_limits(scripts).collated(collation.clone());
         let scope = self.scope(scope)?;
         let parse = |update| Update::parse_in(update, &self.array_filters, &scope, &context);
         let mut update = parse(self.update)?;
@@ -228,7 +228,7 @@ impl<'a> UpdateStatement<'a> {
             projection: self.fields,
             hint: self.hint.clone(),
             variables: self.variables,
-            now_ms: Some(now_ms),
+            time: Some(time),
             collation,
             scripts: Some(scripts),
             ..FindOptions::default()
@@ -239,7 +239,7 @@ impl<'a> UpdateStatement<'a> {
             supplied: self.supplied_document()?,
             multi: self.multi,
             upsert: self.upsert,
-            new_id: new_object_id(now_ms),
+            new_id: new_object_id(time.now_ms),
             bypass_validation: self.rules.bypass_validation,
             repeatable,
             budget: write_budget(ctx, self.multi),

@@ -233,7 +233,7 @@ pub(crate) fn check_collation(view: &ResolvedView, collating: &Collating) -> Res
     }
 }
 
-/// The variables for the stages of a command: `$$NOW`, and those of its `let`.
+/// The variables for the stages of a command: `$$NOW`, `$$CLUSTER_TIME`, and those of its `let`.
 ///
 /// # Errors
 /// Errors of the variables.
@@ -242,7 +242,7 @@ pub(crate) fn command_scope(
     collation: Option<Arc<Collation>>,
     variables: Option<RawDoc<'_>>,
 ) -> Result<Scope> {
-    let mut scope = Scope::at(ctx.op.now_ms())
+    let mut scope = Scope::at(ctx.time())
         .with_script_limits(ctx.service.settings.script_limits())
         .collated(collation)
         .with_accumulator_limits(ctx.service.settings.memory.accumulators());

@@ -167,6 +167,21 @@ impl Accumulator {
         }
     }
 
+    /// The same as a window function, where an array is an expression like any other.
+    ///
+    /// # Errors
+    /// Errors of [`Accumulator::parse`]. Returns `None` for an unknown name.
+    pub(crate) fn parse_in_window(
+        name: &str,
+        operand: RawValue<'_>,
+        scope: &Scope,
+    ) -> Result<Option<Accumulator>> {
+        match ROWS.iter().find(|row| row.name == name) {
+            Some(row) => parse::window_operator(row, operand, scope).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Creates the state of a group. The number of values that some accumulators keep, and the
     /// initial state of `$accumulator`, may depend on the group's `_id`.
     ///

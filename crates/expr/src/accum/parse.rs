@@ -33,11 +33,32 @@ pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator>
     operator(row, element.value(), scope)
 }
 
-/// Parses the operand of an accumulator.
+/// Parses the operand of an accumulator of a group.
 pub(super) fn operator(
     row: &AccumRow,
     operand: RawValue<'_>,
     scope: &Scope,
+) -> Result<Accumulator> {
+    parsed(row, operand, scope, &|operand| match operand {
+        RawValue::Array(_) => Err(unary(row.name)),
+        operand => Expression::parse_in(operand, scope),
+    })
+}
+
+/// Parses the operand of an accumulator that is a window function.
+pub(super) fn window_operator(
+    row: &AccumRow,
+    operand: RawValue<'_>,
+    scope: &Scope,
+) -> Result<Accumulator> {
+    parsed(row, operand, scope, &|operand| Expression::parse_in(operand, scope))
+}
+
+fn parsed(
+    row: &AccumRow,
+    operand: RawValue<'_>,
+    scope: &Scope,
+    argument: &dyn Fn(RawValue<'_>) -> Result<Expression>,
 ) -> Result<Accumulator> {
     let mut parsed = Accumulator {
         kind: row.kind,
@@ -62,7 +83,9 @@ pub(super) fn operator(
         | AccumulatorKind::LastN
         | AccumulatorKind::MinN
         | AccumulatorKind::MaxN => {
-            let (n, input) = n_and_input(&mut Parser::new(scope), operand)?;
+            let mut parser = Parser::new(scope);
+            let (n, input) = n_and_input(&mut parser, operand)?;
+            parser.finish()?;
             (parsed.n, parsed.argument) = (Some(n), input);
         }
         AccumulatorKind::Top
@@ -72,18 +95,17 @@ pub(super) fn operator(
             ranked(row, operand, scope, &mut parsed)?;
         }
         AccumulatorKind::Median | AccumulatorKind::Percentile => {
-            let (input, shares) = shares(row.name, operand, &mut Parser::new(scope))?;
+            let mut parser = Parser::new(scope);
+            let (input, shares) = shares(row.name, operand, &mut parser)?;
+            parser.finish()?;
             (parsed.argument, parsed.shares) = (input, shares.into());
         }
         AccumulatorKind::Scripted => {
-            scripted::parse(operand, &mut Parser::new(scope), &mut parsed)?
+            let mut parser = Parser::new(scope);
+            scripted::parse(operand, &mut parser, &mut parsed)?;
+            parser.finish()?;
         }
-        _ => {
-            if let RawValue::Array(_) = operand {
-                return Err(unary(row.name));
-            }
-            parsed.argument = Expression::parse_in(operand, scope)?;
-        }
+        _ => parsed.argument = argument(operand)?,
     }
     Ok(parsed)
 }

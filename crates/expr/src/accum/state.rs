@@ -247,6 +247,14 @@ impl AccumState {
         }
     }
 
+    /// Whether it is the deviation of a single number.
+    pub(crate) fn has_one_number(&self) -> bool {
+        match &self.held {
+            StateValue::Deviation(deviation) => deviation.count == 1.0 && deviation.not_finite == 0,
+            _ => false,
+        }
+    }
+
     /// Saves the state as a value for [`Accumulator::merge`](super::Accumulator::merge).
     pub fn save(&self) -> ValueBuf {
         let mut out = DocBuilder::new();

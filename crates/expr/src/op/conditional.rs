@@ -5,7 +5,7 @@ use mayfly_value::RawValue;
 
 use super::operand::{fault, parts};
 use super::{OpRow, Run, own};
-use crate::parse::Parser;
+use crate::parse::{Parser, is_constant};
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -82,7 +82,9 @@ fn if_null<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
     Ok(last)
 }
 
-/// The arguments are alternately cases and their values, followed by the default if there is one.
+/// Parses `$switch`. The arguments are alternately cases and their values, followed by the default
+/// if there is one. A branch that is never taken is dropped with the errors of its constants: one
+/// whose case is always false, and what follows a case that is always true.
 fn parse_switch(
     parser: &mut Parser<'_>,
     row: &'static OpRow,
@@ -95,6 +97,7 @@ fn parse_switch(
         |name| fault(40067, format!("$switch found an unknown argument: {name}")),
     )?;
     let mut arguments = Vec::new();
+    let (mut given, mut decided) = (false, false);
     if let Some(branches) = branches {
         let RawValue::Array(branches) = branches else {
             let found = branches.type_name();
@@ -102,36 +105,55 @@ fn parse_switch(
             return Err(fault(40061, text));
         };
         for branch in branches {
-            let [case, then] = parts(
-                branch.value(),
-                ["case", "then"],
-                |found| {
-                    let text =
-                        format!("$switch expected each branch to be an object, found: {found}");
-                    fault(40062, text)
-                },
-                |name| {
-                    let text = format!("$switch found an unknown argument to a branch: {name}");
-                    fault(40063, text)
-                },
-            )?;
-            let case = case.ok_or_else(|| {
-                fault(40064, "$switch requires each branch have a 'case' expression")
-            })?;
-            let then = then.ok_or_else(|| {
-                fault(40065, "$switch requires each branch have a 'then' expression.")
-            })?;
-            arguments.push(parser.parse(case)?);
-            arguments.push(parser.parse(then)?);
+            let (case, then) = branch_of(branch.value())?;
+            given = true;
+            let (case, case_error) = parser.apart(|parser| parser.parse(case))?;
+            let (then, then_error) = parser.apart(|parser| parser.parse(then))?;
+            let truth = is_constant(&case).then(|| {
+                let known = case.as_constant().map(Value::Borrowed);
+                known.is_some_and(|known| known.is_true())
+            });
+            if decided || truth == Some(false) {
+                continue;
+            }
+            decided = truth == Some(true);
+            parser.defer(case_error.or(then_error));
+            arguments.extend([case, then]);
         }
     }
-    if arguments.is_empty() {
+    if !given {
         return Err(fault(40068, "$switch requires at least one branch"));
     }
     if let Some(default) = default {
-        arguments.push(parser.parse(default)?);
+        let (default, error) = parser.apart(|parser| parser.parse(default))?;
+        if !decided {
+            parser.defer(error);
+            arguments.push(default);
+        }
+    }
+    if arguments.is_empty() {
+        let text = "Cannot execute a switch statement where all the cases evaluate to false \
+                    without a default";
+        parser.defer(Some(fault(40069, text)));
     }
     parser.call(row, switch, arguments)
+}
+
+/// The parts of a branch of `$switch`.
+fn branch_of(branch: RawValue<'_>) -> Result<(RawValue<'_>, RawValue<'_>)> {
+    let [case, then] = parts(
+        branch,
+        ["case", "then"],
+        |found| {
+            fault(40062, format!("$switch expected each branch to be an object, found: {found}"))
+        },
+        |name| fault(40063, format!("$switch found an unknown argument to a branch: {name}")),
+    )?;
+    let case =
+        case.ok_or_else(|| fault(40064, "$switch requires each branch have a 'case' expression"))?;
+    let then =
+        then.ok_or_else(|| fault(40065, "$switch requires each branch have a 'then' expression."))?;
+    Ok((case, then))
 }
 
 fn switch<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {

@@ -16,7 +16,7 @@ use mayfly_value::{
 use super::array::sequence::push_items;
 use super::object::take_document;
 use super::operand::{array, document, text};
-use super::set::set_of;
+use super::set::united;
 use super::string::push_text;
 use crate::accum::{Merged, encoded};
 use crate::{Expression, Frame, Value};
@@ -173,7 +173,7 @@ impl Growing {
             }
             Growing::Set(..) => {
                 let values = evaluated(&arguments[1..], frame)?;
-                let Some(arrays) = set_of("$setUnion", 17043, &values)? else { return Ok(false) };
+                let Some(arrays) = united(&values)? else { return Ok(false) };
                 for items in arrays {
                     self.unite(items, frame.collation())?;
                 }
@@ -197,7 +197,7 @@ impl Growing {
     /// The final value.
     ///
     /// # Errors
-    /// 10334 when it is too large.
+    /// 10334 when it is too large, 16493 for a string that is.
     pub(super) fn finish(self) -> Result<Value<'static>> {
         match self {
             Growing::Append(out) => array(out),

@@ -10,6 +10,7 @@ mod constant;
 mod convert;
 mod custom;
 mod date;
+mod encrypted;
 mod growing;
 mod iterate;
 mod newer;
@@ -17,6 +18,7 @@ mod object;
 mod operand;
 pub(crate) mod regex;
 mod set;
+mod similarity;
 mod size;
 mod statistics;
 mod string;
@@ -40,7 +42,7 @@ pub(crate) use date::zone::Zone;
 pub use iterate::Each;
 pub use newer::NEWER;
 pub(crate) use object::merge_fault;
-pub(crate) use operand::{array, document, fault};
+pub(crate) use operand::{array, check_text, document, fault};
 pub use set::ConstantItems;
 pub use size::check_metadata;
 
@@ -63,6 +65,8 @@ pub enum Prepared {
     Shares(std::sync::Arc<[f64]>, bool),
     /// The operator of a family that shares a function.
     Which(&'static str),
+    /// The name of a similarity, and whether its score is asked for.
+    Similarity(&'static str, bool),
     /// The items of a constant array.
     Items(ConstantItems),
 }
@@ -147,6 +151,7 @@ const FAMILIES: &[&[OpRow]] = &[
     arithmetic::rounding::ROWS,
     array::ROWS,
     array::ends::ROWS,
+    array::ranked::ROWS,
     array::sequence::ROWS,
     array::sort::ROWS,
     array::zip::ROWS,
@@ -164,10 +169,12 @@ const FAMILIES: &[&[OpRow]] = &[
     date::read::ROWS,
     date::shift::ROWS,
     date::trunc::ROWS,
+    encrypted::ROWS,
     iterate::ROWS,
     object::ROWS,
     regex::ROWS,
     set::ROWS,
+    similarity::ROWS,
     size::ROWS,
     statistics::ROWS,
     string::ROWS,

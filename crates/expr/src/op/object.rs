@@ -1,7 +1,7 @@
 //! `$mergeObjects`, `$objectToArray`, `$arrayToObject`, `$getField`, `$setField`, `$unsetField`:
 //! documents as data, with arbitrary field names.
 
-use mayfly_base::Result;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::check_size;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
@@ -58,7 +58,7 @@ impl<'v> Fields<'v> {
 }
 
 /// The error of `$mergeObjects` for a value that is not a document.
-pub(crate) fn merge_fault(value: RawValue<'_>) -> mayfly_base::Error {
+pub(crate) fn merge_fault(value: RawValue<'_>) -> Error {
     let (shown, kind) = (ShellValue(value), value.type_name());
     let text = format!("$mergeObjects requires object inputs, but input {shown} is of type {kind}");
     fault(40400, text)
@@ -157,7 +157,7 @@ fn to_object<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<
     document(fields.build()?)
 }
 
-fn inconsistent(pairs: Option<bool>, other: RawValue<'_>) -> mayfly_base::Error {
+fn inconsistent(pairs: Option<bool>, other: RawValue<'_>) -> Error {
     let found = other.type_name();
     match pairs {
         None => fault(40398, format!("Unrecognised input type format for $arrayToObject: {found}")),
@@ -242,9 +242,20 @@ fn constant_name(
         let text = format!(
             "'{path}' is a field path reference which is not allowed in this context. Did you mean {{$literal: '{path}'}}?"
         );
-        return Err(fault(4_161_108, text));
+        return Err(Error::new(ErrorCode::InvalidPipelineOperator, text));
     }
+    // Documents and arrays with expressions are no constants, even if all expressions in them are.
+    let computes = match field {
+        RawValue::Array(_) => true,
+        RawValue::Document(fields) => {
+            !fields.iter().next().is_some_and(|first| first.name().starts_with('$'))
+        }
+        _ => false,
+    };
     let field = parser.parse(field)?;
+    if computes {
+        return Err(not_constant(operator));
+    }
     match field.as_constant() {
         Some(RawValue::String(name)) if name.contains('\0') => {
             let text = format!("{operator}: 'field' cannot contain an embedded null byte");
@@ -258,13 +269,15 @@ fn constant_name(
             );
             Err(fault(4_161_107, text))
         }
-        None => {
-            let text = format!(
-                "{operator} requires 'field' to evaluate to a constant, but got a non-constant argument"
-            );
-            Err(fault(4_161_106, text))
-        }
+        None => Err(not_constant(operator)),
     }
+}
+
+fn not_constant(operator: &str) -> Error {
+    let text = format!(
+        "{operator} requires 'field' to evaluate to a constant, but got a non-constant argument"
+    );
+    fault(4_161_106, text)
 }
 
 /// The short form is the field name alone, applied to the whole document.
@@ -304,7 +317,7 @@ fn parse_get(
     parser.call(row, get, vec![field, input])
 }
 
-fn field_fault(found: &str) -> mayfly_base::Error {
+fn field_fault(found: &str) -> Error {
     let text = format!("$getField requires 'field' to evaluate to type String, but got {found}");
     fault(3_041_704, text)
 }
@@ -341,13 +354,13 @@ fn parse_set(
         return Err(fault(4_161_101, format!("{name} found an unknown argument: value")));
     }
     let field = field.ok_or_else(|| missing(4_161_102, "field"))?;
-    let field = constant_name(parser, name, field)?;
     let value = match value {
         Some(value) => parser.parse(value)?,
         None if unset => Expression::Missing,
         None => return Err(missing(4_161_103, "value")),
     };
     let input = required(parser, input, || missing(4_161_109, "input"))?;
+    let field = constant_name(parser, name, field)?;
     parser.ready(row, set, Prepared::Which(name), vec![field, input, value])
 }
 

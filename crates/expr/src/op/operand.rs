@@ -18,9 +18,24 @@ fn check_made(bytes: usize) -> Result<()> {
     check_size(bytes)
 }
 
+/// Size from which on a string is too large for expressions, in bytes.
+const TOO_LARGE_TEXT: usize = 16 << 20;
+
+/// Checks the size of a string that an expression contains or constructs.
+///
+/// # Errors
+/// 16493 from 16 MiB on.
+pub(crate) fn check_text(bytes: usize) -> Result<()> {
+    if bytes < TOO_LARGE_TEXT {
+        return Ok(());
+    }
+    Err(fault(16493, "Tried to create string longer than 16MB"))
+}
+
 /// A constructed string.
 pub(crate) fn text(text: &str) -> Result<Value<'static>> {
-    check_made(text.len())?;
+    spend(text.len() >> 10)?;
+    check_text(text.len())?;
     Ok(Value::Owned(RawValue::String(text).to_owned()))
 }
 

@@ -97,11 +97,7 @@ fn evaluated<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Vec<Va
 }
 
 /// The arrays among evaluated arguments; `None` when the first other argument is null or missing.
-pub(super) fn set_of<'v>(
-    name: &str,
-    code: i32,
-    values: &'v [Value<'_>],
-) -> Result<Option<Vec<RawDoc<'v>>>> {
+fn set_of<'v>(name: &str, code: i32, values: &'v [Value<'_>]) -> Result<Option<Vec<RawDoc<'v>>>> {
     let mut found = Vec::with_capacity(values.len());
     for value in values {
         match value.or_undefined() {
@@ -121,9 +117,17 @@ pub(super) fn set_of<'v>(
     Ok(Some(found))
 }
 
+/// The operands of `$setUnion`; `None` when any of them is null or missing.
+pub(super) fn united<'v>(values: &'v [Value<'_>]) -> Result<Option<Vec<RawDoc<'v>>>> {
+    match values.iter().any(Value::is_nullish) {
+        true => Ok(None),
+        false => set_of("$setUnion", 17043, values),
+    }
+}
+
 fn union<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let values = evaluated(arguments, frame)?;
-    let Some(arrays) = set_of("$setUnion", 17043, &values)? else { return Ok(Value::NULL) };
+    let Some(arrays) = united(&values)? else { return Ok(Value::NULL) };
     let items = arrays.iter().flat_map(|items| items.iter().map(|item| item.value())).collect();
     SortedValues::from_values(items, frame.collation()).into_array()
 }
@@ -223,12 +227,12 @@ fn parse_equals(
 
 fn subset<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let values = evaluated(arguments, frame)?;
-    // The reference has different codes where the second array is constant.
-    let codes = match arguments {
-        [first, Expression::Constant(_)] if first.as_constant().is_none() => (17310, 17311),
-        _ => (17046, 17042),
+    // The reference has another code where only the second operand is constant.
+    let second = match arguments {
+        [first, Expression::Constant(_)] if first.as_constant().is_none() => 17311,
+        _ => 17042,
     };
-    two("$setIsSubset", codes, &values)?;
+    two("$setIsSubset", (17046, second), &values)?;
     let all = SortedValues::of(items_of(&values[1]), frame.collation());
     Ok(items_of(&values[0]).iter().all(|item| all.contains(item.value())).into())
 }

@@ -32,7 +32,8 @@ fn parse(parser: &mut Parser<'_>, _: &'static OpRow, operand: RawValue<'_>) -> R
     };
     let vars = vars.ok_or_else(|| missing(16876, "vars"))?;
     let body = body.ok_or_else(|| missing(16877, "in"))?;
-    let RawValue::Document(vars) = vars else {
+    // The positions of an array are no names of variables.
+    let (RawValue::Document(vars) | RawValue::Array(vars)) = vars else {
         return Err(Error::new(ErrorCode(10065), "invalid parameter: expected an object (vars)"));
     };
     let (mut names, mut variables) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! `$derivative`, `$integral`, `$expMovingAvg`, `$covariancePop`, `$covarianceSamp`.
+//! `$derivative`, `$integral`, `$expMovingAvg`.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
@@ -6,14 +6,13 @@ use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 use super::bounds::reaches;
 use super::{WindowFunction, null};
 use crate::Expression;
-use crate::accum::Population;
 use crate::op::{Unit, fault};
 
 /// The weight of the newest value in a moving average.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alpha(pub(super) Number);
 
-fn divided(left: Number, right: Number) -> Number {
+pub(super) fn divided(left: Number, right: Number) -> Number {
     match (left, right) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
             Number::Decimal(left.to_decimal().divided_by(right.to_decimal()))
@@ -188,7 +187,11 @@ impl Mean {
         if let Some(number) = value.and_then(Number::from_value) {
             let rest = Number::Int32(1).minus(alpha.0);
             self.0 = Some(match self.0 {
-                None => number,
+                // The first value, too, has the type of an average.
+                None => match number {
+                    Number::Decimal(_) => number,
+                    _ => Number::Double(number.to_f64()),
+                },
                 Some(before) => number.times(alpha.0).plus(before.times(rest)),
             });
         }
@@ -211,66 +214,4 @@ pub(super) fn fading(
         Some(mean.result())
     };
     Ok(function.values(input, partition)?.into_iter().map(result).collect())
-}
-
-/// The covariance of two values of a sequence. Pairs without two numbers are skipped.
-#[derive(Default)]
-pub(super) struct Moments {
-    count: f64,
-    mean_x: f64,
-    mean_y: f64,
-    moment: f64,
-}
-
-fn number_pair(x: Option<RawValue<'_>>, y: Option<RawValue<'_>>) -> Option<(f64, f64)> {
-    let number =
-        |value: Option<RawValue<'_>>| value.and_then(Number::from_value).map(Number::to_f64);
-    number(x).zip(number(y))
-}
-
-impl Moments {
-    pub(super) fn push_values(&mut self, x: Option<RawValue<'_>>, y: Option<RawValue<'_>>) {
-        if let Some(pair) = number_pair(x, y) {
-            self.push(pair);
-        }
-    }
-
-    fn push(&mut self, (x, y): (f64, f64)) {
-        self.count += 1.0;
-        let before = x - self.mean_x;
-        self.mean_x += before / self.count;
-        self.mean_y += (y - self.mean_y) / self.count;
-        self.moment += before * (y - self.mean_y);
-    }
-
-    pub(super) fn result(&self, of: Population) -> ValueBuf {
-        let by = of.divisor(self.count);
-        match by > 0.0 {
-            true => Number::Double(self.moment / by).to_value().to_owned(),
-            false => null(),
-        }
-    }
-}
-
-pub(super) fn covariance(
-    function: &WindowFunction,
-    pair: &[Expression; 2],
-    of: Population,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let [first, second] = pair;
-    let (first, second) = (function.values(first, partition)?, function.values(second, partition)?);
-    let pairs: Vec<Option<(f64, f64)>> = first
-        .iter()
-        .zip(&second)
-        .map(|(x, y)| {
-            number_pair(x.as_ref().map(ValueBuf::as_raw), y.as_ref().map(ValueBuf::as_raw))
-        })
-        .collect();
-    let result = |(from, to): (usize, usize)| {
-        let mut moments = Moments::default();
-        pairs[from..to].iter().flatten().for_each(|pair| moments.push(*pair));
-        Some(moments.result(of))
-    };
-    Ok(reaches(function, partition)?.into_iter().map(result).collect())
 }

@@ -17,9 +17,11 @@
 
 mod bounds;
 mod calculus;
+mod covariance;
 mod fill;
 mod parse;
 mod rank;
+mod scale;
 mod slide;
 mod stream;
 
@@ -60,6 +62,7 @@ pub const ROWS: &[WindowRow] = &[
     row("$integral", "5.0", "The area under the values."),
     row("$linearFill", "5.3", "Gaps filled by linear interpolation."),
     row("$locf", "5.2", "Gaps filled with the last value."),
+    row("$minMaxScaler", "8.2", "The number scaled by the extremes of its window."),
     row("$rank", "5.0", "The rank in the sort order, with gaps."),
     row("$shift", "5.0", "The value of a document at a distance."),
 ];
@@ -68,9 +71,6 @@ pub const ROWS: &[WindowRow] = &[
 pub fn takes_accumulator(name: &str) -> bool {
     name != "$accumulator"
 }
-
-/// Window functions added after 8.0 that are not implemented.
-pub const NEWER: &[&str] = &["$minMaxScaler"];
 
 /// Receives the results, one for each document of a partition; `None` for a missing one.
 pub type See<'s> = dyn FnMut(Option<ValueBuf>) -> Result<()> + 's;
@@ -92,7 +92,8 @@ enum Function {
     Derivative { input: Expression, unit: Option<Unit> },
     Integral { input: Expression, unit: Option<Unit> },
     Fading { input: Expression, alpha: calculus::Alpha },
-    Covariance { pair: [Expression; 2], of: Population },
+    Covariance { input: Expression, of: Population },
+    Scale { input: Expression, range: scale::Range },
     LinearFill(Expression),
     Locf(Expression),
 }
@@ -141,7 +142,10 @@ impl WindowFunction {
                 calculus::integral(self, input, *unit, partition)?
             }
             Function::Fading { input, alpha } => calculus::fading(self, input, alpha, partition)?,
-            Function::Covariance { pair, of } => calculus::covariance(self, pair, *of, partition)?,
+            Function::Covariance { input, of } => {
+                covariance::covariance(self, input, *of, partition)?
+            }
+            Function::Scale { input, range } => scale::run(self, input, *range, partition)?,
             Function::LinearFill(input) => fill::linear(self, input, partition)?,
             Function::Locf(input) => fill::carried(self, input, partition)?,
         };
@@ -154,8 +158,9 @@ impl WindowFunction {
         match &self.function {
             Function::Accumulate(accumulator) => found = accumulator.dependencies(),
             Function::Rank(_) => {}
-            Function::Covariance { pair, .. } => pair.iter().for_each(|it| found.add(it)),
-            Function::Shift { output: input, .. }
+            Function::Covariance { input, .. }
+            | Function::Scale { input, .. }
+            | Function::Shift { output: input, .. }
             | Function::Derivative { input, .. }
             | Function::Integral { input, .. }
             | Function::Fading { input, .. }

@@ -5,7 +5,7 @@ use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::bounds::Bounds;
 use super::calculus::Alpha;
-use super::{Function, WindowFunction, rank, takes_accumulator};
+use super::{Function, WindowFunction, rank, scale, takes_accumulator};
 use crate::accum::{Accumulator, Population};
 use crate::op::{Unit, fault};
 use crate::{Expression, Order, Scope};
@@ -16,7 +16,7 @@ pub(super) fn function(
     order: Option<&Order>,
     scope: &Scope,
 ) -> Result<WindowFunction> {
-    let (mut operator, mut window) = (None, None);
+    let (mut operator, mut window, mut strange) = (None, None, None);
     for part in spec {
         match part.name() {
             "window" => window = Some(part.value()),
@@ -26,21 +26,25 @@ pub(super) fn function(
                     return Err(Error::failed_to_parse(text));
                 }
             }
-            other => {
-                let text = format!("Window function found an unknown argument: {other}");
-                return Err(Error::failed_to_parse(text));
-            }
+            other => strange = strange.or(Some(other)),
         }
     }
     let Some((name, operand)) = operator else {
         let text = "Expected a $-prefixed window function";
         return Err(Error::failed_to_parse(text));
     };
+    if let Some(strange) = strange {
+        if matches!(name, "$rank" | "$denseRank" | "$documentNumber") {
+            return Err(fault(5_371_601, "Rank style window functions take no other arguments"));
+        }
+        let text = format!("Window function found an unknown argument: {strange}");
+        return Err(Error::failed_to_parse(text));
+    }
     let function = match operator_of(name, operand, window, order, scope)? {
         Some(function) => function,
         None => {
             let accumulator = match takes_accumulator(name) {
-                true => Accumulator::parse_operator(name, operand, scope)?,
+                true => Accumulator::parse_in_window(name, operand, scope)?,
                 false => None,
             };
             let Some(accumulator) = accumulator else {
@@ -54,6 +58,9 @@ pub(super) fn function(
         Some(window) => Bounds::parse(window, order)?,
         None => Bounds::ALL,
     };
+    if let Function::Scale { .. } = function {
+        scale::check_bounds(bounds)?;
+    }
     let collation = scope.collation().cloned();
     Ok(WindowFunction { function, bounds, order: order.cloned(), collation })
 }
@@ -94,8 +101,9 @@ fn operator_of(
             without_window()?;
             fading(operand, order, scope)?
         }
-        "$covariancePop" => covariance(name, Population::Whole, operand, scope)?,
-        "$covarianceSamp" => covariance(name, Population::Sample, operand, scope)?,
+        "$covariancePop" => covariance(Population::Whole, operand, scope)?,
+        "$covarianceSamp" => covariance(Population::Sample, operand, scope)?,
+        "$minMaxScaler" => scale::parse(operand, scope)?,
         "$linearFill" => {
             without_window()?;
             if !matches!(order.map(Order::directions).as_deref(), Some([_])) {
@@ -127,7 +135,7 @@ fn ranking(
         return Err(fault(5_371_601, "Rank style window functions take no other arguments"));
     }
     let fields = order.map_or(0, |order| order.directions().len());
-    if fields == 0 || (which != rank::RankKind::Number && fields > 1) {
+    if fields != 1 {
         let text = format!(
             "{name} must be specified with a top level sortBy expression with exactly one element"
         );
@@ -249,18 +257,7 @@ fn fading(operand: RawValue<'_>, order: Option<&Order>, scope: &Scope) -> Result
     Ok(Function::Fading { input, alpha: Alpha(alpha) })
 }
 
-fn covariance(
-    name: &str,
-    of: Population,
-    operand: RawValue<'_>,
-    scope: &Scope,
-) -> Result<Function> {
-    let items = operand.as_array().unwrap_or(RawDoc::EMPTY);
-    let mut items = items.iter().map(|item| item.value());
-    let (Some(first), Some(second), None) = (items.next(), items.next(), items.next()) else {
-        let text = format!("{name} expects an array of two expressions");
-        return Err(Error::failed_to_parse(text));
-    };
-    let pair = [Expression::parse_in(first, scope)?, Expression::parse_in(second, scope)?];
-    Ok(Function::Covariance { pair, of })
+/// The operand is an array of two expressions; any other gives null for every document.
+fn covariance(of: Population, operand: RawValue<'_>, scope: &Scope) -> Result<Function> {
+    Ok(Function::Covariance { input: Expression::parse_in(operand, scope)?, of })
 }

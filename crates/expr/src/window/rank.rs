@@ -35,8 +35,12 @@ impl Ranks {
         self.before = Some(key);
     }
 
-    pub(super) fn current(&self) -> i64 {
-        self.rank
+    /// The rank: an int as long as it fits.
+    pub(super) fn current(&self) -> ValueBuf {
+        match i32::try_from(self.rank) {
+            Ok(rank) => RawValue::Int32(rank).to_owned(),
+            Err(_) => RawValue::Int64(self.rank).to_owned(),
+        }
     }
 }
 
@@ -48,12 +52,7 @@ pub(super) fn run(
     let mut ranks = Ranks::new(which);
     let rank = |document| {
         ranks.push(function.order_key(document));
-        let rank = ranks.current();
-        // An int as long as it fits.
-        Some(match i32::try_from(rank) {
-            Ok(rank) => RawValue::Int32(rank).to_owned(),
-            Err(_) => RawValue::Int64(rank).to_owned(),
-        })
+        Some(ranks.current())
     };
     partition.iter().map(rank).collect()
 }

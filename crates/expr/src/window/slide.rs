@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use mayfly_base::Result;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values_in};
 
-use super::bounds::{only_grow, reaches};
+use super::bounds::{Bound, Bounds, only_grow, reaches};
 use super::{See, WindowFunction, null};
 use crate::Sum;
-use crate::accum::{Accumulator, AccumulatorKind, Deviation, Population};
+use crate::accum::{AccumState, Accumulator, AccumulatorKind, Deviation, Population};
 
 pub(super) fn run(
     function: &WindowFunction,
@@ -39,7 +39,7 @@ pub(super) fn run(
                 let values = function.values(accumulator.argument(), partition)?;
                 let count = accumulator.kind() == AccumulatorKind::Count;
                 if let Some(numbers) = alike(&values, count) {
-                    let results = moving(accumulator.kind(), &numbers, &reaches);
+                    let results = moving(function, accumulator.kind(), &numbers, &reaches);
                     return results.into_iter().try_for_each(see);
                 }
             }
@@ -64,6 +64,26 @@ pub(super) fn moves(kind: AccumulatorKind) -> bool {
     )
 }
 
+/// Whether documents leave the window.
+fn loses_documents(function: &WindowFunction) -> bool {
+    let (Bounds::Documents(lower, _) | Bounds::Range { lower, .. }) = function.bounds;
+    lower != Bound::Unbounded
+}
+
+/// The result of a window. As in the reference, the deviation of a single number is an int where
+/// documents leave the window.
+pub(super) fn finished(
+    function: &WindowFunction,
+    accumulator: &Accumulator,
+    state: &AccumState,
+) -> Result<ValueBuf> {
+    let deviates = accumulator.kind() == AccumulatorKind::StdDevPop;
+    if deviates && state.has_one_number() && loses_documents(function) {
+        return Ok(RawValue::Int32(0).to_owned());
+    }
+    accumulator.finish(state)
+}
+
 /// Recomputes each window that does not extend the previous one.
 fn recomputed(
     accumulator: &Accumulator,
@@ -83,7 +103,7 @@ fn recomputed(
             accumulator.add_in(&mut state, function.frame(document))?;
         }
         held.1 = held.1.max(reach.1);
-        see(Some(accumulator.finish(&state)?))?;
+        see(Some(finished(function, accumulator, &state)?))?;
     }
     Ok(())
 }
@@ -113,6 +133,7 @@ fn alike(values: &[Option<ValueBuf>], count: bool) -> Option<Vec<Option<Number>>
 }
 
 fn moving(
+    function: &WindowFunction,
     kind: AccumulatorKind,
     numbers: &[Option<Number>],
     reaches: &[(usize, usize)],
@@ -138,6 +159,9 @@ fn moving(
         let result = match kind {
             AccumulatorKind::Avg if count == 0 => RawValue::Null,
             AccumulatorKind::Avg => sum.mean(count).to_value(),
+            AccumulatorKind::StdDevPop if count == 1 && loses_documents(function) => {
+                RawValue::Int32(0)
+            }
             AccumulatorKind::StdDevPop => deviation.finish(Population::Whole),
             AccumulatorKind::StdDevSamp => deviation.finish(Population::Sample),
             _ => sum.finish().to_value(),

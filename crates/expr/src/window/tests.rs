@@ -51,7 +51,7 @@ fn windows_by_position() {
     check("{t: 1}", &of("$min"), V, "[4, 1, 1, 7, 7]");
     check("{t: 1}", &of("$max"), V, "[4, 4, 1, 7, 7]");
     check("{t: 1}", &of("$push"), V, "[[4], [4, 1], [1, null], [null, 7], [7]]");
-    check("{t: 1}", &of("$stdDevPop"), V, "[0.0, 1.5, 0.0, 0.0, 0.0]");
+    check("{t: 1}", &of("$stdDevPop"), V, "[0, 1.5, 0, 0, 0]");
     check("{t: 1}", &of("$stdDevSamp"), &V[..2], "[null, 2.1213203435596424]");
     check("{t: 1}", &of("$first"), V, "[4, 4, 1, null, 7]");
     check("{t: 1}", &of("$last"), V, "[4, 1, null, 7, null]");
@@ -119,7 +119,7 @@ fn neighbours() {
     assert_eq!(fails("{}", "{$shift: {output: '$v', by: 1}}"), 9);
     assert_eq!(fails("{t: 1}", "{$shift: {output: '$v', by: 1.5}}"), 9);
     assert_eq!(fails("{t: 1}", "{$shift: {output: '$v', by: 1, default: '$v'}}"), 9);
-    assert_eq!(fails("{t: 1}", "{$minMaxScaler: {input: '$v'}}"), 9);
+    assert_eq!(fails("{t: 1}", "{$minMaxScaler: {input: '$v'}}"), 10_487_000);
     assert_eq!(fails("{t: 1}", "{$nothing: 1}"), 9);
 }
 
@@ -161,7 +161,7 @@ fn changes_areas_and_means() {
     assert_eq!(fails("{$derivative: {input: '$v', unit: 'month'}, window: {}}", V), 5_490_710);
     assert_eq!(fails("{$expMovingAvg: {input: '$v', N: 2, alpha: 0.5}}", V), 9);
     assert_eq!(fails("{$expMovingAvg: {input: '$v', alpha: 1}}", V), 9);
-    assert_eq!(fails("{$covariancePop: ['$x']}", V), 9);
+    check("{t: 1}", "{$covariancePop: ['$x']}", pairs, "[null, null, null]");
 }
 
 /// Updated windows give the same results as recomputed ones.

@@ -22,8 +22,8 @@ mod whole;
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Result};
-use mayfly_expr::{Scope, Scripts};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::{OperationTime, Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, OriginalOperator, Predicate, Reads, TypeSet};
@@ -43,8 +43,8 @@ use parse::FilterContext;
 /// The context of parsing a filter.
 #[derive(Clone, Debug, Default)]
 pub struct ParseContext {
-    /// Wall time of the operation, in milliseconds since 1970.
-    pub now_ms: i64,
+    /// The time of the operation, for `$$NOW` and `$$CLUSTER_TIME`; `None` where it is not known.
+    pub time: Option<OperationTime>,
     /// The collation of string comparisons.
     pub collation: Option<Arc<Collation>>,
     /// Where scripts are allowed.
@@ -67,10 +67,7 @@ pub struct Matcher {
 impl Matcher {
     /// Parses a filter; `{}` matches everything.
     pub fn parse(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
-        let scope = match context.now_ms {
-            0 => Scope::default(),
-            now_ms => Scope::at(now_ms),
-        };
+        let scope = context.time.map_or_else(Scope::default, Scope::at);
         let scope = scope.with_scripts(context.scripts);
         Matcher::parse_in(filter, &scope.collated(context.collation.clone()))
     }
@@ -124,6 +121,20 @@ impl Matcher {
         let sought = Expr::Path { path: FieldPath::new(path)?, predicate };
         let root = Expr::and(vec![self.root.clone(), sought]);
         Ok(Matcher { root, ..self })
+    }
+
+    /// Checks that the filter can determine the item of a positional projection.
+    ///
+    /// # Errors
+    /// 224 QueryFeatureNotAllowed for expressions and scripts.
+    pub fn check_positions(&self) -> Result<()> {
+        match self.computes {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorCode::QueryFeatureNotAllowed,
+                "$expr and $where are not allowed with a positional projection",
+            )),
+        }
     }
 
     /// Whether the document satisfies the filter.

@@ -2,7 +2,8 @@
 //!
 //! The filter is evaluated again, by a slower algorithm. Each condition that is satisfied by an
 //! array's item records the item's index; the last record counts. On a path through several arrays
-//! it is the index in the outermost one. Negated conditions record nothing.
+//! it is the index in the outermost one. Negated conditions record nothing, nor do alternatives
+//! over several fields.
 
 use mayfly_base::Result;
 use mayfly_value::paths::array_index;
@@ -26,10 +27,21 @@ pub(super) fn array_position(expr: &Expr, doc: RawDoc<'_>) -> Result<Option<usiz
 fn find(expr: &Expr, doc: RawDoc<'_>, found: &mut Option<usize>) -> Result<bool> {
     match expr {
         Expr::And(parts) => all(parts, |part| find(part, doc, found)),
-        Expr::Or(parts) => any(parts, |part| find(part, doc, found)),
+        // As in the reference, alternatives record nothing, unless they are values of one field.
+        Expr::Or(parts) if of_one_field(parts) => any(parts, |part| find(part, doc, found)),
+        Expr::Or(_) => matches(expr, doc),
         Expr::Path { path, predicate } => find_path(path, predicate, doc, found),
         Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => matches(expr, doc),
     }
+}
+
+fn of_one_field(parts: &[Expr]) -> bool {
+    let path_of = |part: &Expr| match part {
+        Expr::Path { path, .. } => Some(path.as_str().to_owned()),
+        _ => None,
+    };
+    let first = parts.first().and_then(path_of);
+    first.is_some() && parts.iter().all(|part| path_of(part) == first)
 }
 
 fn find_path(

@@ -19,8 +19,13 @@ impl Regex {
     pub fn new(pattern: &str, options: &str) -> Result<Regex> {
         let program = Pattern::compile(pattern, options).map_err(|wrong| {
             let (code, text) = match wrong {
-                PatternFault::NullInPattern | PatternFault::NullInOptions => {
-                    (51109, "Regular expression is invalid: it holds a null byte".to_owned())
+                PatternFault::NullInPattern => {
+                    return Error::bad_value(
+                        "Regular expression cannot contain an embedded null byte",
+                    );
+                }
+                PatternFault::NullInOptions => {
+                    (51108, "Regular expression options hold a null byte".to_owned())
                 }
                 PatternFault::UnknownOption(other) => {
                     (51108, format!("invalid flag in regex options: {other}"))

@@ -129,6 +129,11 @@ impl Projection {
         asks_for(&self.root, name)
     }
 
+    /// Whether it contains the positional `$`.
+    pub fn is_positional(&self) -> bool {
+        self.root.positional
+    }
+
     /// Whether it returns every document unchanged.
     pub fn is_identity(&self) -> bool {
         self.mode == Mode::Exclude && self.root.fields.as_slice().is_empty() && self.keeps_id

@@ -127,7 +127,10 @@ impl Parser<'_> {
 
     fn slice(&mut self, path: &str, inner: RawDoc<'_>, operand: RawValue<'_>) -> Result<()> {
         let as_find = match Slice::parse(operand) {
-            Ok(slice) => return self.insert(path, Branch::Slice(slice)),
+            Ok(slice) => match self.insert(path, Branch::Slice(slice)) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            },
             Err(error) => error,
         };
         self.expression(path, inner).map_err(|error| {
@@ -160,6 +163,10 @@ impl Parser<'_> {
     }
 
     fn expression(&mut self, path: &str, operator: RawDoc<'_>) -> Result<()> {
+        let name = operator.iter().next().map_or("", |first| first.name());
+        if mayfly_expr::op::find(name).is_none() {
+            return fault(31325, format!("Unknown expression {name}"));
+        }
         let parsed = Expression::parse_in(RawValue::Document(operator), self.scope)?;
         if self.mode == Some(Mode::Exclude) {
             let text = "Cannot use expression other than $meta in exclusion projection";

@@ -171,7 +171,7 @@ fn errors() {
             "query requires text score metadata, but it is not available",
         ),
         ("{a: {$meta: 'foo'}}", 17308, "Unsupported argument to $meta: foo"),
-        ("{a: {$foo: 1}}", 168, "Unrecognized expression '$foo'"),
+        ("{a: {$foo: 1}}", 31325, "Unknown expression $foo"),
         (
             "{a: {$slice: [1]}}",
             28667,

@@ -100,7 +100,8 @@ impl Update {
 
     /// Parses the field `u` of a command: a document, or a pipeline.
     pub fn parse_value(update: RawValue<'_>, context: &ParseContext) -> Result<Update> {
-        Update::parse_in(update, &[], &Scope::at(context.now_ms), context)
+        let scope = context.time.map_or_else(Scope::default, Scope::at);
+        Update::parse_in(update, &[], &scope, context)
     }
 
     /// The same with the elements of `arrayFilters`, and with variables of a command for

@@ -98,6 +98,7 @@ impl Pipeline {
         scope: &Scope,
         is_stage: Option<fn(&str) -> bool>,
     ) -> Result<Pipeline> {
+        let scope = &scope.clone().waiting_for_documents();
         let mut parsed = Vec::new();
         for stage in stages.iter() {
             let RawValue::Document(spec) = stage.value() else {

@@ -5,7 +5,7 @@ use mayfly_storage::VisibleIndexes;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Scope, Scripts};
+use mayfly_expr::{OperationTime, Scope, Scripts};
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_scripts::ScriptLimits;
@@ -115,8 +115,8 @@ pub struct FindOptions<'a> {
     pub hint: Option<Hint>,
     /// The document `let`, whose values expressions see as variables.
     pub variables: Option<RawDoc<'a>>,
-    /// The value of `$$NOW` in milliseconds.
-    pub now_ms: Option<i64>,
+    /// The time of the operation, for `$$NOW` and `$$CLUSTER_TIME`.
+    pub time: Option<OperationTime>,
     /// The collation of the operation, else of the collection.
     pub collation: Option<Arc<Collation>>,
     /// Whether the projection may request the index key and the record key that led to a document.
@@ -198,7 +198,7 @@ impl CanonicalQuery {
     /// # Errors
     /// Errors of the filter, sort and projection languages.
     pub fn parse(filter: RawDoc<'_>, options: FindOptions<'_>) -> Result<CanonicalQuery> {
-        let mut scope = options.now_ms.map_or_else(Scope::default, Scope::at);
+        let mut scope = options.time.map_or_else(Scope::default, Scope::at);
         scope = scope.collated(options.collation.clone());
         if let Some(limits) = options.scripts {
             scope = scope.with_script_limits(limits);
@@ -235,6 +235,9 @@ impl CanonicalQuery {
             }
             _ => None,
         };
+        if projection.as_ref().is_some_and(Projection::is_positional) {
+            matcher.check_positions()?;
+        }
         Ok(CanonicalQuery {
             indexes: VisibleIndexes::PUBLISHED,
             matcher,

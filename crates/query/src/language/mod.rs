@@ -12,7 +12,7 @@ mod query_shape;
 mod query_shape_tests;
 pub(crate) mod shape;
 mod stage_shape;
-mod validator;
+pub(crate) mod validator;
 
 pub use allowed::{AllowedBy, AllowedIndexes, IndexHints};
 pub use canonical::{CanonicalQuery, FindOptions, FirstOf, Hint};

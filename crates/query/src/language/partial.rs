@@ -43,6 +43,10 @@ impl FilterCompiler for PartialFilters {
     ) -> Result<Arc<dyn RecordFilter>> {
         let context = ParseContext { collation: collation.cloned(), ..ParseContext::default() };
         let matcher = Matcher::parse(filter, &context).map_err(|error| {
+            // `$$NOW` and `$$CLUSTER_TIME`.
+            if error.code() == ErrorCode(51144) {
+                return Error::new(ErrorCode::QueryFeatureNotAllowed, error.message());
+            }
             Error::new(
                 ErrorCode::CannotCreateIndex,
                 format!("unsupported expression in partial index: {}", error.message()),

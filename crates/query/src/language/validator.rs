@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scripts;
+use mayfly_expr::{OperationTime, Scripts};
 use mayfly_mql::matcher::explain_failure;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_pattern::UnfinishedSearch;
-use mayfly_storage::DocumentCheck;
+use mayfly_storage::{DocumentCheck, WriteTime};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use mayfly_work::current::spend;
 
@@ -25,7 +25,12 @@ const REFUSED: &[(&str, &str)] = &[
 pub(crate) struct Validator {
     matcher: Matcher,
     filter: DocBuf,
+    /// The context for parsing it again at the time of each write, if it depends on that.
+    timed: Option<ParseContext>,
 }
+
+/// Variables whose values are not known before a write.
+const TIMES: [&str; 2] = ["$$NOW", "$$CLUSTER_TIME"];
 
 impl Validator {
     /// Compiles a validator.
@@ -40,19 +45,34 @@ impl Validator {
             let text = format!("{shown} not allowed in this context");
             return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
         }
-        let context = ParseContext {
+        let mut context = ParseContext {
             collation: collation.cloned(),
             scripts: Scripts::Nowhere,
             ..ParseContext::default()
         };
+        let timed = TIMES.iter().any(|name| mentions(filter, name));
+        if timed {
+            // The values do not matter for the check of the syntax.
+            context.time = Some(OperationTime::ANY);
+        }
         let matcher = Matcher::parse(filter, &context)?;
-        Ok(Validator { matcher, filter: filter.to_owned() })
+        Ok(Validator { matcher, filter: filter.to_owned(), timed: timed.then_some(context) })
     }
 }
 
 impl DocumentCheck for Validator {
-    fn fits(&self, document: RawDoc<'_>) -> Result<bool> {
-        match self.matcher.matches(document) {
+    fn fits(&self, document: RawDoc<'_>, time: &dyn Fn() -> WriteTime) -> Result<bool> {
+        let found = match &self.timed {
+            None => self.matcher.matches(document),
+            Some(context) => {
+                let WriteTime { now_ms, cluster } = time();
+                let time = Some(OperationTime { now_ms, cluster: Some(cluster) });
+                let context = ParseContext { time, ..context.clone() };
+                let matcher = Matcher::parse(self.filter.as_doc(), &context);
+                matcher.and_then(|matcher| matcher.matches(document))
+            }
+        };
+        match found {
             // As in the reference, a failing expression counts as false, unless the operation has
             // to end.
             Err(error) if error.code() != UnfinishedSearch::CODE => {
@@ -89,4 +109,10 @@ fn refused(filter: RawDoc<'_>, depth: usize) -> Option<&'static str> {
             _ => None,
         }
     })
+}
+
+/// Whether the bytes of a document contain this text. There may be false positives, but no false
+/// negatives.
+pub(crate) fn mentions(document: RawDoc<'_>, text: &str) -> bool {
+    document.as_bytes().windows(text.len()).any(|part| part == text.as_bytes())
 }

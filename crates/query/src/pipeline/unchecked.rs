@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, Namespace, Result};
-use mayfly_expr::Scope;
+use mayfly_expr::{OperationTime, Scope};
 use mayfly_scripts::ScriptLimits;
 use mayfly_value::RawDoc;
 
@@ -55,7 +55,7 @@ impl UncheckedPipeline {
 
     /// Parses a pipeline without the variables, collation and time of a command.
     pub fn parse_alone(stages: RawDoc<'_>, db: &str, inside: PipelineOwner) -> UncheckedPipeline {
-        let scope = Scope::default().with_script_limits(ScriptLimits::default());
+        let scope = Scope::at(OperationTime::ANY).with_script_limits(ScriptLimits::default());
         let context = PipelineContext::command(db, &scope).at_depth(0, inside);
         UncheckedPipeline::parse(stages, &context)
     }

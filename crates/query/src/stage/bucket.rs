@@ -40,8 +40,8 @@ pub(super) fn is_expression(value: RawValue<'_>) -> bool {
 }
 
 fn constant(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Option<ValueBuf>> {
-    // `$$NOW` is no constant, although the command has its value already.
-    let scope = context.scope.clone().without_now();
+    // The times are no constants, although the command has their values already.
+    let scope = context.scope.clone().without_time();
     let Ok(expression) = Expression::parse_in(value, &scope) else {
         Expression::parse_in(value, context.scope)?;
         return Ok(None);

@@ -16,6 +16,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
 use super::{PipelineContext, PipelineOwner, StageContext, Step};
+use crate::language::validator::mentions;
 use crate::optimise::optimised;
 pub(crate) use crate::pipeline::PipelineRun;
 pub(crate) use crate::pipeline::rows::is_stage;
@@ -309,15 +310,9 @@ pub(crate) fn branch(pipeline: RawDoc<'_>, context: &PipelineContext<'_>) -> Res
     Ok(optimised(steps, context))
 }
 
-/// Whether the bytes of a document contain this text. There may be false positives, but no false
-/// negatives.
-fn mentions(document: RawDoc<'_>, text: &str) -> bool {
-    document.as_bytes().windows(text.len()).any(|part| part == text.as_bytes())
-}
-
 /// Whether a second run of these stages gives the same results.
 pub(crate) fn is_repeatable(stages: RawDoc<'_>) -> bool {
-    !["$rand", "$sample", "$function", "$where", "$accumulator"]
+    !["$rand", "$currentDate", "$sample", "$function", "$where", "$accumulator"]
         .into_iter()
         .any(|name| mentions(stages, name))
 }

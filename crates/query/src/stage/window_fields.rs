@@ -49,7 +49,8 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     let partition = spec.get("partitionBy");
     let partition =
         partition.map(|value| Expression::parse_in(value, context.scope)).transpose()?;
-    let sort = given.document("sortBy")?;
+    // An empty order is none.
+    let sort = given.document("sortBy")?.filter(|sort| !sort.is_empty());
     let output = given.document("output")?.unwrap_or(RawDoc::EMPTY);
     let by = sort.map(Order::parse_pattern).transpose()?;
     let collation = context.scope.collation().cloned();

@@ -16,4 +16,4 @@ pub(crate) mod validation;
 pub use filter::{FilterCompiler, RecordFilter};
 pub use id_index::check_id_index;
 pub use spec::{IndexField, IndexSpec};
-pub use validation::DocumentCheck;
+pub use validation::{DocumentCheck, WriteTime};

@@ -11,13 +11,23 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::index::FilterCompiler;
 
+/// The time of a write: wall time in milliseconds, and cluster time.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteTime {
+    /// Milliseconds since 1970.
+    pub now_ms: i64,
+    /// The bits of a timestamp.
+    pub cluster: u64,
+}
+
 /// A compiled validator.
 pub trait DocumentCheck: Send + Sync {
-    /// Whether a document satisfies the validator.
+    /// Whether a document that is written at this time satisfies the validator. Most validators do
+    /// not ask for the time.
     ///
     /// # Errors
     /// When that cannot be determined.
-    fn fits(&self, document: RawDoc<'_>) -> Result<bool>;
+    fn fits(&self, document: RawDoc<'_>, time: &dyn Fn() -> WriteTime) -> Result<bool>;
 
     /// Why a document does not satisfy it: the `details` of the error.
     fn explain(&self, document: RawDoc<'_>) -> DocBuf;
@@ -78,8 +88,13 @@ impl Validation {
     ///
     /// # Errors
     /// 121 DocumentValidationFailure; errors of the check, also with `warn`.
-    pub(crate) fn check_insert(&self, ns: &str, document: RawDoc<'_>) -> Result<()> {
-        match self.check.fits(document)? {
+    pub(crate) fn check_insert(
+        &self,
+        ns: &str,
+        document: RawDoc<'_>,
+        time: &dyn Fn() -> WriteTime,
+    ) -> Result<()> {
+        match self.check.fits(document, time)? {
             true => Ok(()),
             false => self.fail(ns, document),
         }
@@ -89,8 +104,14 @@ impl Validation {
     ///
     /// # Errors
     /// 121 DocumentValidationFailure; errors of the check, also with `warn`.
-    pub(crate) fn check_update(&self, ns: &str, old: RawDoc<'_>, new: RawDoc<'_>) -> Result<()> {
-        if self.check.fits(new)? || self.moderate && !self.check.fits(old)? {
+    pub(crate) fn check_update(
+        &self,
+        ns: &str,
+        old: RawDoc<'_>,
+        new: RawDoc<'_>,
+        time: &dyn Fn() -> WriteTime,
+    ) -> Result<()> {
+        if self.check.fits(new, time)? || self.moderate && !self.check.fits(old, time)? {
             return Ok(());
         }
         self.fail(ns, new)

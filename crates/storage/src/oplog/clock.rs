@@ -77,6 +77,11 @@ impl OplogClock {
         self.last.load(Ordering::Acquire)
     }
 
+    /// The time at this wall time: not before the last assigned timestamp, and before the next one.
+    pub(crate) fn now(&self, now_ms: i64) -> u64 {
+        self.last().max(u64::try_from(now_ms / 1000).unwrap_or(0) << 32)
+    }
+
     /// Assigns a timestamp greater than all before it, at or after this wall time.
     pub(crate) fn next(&self, now_ms: i64) -> Stamp<'_> {
         self.next_of(now_ms, 1)
@@ -84,12 +89,11 @@ impl OplogClock {
 
     /// Assigns `count` consecutive timestamps to one commit; at least one.
     pub(crate) fn next_of(&self, now_ms: i64, count: u64) -> Stamp<'_> {
-        let floor = u64::try_from(now_ms / 1000).unwrap_or(0) << 32;
         let mut open = self.open.lock();
         while open.waiting > 0 {
             self.at_rest.wait(&mut open);
         }
-        let first = self.last.load(Ordering::Acquire).max(floor) + 1;
+        let first = self.now(now_ms) + 1;
         let timestamp = first + (count - 1);
         self.last.store(timestamp, Ordering::Release);
         open.timestamps.push(first);

@@ -68,4 +68,10 @@ impl Writer {
     pub fn last_timestamp(&self) -> u64 {
         self.oplog.clock.last()
     }
+
+    /// The cluster time at this wall time: not earlier than the newest timestamp, and earlier than
+    /// the next one.
+    pub fn cluster_time(&self, now_ms: i64) -> u64 {
+        self.oplog.clock.now(now_ms)
+    }
 }

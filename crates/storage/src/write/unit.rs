@@ -18,7 +18,7 @@ use super::archive::{Archives, OpenArchive};
 use super::capped::CappedUnit;
 use crate::catalog::{Collection, CollectionState, Core, Policy};
 use crate::index::keygen::{KeySet, index_keys};
-use crate::index::validation::Validation;
+use crate::index::validation::{Validation, WriteTime};
 use crate::isolation::{Effects, Pending, ReadView};
 use crate::oplog::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog, UpdateStyle, delta};
 use crate::record::error::from_kv;
@@ -163,6 +163,12 @@ impl<'s> WriteUnit<'s> {
         self.unvalidated = unvalidated;
     }
 
+    /// The time of the unit's writes, for validators that depend on it.
+    fn write_time(&self) -> impl Fn() -> WriteTime + use<'s> {
+        let (core, now_ms) = (self.context.core, self.context.moment.now_ms);
+        move || WriteTime { now_ms, cluster: core.oplog().clock.now(now_ms) }
+    }
+
     /// The collection's validation rules, unless they are bypassed.
     fn validation(&self) -> Option<&'s Validation> {
         if self.unvalidated { None } else { self.state.validation.as_deref() }
@@ -207,7 +213,7 @@ impl<'s> WriteUnit<'s> {
         let id = checked_id(document)?;
         check_storable(document)?;
         if let Some(validation) = self.validation() {
-            validation.check_insert(self.ns, document)?;
+            validation.check_insert(self.ns, document, &self.write_time())?;
         }
         if self.collection.is_numbered() {
             let (engine, collection) = (self.context.core.engine(), self.collection);
@@ -304,7 +310,7 @@ impl<'s> WriteUnit<'s> {
         check_bytes(delta.as_ref().map_or(new, DocBuf::as_doc))?;
         check_storable(new)?;
         if let Some(validation) = self.validation() {
-            validation.check_update(self.ns, old, new)?;
+            validation.check_update(self.ns, old, new, &self.write_time())?;
         }
         if self.state.id_index.is_some() && stored_id(old) != stored_id(new) {
             self.remove_id(checked_id(old)?)?;

@@ -226,7 +226,7 @@ fn append_integer(out: &mut Vec<u8>, value: i64) {
 
 fn append_decimal(out: &mut Vec<u8>, value: Decimal) {
     match value {
-        Decimal::Nan => out.push(class::NAN),
+        Decimal::Nan { .. } => out.push(class::NAN),
         Decimal::Infinity { negative } => append_magnitude(out, negative, f64::INFINITY, None),
         Decimal::Finite { coefficient: 0, .. } => out.push(class::ZERO),
         Decimal::Finite { negative, coefficient, exponent } => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::OperationTime;
 use mayfly_mql::{ParseContext, Update, UpdateContext};
 use mayfly_storage::{Collection, UpdateStyle, WriteUnit, apply_delta};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, equal_values};
@@ -162,7 +163,8 @@ impl<'a> ChangeKind<'a> {
         for element in object.iter().filter(|element| element.name() != "$v") {
             operators.append_element(element);
         }
-        let context = ParseContext { now_ms, ..ParseContext::default() };
+        let context =
+            ParseContext { time: Some(OperationTime::at(now_ms)), ..ParseContext::default() };
         Ok(ChangeKind::Operators(Update::parse(operators.finish().as_doc(), &context)?))
     }
 

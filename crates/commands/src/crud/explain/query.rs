@@ -69,7 +69,7 @@ impl<'a> Parts<'a> {
             limit: self.limit.unsigned_abs(),
             variables: self.variables,
             allows_key_metadata: true,
-            now_ms: Some(ctx.op.now_ms()),
+            time: Some(ctx.time()),
             collation,
             scripts: Some(ctx.service.settings.script_limits()),
             ..FindOptions::default()

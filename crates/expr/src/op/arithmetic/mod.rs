@@ -44,10 +44,19 @@ fn add<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
             },
         }
     }
-    let total = sum.finish();
+    let total = sum.total();
     match date {
         None => Ok(number(total)),
-        Some(ms) => shifted(total.to_i64_half_even().and_then(|by| ms.checked_add(by))),
+        Some(ms) => shifted(milliseconds(total).and_then(|by| ms.checked_add(by))),
+    }
+}
+
+/// The whole milliseconds of a number: halves of doubles are rounded away from zero, those of
+/// decimals to even.
+fn milliseconds(number: Number) -> Option<i64> {
+    match number {
+        Number::Double(value) => Number::Double(value.round()).to_i64_exact(),
+        other => other.to_i64_half_even(),
     }
 }
 
@@ -67,7 +76,7 @@ fn subtract<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
     match (a, Number::from_value(a), b, Number::from_value(b)) {
         (_, Some(a), _, Some(b)) => Ok(number(a.minus(b))),
         (RawValue::Date(ms), _, _, Some(b)) => {
-            shifted(b.to_i64_half_even().and_then(|by| ms.checked_sub(by)))
+            shifted(milliseconds(b).and_then(|by| ms.checked_sub(by)))
         }
         (RawValue::Date(a), _, RawValue::Date(b), _) => {
             let difference = a.checked_sub(b);
@@ -148,9 +157,8 @@ fn modulo<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
     if matches!(left, Number::Decimal(_)) || matches!(right, Number::Decimal(_)) {
         return Ok(number(Number::Decimal(left.to_decimal().remainder_of(right.to_decimal()))));
     }
-    // If both numbers are whole and the left one is not a double, the result stays an integer.
     let integers = match (left, right) {
-        (Number::Double(_), _) => None,
+        (Number::Double(_), _) | (_, Number::Double(_)) => None,
         _ => left.to_i64_exact().zip(right.to_i64_exact()),
     };
     Ok(number(match integers {

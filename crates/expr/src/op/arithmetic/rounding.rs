@@ -61,7 +61,7 @@ fn abs<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
         Number::Decimal(Decimal::Infinity { .. }) => {
             Number::Decimal(Decimal::Infinity { negative: false })
         }
-        Number::Decimal(Decimal::Nan) => value,
+        Number::Decimal(Decimal::Nan { .. }) => value,
     }))
 }
 

@@ -1,6 +1,7 @@
 //! Arrays. Here: `$size`, `$in`, `$arrayElemAt`, `$first`, `$last`, `$isArray`, `$slice`.
 
 pub(crate) mod ends;
+pub(super) mod ranked;
 pub(super) mod sequence;
 pub(super) mod sort;
 pub(super) mod zip;

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mayfly_base::Result;
 use mayfly_value::{RawValue, check_size, ty};
 
-use super::super::operand::{double, fault, text};
+use super::super::operand::{check_text, double, fault, text};
 use super::to::{small, unsupported};
 use super::{ConversionOptions, Target, conversion_fault};
 use crate::Value;
@@ -38,27 +38,19 @@ pub(super) fn to_binary(
             "Conversions between different BinData subtypes are not supported in $convert with no onError value",
         )),
         RawValue::String(value) => from_text(value, target, options),
-        RawValue::Int32(value) => number(&value.to_le_bytes(), target, options, input),
-        RawValue::Int64(value) => number(&value.to_le_bytes(), target, options, input),
-        RawValue::Double(value) => number(&value.to_le_bytes(), target, options, input),
+        RawValue::Int32(value) => number(&value.to_le_bytes(), target, options),
+        RawValue::Int64(value) => number(&value.to_le_bytes(), target, options),
+        RawValue::Double(value) => number(&value.to_le_bytes(), target, options),
         _ => Err(unsupported(input, target)),
     }
 }
 
-fn number(
-    bytes: &[u8],
-    target: Target,
-    options: &ConversionOptions,
-    input: RawValue<'_>,
-) -> Result<Value<'static>> {
-    if target.subtype != 0 {
-        return Err(unsupported(input, target));
-    }
+fn number(bytes: &[u8], target: Target, options: &ConversionOptions) -> Result<Value<'static>> {
     let mut bytes = bytes.to_vec();
     if options.big_endian {
         bytes.reverse();
     }
-    binary(0, &bytes)
+    binary(target.subtype, &bytes)
 }
 
 fn from_text(value: &str, target: Target, options: &ConversionOptions) -> Result<Value<'static>> {
@@ -75,7 +67,7 @@ fn from_text(value: &str, target: Target, options: &ConversionOptions) -> Result
     let bytes = match format {
         "uuid" => {
             if target.subtype != UUID {
-                return Err(fault(4_341_117, "Invalid format 'uuid'"));
+                return Err(fail(", because the subtype is no UUID"));
             }
             from_uuid(value).ok_or_else(|| fail(""))?
         }
@@ -86,6 +78,12 @@ fn from_text(value: &str, target: Target, options: &ConversionOptions) -> Result
         _ => value.as_bytes().to_vec(),
     };
     binary(target.subtype, &bytes)
+}
+
+/// A text of this length; one that is too large is a failed conversion.
+fn made(bytes: usize, text_of: impl FnOnce() -> String) -> Result<Value<'static>> {
+    check_text(bytes).map_err(|error| conversion_fault(error.message()))?;
+    text(&text_of())
 }
 
 /// Converts binary data to a string.
@@ -108,14 +106,14 @@ pub(super) fn to_text(
     };
     match format {
         "uuid" => uuid(bytes),
-        "auto" if subtype == UUID => uuid(bytes),
-        "hex" => text(&hex::encode_upper(bytes)),
-        "base64url" => text(&URL_SAFE_NO_PAD.encode(bytes)),
+        "auto" if subtype == UUID && bytes.len() == 16 => uuid(bytes),
+        "hex" => made(bytes.len() * 2, || hex::encode_upper(bytes)),
+        "base64url" => made((bytes.len() * 4).div_ceil(3), || URL_SAFE_NO_PAD.encode(bytes)),
         "utf8" => match std::str::from_utf8(bytes) {
-            Ok(value) => text(value),
+            Ok(value) => made(value.len(), || value.to_owned()),
             Err(_) => Err(conversion_fault("BinData does not represent a valid UTF-8 string")),
         },
-        _ => text(&STANDARD.encode(bytes)),
+        _ => made(bytes.len().div_ceil(3) * 4, || STANDARD.encode(bytes)),
     }
 }
 

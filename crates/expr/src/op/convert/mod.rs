@@ -82,50 +82,41 @@ fn parse(
 fn convert<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let input = arguments[0].evaluate(frame)?;
     let to = arguments[1].evaluate(frame)?;
-    let target = target_of(&to)?;
+    let kind = target_kind(&to)?;
     if input.is_nullish() {
         return match &arguments[4] {
             Expression::Absent => Ok(Value::NULL),
             on_null => on_null.evaluate(frame),
         };
     }
-    let Some(target) = target else { return Ok(Value::NULL) };
+    let Some(kind) = kind else { return Ok(Value::NULL) };
+    let target = Target { kind, subtype: target_subtype(&to)? };
     let options = options_of(arguments, frame)?;
     match to::converted(input.or_undefined(), target, &options) {
         Ok(value) => Ok(value),
-        Err(error) if error.code() == ErrorCode::ConversionFailure => match &arguments[3] {
-            Expression::Absent => Err(error),
-            on_error => on_error.evaluate(frame),
-        },
+        // A year that a string cannot have is a failed conversion with a code of its own.
+        Err(error) if matches!(error.code(), ErrorCode::ConversionFailure | ErrorCode(18537)) => {
+            match &arguments[3] {
+                Expression::Absent => Err(error),
+                on_error => on_error.evaluate(frame),
+            }
+        }
         Err(error) => Err(error),
     }
 }
 
-/// Evaluates the target; `None` when it is null or missing.
-fn target_of(to: &Value<'_>) -> Result<Option<Target>> {
-    let plain = |kind: u8| Target { kind, subtype: 0 };
-    match to.or_undefined() {
-        RawValue::Null | RawValue::Undefined => Ok(None),
-        RawValue::Document(named) => {
-            let mut target = None;
-            let mut subtype = 0;
-            for field in named {
-                match field.name() {
-                    "type" => target = kind_of(field.value())?,
-                    "subtype" => subtype = subtype_of(field.value())?,
-                    other => {
-                        let text = format!("$convert found an unknown argument in 'to': {other}");
-                        return Err(Error::failed_to_parse(text));
-                    }
-                }
-            }
-            let kind = target.ok_or_else(|| {
-                Error::failed_to_parse("Missing 'type' parameter to $convert's 'to' object")
-            })?;
-            Ok(Some(Target { kind, subtype }))
-        }
-        other => Ok(kind_of(other)?.map(plain)),
-    }
+/// The type of the target; `None` when it is null or missing.
+fn target_kind(to: &Value<'_>) -> Result<Option<u8>> {
+    let RawValue::Document(named) = to.or_undefined() else { return kind_of(to.or_undefined()) };
+    let kind = named.get("type").map(kind_of).transpose()?.flatten();
+    let missing = || Error::failed_to_parse("Missing 'type' parameter to $convert's 'to' object");
+    kind.ok_or_else(missing).map(Some)
+}
+
+/// The binary subtype of the target.
+fn target_subtype(to: &Value<'_>) -> Result<u8> {
+    let named = to.or_undefined().as_document();
+    named.and_then(|named| named.get("subtype")).map_or(Ok(0), subtype_of)
 }
 
 fn kind_of(value: RawValue<'_>) -> Result<Option<u8>> {
@@ -140,7 +131,8 @@ fn kind_of(value: RawValue<'_>) -> Result<Option<u8>> {
             };
             match whole {
                 -1 => Ok(Some(ty::MIN_KEY)),
-                1..=19 | 127 => Ok(Some(whole as u8)),
+                // 0 is the type of a missing value, to which nothing can be converted.
+                0..=19 | 127 => Ok(Some(whole as u8)),
                 _ => {
                     let text = format!(
                         "In $convert, numeric value for 'to' does not correspond to a BSON type: {whole}"
@@ -180,7 +172,7 @@ fn subtype_of(value: RawValue<'_>) -> Result<u8> {
         return Err(fault(4_341_106, text));
     };
     match u8::try_from(whole) {
-        Ok(known @ (0..=8 | 128..)) => Ok(known),
+        Ok(known @ (0..=9 | 128..)) => Ok(known),
         _ => Err(fault(
             4_341_107,
             format!(

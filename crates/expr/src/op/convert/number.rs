@@ -23,7 +23,7 @@ pub(super) fn parsed(text: &str, kind: u8) -> Result<Number> {
     if text.starts_with(|c: char| c.is_ascii_whitespace()) {
         return Err(fail(text, "Leading whitespace"));
     }
-    if text.starts_with("0x") {
+    if text.starts_with("0x") && kind != ty::DOUBLE {
         return Err(conversion_fault(format!(
             "Illegal hexadecimal input in $convert with no onError value: {text}"
         )));
@@ -39,9 +39,7 @@ pub(super) fn parsed(text: &str, kind: u8) -> Result<Number> {
             }
         }
         ty::DOUBLE => double(text).map(Number::Double),
-        _ => Decimal::parse(text)
-            .map(Number::Decimal)
-            .ok_or_else(|| fail(text, "Failed to parse string to decimal")),
+        _ => decimal(text),
     }
 }
 
@@ -88,10 +86,116 @@ fn double(text: &str) -> Result<f64> {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),
         _ => {}
     }
+    if let Some(digits) = size.strip_prefix("0x") {
+        let value = hexadecimal(digits);
+        let value = value.ok_or_else(|| fail(text, "Did not consume whole string."))?;
+        return match value.is_infinite() {
+            true => Err(fail(text, "Out of range")),
+            false => Ok(sign * value),
+        };
+    }
     let shaped = size.bytes().all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
     match size.parse::<f64>() {
-        Ok(value) if shaped && value.is_infinite() => Err(fail(text, "Out of range")),
+        Ok(value) if shaped && (value.is_infinite() || value == 0.0 && !is_zero(size)) => {
+            Err(fail(text, "Out of range"))
+        }
         Ok(value) if shaped => Ok(sign * value),
         _ => Err(fail(text, "Did not consume whole string.")),
+    }
+}
+
+/// Whether the digits before an exponent are all zeros.
+fn is_zero(number: &str) -> bool {
+    let digits = number.split('e').next().unwrap_or(number);
+    !digits.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+}
+
+/// The value of hexadecimal digits in lower case, after `0x`: `1.8p1` is 1.5 times 2.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (digits, power) = match text.split_once('p') {
+        Some((digits, power)) => (digits, power.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let (mut value, mut power) = (0_u64, i64::from(power) - 4 * fraction.len() as i64);
+    for digit in whole.chars().chain(fraction.chars()) {
+        let digit = u64::from(digit.to_digit(16)?);
+        match value >> 60 {
+            0 => value = value << 4 | digit,
+            // Digits beyond 64 bits only tell whether the value lies above a half.
+            _ => {
+                value |= u64::from(digit != 0);
+                power += 4;
+            }
+        }
+    }
+    Some(scaled(value, power))
+}
+
+/// A number times a power of two, rounded once.
+fn scaled(value: u64, power: i64) -> f64 {
+    if value == 0 {
+        return 0.0;
+    }
+    let bits = i64::from(64 - value.leading_zeros());
+    // The unit of the last place: at most 53 bits, and none below the least double.
+    let unit = (bits + power - 53).max(-1074);
+    let shift = unit - power;
+    let rounded = match shift {
+        ..=0 => value as f64 * 2_f64.powi((-shift).min(64) as i32),
+        1..=63 => {
+            let (kept, rest, half) =
+                (value >> shift, value & ((1 << shift) - 1), 1_u64 << (shift - 1));
+            let up = rest > half || rest == half && kept & 1 == 1;
+            (kept + u64::from(up)) as f64
+        }
+        64 => f64::from(u8::from(value > 1 << 63)),
+        _ => 0.0,
+    };
+    // In two steps, because a power of two below the least normal double is no factor.
+    let unit = unit.clamp(-2000, 2000) as i32;
+    rounded * 2_f64.powi(unit / 2) * 2_f64.powi(unit - unit / 2)
+}
+
+fn decimal(text: &str) -> Result<Number> {
+    let wrong = || fail(text, "Failed to parse string to decimal");
+    let value = Decimal::parse(text).ok_or_else(wrong)?;
+    let lower = text.to_ascii_lowercase();
+    let number = lower.trim_start_matches(['+', '-']);
+    let lost = match value {
+        Decimal::Infinity { .. } => !number.starts_with("inf"),
+        Decimal::Finite { coefficient: 0, .. } => !is_zero(number),
+        _ => false,
+    };
+    if lost { Err(fail(text, "Out of range")) } else { Ok(Number::Decimal(value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_rounded_once() {
+        let cases = [
+            ("1.8p1", 3.0),
+            ("ff", 255.0),
+            ("1p0", 1.0),
+            (".8", 0.5),
+            ("1p-1074", 5e-324),
+            ("1p-1076", 0.0),
+            ("1.8p-1075", 5e-324),
+            ("1fffffffffffff8", 144_115_188_075_855_864.0),
+            ("1p1023", 8.98846567431158e307),
+            ("123456789abcdef01234", 8.596805828370696e22),
+        ];
+        for (text, value) in cases {
+            assert_eq!(hexadecimal(text), Some(value), "{text}");
+        }
+        assert_eq!(hexadecimal("1p1024"), Some(f64::INFINITY));
+        assert_eq!(hexadecimal("g"), None);
+        assert_eq!(hexadecimal(""), None);
     }
 }

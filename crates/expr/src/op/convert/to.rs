@@ -137,10 +137,7 @@ fn to_string(
             (None, _) => text(&double_text(value)),
         },
         RawValue::Decimal128(bytes) => text(&decimal_text(bytes)),
-        RawValue::Date(ms) => {
-            let iso = format::iso_text(ms);
-            text(&iso.map_err(|error| conversion_fault(error.message()))?)
-        }
+        RawValue::Date(ms) => text(&format::iso_text(ms)?),
         RawValue::ObjectId(id) => text(&hex::encode(id)),
         RawValue::Binary { subtype, bytes } => binary::to_text(subtype, bytes, options),
         _ => Err(unsupported(input, target)),

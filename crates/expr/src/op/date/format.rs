@@ -58,6 +58,15 @@ pub(crate) fn iso_text(ms: i64) -> Result<String> {
     formatted(ms, ISO, &Zone::UTC)
 }
 
+/// Formats a timestamp in UTC, with its increment at the end: `Jan  1 00:00:01:1`.
+pub(crate) fn timestamp_text(value: u64) -> String {
+    let civil = Zone::UTC.civil((value >> 32) as i64 * 1000);
+    let month = usize::try_from(civil.month - 1).ok().and_then(|at| MONTHS.get(at));
+    let (month, increment) = (&month.copied().unwrap_or("   ")[..3], value & 0xFFFF_FFFF);
+    let Civil { day, hour, minute, second, .. } = civil;
+    format!("{month} {day:2} {hour:02}:{minute:02}:{second:02}:{increment}")
+}
+
 fn parse(
     parser: &mut Parser<'_>,
     row: &'static OpRow,
@@ -183,10 +192,14 @@ fn put(out: &mut String, what: char, civil: &Civil, offset_ms: i64) -> Result<()
             out.push_str(if what == 'b' { &name[..name.len().min(3)] } else { name });
             return Ok(());
         }
-        'z' | 'Z' => {
+        'z' => {
             out.push(if offset_ms < 0 { '-' } else { '+' });
             let minutes = offset_ms.abs() / 60_000;
-            if what == 'Z' { (minutes, 3) } else { (minutes / 60 * 100 + minutes % 60, 4) }
+            (minutes / 60 * 100 + minutes % 60, 4)
+        }
+        'Z' => {
+            let _ = write!(out, "{}", offset_ms / 60_000);
+            return Ok(());
         }
         other => {
             out.push(other);

@@ -83,10 +83,10 @@ fn part<'a>(
         return Err(fault(40515, text));
     };
     if matches!(name, "year" | "isoWeekYear") {
-        if !(1..=9999).contains(&part) {
-            let code = if name == "year" { 40523 } else { 31095 };
+        let (least, code) = if name == "year" { (0, 40523) } else { (1, 31095) };
+        if !(least..=9999).contains(&part) {
             let text = format!(
-                "'{name}' must evaluate to an integer in the range 1 to 9999, found {part}"
+                "'{name}' must evaluate to an integer in the range {least} to 9999, found {part}"
             );
             return Err(fault(code, text));
         }

@@ -141,7 +141,8 @@ struct Parts {
 
 impl Parts {
     fn finish(self, text: &str, zone: Option<&Zone>) -> Result<i64> {
-        if self.zone.is_some() && zone.is_some() {
+        // UTC does not contradict an offset.
+        if self.zone.is_some() && zone.is_some_and(|zone| !zone.is_utc()) {
             let what = "you cannot pass in a date/time string with GMT offset together with a timezone argument";
             return Err(conversion_fault(what.to_owned()));
         }

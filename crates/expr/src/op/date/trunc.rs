@@ -75,6 +75,10 @@ fn run<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     }
     let Some(zone) = zone_of(&arguments[3], frame)? else { return Ok(Value::NULL) };
     let ms = required_date(&value)?;
+    let by_clock = matches!(unit, Unit::Second | Unit::Minute | Unit::Hour);
+    if by_clock && unit.fixed_ms().and_then(|ms| ms.checked_mul(bin)).is_none() {
+        return Err(fault(5_439_002, "dateTrunc unsupported binSize value for this unit"));
+    }
     if bin > MAX_BIN {
         return Err(fault(5_439_006, "dateTrunc unsupported binSize value"));
     }

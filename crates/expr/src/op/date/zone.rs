@@ -30,7 +30,7 @@ impl Zone {
     /// # Errors
     /// 40485 for an unknown identifier.
     pub(crate) fn named(name: &str) -> Result<Zone> {
-        if matches!(name, "UTC" | "GMT" | "Z") {
+        if matches!(name, "UTC" | "GMT") {
             return Ok(Zone::UTC);
         }
         if let Some(offset) = fixed_offset(name) {

@@ -6,10 +6,10 @@ pub(super) mod replace;
 pub(super) mod search;
 pub(super) mod trim;
 
-use mayfly_base::{Error, Result};
+use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawValue, check_size};
 
-use super::operand::{array, count, fault, int, text};
+use super::operand::{array, check_text, count, fault, int, text};
 use super::{ANY, OpRow, list};
 use crate::{Expression, Frame, Value};
 
@@ -96,7 +96,7 @@ pub(super) fn push_text(out: &mut String, value: &Value<'_>) -> Result<bool> {
     match value.or_undefined() {
         RawValue::String(text) => {
             out.push_str(text);
-            check_size(out.len())?;
+            check_text(out.len())?;
             Ok(true)
         }
         RawValue::Null | RawValue::Undefined => Ok(false),
@@ -117,15 +117,26 @@ pub(super) fn text_of<'a>(argument: &'a Expression, frame: Frame<'a>) -> Result<
         RawValue::Null | RawValue::Undefined => Ok(String::new()),
         RawValue::Int32(value) => Ok(value.to_string()),
         RawValue::Int64(value) => Ok(value.to_string()),
-        RawValue::Double(value) => Ok(double_text(value)),
+        RawValue::Double(value) => Ok(brief_double(value)),
         RawValue::Decimal128(bytes) => Ok(decimal_text(bytes)),
         RawValue::Date(ms) => super::date::format::iso_text(ms),
-        RawValue::Timestamp { .. } => Err(Error::not_implemented("a timestamp as text")),
+        RawValue::Timestamp(value) => Ok(super::date::format::timestamp_text(value)),
         _ => {
             let name = value.type_name();
             Err(fault(16007, format!("can't convert from BSON type {name} to String")))
         }
     }
+}
+
+/// Formats a double with at most 6 significant digits, as `%g` of the C library does.
+fn brief_double(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    significant(value, 6)
 }
 
 /// Formats a decimal.
@@ -142,18 +153,29 @@ pub(super) fn double_text(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
-    let scientific = format!("{value:.15e}");
+    significant(value, 16)
+}
+
+/// Formats a finite double with at most `digits` significant digits, without trailing zeros; in
+/// scientific notation if it is very large or small.
+fn significant(value: f64, digits: usize) -> String {
+    let scientific = format!("{value:.*e}", digits - 1);
     let (mantissa, power) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let power: i32 = power.parse().unwrap_or(0);
-    if (-4..16).contains(&power) {
-        let places = usize::try_from(15 - power).unwrap_or(0);
+    let most = digits as i32;
+    if (-4..most).contains(&power) {
+        let places = usize::try_from(most - 1 - power).unwrap_or(0);
         let fixed = format!("{value:.places$}");
         return match fixed.contains('.') {
             true => fixed.trim_end_matches('0').trim_end_matches('.').to_owned(),
             false => fixed,
         };
     }
-    let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.');
+    // An integer mantissa has no point whose zeros could be dropped.
+    let mantissa = match mantissa.contains('.') {
+        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
+        false => mantissa,
+    };
     let sign = if power < 0 { '-' } else { '+' };
     format!("{mantissa}e{sign}{:02}", power.abs())
 }

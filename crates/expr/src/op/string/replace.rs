@@ -1,9 +1,9 @@
 //! `$replaceOne`, `$replaceAll`.
 
 use mayfly_base::Result;
-use mayfly_value::{RawValue, check_size};
+use mayfly_value::RawValue;
 
-use super::super::operand::{fault, parts, required, text};
+use super::super::operand::{check_text, fault, parts, required, text};
 use super::super::{OpRow, Prepared, own};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
@@ -64,6 +64,7 @@ fn replace<'a>(
         return text(&input.replacen(find, replacement, 1));
     }
     let times = input.matches(find).count();
-    check_size(input.len().saturating_add(times.saturating_mul(replacement.len())))?;
+    let kept = input.len() - times * find.len();
+    check_text(kept.saturating_add(times.saturating_mul(replacement.len())))?;
     text(&input.replace(find, replacement))
 }

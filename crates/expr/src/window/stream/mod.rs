@@ -77,7 +77,8 @@ impl WindowStream {
             Function::Accumulate(_)
             | Function::Derivative { .. }
             | Function::Integral { .. }
-            | Function::Covariance { .. } => match unbounded_below {
+            | Function::Covariance { .. }
+            | Function::Scale { .. } => match unbounded_below {
                 true => StreamKind::Running(Running::new(function, open)?),
                 false => StreamKind::Sliding(Sliding::new(open()?)),
             },

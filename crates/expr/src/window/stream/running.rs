@@ -1,11 +1,13 @@
 //! Functions whose windows begin with the partition: a state to which documents are added.
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{DocBuf, RawValue, ValueBuf, compare_values};
+use mayfly_value::{DocBuf, ValueBuf, compare_values};
 
 use super::super::bounds::{Bound, Bounds, RangeUnit, check_kind, range_end};
-use super::super::calculus::{Area, Mean, Moments, Slope};
+use super::super::calculus::{Area, Mean, Slope};
+use super::super::covariance::Moments;
 use super::super::rank::Ranks;
+use super::super::scale::{self, Extremes};
 use super::super::{Function, WindowFunction, fill, null};
 use super::{DocumentReader, OpenReader, StreamMemory};
 use crate::accum::AccumState;
@@ -28,7 +30,9 @@ enum RunningState {
     Mean(Mean),
     Slope(Slope),
     Area(Area),
-    Moments(Moments),
+    Moments(Box<Moments>),
+    /// The reader is at the current document.
+    Extremes(Extremes, Box<dyn DocumentReader>),
 }
 
 pub(super) struct Running {
@@ -67,7 +71,8 @@ impl Running {
             Function::Fading { .. } => RunningState::Mean(Mean::default()),
             Function::Derivative { .. } => RunningState::Slope(Slope::default()),
             Function::Integral { .. } => RunningState::Area(Area::default()),
-            Function::Covariance { .. } => RunningState::Moments(Moments::default()),
+            Function::Covariance { .. } => RunningState::Moments(Box::default()),
+            Function::Scale { .. } => RunningState::Extremes(Extremes::default(), open()?),
             Function::Shift { .. } | Function::LinearFill(_) => {
                 return Err(Error::internal("a function without a running state"));
             }
@@ -106,6 +111,15 @@ impl Running {
                 break;
             }
             self.add(function, &document, memory)?;
+        }
+        if let (Function::Scale { input, range }, RunningState::Extremes(extremes, here)) =
+            (&function.function, &mut self.state)
+        {
+            // The result depends on the document itself, too.
+            let document = here.next()?;
+            let document = document.ok_or_else(|| Error::internal("a document is missing"))?;
+            let value = input.evaluate(function.frame(&document))?;
+            return Ok(Some(extremes.scaled(scale::number(value.as_raw())?, *range)));
         }
         if let Some(last) = &self.last {
             return Ok(last.clone());
@@ -151,12 +165,11 @@ impl Running {
                 let value = input.evaluate(frame)?;
                 area.push_value(function.sort_value(document).as_raw(), value.as_raw(), *unit)?;
             }
-            (
-                Function::Covariance { pair: [first, second], .. },
-                RunningState::Moments(moments),
-            ) => {
-                let (first, second) = (first.evaluate(frame)?, second.evaluate(frame)?);
-                moments.push_values(first.as_raw(), second.as_raw());
+            (Function::Covariance { input, .. }, RunningState::Moments(moments)) => {
+                moments.push_value(input.evaluate(frame)?.as_raw());
+            }
+            (Function::Scale { input, .. }, RunningState::Extremes(extremes, _)) => {
+                extremes.push(scale::number(input.evaluate(frame)?.as_raw())?);
             }
             _ => return Err(Error::internal("the state of another function")),
         }
@@ -168,7 +181,7 @@ impl Running {
             (Function::Accumulate(accumulator), RunningState::Accumulate(state)) => {
                 accumulator.finish(state)?
             }
-            (_, RunningState::Ranks(ranks)) => RawValue::Int64(ranks.current()).to_owned(),
+            (_, RunningState::Ranks(ranks)) => ranks.current(),
             (_, RunningState::Carried(last)) => last.clone(),
             (_, RunningState::Mean(mean)) => mean.result(),
             (Function::Derivative { unit, .. }, RunningState::Slope(slope)) => {

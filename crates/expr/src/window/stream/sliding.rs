@@ -257,7 +257,7 @@ impl Sliding {
         if !memory.holds(self.bytes + state.bytes()) && state.bytes() > self.bytes {
             return Err(memory.failure());
         }
-        Ok(Some(accumulator.finish(&state)?))
+        Ok(Some(slide::finished(function, accumulator, &state)?))
     }
 
     /// The window of the next document, as a range of the buffer.

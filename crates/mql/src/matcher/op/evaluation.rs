@@ -41,8 +41,11 @@ pub(super) fn regex(operand: &Operand<'_>) -> Result<Option<Predicate>> {
         RawValue::Regex { pattern, options: "" } => (pattern, given),
         RawValue::Regex { pattern, options } if given.is_empty() => (pattern, options),
         RawValue::Regex { .. } => {
+            // The second of both has the error.
+            let first = operand.siblings.iter().next();
+            let after = first.is_some_and(|first| first.name() == "$options");
             let text = "options set in both $regex and $options";
-            return Err(Error::new(ErrorCode(51075), text));
+            return Err(Error::new(ErrorCode(if after { 51074 } else { 51075 }), text));
         }
         _ => return Err(Error::bad_value("$regex has to be a string")),
     };

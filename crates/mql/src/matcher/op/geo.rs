@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_geo::{Area, Cap, Crs, FlatShape, GeoJsonType, Pair, legacy_pair, query_geometry};
+use mayfly_geo::{
+    Area, Cap, Crs, FlatShape, GeoJsonType, Pair, flat_point, legacy_pair, query_geometry,
+};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
@@ -33,6 +35,12 @@ fn shown(operand: &Operand<'_>) -> String {
 }
 
 fn check_alone(operand: &Operand<'_>) -> Result<()> {
+    let areas = ["$geoWithin", "$within", "$geoIntersects"];
+    let several = operand.siblings.iter().filter(|e| areas.contains(&e.name())).count() > 1;
+    if several || operand.siblings.get("$eq").is_some() {
+        let shown = Shell(operand.siblings);
+        return bad(format!("geo query doesn't support multiple operators on a field: {shown}"));
+    }
     let mut others = operand.siblings.iter().skip_while(|e| e.name() != operand.name).skip(1);
     match others.find(|other| matches!(other.name(), "$maxDistance" | "$minDistance")) {
         Some(extra) => bad(format!("unknown operator: {}", extra.name())),
@@ -64,15 +72,18 @@ pub(super) fn intersects(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     }
 }
 
-/// Parses the specifiers of an area; of several the last one counts, as in the reference.
+/// Parses the specifier of an area.
 fn area(operand: &Operand<'_>) -> Result<Area> {
     let RawValue::Document(specifiers) = operand.value else {
         return bad("geometry must be an object");
     };
     let mut found = None;
     for element in specifiers {
-        if element.name() != "$uniqueDocs" {
-            found = Some(specified(element)?);
+        if element.name() == "$uniqueDocs" {
+            continue;
+        }
+        if found.replace(specified(element)?).is_some() {
+            return bad(format!("geo query accepts one geometry only: {}", shown(operand)));
         }
     }
     found.ok_or_else(|| Error::bad_value("geo query doesn't have any geometry"))
@@ -81,26 +92,18 @@ fn area(operand: &Operand<'_>) -> Result<Area> {
 fn specified(element: RawElement<'_>) -> Result<Area> {
     let value = element.value();
     match element.name() {
-        "$geometry" => match value {
-            RawValue::Document(geometry) => {
-                let (shape, ..) = query_geometry(geometry)?;
-                Ok(Area::Shape(shape))
-            }
-            other => {
-                bad(format!("geometry must be an object, instead got type {}", other.type_name()))
-            }
-        },
+        "$geometry" => Ok(Area::Shape(query_geometry(value)?.0)),
         "$box" => {
             let corners = items(value, "$box")?;
             let mut corners = corners.iter().map(|item| item.value());
-            let mut corner = || legacy_pair(corners.next().unwrap_or(RawValue::Undefined));
+            let mut corner = || flat_point(corners.next().unwrap_or(RawValue::Undefined));
             let (a, b) = (corner()?, corner()?);
             Ok(Area::Flat(FlatShape::between(a, b)))
         }
         "$polygon" => {
             let corners = items(value, "$polygon")?;
             let corners: Vec<Pair> =
-                corners.iter().map(|item| legacy_pair(item.value())).collect::<Result<_>>()?;
+                corners.iter().map(|item| flat_point(item.value())).collect::<Result<_>>()?;
             match corners.len() {
                 ..3 => bad("Polygon must have at least 3 points"),
                 _ => Ok(Area::Flat(FlatShape::Polygon(corners))),
@@ -134,7 +137,7 @@ fn items<'a>(value: RawValue<'a>, name: &str) -> Result<RawDoc<'a>> {
 fn circle(value: RawValue<'_>, name: &str) -> Result<(Pair, f64)> {
     let items = items(value, name)?;
     let mut items = items.iter().map(|item| item.value());
-    let centre = legacy_pair(items.next().unwrap_or(RawValue::Undefined))?;
+    let centre = flat_point(items.next().unwrap_or(RawValue::Undefined))?;
     let radius = items.next().and_then(Number::from_value).map(Number::to_f64);
     let radius = match radius {
         Some(radius) if radius >= 0.0 => radius,
@@ -193,6 +196,10 @@ impl Limits {
                 "$minDistance" => (&mut limits.min, 16893),
                 "$maxDistance" => (&mut limits.max, 16895),
                 "$uniqueDocs" => continue,
+                "$near" | "$nearSphere" | "$geoNear" => {
+                    let shown = Shell(operand.siblings);
+                    return bad(format!("a field accepts one near query only: {shown}"));
+                }
                 _ => {
                     let text = format!("invalid argument in geo near query: {name}");
                     return Err(Error::new(ErrorCode(34413), text));
@@ -225,7 +232,7 @@ fn distance(element: RawElement<'_>) -> Result<f64> {
 
 /// Parses a GeoJSON point; `None` for another shape or reference system.
 fn json_point(doc: RawDoc<'_>) -> Result<Option<Pair>> {
-    let (shape, crs, kind) = query_geometry(doc)?;
+    let (shape, crs, kind) = query_geometry(RawValue::Document(doc))?;
     Ok(shape.pair().filter(|_| kind == GeoJsonType::Point && crs == Crs::Sphere))
 }
 
@@ -242,7 +249,10 @@ fn by_geometry(operand: &Operand<'_>, question: RawDoc<'_>) -> Result<NearSearch
     let (mut min, mut max, mut from) = (0.0, f64::INFINITY, None);
     for element in question {
         match (element.name(), element.value()) {
-            ("$geometry", RawValue::Document(geometry)) if geometry.get("type").is_some() => {
+            // Coordinates without a type are a point.
+            ("$geometry", RawValue::Document(geometry))
+                if geometry.get("type").or(geometry.get("coordinates")).is_some() =>
+            {
                 let fault = |text: &str| {
                     let shown = Shell(geometry);
                     Error::bad_value(format!(

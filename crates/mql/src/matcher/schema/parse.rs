@@ -232,7 +232,12 @@ fn types(
 }
 
 fn bson_type(set: &mut TypeSet, name: &str) -> Result<()> {
-    type_of_alias(set, name)
+    if name == "integer" { Err(no_integer()) } else { type_of_alias(set, name) }
+}
+
+/// The error for a type of the standard that the reference has not.
+fn no_integer() -> Error {
+    Error::failed_to_parse("$jsonSchema type 'integer' is not currently supported.")
 }
 
 fn json_type(set: &mut TypeSet, name: &str) -> Result<()> {
@@ -243,10 +248,7 @@ fn json_type(set: &mut TypeSet, name: &str) -> Result<()> {
         "boolean" => set.insert(ty::BOOL),
         "string" => set.insert(ty::STRING),
         "null" => set.insert(ty::NULL),
-        "integer" => {
-            let text = "$jsonSchema type 'integer' is not currently supported.";
-            return Err(Error::bad_value(text));
-        }
+        "integer" => return Err(no_integer()),
         other => return Err(Error::bad_value(format!("Unknown type name alias: {other}"))),
     }
     Ok(())
@@ -372,7 +374,8 @@ fn pattern_properties(schema: &mut Schema, element: RawElement<'_>, depth: usize
                 property.name()
             )));
         };
-        let pattern = Regex::new(property.name(), "")?;
+        let pattern =
+            Regex::new(property.name(), "").map_err(|error| Error::bad_value(error.message()))?;
         let inner = parse(inner, depth + 1)?;
         schema.objects.pattern_properties.push((pattern, inner));
     }

@@ -111,7 +111,7 @@ fn errors() {
     let cases = [
         ("{foo: 1}", 9, "Unknown $jsonSchema keyword: foo"),
         ("{format: 'x'}", 9, "$jsonSchema keyword 'format' is not currently supported"),
-        ("{type: 'integer'}", 2, "$jsonSchema type 'integer' is not currently supported."),
+        ("{type: 'integer'}", 9, "$jsonSchema type 'integer' is not currently supported."),
         ("{type: 'int'}", 2, "Unknown type name alias: int"),
         (
             "{type: 'object', bsonType: 'object'}",

@@ -6,7 +6,7 @@ use super::*;
 
 fn pipeline(stages: &str) -> Result<Pipeline> {
     let wrapped = parse_document(&format!("{{u: {stages}}}")).unwrap();
-    let mut scope = Scope::at(5);
+    let mut scope = Scope::at(mayfly_expr::OperationTime::at(5));
     scope.declare(parse_document("{v: 7}").unwrap().as_doc())?;
     let is_stage = |name: &str| matches!(name, "$match" | "$group");
     let stages = wrapped.as_doc().get("u").and_then(RawValue::as_array).unwrap();

@@ -82,6 +82,7 @@ const TEXTS: &[&str] = &[
     "$$ROOT",
     "$$CURRENT.a",
     "$$NOW",
+    "$$CLUSTER_TIME",
     "$$REMOVE",
     "$",
     "$$",
