@@ -10,9 +10,7 @@ use super::{Explained, Purpose, Verbosity, filter, tree};
 use crate::exec::NodeStats;
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
-use crate::plan::allowed::index_filter_set;
-use crate::plan::plan_key::PlanKey;
-use crate::plan::{CachedPlan, Plan, PlanCache};
+use crate::plan::{CachedPlan, Plan, PlanCache, PlanKey, index_filter_set};
 
 /// Approximate memory of an entry beyond its documents.
 const ENTRY_BYTES: usize = 1024;

@@ -30,9 +30,7 @@ use self::node::{Node, number};
 use crate::exec::{Executor, Flow, TriedPlan};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
-use crate::plan::allowed::index_filter_set;
-use crate::plan::plan_key::PlanKey;
-use crate::plan::{Plan, is_clustered};
+use crate::plan::{Plan, PlanKey, index_filter_set, is_clustered};
 use mayfly_storage::StoreSession;
 
 /// The purpose of a query.
