@@ -1,5 +1,5 @@
-//! Which indexes contain all documents that a query can match, and which bounds the filter gives for
-//! their fields.
+//! Which indexes contain all documents that a query can match, and which bounds the filter gives
+//! for their fields.
 
 use std::borrow::Cow;
 use std::sync::Arc;

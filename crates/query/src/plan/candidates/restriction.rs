@@ -1,5 +1,5 @@
-//! Which indexes can serve a query: those that it may use and that contain all documents that it can
-//! match.
+//! Which indexes can serve a query: those that it may use and that contain all documents that it
+//! can match.
 //!
 //! A query is restricted to some indexes by the index filters of its collection, or by query
 //! settings that it carries. A restriction overrides the client's hint. Manual:

@@ -49,7 +49,7 @@ fn one_per_value(input: &PlanInput<'_>, wanted: &FirstOf, ways: &Ways) -> Option
                 Direction::Backward => Direction::Forward,
             };
         }
-        Some((covered, Way::over_index(scan, false)))
+        Some((covered, Plan::from(scan).into()))
     };
     if let Some((_, way)) = one(&ways.best) {
         return Some(way);
@@ -75,7 +75,7 @@ fn one_per_value(input: &PlanInput<'_>, wanted: &FirstOf, ways: &Ways) -> Option
         missing_is_distinct: wanted.missing_is_distinct,
     });
     let scan = IndexScan::new(index, vec![whole_range()], Direction::Forward);
-    Some(Way::over_index(IndexScan { one_per_value, ..scan }, false))
+    Some(Plan::from(IndexScan { one_per_value, ..scan }).into())
 }
 
 /// Number of single-value fields before the wanted field, if the scan returns results in the order

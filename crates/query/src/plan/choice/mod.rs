@@ -1,5 +1,5 @@
-//! Chooses the plan of a query: ways by hint, by rule or by alternatives of an `$or`, the plan cache,
-//! and the nodes above the way.
+//! Chooses the plan of a query: ways by hint, by rule or by alternatives of an `$or`, the plan
+//! cache, and the nodes above the way.
 
 mod alternatives;
 mod build;
@@ -22,6 +22,7 @@ use crate::plan::candidates::input::PlanInput;
 use crate::plan::candidates::restriction::{allows_id, required_id, restricted};
 use crate::plan::types::cache::{Choice, PlanCache};
 use crate::plan::types::plan_key::PlanKey;
+use crate::plan::types::scan::RecordScan;
 use crate::plan::types::tree::Plan;
 use crate::plan::types::way::{Alternatives, Way, Ways};
 use crate::plan::ways::hinted::way_by_hint;
@@ -143,11 +144,8 @@ pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> R
 
 /// A plan that scans all records in their order.
 pub(crate) fn plan_in_order(collection: &Collection, query: &CanonicalQuery) -> Plan {
-    build::built(
-        collection,
-        query,
-        Way::over_records(vec![whole_range()], Direction::Forward, false),
-    )
+    let scan = RecordScan::new(vec![whole_range()], Direction::Forward);
+    build::built(collection, query, Plan::from(scan).into())
 }
 
 /// Plans a query and returns the query as it was planned: with its index restriction, and without a
@@ -187,14 +185,14 @@ fn ways_of(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways>
         && let Some(id) = required_id(collection, query)
         && allows_id(collection, query)
     {
-        return Ok(Way::new(Plan::Id(collection.id_key(id)), false).into());
+        return Ok(Way::from(Plan::Id(collection.id_key(id))).into());
     }
     let input = &PlanInput::of(collection, query);
     if let Some(search) = search {
         return way_by_text(input, search).map(Ways::from);
     }
     if !input.satisfiable {
-        return Ok(Way::new(Plan::Nothing, false).into());
+        return Ok(Way::from(Plan::Nothing).into());
     }
     if let Some(near) = input.near {
         return way_by_distance(input, near).map(Ways::from);

@@ -98,8 +98,8 @@ impl Bounds {
             && matches!(high.value.as_raw(), RawValue::MaxKey) && high.inclusive)
     }
 
-    /// Whether the bounds can be used on a wildcard field. Its index has no entry for a missing field,
-    /// for a whole document, and for positions in arrays.
+    /// Whether the bounds can be used on a wildcard field. Its index has no entry for a missing
+    /// field, for a whole document, and for positions in arrays.
     pub(crate) fn fit_wildcard(&self) -> bool {
         !self.includes_missing
             && !self.excludes_null()

@@ -1,5 +1,5 @@
-//! The types of the planner, without its decisions: intervals and bounds, candidates, scans, ways and
-//! plans, the plan cache, index filters, settings.
+//! The types of the planner, without its decisions: intervals and bounds, candidates, scans, ways
+//! and plans, the plan cache, index filters, settings.
 
 pub(crate) mod access;
 pub(crate) mod bounds;

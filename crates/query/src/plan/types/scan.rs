@@ -85,6 +85,12 @@ pub struct EntryCheck {
 }
 
 impl RecordScan {
+    /// A scan of these ranges without further properties.
+    pub(crate) fn new(ranges: Vec<KeyRange>, direction: Direction) -> RecordScan {
+        let filter_bounds = FilterBounds::default();
+        RecordScan { ranges, direction, filter_bounds, by_id: false, clustered: false }
+    }
+
     /// Whether the scan reads every record.
     pub fn is_whole(&self) -> bool {
         is_whole(&self.ranges)

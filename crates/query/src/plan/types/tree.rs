@@ -74,6 +74,18 @@ pub(crate) enum UsedIndex<'p> {
     Other(&'p Index),
 }
 
+impl From<IndexScan> for Plan {
+    fn from(scan: IndexScan) -> Plan {
+        Plan::Index(Arc::new(scan))
+    }
+}
+
+impl From<RecordScan> for Plan {
+    fn from(scan: RecordScan) -> Plan {
+        Plan::Records(Arc::new(scan))
+    }
+}
+
 impl Plan {
     /// The inputs of the node.
     pub fn inputs(&self) -> &[Plan] {

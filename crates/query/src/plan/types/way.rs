@@ -1,11 +1,7 @@
 //! Ways: the lower parts of plans, before fetches, sorts and limits are added.
 
-use std::sync::Arc;
-
 use mayfly_mql::SortPattern;
-use mayfly_storage::{Direction, KeyRange};
 
-use super::scan::{FilterBounds, IndexScan, RecordScan};
 use super::tree::Plan;
 use crate::language::CanonicalQuery;
 
@@ -17,23 +13,10 @@ pub(crate) struct Way {
     pub(crate) unordered: bool,
 }
 
-impl Way {
-    pub(crate) fn new(plan: Plan, unordered: bool) -> Way {
-        Way { plan, unordered }
-    }
-
-    pub(crate) fn over_index(scan: IndexScan, unordered: bool) -> Way {
-        Way::new(Plan::Index(Arc::new(scan)), unordered)
-    }
-
-    pub(crate) fn over_records(
-        ranges: Vec<KeyRange>,
-        direction: Direction,
-        unordered: bool,
-    ) -> Way {
-        let filter_bounds = FilterBounds::default();
-        let scan = RecordScan { ranges, direction, filter_bounds, by_id: false, clustered: false };
-        Way::new(Plan::Records(Arc::new(scan)), unordered)
+/// A way in the requested order.
+impl From<Plan> for Way {
+    fn from(plan: Plan) -> Way {
+        Way { plan, unordered: false }
     }
 }
 
@@ -82,7 +65,7 @@ impl Alternatives {
                 Plan::Merge { inputs, pattern, disjoint: false }
             }
         };
-        Way::new(plan, self.unordered)
+        Way { plan, unordered: self.unordered }
     }
 
     /// Combined ways such that each way of each alternative occurs in at least one. The first

@@ -13,7 +13,7 @@ use super::index::ways_over;
 use super::records::forced_by_id;
 use crate::language::{CanonicalQuery, Hint};
 use crate::plan::candidates::input::PlanInput;
-use crate::plan::types::scan::IndexScan;
+use crate::plan::types::scan::{IndexScan, RecordScan};
 use crate::plan::types::tree::Plan;
 use crate::plan::types::way::Way;
 
@@ -36,7 +36,8 @@ pub(crate) fn way_by_hint(input: &PlanInput<'_>, hint: &Hint) -> Result<Way> {
         }
         Hint::Natural { backward } => {
             let direction = if *backward { Direction::Backward } else { Direction::Forward };
-            return Ok(Way::over_records(vec![whole_range()], direction, query.sort.is_some()));
+            let plan = RecordScan::new(vec![whole_range()], direction).into();
+            return Ok(Way { plan, unordered: query.sort.is_some() });
         }
         Hint::Between { .. } => false,
     };
@@ -107,15 +108,13 @@ fn narrowed(
     let ranges = vec![KeyRange { start, end }];
     // An order that depended on single-value bounds is lost with those bounds.
     let unordered = query.sort.is_some();
-    Ok(match (scan, &way.plan) {
-        (Some(scan), _) => {
-            let (index, direction) = (scan.index.clone(), scan.direction);
-            Way::over_index(IndexScan::new(index, ranges, direction), unordered)
-        }
-        (None, Plan::Records(scan)) => Way::over_records(ranges, scan.direction, unordered),
+    let plan = match (scan, &way.plan) {
+        (Some(scan), _) => IndexScan::new(scan.index.clone(), ranges, scan.direction).into(),
+        (None, Plan::Records(scan)) => RecordScan::new(ranges, scan.direction).into(),
         // Text and geo searches take no hint.
-        (None, _) => Way::over_records(ranges, Direction::Forward, unordered),
-    })
+        (None, _) => RecordScan::new(ranges, Direction::Forward).into(),
+    };
+    Ok(Way { plan, unordered })
 }
 
 /// The ordered key of `bound`, which must name the fields of the index in order.

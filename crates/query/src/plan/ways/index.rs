@@ -1,5 +1,5 @@
-//! The way over a candidate: how far the bounds extend into its key, which order it gives, and how it
-//! ranks.
+//! The way over a candidate: how far the bounds extend into its key, which order it gives, and how
+//! it ranks.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -96,14 +96,14 @@ fn with_candidate(input: &PlanInput<'_>, candidate: &Candidate<'_>) -> (Score, W
     };
     let way = match (parts, &query.sort) {
         (Some((parts, direction)), Some(pattern)) => {
-            Way::new(merging::over(&scan, parts, direction, pattern), false)
+            merging::over(&scan, parts, direction, pattern).into()
         }
         _ => {
             if direction == Direction::Backward {
                 ranges.reverse();
             }
             let unordered = query.sort.is_some() && order.is_none();
-            Way::over_index(IndexScan { ranges, ..scan }, unordered)
+            Way { plan: IndexScan { ranges, ..scan }.into(), unordered }
         }
     };
     (score, way)

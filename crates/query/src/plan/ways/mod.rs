@@ -1,5 +1,5 @@
-//! Ways to the documents of a query: over each candidate, over records, by text and by distance, and
-//! their ranking by rule.
+//! Ways to the documents of a query: over each candidate, over records, by text and by distance,
+//! and their ranking by rule.
 
 pub(crate) mod hinted;
 pub(crate) mod index;

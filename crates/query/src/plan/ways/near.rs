@@ -26,7 +26,10 @@ pub(crate) fn way_by_distance(
     let hint = input.query.hint.as_ref();
     let hinted = |index: &&Arc<Index>| hint.is_none_or(|hint| names(hint, index));
     match input.indexes.iter().filter(hinted).find_map(|index| access(index, input, path, near)) {
-        Some(access) => Ok(Way::new(Plan::Near(Arc::new(access)), input.query.sort.is_some())),
+        Some(access) => {
+            let unordered = input.query.sort.is_some();
+            Ok(Way { plan: Plan::Near(Arc::new(access)), unordered })
+        }
         None => Err(no_index(input.collection, path, near)),
     }
 }

@@ -32,8 +32,8 @@ pub(crate) fn ways(input: &PlanInput<'_>) -> Ways {
         return by_id.unwrap_or_else(|| collection_scan(collection, query)).into();
     };
     // A range of `_id` beats an index that only gives the order. For a time series it also beats a
-    // range of an index: buckets of one time span are adjacent, while those of an index are read one
-    // by one.
+    // range of an index: buckets of one time span are adjacent, while those of an index are read
+    // one by one.
     let loses = score.points == 0 && collection.time_series().is_some()
         || !score.bounded()
         || *score < Score { ranged: true, ..Score::default() };
@@ -73,5 +73,5 @@ fn intersection<'w>(
     };
     let second = ways.filter_map(scan).find(adds)?;
     let inputs = [first, second].map(|scan| Plan::Index(scan.clone()));
-    Some(Way::new(Plan::And(inputs.into()), query.sort.is_some()))
+    Some(Way { plan: Plan::And(inputs.into()), unordered: query.sort.is_some() })
 }

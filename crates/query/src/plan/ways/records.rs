@@ -1,7 +1,5 @@
 //! Ways over records: a scan of the collection, or a range of the field that it is clustered by.
 
-use std::sync::Arc;
-
 use mayfly_storage::{Collection, Direction, whole_range};
 use mayfly_value::{SortOrder, same_collation};
 
@@ -11,7 +9,6 @@ use crate::plan::types::bounds::Bounds;
 use crate::plan::types::candidate::CollationMatch;
 use crate::plan::types::interval::{Interval, ranges};
 use crate::plan::types::scan::{FilterBounds, RecordScan};
-use crate::plan::types::tree::Plan;
 use crate::plan::types::way::Way;
 
 /// A scan of all records.
@@ -22,7 +19,7 @@ pub(crate) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -
     let sorted = clustered.and_then(|path| clustered_order(collection, query, &path));
     let direction = sorted.unwrap_or(direction);
     let unordered = query.sort.is_some() && sorted.is_none();
-    Way::over_records(vec![whole_range()], direction, unordered)
+    Way { plan: RecordScan::new(vec![whole_range()], direction).into(), unordered }
 }
 
 /// The direction in which a collection clustered by `path` gives the requested order, if it does.
@@ -102,8 +99,8 @@ fn over_ids(input: &PlanInput<'_>, path: &str, known: IdBounds) -> Way {
     let unordered = query.sort.is_some() && order.is_none();
     let filter_bounds = FilterBounds { intervals: vec![intervals], covered };
     let clustered = is_clustered(collection);
-    let scan = RecordScan { ranges, direction, filter_bounds, by_id: false, clustered };
-    Way::new(Plan::Records(Arc::new(scan)), unordered)
+    let scan = RecordScan { filter_bounds, clustered, ..RecordScan::new(ranges, direction) };
+    Way { plan: scan.into(), unordered }
 }
 
 /// Whether the collection was created clustered, so that clients see no `_id` index.

@@ -20,6 +20,7 @@ use crate::language::CanonicalQuery;
 use crate::plan::candidates::input::PlanInput;
 use crate::plan::types::access::TextAccess;
 use crate::plan::types::interval::encoded;
+use crate::plan::types::scan::RecordScan;
 use crate::plan::types::tree::Plan;
 use crate::plan::types::way::Way;
 
@@ -44,10 +45,11 @@ pub(crate) fn way_by_text(input: &PlanInput<'_>, test: &TextTest) -> Result<Way>
         return Err(no_text_index());
     };
     let search = test.bind(&spec)?;
-    let blocking = query.sort.is_some();
+    let unordered = query.sort.is_some();
     if let Some(parts) = alternatives(filter) {
         check_alternatives(input, parts)?;
-        return Ok(Way::over_records(vec![whole_range()], Direction::Forward, blocking));
+        let plan = RecordScan::new(vec![whole_range()], Direction::Forward).into();
+        return Ok(Way { plan, unordered });
     }
     let mut prefix = Vec::new();
     for path in spec.before() {
@@ -69,10 +71,10 @@ pub(crate) fn way_by_text(input: &PlanInput<'_>, test: &TextTest) -> Result<Way>
     };
     let terms: Vec<KeyRange> = search.search.terms().iter().map(range).collect();
     if terms.is_empty() {
-        return Ok(Way::new(Plan::Nothing, false));
+        return Ok(Plan::Nothing.into());
     }
     let access = TextAccess { index, search, prefix, terms };
-    Ok(Way::new(Plan::Text(Arc::new(access)), blocking))
+    Ok(Way { plan: Plan::Text(Arc::new(access)), unordered })
 }
 
 /// The error for a search without a text index: 27 IndexNotFound.
