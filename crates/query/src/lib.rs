@@ -40,8 +40,8 @@ pub use modify::{
 };
 pub use pipeline::rows::{ABSENT as UNAVAILABLE_STAGES, Absence, STAGES, is_stage};
 pub use pipeline::{
-    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, StageConcern, StagePosition,
-    StageRow, UncheckedPipeline, Validation,
+    Client, Pipeline, PipelineRun, StageConcern, StagePosition, StageRow, UncheckedPipeline,
+    Validation,
 };
 pub use plan::{
     AtomicF64, EntryCheck, IndexFilter, IndexFilters, IndexScan, NearAccess, OnePerValue, Plan,

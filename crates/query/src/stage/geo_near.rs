@@ -16,7 +16,7 @@ use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
+use mayfly_value::{DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
 
 use super::sort::Sort;
 use super::unwind::{parts, replaced};
@@ -33,8 +33,6 @@ pub(crate) struct GeoNear {
     /// The geo field; by default that of the collection's only geo index.
     key: Option<String>,
     matcher: Matcher,
-    /// The filter as the client sent it, for explain.
-    query: DocBuf,
     multiplier: f64,
     distance: Vec<String>,
     place: Option<Vec<String>>,
@@ -86,7 +84,6 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         near: NearSearch { from, unit, min, max },
         key: arguments.key.map(str::to_owned),
         matcher: Matcher::parse_in(query, context.scope)?,
-        query: query.to_owned(),
         multiplier: arguments.multiplier.unwrap_or(1.0),
         distance,
         place: arguments.place,
@@ -214,22 +211,6 @@ impl GeoNear {
         let matcher = self.matcher.clone().by_distance(&key, self.near)?;
         self.key = Some(key);
         Ok(Arc::new(matcher))
-    }
-}
-
-impl GeoNear {
-    /// The query as a filter, for explain.
-    ///
-    /// # Errors
-    /// Errors of [`GeoNear::query_over`].
-    pub(crate) fn filter_over(&self, view: &ReadView, collection: &Collection) -> Result<DocBuf> {
-        let key = match &self.key {
-            Some(key) => key.clone(),
-            None => only_place(view, collection)?,
-        };
-        let mut out = DocBuilder::new();
-        out.append_all(self.query.as_doc()).append(&key, &self.near.written());
-        Ok(out.finish())
     }
 }
 
