@@ -6,7 +6,6 @@ use std::time::Instant;
 use crate::latency::Recorder;
 use crate::process::Process;
 use crate::server::Target;
-use crate::timeline::Timeline;
 
 /// Operations in a second of the clock.
 pub(crate) const RATE: &str = "rate";
@@ -44,8 +43,6 @@ pub(crate) struct Figure {
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) figures: Vec<Figure>,
-    /// Its course in time, if that was wanted.
-    pub(crate) timeline: Option<Timeline>,
 }
 
 impl Measured {
@@ -86,7 +83,6 @@ impl Measured {
         if recorder.unasked > 0 {
             self.set("unasked", recorder.unasked as f64, "");
         }
-        self.timeline = recorder.timeline;
     }
 }
 

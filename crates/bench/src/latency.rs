@@ -7,7 +7,6 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 
 use crate::caller::Done;
-use crate::timeline::Timeline;
 
 /// The range of latencies that the histogram distinguishes, in nanoseconds.
 const LOWEST: u64 = 1_000;
@@ -60,32 +59,22 @@ impl Latencies {
 /// What one thread saw.
 pub(crate) struct Recorder {
     pub(crate) latencies: Latencies,
-    pub(crate) timeline: Option<Timeline>,
     pub(crate) done: Done,
     /// Operations whose time had come and which were never asked because all connections waited.
     pub(crate) unasked: u64,
 }
 
 impl Recorder {
-    /// Nothing yet; with a course in time if a width for its buckets is given.
-    pub(crate) fn new(began: Instant, bucket: Option<Duration>) -> Result<Recorder> {
-        Ok(Recorder {
-            latencies: Latencies::new()?,
-            timeline: bucket.map(|width| Timeline::new(began, width)),
-            done: Done::default(),
-            unasked: 0,
-        })
+    /// Nothing yet.
+    pub(crate) fn new() -> Result<Recorder> {
+        Ok(Recorder { latencies: Latencies::new()?, done: Done::default(), unasked: 0 })
     }
 
     /// An operation that began (or should have begun) then and is complete now.
     pub(crate) fn record(&mut self, began: Instant, now: Instant, done: Done) {
-        let latency = now.saturating_duration_since(began);
-        self.latencies.record(latency);
+        self.latencies.record(now.saturating_duration_since(began));
         self.done.count += done.count;
         self.done.bytes += done.bytes;
-        if let Some(timeline) = &mut self.timeline {
-            timeline.record(now, latency, done.count);
-        }
     }
 
     /// Takes what another saw, too.
@@ -94,9 +83,6 @@ impl Recorder {
         self.done.count += other.done.count;
         self.done.bytes += other.done.bytes;
         self.unasked += other.unasked;
-        if let (Some(timeline), Some(other)) = (&mut self.timeline, &other.timeline) {
-            timeline.add(other)?;
-        }
         Ok(())
     }
 }

@@ -5,8 +5,7 @@
 //! its time, and its latency counts from that time, however long all connections had to wait for
 //! earlier answers. What the load generator itself oversleeps is not counted against the server.
 //!
-//! A few connections get a thread each, which waits for the answer; many connections, or several
-//! requests under way on one, are driven by the event loop of [`crate::engine`].
+//! Each connection has a thread, which waits for the answer.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +16,10 @@ use anyhow::{Result, bail};
 
 use crate::caller::{Caller, Done, Turn};
 use crate::client::Client;
-use crate::engine;
 use crate::figures::{Measured, Stopwatch};
 use crate::latency::Recorder;
 use crate::server::Target;
 use crate::work::Plan;
-
-/// Up to so many connections have a thread each.
-const MAX_WAITING_THREADS: usize = 16;
 
 /// Makes the caller with this number.
 pub(crate) type Make<'w> = Box<dyn Fn(usize) -> Box<dyn Caller> + Sync + 'w>;
@@ -32,14 +27,8 @@ pub(crate) type Make<'w> = Box<dyn Fn(usize) -> Box<dyn Caller> + Sync + 'w>;
 /// A load.
 pub(crate) struct Load<'w> {
     pub(crate) connections: usize,
-    /// Requests under way on each connection.
-    pub(crate) in_flight: usize,
     /// Operations in a second, all connections together; as many as there can be when absent.
     pub(crate) rate: Option<f64>,
-    /// Few connections, too, are driven by the event loop.
-    pub(crate) event_loop: bool,
-    /// Width of the buckets of its course, if that is wanted.
-    pub(crate) bucket: Option<Duration>,
     pub(crate) make: Make<'w>,
 }
 
@@ -52,18 +41,9 @@ impl<'w> Load<'w> {
     ) -> Load<'w> {
         Load {
             connections: plan.connections.unwrap_or(connections).max(1),
-            in_flight: plan.in_flight.max(1),
             rate: plan.rate,
-            event_loop: false,
-            bucket: plan.bucket,
             make: Box::new(make),
         }
-    }
-
-    /// The same without a thread for each connection.
-    pub(crate) fn in_event_loop(mut self) -> Load<'w> {
-        self.event_loop = true;
-        self
     }
 
     /// The same at a fixed rate.
@@ -117,13 +97,12 @@ pub(crate) fn run_during<'t, T>(
         }
         ready.wait();
         let watch = Stopwatch::start(target);
-        let began = watch.began;
         let own = Stopwatch::start(target);
         let result = other(watch);
         stopping.store(true, Ordering::Relaxed);
         let mut ended = Vec::new();
-        for (threads, load) in running.into_iter().zip(loads) {
-            let mut all = Recorder::new(began, load.bucket)?;
+        for threads in running {
+            let mut all = Recorder::new()?;
             for thread in threads {
                 match thread.join() {
                     Ok(recorder) => all.add(recorder?)?,
@@ -138,35 +117,26 @@ pub(crate) fn run_during<'t, T>(
 }
 
 /// What one thread does for a load.
-enum Share {
-    Waiting {
-        client: Client,
-        caller: Box<dyn Caller>,
-        pace: Option<Pace>,
-        bucket: Option<Duration>,
-    },
-    Engine(engine::Engine),
+struct Share {
+    client: Client,
+    caller: Box<dyn Caller>,
+    pace: Option<Pace>,
 }
 
 impl Share {
-    fn run(self, stopping: &AtomicBool) -> Result<Recorder> {
-        match self {
-            Share::Engine(engine) => engine.run(stopping),
-            Share::Waiting { mut client, mut caller, mut pace, bucket } => {
-                let mut recorder = Recorder::new(Instant::now(), bucket)?;
-                if let Some(pace) = &mut pace {
-                    pace.begin();
-                }
-                while !stopping.load(Ordering::Relaxed) {
-                    let due = pace.as_mut().map(Pace::wait);
-                    let (asked, done) = converse(&mut client, &mut *caller)?;
-                    let began = due.flatten().unwrap_or(asked);
-                    recorder.record(began, Instant::now(), done);
-                }
-                recorder.unasked = pace.map_or(0, |pace| pace.late());
-                Ok(recorder)
-            }
+    fn run(mut self, stopping: &AtomicBool) -> Result<Recorder> {
+        let mut recorder = Recorder::new()?;
+        if let Some(pace) = &mut self.pace {
+            pace.begin();
         }
+        while !stopping.load(Ordering::Relaxed) {
+            let due = self.pace.as_mut().map(Pace::wait);
+            let (asked, done) = converse(&mut self.client, &mut *self.caller)?;
+            let began = due.flatten().unwrap_or(asked);
+            recorder.record(began, Instant::now(), done);
+        }
+        recorder.unasked = self.pace.map_or(0, |pace| pace.late());
+        Ok(recorder)
     }
 }
 
@@ -185,32 +155,14 @@ pub(crate) fn converse(client: &mut Client, caller: &mut dyn Caller) -> Result<(
 
 /// Connects; the first operation of each caller finds out what the server does only once.
 fn shares(target: &Target, load: &Load<'_>) -> Result<Vec<Share>> {
-    let mut connections = Vec::new();
-    for number in 0..load.connections {
-        let mut client = target.client()?;
-        let of_connection = number * load.in_flight..(number + 1) * load.in_flight;
-        let mut callers: Vec<Box<dyn Caller>> = of_connection.map(|n| (load.make)(n)).collect();
-        converse(&mut client, &mut *callers[0])?;
-        connections.push((client, callers));
-    }
-    let rate = load.rate.map(|rate| rate / connections.len() as f64);
-    let few = connections.len() <= MAX_WAITING_THREADS;
-    if load.in_flight == 1 && few && !load.event_loop {
-        let count = connections.len();
-        let share = |(number, (client, mut callers)): (usize, (Client, Vec<Box<dyn Caller>>))| {
-            let pace = rate.map(|rate| Pace::new(rate, number as f64 / count as f64));
-            callers.pop().map(|caller| Share::Waiting { client, caller, pace, bucket: load.bucket })
-        };
-        return Ok(connections.into_iter().enumerate().filter_map(share).collect());
-    }
-    let threads = engine::threads().min(connections.len());
-    let mut parts: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
-    for (number, connection) in connections.into_iter().enumerate() {
-        parts[number % threads].push(connection);
-    }
-    let rate = load.rate.map(|rate| rate / threads as f64);
-    let engine = |part| engine::Engine::new(part, rate, load.bucket).map(Share::Engine);
-    parts.into_iter().map(engine).collect()
+    let rate = load.rate.map(|rate| rate / load.connections as f64);
+    let share = |number: usize| {
+        let (mut client, mut caller) = (target.client()?, (load.make)(number));
+        converse(&mut client, &mut *caller)?;
+        let shift = number as f64 / load.connections as f64;
+        Ok(Share { client, caller, pace: rate.map(|rate| Pace::new(rate, shift)) })
+    };
+    (0..load.connections).map(share).collect()
 }
 
 /// The times at which a connection's operations should begin.
@@ -308,8 +260,6 @@ mod tests {
             start_documents: 0,
             rate: None,
             connections: None,
-            in_flight: 1,
-            bucket: Some(Duration::from_millis(100)),
         }
     }
 
@@ -323,31 +273,20 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_event_loop_count_alike() {
-        let target = target(0);
-        for in_flight in [1, 4] {
-            let mut load = Load::new(&plan(), 3, ping);
-            load.in_flight = in_flight;
-            let measured = run(&target, &plan(), &load).unwrap();
-            assert!(measured.get(RATE).unwrap() > 100.0);
-            assert!(measured.get(P50).unwrap() > 0.0);
-            let points = measured.timeline.unwrap().points(1);
-            assert!((6..=20).contains(&points.len()), "{}", points.len());
-        }
+    fn operations_are_counted() {
+        let measured = run(&target(0), &plan(), &Load::new(&plan(), 3, ping)).unwrap();
+        assert!(measured.get(RATE).unwrap() > 100.0);
+        assert!(measured.get(P50).unwrap() > 0.0);
     }
 
     #[test]
     fn an_open_loop_counts_a_stall_for_all_that_were_due() {
-        for in_flight in [1, 2] {
-            let target = target(20);
-            let mut load = Load::new(&plan(), 1, ping).at_rate(200.0);
-            load.in_flight = in_flight;
-            let measured = run(&target, &plan(), &load).unwrap();
-            let rate = measured.get(RATE).unwrap();
-            assert!((200.0..480.0).contains(&rate), "{rate}");
-            // 200 of 600 ms: a third of the operations waits, not one of 120.
-            let waited = measured.get(crate::figures::P95).unwrap();
-            assert!(waited > 100.0, "{waited}");
-        }
+        let load = Load::new(&plan(), 1, ping).at_rate(200.0);
+        let measured = run(&target(20), &plan(), &load).unwrap();
+        let rate = measured.get(RATE).unwrap();
+        assert!((200.0..480.0).contains(&rate), "{rate}");
+        // 200 of 600 ms: a third of the operations waits, not one of 120.
+        let waited = measured.get(crate::figures::P95).unwrap();
+        assert!(waited > 100.0, "{waited}");
     }
 }

@@ -7,7 +7,6 @@
 //! mayfly-bench --server mongod --only find,ttl --quick table       some of the work, shorter
 //! mayfly-bench --server mayflydb table --budget --runs 5           the verdict about the budgets
 //! mayfly-bench compare old/mayflydb new/mayflydb --runs 5          two servers by turns, and their ratios
-//! mayfly-bench --server mayflydb --only stall --seconds 60 --plot stall.svg table
 //! ```
 //!
 //! What a load costs the server is the CPU time that the operating system counted for its process,
@@ -21,19 +20,16 @@ mod caller;
 mod client;
 mod compare;
 mod documents;
-mod engine;
 mod figures;
 mod latency;
 mod launch;
 mod load;
-mod plot;
 mod process;
 mod run;
 mod series;
 mod server;
 mod statistics;
 mod table;
-mod timeline;
 mod wire;
 mod work;
 mod zipf;
@@ -46,7 +42,6 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use server::Source;
-use timeline::Timeline;
 use work::Plan;
 
 /// Puts a server under load and reports what each operation cost.
@@ -88,15 +83,9 @@ struct Flags {
     /// Connections, instead of the load's own number
     #[arg(long, value_name = "COUNT", global = true)]
     connections: Option<usize>,
-    /// Requests under way on each connection
-    #[arg(long, value_name = "COUNT", default_value_t = 1, global = true)]
-    in_flight: usize,
     /// Write the figures to this file, too
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
-    /// Draw latency and throughput over time to this file
-    #[arg(long, value_name = "FILE.svg", global = true)]
-    plot: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -129,7 +118,7 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Result<run::Outcome> {
-    let output = run::Output { json: flags.json.as_deref(), plot: flags.plot.as_deref() };
+    let json = flags.json.as_deref();
     match &flags.command {
         Command::List => {
             for work in work::ALL {
@@ -144,7 +133,7 @@ fn run(flags: &Flags) -> Result<run::Outcome> {
                 Some(path) => flags.program(path.clone()),
                 None => Source::Address(flags.uri.clone()),
             };
-            run::table(&source, &works, &flags.plan(), flags.runs.max(1), output)
+            run::table(&source, &works, &flags.plan(), flags.runs.max(1), json)
         }
         Command::Compare { a, b } => {
             let works = work::select(&flags.only, flags.budget)?;
@@ -153,7 +142,7 @@ fn run(flags: &Flags) -> Result<run::Outcome> {
                 false => flags.program(PathBuf::from(text)),
             };
             let sources = [source(a), source(b)];
-            run::compare(&sources, &works, &flags.plan(), flags.runs.max(1), output)
+            run::compare(&sources, &works, &flags.plan(), flags.runs.max(1), json)
         }
     }
 }
@@ -170,8 +159,6 @@ impl Flags {
             start_documents: if self.quick { 200_000 } else { 2_000_000 },
             rate: self.rate,
             connections: self.connections,
-            in_flight: self.in_flight,
-            bucket: self.plot.is_some().then(|| Timeline::width_for(time)),
         }
     }
 

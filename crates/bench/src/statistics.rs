@@ -33,16 +33,6 @@ pub(crate) fn ratios(first: &[Option<f64>], second: &[Option<f64>]) -> Vec<f64> 
     first.iter().zip(second).filter_map(ratio).collect()
 }
 
-/// How much the values grow for each unit of the times: the slope of the line that fits best.
-pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
-    let count = points.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-    let (time, value) = (mean(|point| point.0), mean(|point| point.1));
-    let product: f64 = points.iter().map(|point| (point.0 - time) * (point.1 - value)).sum();
-    let square: f64 = points.iter().map(|point| (point.0 - time).powi(2)).sum();
-    (square > 0.0).then(|| product / square)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,13 +50,5 @@ mod tests {
         let first = [Some(2.0), None, Some(4.0), Some(0.0)];
         let second = [Some(1.0), Some(1.0), Some(8.0), Some(1.0)];
         assert_eq!(ratios(&first, &second), [0.5, 2.0]);
-    }
-
-    #[test]
-    fn the_slope_is_that_of_the_line() {
-        let line: Vec<(f64, f64)> =
-            (0..10).map(|x| (f64::from(x), 5.0 + 3.0 * f64::from(x))).collect();
-        assert!((slope(&line).unwrap() - 3.0).abs() < 1e-9);
-        assert!(slope(&line[..1]).is_none());
     }
 }

@@ -1,7 +1,5 @@
 //! Inserts of a thousand documents each, without and with further indexes.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use anyhow::Result;
 
 use super::{DATABASE, Plan, create_indexes, document_count, drop_collection, fresh_collection};
@@ -25,31 +23,6 @@ pub(super) fn plain(target: &Target, plan: &Plan) -> Result<Measured> {
 
 pub(super) fn indexed(target: &Target, plan: &Plan) -> Result<Measured> {
     measure(target, plan, "bulk_indexed", &["g", "y", "at"])
-}
-
-/// Into a collection whose validator asks for the types of six fields and the bounds of two.
-pub(super) fn validated(target: &Target, plan: &Plan) -> Result<Measured> {
-    let mut client = target.client()?;
-    drop_collection(&mut client, "bulk_validated")?;
-    client.run(|doc| {
-        doc.append("create", "bulk_validated").start_document("validator");
-        doc.start_document("$jsonSchema").append("bsonType", "object");
-        doc.start_array("required").push("k").push("at").push("name").end();
-        doc.start_document("properties");
-        let types =
-            [("k", "int"), ("y", "long"), ("at", "date"), ("name", "string"), ("text", "string")];
-        for (field, kind) in types {
-            doc.start_document(field).append("bsonType", kind).end();
-        }
-        doc.start_document("x").append("bsonType", "int");
-        doc.append("minimum", 0).append("maximum", 1_000_000).end();
-        doc.end().end().end().append("$db", DATABASE);
-    })?;
-    let load =
-        Load::new(plan, 1, |n| Inserter::new("bulk_validated", n as u16).batch(BATCH).caller());
-    let measured = load::run(target, plan, &load)?;
-    drop_collection(&mut client, "bulk_validated")?;
-    Ok(measured)
 }
 
 fn measure(
@@ -76,22 +49,14 @@ pub(super) struct Inserter {
     writer: u16,
     batch: u32,
     first: u32,
-    dates: Dates,
-}
-
-/// The dates of what is inserted.
-#[derive(Clone, Copy)]
-pub(super) enum Dates {
-    /// A millisecond later for each document, from this time on.
-    From(i64),
-    /// Those of the moment.
-    Now,
+    /// The date of the first document; each later one is a millisecond later.
+    first_date_ms: i64,
 }
 
 impl Inserter {
     /// One by one, from number 0, with dates long ago.
     pub(super) fn new(collection: &'static str, writer: u16) -> Inserter {
-        Inserter { collection, writer, batch: 1, first: 0, dates: Dates::From(LONG_AGO_MS) }
+        Inserter { collection, writer, batch: 1, first: 0, first_date_ms: LONG_AGO_MS }
     }
 
     /// So many at once.
@@ -106,9 +71,9 @@ impl Inserter {
         self
     }
 
-    /// With these dates.
-    pub(super) fn dated(mut self, dates: Dates) -> Inserter {
-        self.dates = dates;
+    /// From this date on.
+    pub(super) fn dated(mut self, first_date_ms: i64) -> Inserter {
+        self.first_date_ms = first_date_ms;
         self
     }
 
@@ -118,17 +83,12 @@ impl Inserter {
         let batches = POOL.min(10_000 / self.batch as usize).max(1);
         let pool: Vec<Items> = (0..batches).map(|_| Items::new(self.batch, &mut random)).collect();
         let size: usize = pool.first().map_or(0, |items| items.bytes.len());
-        let Inserter { collection, writer, batch, first, dates } = self;
+        let Inserter { collection, writer, batch, first, first_date_ms } = self;
         let ask = move |(pool, random, next): &mut (Vec<Items>, Random, u32),
                         request: &mut Request| {
             let slot = (*next / batch) as usize % pool.len();
             let items = &mut pool[slot];
-            let date = match dates {
-                Dates::From(first) => first,
-                // The number is added to it.
-                Dates::Now => now_ms() - i64::from(*next),
-            };
-            items.renew(*next, writer, date, random);
+            items.renew(*next, writer, first_date_ms, random);
             *next += batch;
             request.command(|doc| {
                 doc.append("insert", collection).append("ordered", true);
@@ -139,11 +99,6 @@ impl Inserter {
         let done = Turn::wrote(u64::from(batch), size as u64);
         caller((pool, random, first), ask, move |_, _| Ok(done))
     }
-}
-
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(LONG_AGO_MS, |now| now.as_millis() as i64)
 }
 
 /// Fills a collection up to this many items.
@@ -162,7 +117,7 @@ pub(super) fn fill_from(
     let mut filled = document_count(&mut client, collection)?;
     for batch in [BATCH, 1] {
         let inserter = Inserter::new(collection, 0).batch(batch).from(filled);
-        let mut caller = inserter.dated(Dates::From(first_date_ms)).caller();
+        let mut caller = inserter.dated(first_date_ms).caller();
         while filled + batch <= documents {
             filled += converse(&mut client, &mut *caller)?.1.count as u32;
         }

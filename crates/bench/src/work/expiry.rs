@@ -1,30 +1,24 @@
-//! What expiry costs where nothing is due, whether the smallest waits for the largest, and what it
-//! costs to hide at once what is due.
+//! What expiry costs where nothing is due, and what it costs to hide documents the moment they are
+//! due.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use mayfly_value::RawValue;
 
-use super::bulk::{LONG_AGO_MS, fill};
 use super::point::{RECORDS, load_records, reader};
-use super::ttl::{deleted, monitor};
-use super::{DATABASE, Plan, create_indexes, document_count, drop_collection};
+use super::ttl::monitor;
+use super::{DATABASE, Plan, create_indexes, drop_collection};
 use crate::client::Client;
-use crate::figures::{Measured, RATE, SERVER};
+use crate::figures::{Measured, SERVER};
 use crate::load::{self, Load};
 use crate::server::Target;
 use crate::wire::number_at;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(10);
-/// Collections with a policy each.
-const COLLECTIONS: u32 = 100;
-/// What is due in each but the largest.
-const SMALL: u32 = 100;
 /// Policies under which nothing is due.
 const IDLE: u32 = 1000;
-const LARGE: &str = "large";
 
 /// Counters of the monitor, all of one moment.
 fn counters<const N: usize>(client: &mut Client, names: [&str; N]) -> Result<[f64; N]> {
@@ -91,73 +85,6 @@ pub(super) fn idle_passes(target: &Target, _: &Plan) -> Result<Measured> {
     for number in 0..IDLE {
         drop_collection(&mut client, &name(number))?;
     }
-    Ok(measured)
-}
-
-/// A hundred collections, of which one has nearly everything that is due: how long the smallest
-/// wait.
-pub(super) fn fairness(target: &Target, plan: &Plan) -> Result<Measured> {
-    let mut client = target.client()?;
-    monitor(&mut client, false)?;
-    let name = |number: u32| format!("small_{number}");
-    drop_collection(&mut client, LARGE)?;
-    create_indexes(&mut client, LARGE, &["at", "g", "y"], Some(("at", 0)))?;
-    fill(target, LARGE, plan.documents)?;
-    for number in 1..COLLECTIONS {
-        drop_collection(&mut client, &name(number))?;
-        create_indexes(&mut client, &name(number), &["at"], Some(("at", 0)))?;
-        client.run(|doc| {
-            doc.append("insert", name(number).as_str()).start_array("documents");
-            for id in 0..SMALL {
-                doc.push_document().append("_id", id as i32);
-                doc.append("at", RawValue::Date(LONG_AGO_MS)).end();
-            }
-            doc.end().append("$db", DATABASE);
-        })?;
-    }
-    target.settle();
-    monitor(&mut client, true)?;
-    let all = deleted(&mut client)?;
-    let waiting = Instant::now();
-    while deleted(&mut client)? == all {
-        if waiting.elapsed() > PATIENCE {
-            bail!("the monitor does not delete what is due");
-        }
-        std::thread::sleep(LOOK);
-    }
-    let began = Instant::now();
-    let mut waiting: Vec<u32> = (1..COLLECTIONS).collect();
-    let mut small_done = None;
-    loop {
-        let mut left = Vec::new();
-        for number in waiting {
-            if document_count(&mut client, &name(number))? > 0 {
-                left.push(number);
-            }
-        }
-        waiting = left;
-        if waiting.is_empty() && small_done.is_none() {
-            small_done = Some(began.elapsed().as_secs_f64());
-        }
-        let large = document_count(&mut client, LARGE)?;
-        if large == 0 && waiting.is_empty() {
-            break;
-        }
-        if began.elapsed() > PATIENCE {
-            bail!("{large} documents are still there");
-        }
-        std::thread::sleep(LOOK);
-    }
-    let seconds = began.elapsed().as_secs_f64();
-    monitor(&mut client, false)?;
-    for number in 1..COLLECTIONS {
-        drop_collection(&mut client, &name(number))?;
-    }
-    drop_collection(&mut client, LARGE)?;
-    let mut measured = Measured::default();
-    measured.set(RATE, f64::from(plan.documents) / seconds, "/s");
-    measured.set("worst lag of the small", small_done.unwrap_or(seconds), "s");
-    measured.set("the large one", seconds, "s");
     Ok(measured)
 }
 

@@ -1,6 +1,6 @@
-//! What the kind of a collection's ids costs: ascending ObjectIds, UUIDs as strings, hashed
-//! numbers. Loads of a fixed number of documents of 1.15 KB, look-ups, expiry, and the memory that
-//! the server holds after all of it.
+//! What the kind of a collection's ids costs: ascending ObjectIds, UUIDs as strings. Loads of a
+//! fixed number of documents of 1.15 KB, look-ups, expiry, and the memory that the server holds
+//! after all of it.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::ttl::{await_fewer, monitor};
 use super::{DATABASE, Plan, create_indexes, fresh_collection, logged};
 use crate::caller::{Caller, Done, Turn, caller};
 use crate::client::Client;
-use crate::documents::{Random, pooled, record_id};
+use crate::documents::{Random, pooled};
 use crate::figures::{Measured, PEAK, RATE, SERVER, Stopwatch};
 use crate::latency::Recorder;
 use crate::load::{self, Load};
@@ -33,8 +33,6 @@ enum Ids {
     Object,
     /// A random UUID as text.
     Uuid,
-    /// Text with a hashed number, as YCSB has it.
-    Hashed,
 }
 
 impl Ids {
@@ -48,9 +46,6 @@ impl Ids {
             }
             Ids::Uuid => {
                 doc.append("_id", uuid(number).as_str());
-            }
-            Ids::Hashed => {
-                doc.append("_id", record_id(number).as_str());
             }
         }
     }
@@ -72,7 +67,7 @@ fn uuid(number: u32) -> String {
 
 /// Inserts documents of these numbers; what the commands took.
 fn fill(client: &mut Client, ids: Ids, numbers: Range<u32>) -> Result<Recorder> {
-    let mut recorder = Recorder::new(Instant::now(), None)?;
+    let mut recorder = Recorder::new()?;
     let (mut random, mut batch) = (Random::new(17), Vec::new());
     for first in numbers.clone().step_by(BATCH as usize) {
         let end = (first + BATCH).min(numbers.end);
@@ -139,14 +134,6 @@ pub(super) fn object(target: &Target, plan: &Plan) -> Result<Measured> {
 
 pub(super) fn uuid_text(target: &Target, plan: &Plan) -> Result<Measured> {
     measure(target, plan, Ids::Uuid, plan.start_documents)
-}
-
-pub(super) fn hashed(target: &Target, plan: &Plan) -> Result<Measured> {
-    measure(target, plan, Ids::Hashed, plan.start_documents / 2 * 5)
-}
-
-pub(super) fn hashed_few(target: &Target, plan: &Plan) -> Result<Measured> {
-    measure(target, plan, Ids::Hashed, plan.start_documents / 20)
 }
 
 /// Deletion of half as many documents that are due, with two indexes.

@@ -13,10 +13,6 @@ use crate::server::Target;
 use crate::wire::{Request, first_batch, number_at};
 
 pub(super) const ITEMS: &str = "items";
-/// Documents that the range query finds.
-const RANGE: u32 = 100;
-/// Values of the `$in`; each finds the ten documents of a key.
-const VALUES: u32 = 1000;
 
 fn prepare(target: &Target, plan: &Plan) -> Result<()> {
     fill(target, ITEMS, plan.documents)?;
@@ -72,44 +68,12 @@ pub(super) fn indexed_find(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, ask, |reply| exactly(reply, ITEMS_PER_KEY))
 }
 
-pub(super) fn range(target: &Target, plan: &Plan) -> Result<Measured> {
-    let width = RANGE / ITEMS_PER_KEY;
-    let keys = plan.documents / ITEMS_PER_KEY - width;
-    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
-        let first = random.below(keys);
-        doc.append("find", ITEMS).start_document("filter").start_document("k");
-        doc.append("$gte", first as i32).append("$lt", (first + width) as i32).end().end();
-    };
-    run(target, plan, ask, |reply| exactly(reply, RANGE))
-}
-
-pub(super) fn in_list(target: &Target, plan: &Plan) -> Result<Measured> {
-    let keys = plan.documents / ITEMS_PER_KEY;
-    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
-        doc.append("find", ITEMS).start_document("filter").start_document("k").start_array("$in");
-        // Different ones, scattered over all.
-        let first = random.below(keys);
-        for number in 0..VALUES {
-            doc.push(((first + number * (keys / VALUES)) % keys) as i32);
-        }
-        doc.end().end().end().append("batchSize", (VALUES * ITEMS_PER_KEY) as i32);
-    };
-    run(target, plan, ask, |reply| exactly(reply, VALUES * ITEMS_PER_KEY))
-}
-
 pub(super) fn scan(target: &Target, plan: &Plan) -> Result<Measured> {
     // The first condition lets half of them through, the second a tenth, the third next to none.
     scan_with(target, plan, |least, doc| {
         doc.start_document("x").append("$gte", least).end();
         doc.start_document("g").append("$lt", 100).end();
         doc.start_document("name").append("$gt", "zz").end();
-    })
-}
-
-pub(super) fn scan_two(target: &Target, plan: &Plan) -> Result<Measured> {
-    scan_with(target, plan, |least, doc| {
-        doc.start_document("x").append("$gte", least).end();
-        doc.start_document("g").append("$lt", 10).end();
     })
 }
 

@@ -16,7 +16,6 @@ use crate::client::Client;
 use crate::figures::{MAX, Measured, P50, P95, P99, P999, PER_CORE, RATE, SERVER};
 use crate::load::{Load, run_during};
 use crate::server::Target;
-use crate::wire::number_at;
 
 const DUE: &str = "due";
 /// Questions of the reader in a second.
@@ -81,7 +80,6 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     measured.set("reader's p99 before", before, "ms");
     measured.set("reader's p99 during", latencies.millis_at(0.99), "ms");
     measured.set("p99 ratio", latencies.millis_at(0.99) / before, "x");
-    measured.timeline = during.timeline;
     Ok(measured)
 }
 
@@ -98,24 +96,4 @@ pub(super) fn await_fewer(client: &mut Client, collection: &str, wanted: u32) ->
         }
         std::thread::sleep(LOOK);
     }
-}
-
-/// Waits until the monitor has deleted this many documents in its life.
-pub(super) fn await_deleted(client: &mut Client, wanted: f64) -> Result<()> {
-    let began = Instant::now();
-    while deleted(client)? < wanted {
-        if began.elapsed() > PATIENCE {
-            bail!("the monitor does not delete what is due");
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
-}
-
-/// Documents that the monitor has deleted.
-pub(super) fn deleted(client: &mut Client) -> Result<f64> {
-    let status = client.ask(|doc| {
-        doc.append("serverStatus", 1).append("$db", "admin");
-    })?;
-    number_at(status.as_doc(), &["metrics", "ttl", "deletedDocuments"]).context("no metrics.ttl")
 }

@@ -4,7 +4,8 @@
 //! 2. The executor is started as for the operation itself; this module makes no choices.
 //! 3. If statistics are requested, the plan runs and its results are dropped. Nothing is written.
 //!    The plan of a pipeline runs as the input of its stages (`pipeline/explain.rs`).
-//! 4. Each node of the started plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and the
+//! 4. Each node of the started plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and
+//! the
 //!    counters of the running node, and is written with or without the counters ([`node`]).
 
 mod bounds;

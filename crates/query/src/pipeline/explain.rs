@@ -15,8 +15,8 @@ use crate::stage::geo_near::GeoNear;
 use crate::stage::{RunSettings, Step};
 
 impl Pipeline {
-    /// Starts the pipeline, runs it if its execution is explained, and appends its plan. The results
-    /// are dropped, and nothing is written.
+    /// Starts the pipeline, runs it if its execution is explained, and appends its plan. The
+    /// results are dropped, and nothing is written.
     ///
     /// # Errors
     /// Errors of planning and of running.

@@ -309,7 +309,8 @@ fn needs_number_only(rest: &[Step]) -> bool {
     needed_fields(rest.iter()).is_some_and(|fields| fields.is_empty())
 }
 
-/// Number of leading stages that a query for the planner can replace: `$match`, `$sort`, `$skip` and
+/// Number of leading stages that a query for the planner can replace: `$match`, `$sort`, `$skip`
+/// and
 /// `$limit`, in this order.
 fn front_length(steps: &[Step]) -> usize {
     let kinds = [Step::is::<Match>, Step::is::<Sort>, Step::is::<Skip>, Step::is::<Limit>];
