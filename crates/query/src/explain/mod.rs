@@ -5,8 +5,7 @@
 //! 3. If statistics are requested, the plan runs and its results are dropped. Nothing is written.
 //!    The plan of a pipeline runs as the input of its stages (`pipeline/explain.rs`).
 //! 4. Each node of the started plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and
-//! the
-//!    counters of the running node, and is written with or without the counters ([`node`]).
+//!    the counters of the running node, and is written with or without the counters ([`node`]).
 
 mod bounds;
 mod cached;
