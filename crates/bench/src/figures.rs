@@ -1,23 +1,21 @@
-//! The named figures of a load. The table, the budgets, comparisons and the JSON use the same
-//! names.
+//! What a load did and cost, as named figures: the columns of the table, the budgets, comparisons
+//! and the JSON all speak of the same names.
 
 use std::time::Instant;
 
 use crate::latency::Recorder;
 use crate::process::Process;
 use crate::server::Target;
-use crate::timeline::Timeline;
 
-/// Operations per second.
+/// Operations in a second of the clock.
 pub(crate) const RATE: &str = "rate";
-/// CPU microseconds of the server per operation, until the last reply.
+/// CPU microseconds of the server for an operation, until the last answer.
 pub(crate) const SERVER: &str = "server";
-/// The same for the work between the last reply and the time when the server was quiet (compaction,
-/// flushes).
+/// The same for what it did after the last answer until it was quiet (compaction, flushes).
 pub(crate) const LATER: &str = "later";
-/// CPU microseconds of the load generator per operation.
+/// CPU microseconds of the load generator for an operation.
 pub(crate) const CLIENT: &str = "client";
-/// Operations per second of the server's CPU time.
+/// Operations in a second of the server's CPU time.
 pub(crate) const PER_CORE: &str = "rate per core";
 pub(crate) const P50: &str = "p50";
 pub(crate) const P95: &str = "p95";
@@ -28,12 +26,12 @@ pub(crate) const MAX: &str = "max";
 pub(crate) const RESIDENT: &str = "resident";
 /// Most resident memory of the server during a load.
 pub(crate) const PEAK: &str = "peak resident";
-/// Bytes written to the disk per byte of documents, until the server was quiet.
+/// Bytes written to the disk for a byte of the user's data, until the server was quiet.
 pub(crate) const WRITTEN: &str = "written";
-/// Size of the data folder.
+/// Size of the folder of data.
 pub(crate) const DISK: &str = "disk";
 
-/// A figure.
+/// One of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
@@ -45,12 +43,10 @@ pub(crate) struct Figure {
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) figures: Vec<Figure>,
-    /// The course of the load in time, if it was requested.
-    pub(crate) timeline: Option<Timeline>,
 }
 
 impl Measured {
-    /// Sets a figure.
+    /// Adds a figure, or changes it.
     pub(crate) fn set(&mut self, name: &'static str, value: f64, unit: &'static str) {
         match self.figures.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => figure.value = value,
@@ -58,7 +54,7 @@ impl Measured {
         }
     }
 
-    /// Sets a figure if its value is known.
+    /// Adds a figure if it is known.
     pub(crate) fn set_known(&mut self, name: &'static str, value: Option<f64>, unit: &'static str) {
         if let Some(value) = value {
             self.set(name, value, unit);
@@ -87,11 +83,10 @@ impl Measured {
         if recorder.unasked > 0 {
             self.set("unasked", recorder.unasked as f64, "");
         }
-        self.timeline = recorder.timeline;
     }
 }
 
-/// The CPU time and bytes that server and load generator had used when a load began.
+/// What server and load generator had used when a load began.
 pub(crate) struct Stopwatch<'t> {
     target: &'t Target,
     pub(crate) began: Instant,
@@ -101,7 +96,7 @@ pub(crate) struct Stopwatch<'t> {
 }
 
 impl<'t> Stopwatch<'t> {
-    /// Begins the measurement.
+    /// Begins now.
     pub(crate) fn start(target: &'t Target) -> Stopwatch<'t> {
         Stopwatch {
             target,
@@ -112,7 +107,7 @@ impl<'t> Stopwatch<'t> {
         }
     }
 
-    /// The seconds since the beginning, and the figures of CPU time for this many operations.
+    /// Seconds since then, and the figures of the CPU time for so many operations.
     pub(crate) fn stop(&self, count: u64) -> (f64, Measured) {
         let seconds = self.began.elapsed().as_secs_f64();
         let per = |before: Option<f64>, now: Option<f64>| {
@@ -127,8 +122,8 @@ impl<'t> Stopwatch<'t> {
         (seconds, measured)
     }
 
-    /// Waits until the server is quiet, and adds the figures of its work meanwhile, its writes and
-    /// its memory.
+    /// Waits until the server is quiet and adds what it did meanwhile, what it wrote and what it
+    /// holds.
     pub(crate) fn settle(&self, measured: &mut Measured, count: u64, user_bytes: u64) {
         let later = self.target.settle() * 1e6 / count.max(1) as f64;
         let Some(process) = self.target.process else { return };

@@ -1,4 +1,5 @@
-//! Latencies: a histogram of all, and one for each time bucket if their course in time is printed.
+//! Latencies: a histogram of them all, and one for each stretch of time where a table shows their
+//! course.
 
 use std::time::{Duration, Instant};
 
@@ -6,96 +7,82 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 
 use crate::caller::Done;
-use crate::timeline::Timeline;
 
 /// The range of latencies that the histogram distinguishes, in nanoseconds.
 const LOWEST: u64 = 1_000;
 const HIGHEST: u64 = 600_000_000_000;
 
-/// The latencies of requests.
+/// How long requests took.
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// An empty histogram.
+    /// None yet.
     pub(crate) fn new() -> Result<Latencies> {
         Ok(Latencies(Histogram::new_with_bounds(LOWEST, HIGHEST, 3)?))
     }
 
-    /// Adds a latency.
+    /// One more.
     pub(crate) fn record(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// Adds the latencies of another histogram.
+    /// Takes the other's, too.
     pub(crate) fn add(&mut self, other: &Latencies) -> Result<()> {
         Ok(self.0.add(&other.0)?)
     }
 
-    /// The number of latencies.
+    /// How many.
     #[cfg(test)]
     pub(crate) fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency at this quantile, in milliseconds.
+    /// The latency that this share of the requests did not exceed, in milliseconds.
     pub(crate) fn millis_at(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1e6
     }
 
-    /// The longest latency, in milliseconds.
+    /// The longest, in milliseconds.
     pub(crate) fn max_millis(&self) -> f64 {
         if self.0.is_empty() { 0.0 } else { self.0.max() as f64 / 1e6 }
     }
 
-    /// Corrects for coordinated omission: a client that waits for a reply before it sends the next
-    /// request sends fewer requests during a stall, and so hides the stall. Adds the latencies of
-    /// the requests that it would have sent at the interval of the median.
+    /// What clients would have seen that ask in the rhythm of the median, whatever happens: who
+    /// waits for an answer before asking again asks the less the longer a stall lasts, and hides it
+    /// (coordinated omission).
     pub(crate) fn corrected(&self) -> Latencies {
         let interval = self.0.value_at_quantile(0.5);
         Latencies(self.0.clone_correct(interval))
     }
 }
 
-/// The measurements of one thread.
+/// What one thread saw.
 pub(crate) struct Recorder {
     pub(crate) latencies: Latencies,
-    pub(crate) timeline: Option<Timeline>,
     pub(crate) done: Done,
-    /// Due operations that were never started, because all connections waited.
+    /// Operations whose time had come and which were never asked because all connections waited.
     pub(crate) unasked: u64,
 }
 
 impl Recorder {
-    /// An empty recorder; with a course in time if `bucket` gives a width.
-    pub(crate) fn new(began: Instant, bucket: Option<Duration>) -> Result<Recorder> {
-        Ok(Recorder {
-            latencies: Latencies::new()?,
-            timeline: bucket.map(|width| Timeline::new(began, width)),
-            done: Done::default(),
-            unasked: 0,
-        })
+    /// Nothing yet.
+    pub(crate) fn new() -> Result<Recorder> {
+        Ok(Recorder { latencies: Latencies::new()?, done: Done::default(), unasked: 0 })
     }
 
-    /// Records an operation that began (or was due) at `began` and is complete now.
+    /// An operation that began (or should have begun) then and is complete now.
     pub(crate) fn record(&mut self, began: Instant, now: Instant, done: Done) {
-        let latency = now.saturating_duration_since(began);
-        self.latencies.record(latency);
+        self.latencies.record(now.saturating_duration_since(began));
         self.done.count += done.count;
         self.done.bytes += done.bytes;
-        if let Some(timeline) = &mut self.timeline {
-            timeline.record(now, latency, done.count);
-        }
     }
 
-    /// Adds the measurements of another recorder.
+    /// Takes what another saw, too.
     pub(crate) fn add(&mut self, other: Recorder) -> Result<()> {
         self.latencies.add(&other.latencies)?;
         self.done.count += other.done.count;
         self.done.bytes += other.done.bytes;
         self.unasked += other.unasked;
-        if let (Some(timeline), Some(other)) = (&mut self.timeline, &other.timeline) {
-            timeline.add(other)?;
-        }
         Ok(())
     }
 }
@@ -125,7 +112,7 @@ mod tests {
         }
         latencies.record(Duration::from_secs(10));
         assert!(latencies.millis_at(0.99) < 1.1);
-        // No reply during ten of twenty seconds: half of the requests would have been affected.
+        // Ten seconds without an answer in twenty: half of all questions meet them.
         let corrected = latencies.corrected();
         assert!(corrected.len() > 19_000);
         assert!(corrected.millis_at(0.75) > 4_000.0);

@@ -1,14 +1,11 @@
-//! Runs a load: connections that send requests for a given time.
+//! Runs a load: some connections that ask until the time is up.
 //!
-//! Closed loop: each connection sends the next request as soon as it has the reply. The latencies
-//! of requests that were not sent during a stall are computed
-//! ([`Latencies::corrected`](crate::latency::Latencies::corrected)). Open loop (`rate`): every
-//! operation has a time at which it is due, and its latency counts from that time, even if all
-//! connections were waiting for earlier replies. Delays of the load generator itself are not
-//! counted.
+//! Closed loop: each connection asks again as soon as it was answered, and what a stalled server
+//! would have been asked meanwhile is added by calculation. Open loop (`rate`): every operation has
+//! its time, and its latency counts from that time, however long all connections had to wait for
+//! earlier answers. What the load generator itself oversleeps is not counted against the server.
 //!
-//! A few connections have a thread each, which waits for the reply. Many connections, or several
-//! requests under way on one, use the event loop of [`crate::engine`].
+//! Each connection has a thread, which waits for the answer.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +16,10 @@ use anyhow::{Result, bail};
 
 use crate::caller::{Caller, Done, Turn};
 use crate::client::Client;
-use crate::engine;
 use crate::figures::{Measured, Stopwatch};
 use crate::latency::Recorder;
 use crate::server::Target;
 use crate::work::Plan;
-
-/// The most connections that have a thread each.
-const MAX_WAITING_THREADS: usize = 16;
 
 /// Makes the caller with this number.
 pub(crate) type Make<'w> = Box<dyn Fn(usize) -> Box<dyn Caller> + Sync + 'w>;
@@ -34,20 +27,13 @@ pub(crate) type Make<'w> = Box<dyn Fn(usize) -> Box<dyn Caller> + Sync + 'w>;
 /// A load.
 pub(crate) struct Load<'w> {
     pub(crate) connections: usize,
-    /// Requests under way on each connection.
-    pub(crate) in_flight: usize,
-    /// Operations per second of all connections together; without it as many as possible.
+    /// Operations in a second, all connections together; as many as there can be when absent.
     pub(crate) rate: Option<f64>,
-    /// Whether even a few connections use the event loop.
-    pub(crate) event_loop: bool,
-    /// Width of the time buckets in which the load is counted, if its course in time is printed.
-    pub(crate) bucket: Option<Duration>,
     pub(crate) make: Make<'w>,
 }
 
 impl<'w> Load<'w> {
-    /// A load with the options of the command line, and this many connections unless it sets
-    /// another number.
+    /// A load as the command line wants it, with this many connections unless it says how many.
     pub(crate) fn new(
         plan: &Plan,
         connections: usize,
@@ -55,21 +41,12 @@ impl<'w> Load<'w> {
     ) -> Load<'w> {
         Load {
             connections: plan.connections.unwrap_or(connections).max(1),
-            in_flight: plan.in_flight.max(1),
             rate: plan.rate,
-            event_loop: false,
-            bucket: plan.bucket,
             make: Box::new(make),
         }
     }
 
-    /// The same load in the event loop.
-    pub(crate) fn in_event_loop(mut self) -> Load<'w> {
-        self.event_loop = true;
-        self
-    }
-
-    /// The same load at a fixed rate.
+    /// The same at a fixed rate.
     pub(crate) fn at_rate(mut self, rate: f64) -> Load<'w> {
         self.rate = Some(rate);
         self
@@ -92,10 +69,10 @@ pub(crate) fn run(target: &Target, plan: &Plan, load: &Load<'_>) -> Result<Measu
     Ok(measured)
 }
 
-/// The measurements of a load, its seconds, and its CPU figures per operation.
+/// What a load saw, how long it took, and the CPU figures per operation of it.
 pub(crate) type Ended = (Recorder, f64, Measured);
 
-/// Runs loads until the other work is done. The work gets the stopwatch of the loads.
+/// Runs loads until the other work is done, which gets a watch that began with them.
 pub(crate) fn run_during<'t, T>(
     target: &'t Target,
     loads: &[&Load<'_>],
@@ -120,13 +97,12 @@ pub(crate) fn run_during<'t, T>(
         }
         ready.wait();
         let watch = Stopwatch::start(target);
-        let began = watch.began;
         let own = Stopwatch::start(target);
         let result = other(watch);
         stopping.store(true, Ordering::Relaxed);
         let mut ended = Vec::new();
-        for (threads, load) in running.into_iter().zip(loads) {
-            let mut all = Recorder::new(began, load.bucket)?;
+        for threads in running {
+            let mut all = Recorder::new()?;
             for thread in threads {
                 match thread.join() {
                     Ok(recorder) => all.add(recorder?)?,
@@ -140,40 +116,31 @@ pub(crate) fn run_during<'t, T>(
     })
 }
 
-/// The part of a load that one thread runs.
-enum Share {
-    Waiting {
-        client: Client,
-        caller: Box<dyn Caller>,
-        pace: Option<Pace>,
-        bucket: Option<Duration>,
-    },
-    Engine(engine::Engine),
+/// What one thread does for a load.
+struct Share {
+    client: Client,
+    caller: Box<dyn Caller>,
+    pace: Option<Pace>,
 }
 
 impl Share {
-    fn run(self, stopping: &AtomicBool) -> Result<Recorder> {
-        match self {
-            Share::Engine(engine) => engine.run(stopping),
-            Share::Waiting { mut client, mut caller, mut pace, bucket } => {
-                let mut recorder = Recorder::new(Instant::now(), bucket)?;
-                if let Some(pace) = &mut pace {
-                    pace.begin();
-                }
-                while !stopping.load(Ordering::Relaxed) {
-                    let due = pace.as_mut().map(Pace::wait);
-                    let (asked, done) = converse(&mut client, &mut *caller)?;
-                    let began = due.flatten().unwrap_or(asked);
-                    recorder.record(began, Instant::now(), done);
-                }
-                recorder.unasked = pace.map_or(0, |pace| pace.late());
-                Ok(recorder)
-            }
+    fn run(mut self, stopping: &AtomicBool) -> Result<Recorder> {
+        let mut recorder = Recorder::new()?;
+        if let Some(pace) = &mut self.pace {
+            pace.begin();
         }
+        while !stopping.load(Ordering::Relaxed) {
+            let due = self.pace.as_mut().map(Pace::wait);
+            let (asked, done) = converse(&mut self.client, &mut *self.caller)?;
+            let began = due.flatten().unwrap_or(asked);
+            recorder.record(began, Instant::now(), done);
+        }
+        recorder.unasked = self.pace.map_or(0, |pace| pace.late());
+        Ok(recorder)
     }
 }
 
-/// Runs one operation; returns when it began, and its result.
+/// One operation: when it was asked, and what it was.
 pub(crate) fn converse(client: &mut Client, caller: &mut dyn Caller) -> Result<(Instant, Done)> {
     client.prepare(|request| caller.ask(request));
     let asked = Instant::now();
@@ -186,35 +153,16 @@ pub(crate) fn converse(client: &mut Client, caller: &mut dyn Caller) -> Result<(
     }
 }
 
-/// Connects, and runs the first operation of each caller, which includes work that the server does
-/// only once.
+/// Connects; the first operation of each caller finds out what the server does only once.
 fn shares(target: &Target, load: &Load<'_>) -> Result<Vec<Share>> {
-    let mut connections = Vec::new();
-    for number in 0..load.connections {
-        let mut client = target.client()?;
-        let of_connection = number * load.in_flight..(number + 1) * load.in_flight;
-        let mut callers: Vec<Box<dyn Caller>> = of_connection.map(|n| (load.make)(n)).collect();
-        converse(&mut client, &mut *callers[0])?;
-        connections.push((client, callers));
-    }
-    let rate = load.rate.map(|rate| rate / connections.len() as f64);
-    let few = connections.len() <= MAX_WAITING_THREADS;
-    if load.in_flight == 1 && few && !load.event_loop {
-        let count = connections.len();
-        let share = |(number, (client, mut callers)): (usize, (Client, Vec<Box<dyn Caller>>))| {
-            let pace = rate.map(|rate| Pace::new(rate, number as f64 / count as f64));
-            callers.pop().map(|caller| Share::Waiting { client, caller, pace, bucket: load.bucket })
-        };
-        return Ok(connections.into_iter().enumerate().filter_map(share).collect());
-    }
-    let threads = engine::threads().min(connections.len());
-    let mut parts: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
-    for (number, connection) in connections.into_iter().enumerate() {
-        parts[number % threads].push(connection);
-    }
-    let rate = load.rate.map(|rate| rate / threads as f64);
-    let engine = |part| engine::Engine::new(part, rate, load.bucket).map(Share::Engine);
-    parts.into_iter().map(engine).collect()
+    let rate = load.rate.map(|rate| rate / load.connections as f64);
+    let share = |number: usize| {
+        let (mut client, mut caller) = (target.client()?, (load.make)(number));
+        converse(&mut client, &mut *caller)?;
+        let shift = number as f64 / load.connections as f64;
+        Ok(Share { client, caller, pace: rate.map(|rate| Pace::new(rate, shift)) })
+    };
+    (0..load.connections).map(share).collect()
 }
 
 /// The times at which a connection's operations should begin.
@@ -225,7 +173,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// A schedule of `rate` operations per second, shifted by this fraction of the interval.
+    /// So many operations in a second, shifted by this part of the distance between two.
     fn new(rate: f64, shift: f64) -> Pace {
         let interval = Duration::from_secs_f64(1.0 / rate.max(0.001));
         Pace { next: Instant::now(), interval, offset: interval.mul_f64(shift) }
@@ -235,8 +183,7 @@ impl Pace {
         self.next = Instant::now() + self.offset;
     }
 
-    /// Waits until the next operation is due. Returns that time if it has already passed because
-    /// the previous reply was late.
+    /// Waits for the next time; gives that time if it has passed because of the answer before.
     fn wait(&mut self) -> Option<Instant> {
         let due = self.next;
         self.next += self.interval;
@@ -249,7 +196,7 @@ impl Pace {
         }
     }
 
-    /// The number of due operations that were not started.
+    /// Operations whose time has come and that were not asked.
     fn late(&self) -> u64 {
         let late = Instant::now().saturating_duration_since(self.next);
         (late.as_nanos() / self.interval.as_nanos().max(1)) as u64
@@ -267,8 +214,7 @@ mod tests {
     use crate::server::Source;
     use crate::wire::reply;
 
-    /// Replies with success to every request until the client disconnects. Stalls once, at the
-    /// given request.
+    /// Says yes to everything until the client goes; stalls once, at the given request.
     fn agree(mut stream: TcpStream, stall_at: usize) -> std::io::Result<()> {
         let (mut bytes, mut piece, mut seen) = (Vec::new(), [0; 4096], 0);
         loop {
@@ -314,8 +260,6 @@ mod tests {
             start_documents: 0,
             rate: None,
             connections: None,
-            in_flight: 1,
-            bucket: Some(Duration::from_millis(100)),
         }
     }
 
@@ -329,31 +273,20 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_event_loop_count_alike() {
-        let target = target(0);
-        for in_flight in [1, 4] {
-            let mut load = Load::new(&plan(), 3, ping);
-            load.in_flight = in_flight;
-            let measured = run(&target, &plan(), &load).unwrap();
-            assert!(measured.get(RATE).unwrap() > 100.0);
-            assert!(measured.get(P50).unwrap() > 0.0);
-            let points = measured.timeline.unwrap().points(1);
-            assert!((6..=20).contains(&points.len()), "{}", points.len());
-        }
+    fn operations_are_counted() {
+        let measured = run(&target(0), &plan(), &Load::new(&plan(), 3, ping)).unwrap();
+        assert!(measured.get(RATE).unwrap() > 100.0);
+        assert!(measured.get(P50).unwrap() > 0.0);
     }
 
     #[test]
     fn an_open_loop_counts_a_stall_for_all_that_were_due() {
-        for in_flight in [1, 2] {
-            let target = target(20);
-            let mut load = Load::new(&plan(), 1, ping).at_rate(200.0);
-            load.in_flight = in_flight;
-            let measured = run(&target, &plan(), &load).unwrap();
-            let rate = measured.get(RATE).unwrap();
-            assert!((200.0..480.0).contains(&rate), "{rate}");
-            // 200 of 600 ms: a third of the operations waits, not one of 120.
-            let waited = measured.get(crate::figures::P95).unwrap();
-            assert!(waited > 100.0, "{waited}");
-        }
+        let load = Load::new(&plan(), 1, ping).at_rate(200.0);
+        let measured = run(&target(20), &plan(), &load).unwrap();
+        let rate = measured.get(RATE).unwrap();
+        assert!((200.0..480.0).contains(&rate), "{rate}");
+        // 200 of 600 ms: a third of the operations waits, not one of 120.
+        let waited = measured.get(crate::figures::P95).unwrap();
+        assert!(waited > 100.0, "{waited}");
     }
 }

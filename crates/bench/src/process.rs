@@ -1,10 +1,10 @@
-//! Figures of a process from the operating system.
+//! What the operating system counted for a process.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Clock ticks per second in `/proc`, always 100.
+/// The kernel's clock ticks per second; fixed at 100 in what it shows to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A process of this machine.
@@ -17,7 +17,7 @@ impl Process {
         Process(std::process::id())
     }
 
-    /// CPU seconds so far, of all threads, including ended ones.
+    /// CPU seconds so far, all threads, ended ones included.
     pub(crate) fn cpu_seconds(self) -> Option<f64> {
         let text = self.read("stat")?;
         // The name in parentheses may contain anything, so count from its end.
@@ -42,20 +42,14 @@ impl Process {
         let _ = fs::write(format!("/proc/{}/clear_refs", self.0), "5");
     }
 
-    /// Bytes that were written to disks for it.
+    /// Bytes that it caused to be written to a disk.
     pub(crate) fn written_bytes(self) -> Option<f64> {
         self.figure("io", "write_bytes:")
     }
 
-    /// The number of its threads.
+    /// Threads.
     pub(crate) fn threads(self) -> Option<f64> {
         self.figure("status", "Threads:")
-    }
-
-    /// The number of its open files and sockets.
-    pub(crate) fn open_files(self) -> Option<f64> {
-        let entries = fs::read_dir(format!("/proc/{}/fd", self.0)).ok()?;
-        Some(entries.count() as f64)
     }
 
     fn figure(self, file: &str, name: &str) -> Option<f64> {
@@ -92,7 +86,7 @@ mod tests {
         assert!(own.resident_bytes().unwrap() > 100_000.0);
         own.forget_peak();
         assert!(own.peak_bytes().unwrap() >= own.resident_bytes().unwrap() / 2.0);
-        assert!(own.threads().unwrap() >= 1.0 && own.open_files().unwrap() >= 3.0);
+        assert!(own.threads().unwrap() >= 1.0);
         assert!(Process(u32::MAX).cpu_seconds().is_none());
     }
 

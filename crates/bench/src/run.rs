@@ -1,25 +1,17 @@
-//! The order of runs. All loads run once on a new server, then all of them again, so that a machine
-//! that is slower for a while does not affect all runs of one load. Two servers run alternately: A
-//! B for one load, B A for the next.
+//! The order in which everything runs: all loads once on a new server, then all of them again, so
+//! that a machine that becomes slower for a while does not spoil one of them; two servers by turns,
+//! A B for one load and B A for the next.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::figures::Measured;
-use crate::plot;
 use crate::series::Series;
 use crate::server::{Source, Target};
 use crate::work::{Plan, Work};
 use crate::{compare, table};
-
-/// The files to write.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Output<'p> {
-    pub(crate) json: Option<&'p Path>,
-    pub(crate) plot: Option<&'p Path>,
-}
 
 /// Whether every load could run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +26,7 @@ pub(crate) fn table(
     works: &[&'static Work],
     plan: &Plan,
     runs: usize,
-    output: Output<'_>,
+    json: Option<&Path>,
 ) -> Result<Outcome> {
     let mut rows: Vec<Series> = works.iter().map(|work| Series::new(work)).collect();
     if runs == 1 {
@@ -47,16 +39,13 @@ pub(crate) fn table(
                 eprintln!("run {run} of {runs}: {}", row.work.title);
             }
             let result = measure(row.work, &target, plan);
-            if let (Some(path), Ok(measured)) = (output.plot, &result) {
-                draw(path, row.work, works.len(), measured)?;
-            }
             row.add(result);
             if runs == 1 {
                 table::print_row(row);
             }
         }
-        // Written after each run, in case a later one is interrupted.
-        write_json(output.json, &table::json(&rows))?;
+        // What there is so far is worth having when a later run is interrupted.
+        write_json(json, &table::json(&rows))?;
     }
     if runs > 1 {
         table::print_head();
@@ -66,13 +55,13 @@ pub(crate) fn table(
     Ok(outcome(rows.iter()))
 }
 
-/// Runs loads on two servers alternately and prints their ratios.
+/// Runs loads on two servers by turns and prints how they compare.
 pub(crate) fn compare(
     sources: &[Source; 2],
     works: &[&'static Work],
     plan: &Plan,
     runs: usize,
-    output: Output<'_>,
+    json: Option<&Path>,
 ) -> Result<Outcome> {
     let pair = |work: &&'static Work| (Series::new(work), Series::new(work));
     let mut pairs: Vec<(Series, Series)> = works.iter().map(pair).collect();
@@ -88,7 +77,7 @@ pub(crate) fn compare(
             turn(first);
             turn(1 - first);
         }
-        write_json(output.json, &compare::json(&pairs))?;
+        write_json(json, &compare::json(&pairs))?;
     }
     compare::print_head();
     for (a, b) in &pairs {
@@ -114,30 +103,4 @@ fn write_json(path: Option<&Path>, value: &Value) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let text = serde_json::to_string_pretty(value)?;
     std::fs::write(path, text).with_context(|| path.display().to_string())
-}
-
-fn draw(path: &Path, work: &Work, works: usize, measured: &Measured) -> Result<()> {
-    let Some(timeline) = &measured.timeline else { return Ok(()) };
-    let path = plot_path(path, (works > 1).then_some(work.name));
-    let svg = plot::svg(work.title, timeline)?;
-    std::fs::write(&path, svg).with_context(|| path.display().to_string())
-}
-
-/// The path of the drawing of one load; with a name if there are several.
-fn plot_path(path: &Path, name: Option<&str>) -> PathBuf {
-    let Some(name) = name else { return path.to_owned() };
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}-{name}.svg"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_loads_have_a_file_each() {
-        let path = Path::new("/tmp/a.svg");
-        assert_eq!(plot_path(path, None), path);
-        assert_eq!(plot_path(path, Some("find")), Path::new("/tmp/a-find.svg"));
-    }
 }

@@ -1,4 +1,4 @@
-//! Statistics over several runs.
+//! What several runs say together.
 
 /// Median and extremes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The range of these values; `None` without values. NaN is ignored.
+    /// Of these values; nothing of none. What is not a number is left out.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Range> {
         let mut values: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
         values.sort_by(f64::total_cmp);
@@ -24,23 +24,13 @@ impl Range {
     }
 }
 
-/// The ratios of the second to the first values, run by run.
+/// How the second compares with the first, run by run.
 pub(crate) fn ratios(first: &[Option<f64>], second: &[Option<f64>]) -> Vec<f64> {
     let ratio = |(first, second): (&Option<f64>, &Option<f64>)| {
         let ratio = (*second)? / (*first)?;
         ratio.is_finite().then_some(ratio)
     };
     first.iter().zip(second).filter_map(ratio).collect()
-}
-
-/// The growth of values per unit of time: the slope of the regression line.
-pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
-    let count = points.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-    let (time, value) = (mean(|point| point.0), mean(|point| point.1));
-    let product: f64 = points.iter().map(|point| (point.0 - time) * (point.1 - value)).sum();
-    let square: f64 = points.iter().map(|point| (point.0 - time).powi(2)).sum();
-    (square > 0.0).then(|| product / square)
 }
 
 #[cfg(test)]
@@ -60,13 +50,5 @@ mod tests {
         let first = [Some(2.0), None, Some(4.0), Some(0.0)];
         let second = [Some(1.0), Some(1.0), Some(8.0), Some(1.0)];
         assert_eq!(ratios(&first, &second), [0.5, 2.0]);
-    }
-
-    #[test]
-    fn the_slope_is_that_of_the_line() {
-        let line: Vec<(f64, f64)> =
-            (0..10).map(|x| (f64::from(x), 5.0 + 3.0 * f64::from(x))).collect();
-        assert!((slope(&line).unwrap() - 3.0).abs() < 1e-9);
-        assert!(slope(&line[..1]).is_none());
     }
 }

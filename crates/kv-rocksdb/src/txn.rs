@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_kv::conflict::Claims;
-use mayfly_kv::key_hash::key_hash;
 use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
-    Caps, Direction, EachValue, GAP_BYTES, Guard, KeyRange, Keyspace, KvError, KvResult,
-    RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor,
+    Caps, Direction, EachValue, KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd,
+    ScanLimit, Txn, Visitor, scan_each,
 };
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, WriteBatch};
 
@@ -192,16 +191,6 @@ impl RocksTxn {
         }
         let _ = show_found(keys.len(), see);
         Ok(())
-    }
-
-    fn claim(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
-        let Some(claims) = &mut self.claims else {
-            return Err(KvError::Invalid("a write in a read-only transaction".into()));
-        };
-        match guard {
-            Guard::Checked => claims.claim(key_hash(keyspace, key)),
-            Guard::Derived => Ok(()),
-        }
     }
 
     /// The options for reading a key that this transaction has locked.
@@ -400,62 +389,14 @@ impl Txn for RocksTxn {
             let place = (&*self.store.db, self.store.family(keyspace));
             return visit_ranges(place, self.snapshot(), ranges, direction, visit);
         }
-        for (at, range) in ranges.iter().enumerate() {
-            let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
-            let end = self.scan(keyspace, range, direction, ScanLimit::NONE, visit)?;
-            if end != ScanEnd::Exhausted {
-                return Ok((at, end));
-            }
-        }
-        Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted))
+        scan_each(self, keyspace, ranges, direction, visit)
     }
 
     fn reserve(&mut self, bytes: usize) {
         self.buffer.reserve(bytes);
     }
 
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
-        CAPS.check_write(key, value, self.buffer.size())?;
-        self.claim(keyspace, key, guard)?;
-        self.buffer.put(keyspace, key, value);
-        Ok(())
-    }
-
-    fn put_with_gap(
-        &mut self,
-        keyspace: Keyspace,
-        key: &[u8],
-        value: &[u8],
-        guard: Guard,
-        gap: usize,
-    ) -> KvResult<()> {
-        CAPS.check_write(key, value, self.buffer.size())?;
-        self.claim(keyspace, key, guard)?;
-        self.buffer.put_with_gap(keyspace, key, value, gap)
-    }
-
-    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
-        self.buffer.fill_gaps(bytes);
-    }
-
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
-        CAPS.check_write(key, &[], self.buffer.size())?;
-        self.claim(keyspace, key, guard)?;
-        self.buffer.delete(keyspace, key);
-        Ok(())
-    }
-
-    fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
-        self.claim(keyspace, key, Guard::Checked)
-    }
-
-    fn size(&self) -> (usize, usize) {
-        self.buffer.size()
-    }
-
-    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
-        self.buffer.keys_within(keyspace, range)
-    }
+    mayfly_kv::buffered_writes!(CAPS);
 
     fn commit(mut self: Box<Self>) -> KvResult<()> {
         self.buffer.check_filled()?;

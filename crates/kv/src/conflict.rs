@@ -48,8 +48,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use crate::key_hash::HashedKeys;
-use crate::{KvError, KvResult};
+use crate::key_hash::{HashedKeys, key_hash};
+use crate::{Guard, Keyspace, KvError, KvResult};
 
 /// Most keys whose last commit is remembered for old transactions; about 64 bytes each.
 pub const REMEMBERED_MAX: usize = 1 << 20;
@@ -309,6 +309,26 @@ impl Active {
 
     fn oldest(&self) -> u64 {
         self.begun.front().map_or(u64::MAX, |(number, _)| *number)
+    }
+}
+
+/// Claims a key for a write. `claims` is `None` in a transaction that only reads.
+///
+/// # Errors
+/// `Invalid` in a transaction that only reads, `Conflict` for a key that another one has written.
+#[inline]
+pub fn claim(
+    claims: &mut Option<Claims>,
+    keyspace: Keyspace,
+    key: &[u8],
+    guard: Guard,
+) -> KvResult<()> {
+    let Some(claims) = claims else {
+        return Err(KvError::Invalid("a write in a read-only transaction".into()));
+    };
+    match guard {
+        Guard::Checked => claims.claim(key_hash(keyspace, key)),
+        Guard::Derived => Ok(()),
     }
 }
 

@@ -237,14 +237,7 @@ pub trait Txn: Send {
         direction: Direction,
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
-        for (at, range) in ranges.iter().enumerate() {
-            let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
-            let end = self.scan(keyspace, range, direction, ScanLimit::NONE, visit)?;
-            if end != ScanEnd::Exhausted {
-                return Ok((at, end));
-            }
-        }
-        Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted))
+        scan_each(self, keyspace, ranges, direction, visit)
     }
 
     /// Announces that about this many bytes of keys and values will be written, so that the engine
@@ -289,6 +282,27 @@ pub trait Txn: Send {
     /// Applies all writes or none. The commit is in the write-ahead log, but durable only after
     /// [`Engine::sync`].
     fn commit(self: Box<Self>) -> KvResult<()>;
+}
+
+/// Visits the entries of several ranges with one scan for each, as [`Txn::scan_ranges`].
+///
+/// # Errors
+/// As [`Txn::scan`].
+pub fn scan_each(
+    txn: &(impl Txn + ?Sized),
+    keyspace: Keyspace,
+    ranges: &[KeyRange],
+    direction: Direction,
+    visit: &mut RangesVisitor<'_>,
+) -> KvResult<(usize, ScanEnd)> {
+    for (at, range) in ranges.iter().enumerate() {
+        let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
+        let end = txn.scan(keyspace, range, direction, ScanLimit::NONE, visit)?;
+        if end != ScanEnd::Exhausted {
+            return Ok((at, end));
+        }
+    }
+    Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted))
 }
 
 /// A snapshot that outlives the transaction it was taken in, for any number of readers.

@@ -11,12 +11,11 @@ use imbl::OrdMap;
 use parking_lot::RwLock;
 
 use crate::conflict::{Claims, ConflictTracker};
-use crate::key_hash::key_hash;
 use crate::scan::{Cursor, ScanRequest, merged_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
-    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, Ingest, KeyRange,
-    Keyspace, KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError,
+    KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
 type Bytes = Arc<[u8]>;
@@ -194,17 +193,7 @@ struct MemoryTxn {
     claims: Option<Claims>,
 }
 
-impl MemoryTxn {
-    fn claim(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
-        let Some(claims) = &mut self.claims else {
-            return Err(KvError::Invalid("a write in a read-only transaction".into()));
-        };
-        match guard {
-            Guard::Checked => claims.claim(key_hash(keyspace, key)),
-            Guard::Derived => Ok(()),
-        }
-    }
-}
+impl MemoryTxn {}
 
 impl Txn for MemoryTxn {
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
@@ -242,48 +231,7 @@ impl Txn for MemoryTxn {
         }
     }
 
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
-        CAPS.check_write(key, value, self.buffer.size())?;
-        self.claim(keyspace, key, guard)?;
-        self.buffer.put(keyspace, key, value);
-        Ok(())
-    }
-
-    fn put_with_gap(
-        &mut self,
-        keyspace: Keyspace,
-        key: &[u8],
-        value: &[u8],
-        guard: Guard,
-        gap: usize,
-    ) -> KvResult<()> {
-        CAPS.check_write(key, value, self.buffer.size())?;
-        self.claim(keyspace, key, guard)?;
-        self.buffer.put_with_gap(keyspace, key, value, gap)
-    }
-
-    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
-        self.buffer.fill_gaps(bytes);
-    }
-
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
-        CAPS.check_write(key, &[], self.buffer.size())?;
-        self.claim(keyspace, key, guard)?;
-        self.buffer.delete(keyspace, key);
-        Ok(())
-    }
-
-    fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
-        self.claim(keyspace, key, Guard::Checked)
-    }
-
-    fn size(&self) -> (usize, usize) {
-        self.buffer.size()
-    }
-
-    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
-        self.buffer.keys_within(keyspace, range)
-    }
+    crate::buffered_writes!(CAPS);
 
     fn commit(self: Box<Self>) -> KvResult<()> {
         self.buffer.check_filled()?;

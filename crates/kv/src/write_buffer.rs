@@ -279,6 +279,71 @@ impl WriteBuffer {
     }
 }
 
+/// The writing methods of a [`Txn`](crate::Txn) with the fields `buffer`, a [`WriteBuffer`], and
+/// `claims`, which is `None` for a transaction that only reads.
+#[macro_export]
+macro_rules! buffered_writes {
+    ($caps:ident) => {
+        fn put(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            value: &[u8],
+            guard: $crate::Guard,
+        ) -> $crate::KvResult<()> {
+            $caps.check_write(key, value, self.buffer.size())?;
+            $crate::conflict::claim(&mut self.claims, keyspace, key, guard)?;
+            self.buffer.put(keyspace, key, value);
+            Ok(())
+        }
+
+        fn put_with_gap(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            value: &[u8],
+            guard: $crate::Guard,
+            gap: usize,
+        ) -> $crate::KvResult<()> {
+            $caps.check_write(key, value, self.buffer.size())?;
+            $crate::conflict::claim(&mut self.claims, keyspace, key, guard)?;
+            self.buffer.put_with_gap(keyspace, key, value, gap)
+        }
+
+        fn fill_gaps(&mut self, bytes: [u8; $crate::GAP_BYTES]) {
+            self.buffer.fill_gaps(bytes);
+        }
+
+        fn delete(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            guard: $crate::Guard,
+        ) -> $crate::KvResult<()> {
+            $caps.check_write(key, &[], self.buffer.size())?;
+            $crate::conflict::claim(&mut self.claims, keyspace, key, guard)?;
+            self.buffer.delete(keyspace, key);
+            Ok(())
+        }
+
+        fn lock(&mut self, keyspace: $crate::Keyspace, key: &[u8]) -> $crate::KvResult<()> {
+            $crate::conflict::claim(&mut self.claims, keyspace, key, $crate::Guard::Checked)
+        }
+
+        fn size(&self) -> (usize, usize) {
+            self.buffer.size()
+        }
+
+        fn written_keys(
+            &self,
+            keyspace: $crate::Keyspace,
+            range: &$crate::KeyRange,
+        ) -> Vec<Vec<u8>> {
+            self.buffer.keys_within(keyspace, range)
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

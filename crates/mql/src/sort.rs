@@ -15,7 +15,10 @@ use mayfly_value::arguments::convert::whole_number;
 use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::paths::{check_field_path, visit_index_values};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Collation, Number, RawDoc, RawElement, RawValue, SortOrder, compare_values_in};
+use mayfly_value::{
+    Collation, DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, SortOrder,
+    compare_values_in,
+};
 
 use crate::FieldPath;
 
@@ -81,6 +84,18 @@ impl SortPattern {
     /// The fields, the most significant first.
     pub fn fields(&self) -> &[SortField] {
         &self.fields
+    }
+
+    /// The pattern as a document.
+    pub fn to_document(&self) -> DocBuf {
+        let mut out = DocBuilder::new();
+        for field in &self.fields {
+            match field.metadata {
+                None => out.append(field.path.as_str(), field.order.sign()),
+                Some(name) => out.start_document(field.path.as_str()).append("$meta", name).end(),
+            };
+        }
+        out.finish()
     }
 
     /// Whether it has no fields.

@@ -141,15 +141,6 @@ impl Cursor {
         }
     }
 
-    /// For an explained pipeline: statistics and own time in microseconds of each stage that
-    /// explain shows, in order.
-    pub fn stage_stats(&self) -> Vec<(DocBuf, u64)> {
-        match &self.source {
-            CursorSource::Pipeline(run) => run.stage_stats(),
-            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Spooled(_) => Vec::new(),
-        }
-    }
-
     /// Whether all results were returned.
     pub fn is_done(&self) -> bool {
         match &self.source {

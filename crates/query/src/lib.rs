@@ -40,15 +40,13 @@ pub use modify::{
 };
 pub use pipeline::rows::{ABSENT as UNAVAILABLE_STAGES, Absence, STAGES, is_stage};
 pub use pipeline::{
-    Client, Explained as ExplainedPipeline, Pipeline, PipelineRun, StageConcern, StagePosition,
-    StageRow, UncheckedPipeline, Validation,
+    Client, Pipeline, PipelineRun, StageConcern, StagePosition, StageRow, UncheckedPipeline,
+    Validation,
 };
-pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
-pub use plan::is_clustered;
-pub use plan::plan_key::PlanKey;
 pub use plan::{
-    AtomicF64, EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, PlannerSettings, RecordScan,
-    TextAccess, check_absent, forget_plans, plan, plans,
+    AtomicF64, EntryCheck, IndexFilter, IndexFilters, IndexScan, NearAccess, OnePerValue, Plan,
+    PlanKey, PlannerSettings, RecordScan, TextAccess, allowed_on, check_absent, forget_plans,
+    is_clustered, plan, plans,
 };
 pub use stage::{
     Description, Host, Needs as StageNeeds, PipelineContext, PipelineOwner, Rights, RunSettings,

@@ -17,7 +17,7 @@ use mayfly_work::OpCtx;
 use crate::oplog::{decode, visit_all};
 use crate::record::kept::visit_kept;
 use crate::record::layout::{decode_stored, prefixed};
-use crate::testing::{self, Opened};
+use crate::testing;
 use crate::*;
 
 struct Fixture {
@@ -51,7 +51,8 @@ fn open(engine: &Arc<MemoryEngine>, oplog_bytes: u64) -> Fixture {
 
 fn open_on(disk: Arc<Full>, oplog_bytes: u64) -> Fixture {
     let options = StoreOptions { background: false, oplog_bytes, ..StoreOptions::default() };
-    let Opened { store, op, .. } = testing::open_with(disk.clone(), testing::clock(), options);
+    let testing::Fixture { store, op, .. } =
+        testing::open_with(disk.clone(), testing::clock(), options);
     Fixture { store, engine: disk.inner.clone(), disk, op, view: ReadView::now() }
 }
 

@@ -10,120 +10,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mayfly_base::testing::wait_until;
-use mayfly_base::{Error, ErrorCode, ManualClock, Namespace};
+use mayfly_base::{Error, ErrorCode};
 use mayfly_kv::{
     Caps, ChaosEngine, ChaosOptions, Engine, EngineWrapper, Guard, KeyRange, Keyspace, KvResult,
     MemoryEngine, SweepEnd, TxnOptions,
 };
-use mayfly_value::bson::{self, Bson, Document, doc};
+use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
-use mayfly_work::OpCtx;
 
-use crate::testing::{self, NOW, Opened};
+use crate::testing::{self, Fixture, NOW, fixture, ns};
 use crate::ttl::PassState;
 use crate::*;
-
-pub(crate) struct Fixture {
-    pub(crate) store: Arc<Store>,
-    engine: Arc<dyn Engine>,
-    clock: Arc<ManualClock>,
-    pub(crate) op: Arc<OpCtx>,
-}
-
-pub(crate) fn fixture() -> Fixture {
-    over(testing::memory(), testing::clock())
-}
-
-fn over(engine: Arc<dyn Engine>, clock: Arc<ManualClock>) -> Fixture {
-    let Opened { store, op, .. } = testing::open(engine.clone(), clock.clone());
-    Fixture { store, engine, clock, op }
-}
-
-pub(crate) fn ns(name: &str) -> Namespace {
-    Namespace::parse(name).unwrap()
-}
 
 fn date(ms: i64) -> Bson {
     Bson::DateTime(mayfly_value::bson::DateTime::from_millis(ms))
 }
 
 impl Fixture {
-    fn insert(&self, name: &str, document: &Document) -> mayfly_base::Result<()> {
-        let (collection, _) = self.store.get_or_create(&ReadView::now(), &ns(name)).unwrap();
-        let document = DocBuf::from_bson(document);
-        self.store
-            .write(&self.op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
-    }
-
-    fn index(&self, name: &str, spec: &Document) -> mayfly_base::Result<CreateIndexesResult> {
-        let spec = DocBuf::from_bson(spec);
-        self.store.create_indexes(
-            (&self.op, &ReadView::now()),
-            &ns(name),
-            &[spec.as_doc()],
-            CreateIndexesOptions::default(),
-        )
-    }
-
-    fn count(&self, name: &str) -> usize {
-        let Some(collection) = self.store.collection(&ReadView::now(), &ns(name)) else { return 0 };
-        let mut count = 0;
-        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
-        snapshot
-            .scan_records(
-                &collection,
-                &whole_range(),
-                Direction::Forward,
-                ScanLimit::NONE,
-                &mut |_, _| {
-                    count += 1;
-                    Ok(ControlFlow::Continue(()))
-                },
-            )
-            .unwrap();
-        let counted = self.store.count_documents(&self.op, &collection).unwrap();
-        assert_eq!(counted, count as i64, "the kept count agrees with the records");
-        self.check_indexes(&collection);
-        count
-    }
-
-    /// Checks that every entry has its record.
-    fn check_indexes(&self, collection: &Collection) {
-        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
-        for index in collection.ready_indexes() {
-            let mut orphans = 0;
-            snapshot
-                .scan_index(
-                    &index,
-                    &whole_range(),
-                    Direction::Forward,
-                    ScanLimit::NONE,
-                    &mut |entry| {
-                        if snapshot.record_owned(collection, entry.record_key)?.is_none() {
-                            orphans += 1;
-                        }
-                        Ok(ControlFlow::Continue(()))
-                    },
-                )
-                .unwrap();
-            assert_eq!(orphans, 0, "index {}", index.spec.name());
-        }
-    }
-
-    fn entries(&self, name: &str, index: usize) -> usize {
-        let collection = self.store.collection(&ReadView::now(), &ns(name)).unwrap();
-        let index = collection.indexes()[index].clone();
-        let mut count = 0;
-        let snapshot = self.store.snapshot(&ReadView::now()).unwrap();
-        snapshot
-            .scan_index(&index, &whole_range(), Direction::Forward, ScanLimit::NONE, &mut |_| {
-                count += 1;
-                Ok(ControlFlow::Continue(()))
-            })
-            .unwrap();
-        count
-    }
-
     fn pass(&self) {
         self.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
     }
@@ -185,7 +88,7 @@ fn multikey_keys_follow_updates() {
         })
         .unwrap();
     assert_eq!(f.entries("d.c", 0), 2);
-    let reopened = over(f.engine.clone(), f.clock.clone());
+    let reopened = testing::open(f.engine.clone(), f.clock.clone());
     let collection = reopened.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
     assert!(collection.indexes()[0].is_multikey(), "the mark outlives a restart");
 }
@@ -207,7 +110,7 @@ fn counts_are_right_after_an_unclean_stop() {
     for id in 0..10 {
         f.insert("d.c", &doc! { "_id": id }).unwrap();
     }
-    let g = over(f.engine.clone(), f.clock.clone());
+    let g = testing::open(f.engine.clone(), f.clock.clone());
     assert_eq!(g.count("d.c"), 10);
 }
 
@@ -307,16 +210,7 @@ impl Fixture {
 
     /// The entries of the oplog, oldest first.
     fn oplog(&self) -> Vec<Document> {
-        let whole = LogRange { first: 1, last: u64::MAX };
-        let mut entries = Vec::new();
-        let see = &mut |entry: &LogEntry<'_>| {
-            let whole = entry.whole()?;
-            assert_eq!(entry.bytes(), whole.as_doc().as_bytes().len() as u64);
-            entries.push(bson::Document::from_reader(whole.as_doc().as_bytes()).unwrap());
-            Ok(ControlFlow::Continue(()))
-        };
-        self.store.oplog().read(whole, Direction::Forward, see).unwrap();
-        entries
+        self.log(Direction::Forward, usize::MAX)
     }
 }
 
@@ -433,6 +327,6 @@ fn numbers_of_a_collection_that_never_came_are_forgotten() {
     txn.put(Keyspace::Catalog, &key, &7_u64.to_be_bytes(), Guard::Checked).unwrap();
     txn.commit().unwrap();
     assert_eq!((stored(own), stored(9_999)), (true, true));
-    let _reopened = over(f.engine.clone(), f.clock.clone());
+    let _reopened = testing::open(f.engine.clone(), f.clock.clone());
     assert_eq!((stored(own), stored(9_999)), (true, false));
 }

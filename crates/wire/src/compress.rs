@@ -30,10 +30,6 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// The compressors that a handshake may choose.
-    pub const NEGOTIABLE: &'static [Compressor] =
-        &[Compressor::Snappy, Compressor::Zstd, Compressor::Zlib];
-
     /// The name in `hello.compression`.
     pub fn name(self) -> &'static str {
         match self {

@@ -209,11 +209,6 @@ impl OpCtx {
         }
     }
 
-    /// Removes the deadline.
-    pub fn clear_deadline(&self) {
-        self.deadline_micros.store(NEVER, Ordering::Relaxed);
-    }
-
     /// Sets whether it writes. A writing operation is killed when its server stops being the
     /// primary.
     pub fn set_writes(&self, writes: bool) {

@@ -1,8 +1,5 @@
-//! Pipelines over whole collections: few and many groups, sorts, joins, windows. Each returns a few
-//! documents, so that the pipeline is measured and not the reply. The table has the time and the
-//! peak memory of the server.
-//!
-//! They run only when named: over a million documents some take many seconds.
+//! A join over everything. It answers with a handful of documents, so that the pipeline is
+//! measured; the table has the time and the largest memory of the server meanwhile.
 
 use anyhow::{Context, Result, bail};
 use mayfly_value::DocBuilder;
@@ -11,47 +8,17 @@ use mayfly_value::extjson::parse_document;
 use super::bulk::fill;
 use super::{DATABASE, Plan, create_indexes};
 use crate::caller::{Turn, caller};
-use crate::documents::{GROUPS, ITEMS_PER_KEY, Random};
+use crate::documents::{ITEMS_PER_KEY, Random};
 use crate::figures::{Measured, PEAK};
 use crate::load::{self, Load};
 use crate::server::Target;
 use crate::wire::{Request, first_batch};
 
 const ITEMS: &str = "items";
-/// Number of documents whose `$lookup` is run.
+/// Documents that look up others.
 const LOOKUPS: u32 = 100_000;
-/// Items of the unwound array.
-const UNWOUND: u32 = 5;
 
-pub(super) fn group(target: &Target, plan: &Plan) -> Result<Measured> {
-    let stages = "{$match: {x: {$gte: 0}}}, {$group: {_id: '$g', total: {$sum: '$x'}}}";
-    run(target, plan, stages, plan.documents, GROUPS)
-}
-
-/// About two documents per group.
-pub(super) fn group_many(target: &Target, plan: &Plan) -> Result<Measured> {
-    let keys = (plan.documents / 2).max(1);
-    let stages = format!(
-        "{{$group: {{_id: {{$mod: ['$y', {keys}]}}, total: {{$sum: '$x'}}}}}}, {{$count: 'n'}}"
-    );
-    run(target, plan, &stages, plan.documents, 1)
-}
-
-pub(super) fn unwind(target: &Target, plan: &Plan) -> Result<Measured> {
-    let stages = format!(
-        "{{$project: {{x: 1, l: {{$range: [0, {UNWOUND}]}}}}}}, {{$unwind: '$l'}}, \
-         {{$group: {{_id: '$l', total: {{$sum: '$x'}}}}}}"
-    );
-    run(target, plan, &stages, plan.documents, UNWOUND)
-}
-
-pub(super) fn sort(target: &Target, plan: &Plan) -> Result<Measured> {
-    let skipped = plan.documents.saturating_sub(1).max(1);
-    let stages = format!("{{$sort: {{y: 1}}}}, {{$skip: {skipped}}}");
-    run(target, plan, &stages, plan.documents, 1)
-}
-
-/// Each document finds those with a key.
+/// Each finds the documents of a key.
 pub(super) fn lookup(target: &Target, plan: &Plan) -> Result<Measured> {
     let (lookups, found) = (plan.documents.min(LOOKUPS), ITEMS_PER_KEY);
     let stages = format!(
@@ -62,20 +29,8 @@ pub(super) fn lookup(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, &stages, lookups, 1)
 }
 
-pub(super) fn windows(target: &Target, plan: &Plan) -> Result<Measured> {
-    let stages = "{$setWindowFields: {partitionBy: '$g', sortBy: {y: 1}, \
-         output: {mean: {$avg: '$x', window: {documents: [-9, 0]}}}}}, \
-         {$group: {_id: null, greatest: {$max: '$mean'}}}";
-    run(target, plan, stages, plan.documents, 1)
-}
-
-pub(super) fn facet(target: &Target, plan: &Plan) -> Result<Measured> {
-    let stages = "{$facet: {groups: [{$group: {_id: '$g', total: {$sum: '$x'}}}], \
-         top: [{$sort: {x: -1}}, {$limit: 10}], all: [{$count: 'n'}]}}";
-    run(target, plan, stages, plan.documents, 1)
-}
-
-/// Runs a pipeline repeatedly with one client. It reads and returns these numbers of documents.
+/// Runs a pipeline again and again with one client. It takes so many documents and answers with so
+/// many.
 fn run(
     target: &Target,
     plan: &Plan,

@@ -1,32 +1,26 @@
-//! The cost of expiry when nothing is due, the fairness between small and large policies, and the
-//! cost of hiding due documents.
+//! What expiry costs where nothing is due, and what it costs to hide documents the moment they are
+//! due.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use mayfly_value::RawValue;
 
-use super::bulk::{LONG_AGO_MS, fill};
 use super::point::{RECORDS, load_records, reader};
-use super::ttl::{deleted, monitor};
-use super::{DATABASE, Plan, create_indexes, document_count, drop_collection};
+use super::ttl::monitor;
+use super::{DATABASE, Plan, create_indexes, drop_collection};
 use crate::client::Client;
-use crate::figures::{Measured, RATE, SERVER};
+use crate::figures::{Measured, SERVER};
 use crate::load::{self, Load};
 use crate::server::Target;
 use crate::wire::number_at;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(10);
-/// Number of collections, each with a policy.
-const COLLECTIONS: u32 = 100;
-/// Due documents of each policy except the largest.
-const SMALL: u32 = 100;
 /// Policies under which nothing is due.
 const IDLE: u32 = 1000;
-const LARGE: &str = "large";
 
-/// Counters of the monitor, all read at one time.
+/// Counters of the monitor, all of one moment.
 fn counters<const N: usize>(client: &mut Client, names: [&str; N]) -> Result<[f64; N]> {
     let status = client.ask(|doc| {
         doc.append("serverStatus", 1).append("$db", "admin");
@@ -38,7 +32,7 @@ fn counters<const N: usize>(client: &mut Client, names: [&str; N]) -> Result<[f6
     Ok(values)
 }
 
-/// Waits for a full pass that begins after this call; returns its time in milliseconds.
+/// Waits for a full pass that begins after this call; gives how long one took, in milliseconds.
 fn pass_millis(client: &mut Client) -> Result<f64> {
     let began = Instant::now();
     let names = ["passes", "durationMicros"];
@@ -46,8 +40,7 @@ fn pass_millis(client: &mut Client) -> Result<f64> {
     let mut before = first;
     loop {
         let [passes, micros] = counters(client, names)?;
-        // The first pass that ends may have begun before the call. The server adds the time after
-        // it has counted the pass.
+        // The first one that ends may have begun earlier. The time is added after the count.
         if passes >= first + 2.0 && micros > micros_before {
             return Ok((micros - micros_before) / (passes - before) / 1000.0);
         }
@@ -61,8 +54,7 @@ fn pass_millis(client: &mut Client) -> Result<f64> {
     }
 }
 
-/// A pass over a thousand policies with nothing due: its milliseconds, and the bytes that it
-/// writes.
+/// A pass over a thousand policies with nothing due: milliseconds, and bytes written.
 pub(super) fn idle_passes(target: &Target, _: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;
@@ -96,75 +88,7 @@ pub(super) fn idle_passes(target: &Target, _: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// A hundred collections, one of which has nearly all due documents: the time until the small ones
-/// are empty.
-pub(super) fn fairness(target: &Target, plan: &Plan) -> Result<Measured> {
-    let mut client = target.client()?;
-    monitor(&mut client, false)?;
-    let name = |number: u32| format!("small_{number}");
-    drop_collection(&mut client, LARGE)?;
-    create_indexes(&mut client, LARGE, &["at", "g", "y"], Some(("at", 0)))?;
-    fill(target, LARGE, plan.documents)?;
-    for number in 1..COLLECTIONS {
-        drop_collection(&mut client, &name(number))?;
-        create_indexes(&mut client, &name(number), &["at"], Some(("at", 0)))?;
-        client.run(|doc| {
-            doc.append("insert", name(number).as_str()).start_array("documents");
-            for id in 0..SMALL {
-                doc.push_document().append("_id", id as i32);
-                doc.append("at", RawValue::Date(LONG_AGO_MS)).end();
-            }
-            doc.end().append("$db", DATABASE);
-        })?;
-    }
-    target.settle();
-    monitor(&mut client, true)?;
-    let all = deleted(&mut client)?;
-    let waiting = Instant::now();
-    while deleted(&mut client)? == all {
-        if waiting.elapsed() > PATIENCE {
-            bail!("the monitor does not delete what is due");
-        }
-        std::thread::sleep(LOOK);
-    }
-    let began = Instant::now();
-    let mut waiting: Vec<u32> = (1..COLLECTIONS).collect();
-    let mut small_done = None;
-    loop {
-        let mut left = Vec::new();
-        for number in waiting {
-            if document_count(&mut client, &name(number))? > 0 {
-                left.push(number);
-            }
-        }
-        waiting = left;
-        if waiting.is_empty() && small_done.is_none() {
-            small_done = Some(began.elapsed().as_secs_f64());
-        }
-        let large = document_count(&mut client, LARGE)?;
-        if large == 0 && waiting.is_empty() {
-            break;
-        }
-        if began.elapsed() > PATIENCE {
-            bail!("{large} documents are still there");
-        }
-        std::thread::sleep(LOOK);
-    }
-    let seconds = began.elapsed().as_secs_f64();
-    monitor(&mut client, false)?;
-    for number in 1..COLLECTIONS {
-        drop_collection(&mut client, &name(number))?;
-    }
-    drop_collection(&mut client, LARGE)?;
-    let mut measured = Measured::default();
-    measured.set(RATE, f64::from(plan.documents) / seconds, "/s");
-    measured.set("worst lag of the small", small_done.unwrap_or(seconds), "s");
-    measured.set("the large one", seconds, "s");
-    Ok(measured)
-}
-
-/// Finds by `_id` in a collection whose policy hides due documents, compared with one without a
-/// policy.
+/// Finds by `_id` where a policy hides what is due, against the same without it.
 pub(super) fn hidden(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;

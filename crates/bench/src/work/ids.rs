@@ -1,6 +1,6 @@
-//! The cost of different `_id`s: ascending ObjectIds, UUIDs as strings, hashed numbers. Inserts a
-//! fixed number of documents of 1.15 KB, looks them up, lets them expire, and measures the memory
-//! of the server.
+//! What the kind of a collection's ids costs: ascending ObjectIds, UUIDs as strings. Loads of a
+//! fixed number of documents of 1.15 KB, look-ups, expiry, and the memory that the server holds
+//! after all of it.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::ttl::{await_fewer, monitor};
 use super::{DATABASE, Plan, create_indexes, fresh_collection, logged};
 use crate::caller::{Caller, Done, Turn, caller};
 use crate::client::Client;
-use crate::documents::{Random, pooled, record_id};
+use crate::documents::{Random, pooled};
 use crate::figures::{Measured, PEAK, RATE, SERVER, Stopwatch};
 use crate::latency::Recorder;
 use crate::load::{self, Load};
@@ -26,15 +26,13 @@ const BATCH: u32 = 1000;
 /// Text that makes a document 1,150 bytes long.
 const TEXT_BYTES: usize = 1055;
 
-/// The kind of the `_id`s.
+/// What documents have as their `_id`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ids {
-    /// ObjectIds as drivers make them, ascending.
+    /// As drivers make them: ascending.
     Object,
-    /// Random UUIDs as strings.
+    /// A random UUID as text.
     Uuid,
-    /// Strings with a hashed number, as in YCSB.
-    Hashed,
 }
 
 impl Ids {
@@ -49,14 +47,11 @@ impl Ids {
             Ids::Uuid => {
                 doc.append("_id", uuid(number).as_str());
             }
-            Ids::Hashed => {
-                doc.append("_id", record_id(number).as_str());
-            }
         }
     }
 }
 
-/// The UUID of a number.
+/// The same UUID for a number each time.
 fn uuid(number: u32) -> String {
     let mut random = Random::new(u64::from(number).wrapping_mul(0xD129_0AD7_53F4_2B4D));
     let (a, b) = (random.next(), random.next());
@@ -70,9 +65,9 @@ fn uuid(number: u32) -> String {
     )
 }
 
-/// Inserts the documents with these numbers; returns the latencies of the commands.
+/// Inserts documents of these numbers; what the commands took.
 fn fill(client: &mut Client, ids: Ids, numbers: Range<u32>) -> Result<Recorder> {
-    let mut recorder = Recorder::new(Instant::now(), None)?;
+    let mut recorder = Recorder::new()?;
     let (mut random, mut batch) = (Random::new(17), Vec::new());
     for first in numbers.clone().step_by(BATCH as usize) {
         let end = (first + BATCH).min(numbers.end);
@@ -101,7 +96,7 @@ fn fill(client: &mut Client, ids: Ids, numbers: Range<u32>) -> Result<Recorder> 
     Ok(recorder)
 }
 
-/// A caller that looks up random documents by their ids.
+/// Looks documents up by their ids, all equally often.
 fn reader(ids: Ids, documents: u32, seed: u64) -> Box<dyn Caller> {
     let ask = move |random: &mut Random, request: &mut Request| {
         request.command(|doc| {
@@ -117,7 +112,7 @@ fn reader(ids: Ids, documents: u32, seed: u64) -> Box<dyn Caller> {
     caller(Random::new(seed), ask, answer)
 }
 
-/// Inserts this many documents, and looks them up by their ids.
+/// A load of so many documents, and look-ups by their ids.
 fn measure(target: &Target, plan: &Plan, ids: Ids, documents: u32) -> Result<Measured> {
     let mut client = target.client()?;
     fresh_collection(&mut client, COLLECTION)?;
@@ -141,15 +136,7 @@ pub(super) fn uuid_text(target: &Target, plan: &Plan) -> Result<Measured> {
     measure(target, plan, Ids::Uuid, plan.start_documents)
 }
 
-pub(super) fn hashed(target: &Target, plan: &Plan) -> Result<Measured> {
-    measure(target, plan, Ids::Hashed, plan.start_documents / 2 * 5)
-}
-
-pub(super) fn hashed_few(target: &Target, plan: &Plan) -> Result<Measured> {
-    measure(target, plan, Ids::Hashed, plan.start_documents / 20)
-}
-
-/// Expiry of half as many documents, with two indexes.
+/// Deletion of half as many documents that are due, with two indexes.
 fn expire(target: &Target, plan: &Plan, ids: Ids) -> Result<Measured> {
     let documents = plan.start_documents / 2;
     let mut client = target.client()?;
@@ -159,7 +146,7 @@ fn expire(target: &Target, plan: &Plan, ids: Ids) -> Result<Measured> {
     fill(&mut client, ids, 0..documents)?;
     target.settle();
     monitor(&mut client, true)?;
-    // The time until the pass begins is not measured.
+    // The sleep before the pass does not count.
     await_fewer(&mut client, COLLECTION, documents - 1)?;
     let watch = Stopwatch::start(target);
     let left = await_fewer(&mut client, COLLECTION, documents)?;
@@ -179,8 +166,8 @@ pub(super) fn expire_uuid(target: &Target, plan: &Plan) -> Result<Measured> {
     expire(target, plan, Ids::Uuid)
 }
 
-/// Inserts with random ids, two scans and two index builds: measures the memory of the server, and
-/// the cost of the builds.
+/// A load by random ids, two scans, two builds of an index: the memory that the server holds, and
+/// what the builds cost.
 pub(super) fn memory(target: &Target, plan: &Plan) -> Result<Measured> {
     let documents = plan.start_documents / 2 * 5;
     let mut client = target.client()?;

@@ -76,13 +76,6 @@ pub(super) fn insert_logged(target: &Target, plan: &Plan) -> Result<Measured> {
     insert(target, plan, "inserted_logged", logged)
 }
 
-pub(super) fn insert_synced(target: &Target, plan: &Plan) -> Result<Measured> {
-    insert(target, plan, "inserted_synced", |doc| {
-        doc.start_document("writeConcern").append("w", "majority").end();
-        doc.append("$db", DATABASE);
-    })
-}
-
 fn insert(
     target: &Target,
     plan: &Plan,

@@ -13,10 +13,6 @@ use crate::server::Target;
 use crate::wire::{Request, first_batch, number_at};
 
 pub(super) const ITEMS: &str = "items";
-/// Documents that the range query finds.
-const RANGE: u32 = 100;
-/// Values of the `$in`; each matches ten documents.
-const VALUES: u32 = 1000;
 
 fn prepare(target: &Target, plan: &Plan) -> Result<()> {
     fill(target, ITEMS, plan.documents)?;
@@ -25,8 +21,7 @@ fn prepare(target: &Target, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Runs a query with one synchronous client. One function builds the request, the other one checks
-/// the reply.
+/// Runs a query with one synchronous client: what it asks, and what it makes of the answer.
 fn run(
     target: &Target,
     plan: &Plan,
@@ -37,7 +32,7 @@ fn run(
     ask_again(target, plan, ask, answer)
 }
 
-/// The same over existing collections.
+/// The same over what is there.
 pub(super) fn ask_again(
     target: &Target,
     plan: &Plan,
@@ -57,10 +52,10 @@ pub(super) fn ask_again(
     load::run(target, plan, &load)
 }
 
-pub(super) fn exactly(reply: RawDoc<'_>, expected: u32) -> Result<u64> {
+pub(super) fn exactly(reply: RawDoc<'_>, wanted: u32) -> Result<u64> {
     match first_batch(reply) {
-        found if found == expected as usize => Ok(1),
-        found => bail!("{found} documents instead of {expected}"),
+        found if found == wanted as usize => Ok(1),
+        found => bail!("{found} documents instead of {wanted}"),
     }
 }
 
@@ -73,44 +68,12 @@ pub(super) fn indexed_find(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, ask, |reply| exactly(reply, ITEMS_PER_KEY))
 }
 
-pub(super) fn range(target: &Target, plan: &Plan) -> Result<Measured> {
-    let width = RANGE / ITEMS_PER_KEY;
-    let keys = plan.documents / ITEMS_PER_KEY - width;
-    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
-        let first = random.below(keys);
-        doc.append("find", ITEMS).start_document("filter").start_document("k");
-        doc.append("$gte", first as i32).append("$lt", (first + width) as i32).end().end();
-    };
-    run(target, plan, ask, |reply| exactly(reply, RANGE))
-}
-
-pub(super) fn in_list(target: &Target, plan: &Plan) -> Result<Measured> {
-    let keys = plan.documents / ITEMS_PER_KEY;
-    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
-        doc.append("find", ITEMS).start_document("filter").start_document("k").start_array("$in");
-        // Different values, spread over all keys.
-        let first = random.below(keys);
-        for number in 0..VALUES {
-            doc.push(((first + number * (keys / VALUES)) % keys) as i32);
-        }
-        doc.end().end().end().append("batchSize", (VALUES * ITEMS_PER_KEY) as i32);
-    };
-    run(target, plan, ask, |reply| exactly(reply, VALUES * ITEMS_PER_KEY))
-}
-
 pub(super) fn scan(target: &Target, plan: &Plan) -> Result<Measured> {
-    // Half of the documents satisfy the first condition, a tenth the second, hardly any the third.
+    // The first condition lets half of them through, the second a tenth, the third next to none.
     scan_with(target, plan, |least, doc| {
         doc.start_document("x").append("$gte", least).end();
         doc.start_document("g").append("$lt", 100).end();
         doc.start_document("name").append("$gt", "zz").end();
-    })
-}
-
-pub(super) fn scan_two(target: &Target, plan: &Plan) -> Result<Measured> {
-    scan_with(target, plan, |least, doc| {
-        doc.start_document("x").append("$gte", least).end();
-        doc.start_document("g").append("$lt", 10).end();
     })
 }
 
@@ -129,15 +92,15 @@ fn scan_with(target: &Target, plan: &Plan, filter: fn(i32, &mut DocBuilder)) -> 
 }
 
 pub(super) fn count(target: &Target, plan: &Plan) -> Result<Measured> {
-    let expected = plan.documents.min(100_000);
+    let wanted = plan.documents.min(100_000);
     let ask = move |_: &mut Random, doc: &mut DocBuilder| {
-        let end = (expected / ITEMS_PER_KEY) as i32;
+        let end = (wanted / ITEMS_PER_KEY) as i32;
         doc.append("count", ITEMS).start_document("query").start_document("k");
         doc.append("$gte", 0).append("$lt", end).end().end();
     };
     run(target, plan, ask, move |reply| match number_at(reply, &["n"]) {
-        Some(n) if n == f64::from(expected) => Ok(1),
-        other => bail!("counted {other:?} instead of {expected}"),
+        Some(n) if n == f64::from(wanted) => Ok(1),
+        other => bail!("counted {other:?} instead of {wanted}"),
     })
 }
 

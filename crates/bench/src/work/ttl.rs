@@ -1,8 +1,8 @@
 //! The speed of deleting due documents, its cost, and its effect on a concurrent reader.
 //!
 //! The documents are inserted while the monitor is off and are all due when it is switched on. The
-//! reader sends requests at a fixed rate, so that their cost is known and can be subtracted from
-//! that of the server.
+//! reader asks at a fixed rate, so that its own cost is known and can be taken away from the
+//! server's.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,11 @@ use crate::client::Client;
 use crate::figures::{MAX, Measured, P50, P95, P99, P999, PER_CORE, RATE, SERVER};
 use crate::load::{Load, run_during};
 use crate::server::Target;
-use crate::wire::number_at;
 
 const DUE: &str = "due";
-/// Requests of the reader per second.
+/// Questions of the reader in a second.
 const READS: f64 = 1000.0;
-/// The interval between two counts of the documents.
+/// How often the documents are counted.
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -47,7 +46,7 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     })?;
     let (alone, _, alone_costs) = alone.pop().context("no reader")?;
     monitor(&mut client, true)?;
-    // The time until the pass begins is not measured.
+    // The sleep before the pass does not count.
     await_fewer(&mut client, DUE, plan.documents - 1)?;
     let ((count, seconds, mut measured, watch), mut during) =
         run_during(target, &[&read], |watch| {
@@ -70,7 +69,7 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     }
     measured.set(MAX, latencies.max_millis(), "ms");
     watch.settle(&mut measured, count, 0);
-    // The cost of the reader in this time without the deletions.
+    // What the reader would have cost in this time without the deletions.
     let reads = READS * seconds / count as f64;
     if let (Some(us), Some(reading)) = (measured.get(SERVER), alone_costs.get(SERVER)) {
         measured.set(SERVER, us - reading * reads, "us");
@@ -81,16 +80,15 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     measured.set("reader's p99 before", before, "ms");
     measured.set("reader's p99 during", latencies.millis_at(0.99), "ms");
     measured.set("p99 ratio", latencies.millis_at(0.99) / before, "x");
-    measured.timeline = during.timeline;
     Ok(measured)
 }
 
-/// Waits until a collection has at most this many documents; returns their number.
-pub(super) fn await_fewer(client: &mut Client, collection: &str, most: u32) -> Result<u32> {
+/// Waits until a collection has at most this many documents; gives how many it has.
+pub(super) fn await_fewer(client: &mut Client, collection: &str, wanted: u32) -> Result<u32> {
     let began = Instant::now();
     loop {
         let now = document_count(client, collection)?;
-        if now <= most {
+        if now <= wanted {
             return Ok(now);
         }
         if began.elapsed() > PATIENCE {
@@ -98,24 +96,4 @@ pub(super) fn await_fewer(client: &mut Client, collection: &str, most: u32) -> R
         }
         std::thread::sleep(LOOK);
     }
-}
-
-/// Waits until the monitor has deleted this many documents since the start of the server.
-pub(super) fn await_deleted(client: &mut Client, count: f64) -> Result<()> {
-    let began = Instant::now();
-    while deleted(client)? < count {
-        if began.elapsed() > PATIENCE {
-            bail!("the monitor does not delete what is due");
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
-}
-
-/// Documents that the monitor has deleted.
-pub(super) fn deleted(client: &mut Client) -> Result<f64> {
-    let status = client.ask(|doc| {
-        doc.append("serverStatus", 1).append("$db", "admin");
-    })?;
-    number_at(status.as_doc(), &["metrics", "ttl", "deletedDocuments"]).context("no metrics.ttl")
 }

@@ -1,8 +1,7 @@
-//! The core workloads A to F of YCSB, over records of ten fields of 100 bytes.
+//! The core workloads A and E of YCSB, over records of ten fields of 100 bytes.
 //!
-//! The frequency of keys follows Zipf's law, and frequent keys are spread over the key space; D
-//! prefers the newest records. D and E insert, so each run of them has a new collection. F reads a
-//! record and then changes a field of it: one operation of two requests.
+//! Requests follow Zipf's law, scattered over the keys. E inserts, so it has a collection of its
+//! own that begins anew.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,50 +23,31 @@ const GROWING: &str = "records_growing";
 const CONNECTIONS: usize = 4;
 /// Longest scan of E.
 const MAX_SCAN: u32 = 100;
-/// The number of newest records whose inserts may be under way.
+/// So many of the newest records may still be on their way.
 const NEWEST: u32 = 1000;
 
-/// The numbers of inserts, updates and so on in 100 operations; the others are reads.
+/// How many of 100 operations are what; the others are reads.
 #[derive(Clone, Copy, Default)]
 struct Mix {
     updates: u32,
     inserts: u32,
     scans: u32,
-    modifies: u32,
-    /// Whether reads prefer the newest records.
-    latest: bool,
 }
 
-const READS: Mix = Mix { updates: 0, inserts: 0, scans: 0, modifies: 0, latest: false };
+const READS: Mix = Mix { updates: 0, inserts: 0, scans: 0 };
 
 pub(super) fn a(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, RECORDS, Mix { updates: 50, ..READS })
-}
-
-pub(super) fn b(target: &Target, plan: &Plan) -> Result<Measured> {
-    run(target, plan, RECORDS, Mix { updates: 5, ..READS })
-}
-
-pub(super) fn c(target: &Target, plan: &Plan) -> Result<Measured> {
-    run(target, plan, RECORDS, READS)
-}
-
-pub(super) fn d(target: &Target, plan: &Plan) -> Result<Measured> {
-    run(target, plan, GROWING, Mix { inserts: 5, latest: true, ..READS })
 }
 
 pub(super) fn e(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, GROWING, Mix { inserts: 5, scans: 95, ..READS })
 }
 
-/// The same over more records, so that a cache for a sixth of them is possible (`--server-arg
+/// The same over so many records that a cache of a sixth of them can be had (`--server-arg
 /// --cacheSizeGB=0.4`).
 pub(super) fn e_large(target: &Target, plan: &Plan) -> Result<Measured> {
     e(target, &Plan { records: plan.start_documents, ..plan.clone() })
-}
-
-pub(super) fn f(target: &Target, plan: &Plan) -> Result<Measured> {
-    run(target, plan, RECORDS, Mix { modifies: 50, ..READS })
 }
 
 fn run(target: &Target, plan: &Plan, collection: &'static str, mix: Mix) -> Result<Measured> {
@@ -91,7 +71,7 @@ fn run(target: &Target, plan: &Plan, collection: &'static str, mix: Mix) -> Resu
     Ok(measured)
 }
 
-/// The caller of a connection.
+/// One of the connections.
 struct Asker {
     collection: &'static str,
     mix: Mix,
@@ -103,28 +83,20 @@ struct Asker {
     asked: Asked,
 }
 
-/// The request that is under way.
+/// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Read(u32),
-    /// A write of this many bytes.
+    /// So many bytes.
     Write(usize),
     Update(usize),
-    /// A scan of at most this many records.
+    /// At most so many.
     Scan(u32),
-    /// The read of this record before its write.
-    ReadToModify(u32),
-    /// The record was read; the write is next.
-    Modify(u32),
 }
 
 impl Caller for Asker {
     fn ask(&mut self, request: &mut Request) {
-        if let Asked::Modify(number) = self.asked {
-            self.asked = self.update(request, number);
-            return;
-        }
-        let number = self.choose();
+        let number = self.zipf.scrambled(&mut self.random);
         let mut dice = self.random.below(100);
         let mut falls = |share: u32| {
             let hit = dice < share;
@@ -140,7 +112,7 @@ impl Caller for Asker {
             self.scan(request, number)
         } else {
             ask_record(request, self.collection, number);
-            if falls(mix.modifies) { Asked::ReadToModify(number) } else { Asked::Read(number) }
+            Asked::Read(number)
         };
     }
 
@@ -155,14 +127,10 @@ impl Caller for Asker {
                 found if (1..=limit).contains(&found) => Ok(Turn::done(1)),
                 found => bail!("{found} documents instead of {limit}"),
             },
-            Asked::Read(number) | Asked::ReadToModify(number) | Asked::Modify(number) => {
+            Asked::Read(number) => {
                 let newest = self.newest.load(Ordering::Relaxed);
                 if first_batch(reply) != 1 && number < newest.saturating_sub(NEWEST) {
                     bail!("record {number} was not found");
-                }
-                if matches!(self.asked, Asked::ReadToModify(_)) {
-                    self.asked = Asked::Modify(number);
-                    return Ok(Turn::Again);
                 }
                 Ok(Turn::done(1))
             }
@@ -171,15 +139,6 @@ impl Caller for Asker {
 }
 
 impl Asker {
-    fn choose(&mut self) -> u32 {
-        if self.mix.latest {
-            let newest = self.newest.load(Ordering::Relaxed);
-            newest.saturating_sub(1 + self.zipf.rank(&mut self.random))
-        } else {
-            self.zipf.scrambled(&mut self.random)
-        }
-    }
-
     fn update(&mut self, request: &mut Request, number: u32) -> Asked {
         let random = &mut self.random;
         let change = |doc: &mut mayfly_value::DocBuilder| set_some_field(doc, random);
@@ -248,26 +207,5 @@ mod tests {
         let updates = asked(Mix { updates: 50, ..READS });
         let updates = updates.iter().filter(|asked| matches!(asked, Asked::Update(_))).count();
         assert!((1900..2100).contains(&updates), "{updates}");
-    }
-
-    #[test]
-    fn a_modify_reads_before_it_writes() {
-        let mut asker = Asker {
-            collection: "c",
-            mix: Mix { modifies: 100, ..READS },
-            zipf: Zipf::new(100).unwrap(),
-            newest: Arc::new(AtomicU32::new(100)),
-            random: Random::new(1),
-            record: Record::new(),
-            asked: Asked::Read(0),
-        };
-        let mut request = Request::default();
-        asker.ask(&mut request);
-        let Asked::ReadToModify(number) = asker.asked else { panic!("{:?}", asker.asked) };
-        asker.newest.store(0, Ordering::Relaxed);
-        assert_eq!(asker.answer(RawDoc::EMPTY).unwrap(), Turn::Again);
-        assert_eq!(asker.asked, Asked::Modify(number));
-        asker.ask(&mut request);
-        assert!(matches!(asker.asked, Asked::Update(100)));
     }
 }

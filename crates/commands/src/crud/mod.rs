@@ -23,7 +23,8 @@ pub(crate) use find::on_view as find_on_view;
 pub(crate) use read::{Collating, FirstBatch, first_batch};
 pub(crate) use settings::settings_of;
 pub(crate) use view::{
-    Source, Stages, budget, check_collation, command_scope, reads_log, run_settings, source,
+    Source, Stages, budget, check_collation, command_scope, hint_on, reads_log, run_settings,
+    source,
 };
 pub(crate) use write::check_writable;
 

@@ -205,17 +205,24 @@ impl OverView<'_> {
             return Ok(run);
         }
         let collection = ctx.store.collection(&view.on);
-        // Clients use key patterns of measurements, which differ from those of buckets.
-        let series = collection.as_ref().and_then(|collection| collection.time_series());
-        let hint = match (hint, series) {
-            (Some(Hint::Key(key)), Some(series)) if !view.shows_buckets() => {
-                Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())))
-            }
-            (hint, _) => hint,
+        let hint = match view.shows_buckets() {
+            true => hint,
+            false => hint_on(collection.as_deref(), hint),
         };
         let run = self.pipeline.start(ctx.store.view, collection, hint, settings)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
+    }
+}
+
+/// The hint for a collection. Clients use key patterns of measurements, which differ from those of
+/// buckets.
+pub(crate) fn hint_on(collection: Option<&Collection>, hint: Option<Hint>) -> Option<Hint> {
+    match (hint?, collection.and_then(Collection::time_series)) {
+        (Hint::Key(key), Some(series)) => {
+            Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())))
+        }
+        (hint, _) => Some(hint),
     }
 }
 

@@ -76,17 +76,6 @@ impl Demands<'_> {
         self.authority.allows(target, action)
     }
 
-    /// Demands actions on the collection in the command's value. A value that is not a name demands
-    /// them on everything, so that only clients with all rights see the error about it.
-    pub fn need_on_target(&mut self, request: &Request<'_>, actions: &[Action]) {
-        match request.target().as_str() {
-            Some(collection) => {
-                self.need_all(Target::Collection(request.db, collection), actions);
-            }
-            None => self.need_all(Target::Everything, actions),
-        }
-    }
-
     /// Demands actions on a collection whose name includes the database.
     pub fn need_on_full_name(&mut self, name: Option<&str>, actions: &[Action]) {
         match name.and_then(|name| name.split_once('.')) {

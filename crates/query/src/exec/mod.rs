@@ -334,6 +334,11 @@ impl Executor {
         self.adapt();
     }
 
+    /// Whether the sink counts only.
+    pub(crate) fn counts_only(&self) -> bool {
+        self.counts_only
+    }
+
     /// Limits the read-ahead of the next batch to this number of documents.
     pub fn expect(&mut self, documents: usize) {
         self.expected = Some(documents as u64);

@@ -1,7 +1,7 @@
 //! The output of `$planCacheStats`.
 
 use mayfly_base::Result;
-use mayfly_mql::Projection;
+use mayfly_mql::{Projection, SortPattern};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
@@ -10,9 +10,7 @@ use super::{Explained, Purpose, Verbosity, filter, tree};
 use crate::exec::NodeStats;
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
-use crate::plan::allowed::index_filter_set;
-use crate::plan::plan_key::PlanKey;
-use crate::plan::{CachedPlan, Plan, PlanCache};
+use crate::plan::{CachedPlan, Plan, PlanCache, PlanKey, index_filter_set};
 
 /// Approximate memory of an entry beyond its documents.
 const ENTRY_BYTES: usize = 1024;
@@ -60,11 +58,7 @@ fn shown(entry: &CachedPlan, collection: &Collection, host: &str) -> DocBuf {
 /// Appends the query that created an entry, and its plan.
 fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
     let conditions = query.matcher.root().conditions();
-    let mut sort = DocBuilder::new();
-    for field in query.sort.iter().flat_map(|sort| sort.fields()) {
-        sort.append(field.path.as_str(), field.order.sign());
-    }
-    let sort = sort.finish();
+    let sort = query.sort.as_ref().map_or_else(DocBuf::empty, SortPattern::to_document);
     // A plan depends only on the paths that a projection needs.
     let needed = query.projection.as_ref().and_then(Projection::needed_paths);
     let mut projection = DocBuilder::new();
@@ -81,8 +75,6 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
     out.end();
     let explained = Explained {
         namespace: "",
-        filter: filter.as_doc(),
-        sort: query.sort.is_some().then_some(sort.as_doc()),
         projection: query.projection.is_some().then_some(projection.as_doc()),
         purpose: Purpose::Find,
         verbosity: Verbosity::QueryPlanner,
@@ -94,6 +86,7 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
         explained: &explained,
         conditions: &conditions,
         clustered: false,
+        only_keys: false,
     };
     out.start_document("cachedPlan");
     tree::tree(&of, plan, &NodeStats::default()).write_plan(out);

@@ -1,10 +1,11 @@
 //! Explain: the plan of an operation as a tree of stages, with statistics of its execution.
 //!
 //! 1. The filter prints itself in its explained form ([`mayfly_mql::matcher::Expr::conditions`]).
-//! 2. The planner chooses the plan; this module makes no choices.
+//! 2. The executor is started as for the operation itself; this module makes no choices.
 //! 3. If statistics are requested, the plan runs and its results are dropped. Nothing is written.
-//! 4. Each node of the plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and the
-//!    counters of the running node, and is written with or without the counters ([`node`]).
+//!    The plan of a pipeline runs as the input of its stages (`pipeline/explain.rs`).
+//! 4. Each node of the started plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and
+//!    the counters of the running node, and is written with or without the counters ([`node`]).
 
 mod bounds;
 mod cached;
@@ -16,7 +17,7 @@ mod text;
 mod tree;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::Result;
 use mayfly_expr::{Scope, Scripts};
@@ -30,9 +31,7 @@ use self::node::{Node, number};
 use crate::exec::{Executor, Flow, TriedPlan};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
-use crate::plan::allowed::index_filter_set;
-use crate::plan::plan_key::PlanKey;
-use crate::plan::{Plan, is_clustered};
+use crate::plan::{Plan, PlanKey, index_filter_set, is_clustered};
 use mayfly_storage::StoreSession;
 
 /// The purpose of a query.
@@ -42,8 +41,6 @@ pub enum Purpose {
     Find,
     /// Documents are counted.
     Count,
-    /// Later stages need the documents but none of their fields.
-    Keys,
     /// Documents are updated.
     Update {
         /// Whether all documents are updated, or the first.
@@ -73,10 +70,6 @@ pub enum Verbosity {
 pub struct Explained<'a> {
     /// The namespace as `db.collection`.
     pub namespace: &'a str,
-    /// The filter as the client sent it.
-    pub filter: RawDoc<'a>,
-    /// The sort pattern.
-    pub sort: Option<RawDoc<'a>>,
     /// The projection as the client sent it.
     pub projection: Option<RawDoc<'a>>,
     /// The purpose of the query.
@@ -89,12 +82,11 @@ pub struct Explained<'a> {
     pub budget: Budget,
 }
 
-/// Totals of an execution.
-#[derive(Clone, Debug, Default)]
-struct Totals {
-    keys: u64,
-    documents: u64,
-    millis: i64,
+impl Explained<'_> {
+    /// Whether the operation runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.verbosity >= Verbosity::ExecutionStats
+    }
 }
 
 /// A filter with explicit operators, for plans and the profiler.
@@ -111,67 +103,114 @@ pub fn normalized_filter(filter: RawDoc<'_>) -> DocBuf {
     }
 }
 
-/// Appends `queryPlanner`, and `executionStats` if requested. Returns the number of results.
+/// Appends `queryPlanner`, and `executionStats` if requested.
 ///
 /// # Errors
 /// Errors of planning, and of the executor if it runs.
 pub fn explain(
     session: StoreSession<'_>,
     collection: Option<Arc<Collection>>,
-    make_query: &dyn Fn() -> Result<CanonicalQuery>,
+    query: CanonicalQuery,
     explained: &Explained<'_>,
     out: &mut DocBuilder,
-) -> Result<u64> {
-    let query = make_query()?;
-    let conditions = query.matcher.root().conditions();
+) -> Result<()> {
     let Some(collection) = collection else {
-        let node = tree::nothing(explained);
-        write_planner(explained, (&query, None), &conditions, (&node, &[]), out);
-        write_stats(explained, &Totals::default(), (&node, &[]), out);
-        return Ok(0);
+        write_absent(&query, explained, out);
+        return Ok(());
     };
-    let fast_count =
-        explained.purpose == Purpose::Count && explained.filter.is_empty() && query.hint.is_none();
-    let runs = explained.verbosity >= Verbosity::ExecutionStats;
-    if fast_count {
-        let counted =
-            if runs { session.store.count_documents(session.op, &collection)? } else { 0 };
-        let node = fast_count_node(&query, u64::try_from(counted).unwrap_or(0));
-        let millis = session.op.elapsed_micros() / 1000;
-        let about = (&query, Some(&*collection));
-        write_planner(explained, about, &conditions, (&node, &[]), out);
-        write_stats(explained, &Totals { millis, ..Totals::default() }, (&node, &[]), out);
-        return Ok(node.returned);
+    let everything = query.hint.is_none() && query.matcher.root().conjuncts().is_empty();
+    if explained.purpose == Purpose::Count && everything {
+        write_counted(session, &collection, &query, explained, out)?;
+        return Ok(());
     }
-    let mut executor = Executor::by_itself(session.view, collection.clone(), query)?;
+    let mut executor = Executor::by_itself(session.view, collection, query)?;
     executor.use_budget(explained.budget.clone());
     session.op.update_info(|info| info.plan_summary = executor.plan().summary());
-    if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
+    if explained.purpose == Purpose::Count {
         executor.count_only();
     }
-    if runs {
+    if explained.runs() {
         executor.time_nodes();
     }
     let tried = executor.settle(session)?;
-    let totals = match runs {
-        true => run(session, &mut executor, explained)?,
-        false => Totals::default(),
+    if explained.runs() {
+        run(session, &mut executor, explained)?;
+    }
+    let op = session.op;
+    let examined = (op.keys_examined.load(Relaxed), op.docs_examined.load(Relaxed));
+    write_started(session, (&executor, &tried), examined, explained, out);
+    Ok(())
+}
+
+/// Keys and documents that the nodes of an executor have examined, including those that they have
+/// read ahead.
+pub(crate) fn examined_by(executor: &Executor) -> (u64, u64) {
+    executor.ran().map_or((0, 0), |ran| tree::totals(&ran))
+}
+
+/// Appends the plan of an executor and what it did. The first of the tried plans is its plan.
+/// Returns the number of results.
+pub(crate) fn write_started(
+    session: StoreSession<'_>,
+    (executor, tried): (&Executor, &[TriedPlan]),
+    (keys, documents): (u64, u64),
+    explained: &Explained<'_>,
+    out: &mut DocBuilder,
+) -> u64 {
+    let (query, collection) = (executor.query(), &**executor.collection());
+    let of = tree::ExplainContext {
+        query,
+        explained,
+        conditions: &query.matcher.root().conditions(),
+        clustered: is_clustered(collection),
+        only_keys: executor.counts_only(),
     };
     let ran = executor.ran().unwrap_or_default();
-    let clustered = is_clustered(&collection);
-    let of = tree::ExplainContext {
-        query: executor.query(),
-        explained,
-        conditions: &conditions,
-        clustered,
-    };
     let node = tree::tree(&of, executor.plan(), &ran);
     let tried: Vec<TriedNode> = tried.iter().map(|one| TriedNode::of(&of, one)).collect();
     let rejected = tried.get(1..).unwrap_or_default();
-    let about = (executor.query(), Some(&*collection));
-    write_planner(explained, about, &conditions, (&node, rejected), out);
-    write_stats(explained, &totals, (&node, &tried), out);
+    write_planner(explained, (query, Some(collection)), (&node, rejected), out);
+    let keys = match executor.plan().source() {
+        // Each record of a range scan by `_id` counts as its key.
+        Plan::Records(scan) if !scan.clustered && !scan.is_of_collection() => documents,
+        _ => keys,
+    };
+    let millis = session.op.elapsed_micros() / 1000;
+    write_stats(explained, (keys, documents, millis), (&node, &tried), out);
+    node.returned
+}
+
+/// Appends the plan of a count without conditions, which the collection's statistics answer.
+///
+/// # Errors
+/// Errors of the store.
+pub(crate) fn write_counted(
+    session: StoreSession<'_>,
+    collection: &Collection,
+    query: &CanonicalQuery,
+    explained: &Explained<'_>,
+    out: &mut DocBuilder,
+) -> Result<u64> {
+    let counted = match explained.runs() {
+        true => session.store.count_documents(session.op, collection)?,
+        false => 0,
+    };
+    let node = fast_count_node(query, u64::try_from(counted).unwrap_or(0));
+    write_planner(explained, (query, Some(collection)), (&node, &[]), out);
+    let millis = session.op.elapsed_micros() / 1000;
+    write_stats(explained, (0, 0, millis), (&node, &[]), out);
     Ok(node.returned)
+}
+
+/// Appends the plan for a collection that does not exist.
+pub(crate) fn write_absent(
+    query: &CanonicalQuery,
+    explained: &Explained<'_>,
+    out: &mut DocBuilder,
+) {
+    let node = tree::nothing(explained);
+    write_planner(explained, (query, None), (&node, &[]), out);
+    write_stats(explained, (0, 0, 0), (&node, &[]), out);
 }
 
 /// Runs the plan and drops its results.
@@ -179,7 +218,7 @@ fn run(
     session: StoreSession<'_>,
     executor: &mut Executor,
     explained: &Explained<'_>,
-) -> Result<Totals> {
+) -> Result<()> {
     let first_only = matches!(
         explained.purpose,
         Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false }
@@ -194,13 +233,7 @@ fn run(
             Ok(if first_only { Flow::Pause } else { Flow::More })
         })?;
     }
-    let documents = session.op.docs_examined.load(Ordering::Relaxed);
-    let keys = match executor.plan().source() {
-        // Each record of a range scan by `_id` counts as its key.
-        Plan::Records(scan) if !scan.clustered && !scan.is_of_collection() => documents,
-        _ => session.op.keys_examined.load(Ordering::Relaxed),
-    };
-    Ok(Totals { keys, documents, millis: session.op.elapsed_micros() / 1000 })
+    Ok(())
 }
 
 /// The stage of a count without conditions, which examines nothing.
@@ -216,14 +249,14 @@ fn fast_count_node(query: &CanonicalQuery, counted: u64) -> Node {
 fn write_planner(
     explained: &Explained<'_>,
     (query, collection): (&CanonicalQuery, Option<&Collection>),
-    conditions: &[DocBuf],
     (node, rejected): (&Node, &[TriedNode]),
     out: &mut DocBuilder,
 ) {
     out.start_document("queryPlanner");
     out.append("namespace", explained.namespace);
     let filtered = collection.is_some_and(|collection| index_filter_set(collection, query));
-    out.append("parsedQuery", &filter::joined(conditions)).append("indexFilterSet", filtered);
+    let conditions = query.matcher.root().conditions();
+    out.append("parsedQuery", &filter::joined(&conditions)).append("indexFilterSet", filtered);
     if let Some(settings) = explained.settings {
         out.append("querySettings", RawValue::Document(settings));
     }
@@ -276,18 +309,18 @@ impl TriedNode {
 
 fn write_stats(
     explained: &Explained<'_>,
-    totals: &Totals,
+    (keys, documents, millis): (u64, u64, i64),
     (node, tried): (&Node, &[TriedNode]),
     out: &mut DocBuilder,
 ) {
-    if explained.verbosity < Verbosity::ExecutionStats {
+    if !explained.runs() {
         return;
     }
     out.start_document("executionStats").append("executionSuccess", true);
     out.append("nReturned", number(node.returned));
-    out.append("executionTimeMillis", number(u64::try_from(totals.millis).unwrap_or(0)));
-    out.append("totalKeysExamined", number(totals.keys));
-    out.append("totalDocsExamined", number(totals.documents));
+    out.append("executionTimeMillis", number(u64::try_from(millis).unwrap_or(0)));
+    out.append("totalKeysExamined", number(keys));
+    out.append("totalDocsExamined", number(documents));
     out.start_document("executionStages").append("isCached", false);
     node.write_stats(out);
     out.end();

@@ -29,6 +29,8 @@ pub(super) struct ExplainContext<'a> {
     pub(super) conditions: &'a [DocBuf],
     /// Whether the collection was created clustered.
     pub(super) clustered: bool,
+    /// Whether the caller needs the number of documents, but none of their fields.
+    pub(super) only_keys: bool,
 }
 
 /// The tree of a plan.
@@ -119,7 +121,7 @@ fn stages(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Node {
             _ => below(input),
         },
         Plan::Covered(input) => covered(of, ran).over(below(input)),
-        Plan::Sort { input, most } => sort(*most, of.explained, ran).over(below(input)),
+        Plan::Sort { input, most } => sort(of, *most, ran).over(below(input)),
         Plan::Skip { input, .. } | Plan::Limit { input, .. }
             if of.explained.purpose == Purpose::Count =>
         {
@@ -164,9 +166,7 @@ fn union(of: &ExplainContext<'_>, inputs: &[Plan], ran: &NodeStats) -> Node {
 
 fn merge(of: &ExplainContext<'_>, inputs: &[Plan], ran: &NodeStats) -> Node {
     let stage = Node::new("SORT_MERGE").inputs(several(of, inputs, ran)).with(|out| {
-        if let Some(sort) = of.explained.sort {
-            out.append("sortPattern", sort);
-        }
+        write_sort(of.query, out);
     });
     ran.did(stage).counting(|out| write_duplicates(&ran.counters, out))
 }
@@ -177,6 +177,13 @@ fn covered(of: &ExplainContext<'_>, ran: &NodeStats) -> Node {
     ran.did(Node::new("PROJECTION_COVERED").with(|out| {
         out.append("transformBy", projection.unwrap_or(RawDoc::EMPTY));
     }))
+}
+
+/// Appends the sort pattern of the query.
+fn write_sort(query: &CanonicalQuery, out: &mut DocBuilder) {
+    if let Some(sort) = &query.sort {
+        out.append("sortPattern", &sort.to_document());
+    }
 }
 
 /// The inputs of a stage with several. Their residual filter is applied above them.
@@ -229,7 +236,7 @@ fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &NodeStats, input: Node)
     let found = ran.counters.returned;
     let examined = found.max(input.returned);
     match explained.purpose {
-        Purpose::Find | Purpose::Keys => input,
+        Purpose::Find => input,
         Purpose::Count => Node::new("COUNT").did(0, examined, true).over(input).counting(|out| {
             out.append("nCounted", number(found));
             out.append("nSkipped", number(skipped(plan, ran)));
@@ -273,13 +280,13 @@ fn express(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Option<Node
         _ => return None,
     };
     let stage = match of.explained.purpose {
-        Purpose::Find if of.clustered && matches!(plan.source(), Plan::Id(_)) => {
+        Purpose::Find if of.clustered && !of.only_keys && matches!(plan.source(), Plan::Id(_)) => {
             "EXPRESS_CLUSTERED_IXSCAN"
         }
-        Purpose::Find => "EXPRESS_IXSCAN",
+        Purpose::Find if !of.only_keys => "EXPRESS_IXSCAN",
         Purpose::Update { multi: false, upsert: false } => "EXPRESS_UPDATE",
         Purpose::Delete { multi: false } => "EXPRESS_DELETE",
-        Purpose::Count | Purpose::Keys | Purpose::Update { .. } | Purpose::Delete { .. } => {
+        Purpose::Find | Purpose::Count | Purpose::Update { .. } | Purpose::Delete { .. } => {
             return None;
         }
     };
@@ -456,13 +463,11 @@ fn scan_node(
     })
 }
 
-fn sort(most: Option<u64>, explained: &Explained<'_>, ran: &NodeStats) -> Node {
+fn sort(of: &ExplainContext<'_>, most: Option<u64>, ran: &NodeStats) -> Node {
     let counted = &ran.counters;
-    let limit = explained.budget.limits().of(Operator::Sort);
+    let limit = of.explained.budget.limits().of(Operator::Sort);
     let stage = Node::new("SORT").with(|out| {
-        if let Some(pattern) = explained.sort {
-            out.append("sortPattern", pattern);
-        }
+        write_sort(of.query, out);
         out.append("memLimit", number(limit as u64));
         if let Some(most) = most {
             out.append("limitAmount", number(most));

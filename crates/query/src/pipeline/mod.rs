@@ -1,6 +1,7 @@
 //! Pipelines: stages are parsed, checked and optimised; the leading ones become a query for the
 //! planner, and the others process its documents one by one.
 
+mod explain;
 mod parse;
 mod positions;
 mod row;
@@ -14,17 +15,15 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_storage::{Collection, ReadView, Store, StoreSession};
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::change::LogScan;
 use crate::change::{ChangeScope, ChangeStream};
 use crate::exec::Executor;
-use crate::explain::Purpose;
 use crate::language::needed::Fields;
 use crate::language::{CanonicalQuery, FirstOf, Hint};
 use crate::optimise::{kept_by_front_sort, optimised};
-use crate::plan::allowed::allowed_on;
-use crate::plan::no_text_index;
+use crate::plan::{allowed_on, no_text_index};
 use crate::stage::fields::needed_fields;
 use crate::stage::filter::Match;
 use crate::stage::geo_near::GeoNear;
@@ -51,26 +50,6 @@ pub struct Pipeline {
     optimised: bool,
     /// The fields that a sort in the query buffers; `None` for whole documents.
     front_sort: Option<Fields>,
-}
-
-/// A pipeline for explain: its query, and the stages after that.
-pub struct Explained {
-    /// The filter of the query.
-    pub filter: DocBuf,
-    /// The sort pattern of the query.
-    pub sort: Option<DocBuf>,
-    /// Number of documents that the query skips.
-    pub skip: u64,
-    /// Limit of the query; 0 for none.
-    pub limit: u64,
-    /// Whether the query is a search by distance.
-    pub by_distance: bool,
-    /// The use of the documents of the query.
-    pub purpose: Purpose,
-    /// The fields that the later stages read.
-    pub needed_paths: Option<Vec<String>>,
-    /// The later stages, as they run.
-    pub later_stages: Vec<DocBuf>,
 }
 
 impl Pipeline {
@@ -104,67 +83,6 @@ impl Pipeline {
         let (collation, optimised) = (context.scope.collation().cloned(), context.optimises());
         let front_sort = kept_by_front_sort(&steps).filter(|_| optimised);
         Ok(Pipeline { source, steps, collation, optimised, front_sort })
-    }
-
-    /// The explanation over a collection: the query for the planner, and the stages after it.
-    ///
-    /// # Errors
-    /// 27 IndexNotFound if a search by distance names no field and the indexes do not determine it.
-    pub fn explained(
-        &self,
-        view: &ReadView,
-        collection: Option<&Collection>,
-        hint: Option<RawValue<'_>>,
-    ) -> Result<Explained> {
-        let mut shown = Explained {
-            filter: DocBuf::empty(),
-            sort: None,
-            skip: 0,
-            limit: 0,
-            by_distance: false,
-            purpose: Purpose::Find,
-            needed_paths: None,
-            later_stages: Vec::new(),
-        };
-        let mut steps = self.steps.iter().peekable();
-        if let (Some(stage), Some(collection)) =
-            (steps.peek().and_then(|step| step.get::<GeoNear>()), collection)
-        {
-            shown.filter = stage.filter_over(view, collection)?;
-            shown.by_distance = true;
-            steps.next();
-        } else {
-            if let Some(Match(matcher)) = steps.peek().and_then(|step| step.get()) {
-                shown.filter = matcher.root().to_document();
-                steps.next();
-            }
-            if let Some(step) = steps.next_if(|step| step.is::<Sort>()) {
-                let sort = step.written().and_then(|written| written.get("$sort")?.as_document());
-                shown.sort = sort.map(RawDoc::to_owned);
-            }
-            if let Some(Skip(count)) = steps.peek().and_then(|step| step.get()) {
-                shown.skip = *count;
-                steps.next();
-            }
-            if let Some(Limit(count)) = steps.peek().and_then(|step| step.get()) {
-                shown.limit = *count;
-                steps.next();
-            }
-        }
-        let taken = self.steps.len() - steps.len();
-        let (rest, query) = (&self.steps[taken..], CanonicalQuery::everything(None)?);
-        let cut = shown.skip > 0 || shown.limit > 0 || shown.sort.is_some();
-        let whole = shown.filter.as_doc().is_empty() && !cut && hint.is_none();
-        shown.purpose = match collection {
-            Some(collection) if whole && counts_all(view, collection, &query, rest) => {
-                Purpose::Count
-            }
-            _ if needs_number_only(rest) => Purpose::Keys,
-            _ => Purpose::Find,
-        };
-        shown.needed_paths = needed_paths(rest);
-        shown.later_stages = steps.filter_map(Step::written).map(RawDoc::to_owned).collect();
-        Ok(shown)
     }
 
     /// The first stage as explain shows it.
@@ -288,7 +206,10 @@ impl Pipeline {
                 Input::Counted(collection, group)
             }
             Some(collection) => {
-                let mut executor = Executor::new(view, collection, query)?;
+                let mut executor = match settings.read_only {
+                    true => Executor::by_itself(view, collection, query)?,
+                    false => Executor::new(view, collection, query)?,
+                };
                 executor.use_budget(settings.budget.clone());
                 executor.sort_keeping(self.front_sort);
                 executor.keep_keys();
@@ -304,7 +225,7 @@ impl Pipeline {
     }
 
     /// Set if a `$group` needs only one document of the query for each value of a field.
-    pub fn first_of(&self) -> Option<FirstOf> {
+    fn first_of(&self) -> Option<FirstOf> {
         let mut steps = self.steps.iter().peekable();
         steps.next_if(|step| step.is::<Match>());
         let sort = steps.next_if(|step| step.is::<Sort>()).and_then(Step::get::<Sort>);
@@ -388,22 +309,28 @@ fn needs_number_only(rest: &[Step]) -> bool {
     needed_fields(rest.iter()).is_some_and(|fields| fields.is_empty())
 }
 
-/// Moves leading `$match`, `$sort`, `$skip` and `$limit` stages, in this order, into a query for
-/// the planner.
-fn split(steps: Vec<Step>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Step>)> {
+/// Number of leading stages that a query for the planner can replace: `$match`, `$sort`, `$skip`
+/// and
+/// `$limit`, in this order.
+fn front_length(steps: &[Step]) -> usize {
+    let kinds = [Step::is::<Match>, Step::is::<Sort>, Step::is::<Skip>, Step::is::<Limit>];
+    kinds.iter().fold(0, |at, is| at + usize::from(steps.get(at).is_some_and(is)))
+}
+
+/// Moves these stages into a query.
+fn split(mut steps: Vec<Step>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Step>)> {
     let mut query = CanonicalQuery::everything(hint)?;
-    let mut rest = steps.into_iter().peekable();
-    if let Some(found) = rest.next_if(Step::is::<Match>).and_then(Step::take::<Match>) {
+    let rest = steps.split_off(front_length(&steps));
+    let mut front = steps.into_iter().peekable();
+    if let Some(found) = front.next_if(Step::is::<Match>).and_then(Step::take::<Match>) {
         query.matcher = Arc::new(found.0);
     }
-    if let Some(sort) = rest.next_if(Step::is::<Sort>).and_then(Step::take::<Sort>) {
+    if let Some(sort) = front.next_if(Step::is::<Sort>).and_then(Step::take::<Sort>) {
         query.sort = Some(sort.pattern);
     }
-    if let Some(skip) = rest.next_if(Step::is::<Skip>).and_then(Step::take::<Skip>) {
+    if let Some(skip) = front.next_if(Step::is::<Skip>).and_then(Step::take::<Skip>) {
         query.skip = skip.0;
     }
-    if let Some(limit) = rest.next_if(Step::is::<Limit>).and_then(Step::take::<Limit>) {
-        query.limit = Some(limit.0);
-    }
-    Ok((query, rest.collect()))
+    query.limit = front.next().and_then(Step::take::<Limit>).map(|limit| limit.0);
+    Ok((query, rest))
 }

@@ -2,7 +2,6 @@
 //! allowed. The rows are in [`super::rows`].
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::update::pipeline::STAGES as UPDATE_STAGES;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::spill::Operator;
 
@@ -302,11 +301,6 @@ impl StageRow {
     /// Whether the stage writes.
     pub fn writes(&self) -> bool {
         self.place == StagePosition::Last
-    }
-
-    /// Whether updates by a pipeline support the stage.
-    pub fn in_updates(&self) -> bool {
-        UPDATE_STAGES.iter().any(|row| row.name == self.name)
     }
 
     fn check_inside(&self, context: &PipelineContext<'_>) -> Result<()> {

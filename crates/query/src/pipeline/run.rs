@@ -119,7 +119,7 @@ impl Input {
 
 /// A running pipeline.
 pub struct PipelineRun {
-    input: Input,
+    pub(super) input: Input,
     stages: Vec<Box<dyn Running>>,
     settings: RunSettings,
     /// Stages before this index are finished.
@@ -178,7 +178,7 @@ impl PipelineRun {
 
     /// For an explained run: statistics and own time in microseconds of each stage that explain
     /// shows, in order.
-    pub fn stage_stats(&self) -> Vec<(DocBuf, u64)> {
+    pub(super) fn stage_stats(&self) -> Vec<(DocBuf, u64)> {
         let stages = self.stages.iter().filter(|_| self.settings.read_only);
         let did = stages.map(|stage| {
             let mut out = DocBuilder::new();

@@ -122,11 +122,7 @@ impl Stage for BucketAuto {
     }
 
     fn reads(&self) -> Reads {
-        let mut read = self.group_by.dependencies();
-        for (_, accumulator) in &self.fields {
-            read.extend(accumulator.dependencies());
-        }
-        Reads::only_of(read, [])
+        Reads::grouped(self.group_by.dependencies(), &self.fields)
     }
 }
 
@@ -333,13 +329,7 @@ impl Running for RunningBucketAuto {
         let bits = &mut TypeBits::default();
         keys::append_value_in(&mut key, bits, value.as_raw(), SortOrder::Ascending, collation);
         self.documents += 1;
-        let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::BucketAuto);
-        self.sorter.get_or_insert_with(begin).push_keyed(
-            &key,
-            document,
-            &metadata,
-            context.session.op,
-        )?;
+        context.sort(&mut self.sorter, (None, Operator::BucketAuto), &key, document)?;
         Ok(Flow::More)
     }
 

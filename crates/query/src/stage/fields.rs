@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use mayfly_expr::accum::Accumulator;
 use mayfly_expr::{Dependencies, Expression};
 use mayfly_mql::matcher::{Expr, Predicate};
 use mayfly_mql::projection::ProjectedFields;
@@ -40,6 +41,12 @@ impl Reads {
             true => Reads::Anything,
             false => Reads::Only(read.paths.into_iter().chain(paths).collect()),
         }
+    }
+
+    /// The dependencies of a key and of accumulators, for a stage that returns groups.
+    pub(crate) fn grouped(mut read: Dependencies, fields: &[(String, Accumulator)]) -> Reads {
+        fields.iter().for_each(|(_, accumulator)| read.extend(accumulator.dependencies()));
+        Reads::only_of(read, [])
     }
 }
 

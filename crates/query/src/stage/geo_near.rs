@@ -33,8 +33,6 @@ pub(crate) struct GeoNear {
     /// The geo field; by default that of the collection's only geo index.
     key: Option<String>,
     matcher: Matcher,
-    /// The filter as the client sent it, for explain.
-    query: DocBuf,
     multiplier: f64,
     /// The path that gets the distance.
     distance: Option<Vec<String>>,
@@ -84,7 +82,6 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         near: NearSearch { from, unit, min, max },
         key: arguments.key.map(str::to_owned),
         matcher: Matcher::parse_in(query, context.scope)?,
-        query: query.to_owned(),
         multiplier: arguments.multiplier.unwrap_or(1.0),
         distance: arguments.distance,
         place: arguments.place,
@@ -233,22 +230,6 @@ impl GeoNear {
         let matcher = self.matcher.clone().by_distance(&key, self.near)?;
         self.key = Some(key);
         Ok(Arc::new(matcher))
-    }
-}
-
-impl GeoNear {
-    /// The query as a filter, for explain.
-    ///
-    /// # Errors
-    /// Errors of [`GeoNear::query_over`].
-    pub(crate) fn filter_over(&self, view: &ReadView, collection: &Collection) -> Result<DocBuf> {
-        let key = match &self.key {
-            Some(key) => key.clone(),
-            None => only_place(view, collection)?,
-        };
-        let mut out = DocBuilder::new();
-        out.append_all(self.query.as_doc()).append(&key, &self.near.written());
-        Ok(out.finish())
     }
 }
 

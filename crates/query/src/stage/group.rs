@@ -97,11 +97,7 @@ impl Stage for Group {
     }
 
     fn reads(&self) -> Reads {
-        let mut read = self.id.dependencies();
-        for (_, accumulator) in &self.fields {
-            read.extend(accumulator.dependencies());
-        }
-        Reads::only_of(read, [])
+        Reads::grouped(self.id.dependencies(), &self.fields)
     }
 
     fn effect(&self) -> Effect {

@@ -56,7 +56,8 @@ use std::cell::Cell;
 use std::fmt::Debug;
 
 use mayfly_base::{Namespace, Result};
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_expr::Frame;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use mayfly_work::current::spend;
 
 pub use context::{PipelineContext, PipelineOwner, RunSettings};
@@ -71,6 +72,8 @@ pub(crate) use timed::TimedStage;
 
 use crate::exec::Flow;
 use crate::language::metadata::CurrentMetadata;
+use crate::memory::Sorter;
+use mayfly_work::spill::Operator;
 
 /// Receives a document from the previous stage.
 pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
@@ -142,6 +145,22 @@ impl<'c> StageContext<'c> {
         self.paused.set(false);
     }
 
+    /// Adds a document with its key to the sorter of a stage, which begins with the first one.
+    ///
+    /// # Errors
+    /// Errors of [`Sorter::push`].
+    pub(crate) fn sort(
+        &self,
+        sorter: &mut Option<Sorter>,
+        (most, operator): (Option<u64>, Operator),
+        key: &[u8],
+        document: RawDoc<'_>,
+    ) -> Result<()> {
+        let begin = || Sorter::by_keys(most, &self.settings.budget, operator);
+        let sorter = sorter.get_or_insert_with(begin);
+        sorter.push_keyed(key, document, &self.metadata.get(), self.session.op)
+    }
+
     /// Checks the contract of [`Running::push`] for every stage: no document is passed on after a
     /// pause.
     fn check_pause(&self, flow: &Result<Flow>) {
@@ -149,6 +168,28 @@ impl<'c> StageContext<'c> {
             self.paused.set(true);
         }
     }
+}
+
+/// A running stage that makes one document of each.
+struct OneForOne<F>(F);
+
+impl<F: FnMut(Frame<'_>) -> Result<DocBuf> + Send> Running for OneForOne<F> {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let metadata = context.metadata.get();
+        next((self.0)(metadata.frame(document))?.as_doc())
+    }
+}
+
+/// A running stage that makes one document of each with this function.
+pub(crate) fn one_for_one(
+    make: impl FnMut(Frame<'_>) -> Result<DocBuf> + Send + 'static,
+) -> Box<dyn Running> {
+    Box::new(OneForOne(make))
 }
 
 /// A running stage.

@@ -4,10 +4,9 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Dependencies, Scope};
 use mayfly_mql::Projection;
 use mayfly_mql::projection::{ProjectedFields, ProjectionKind};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::RawValue;
 
-use super::{Effect, Next, Reads, Running, Stage, StageContext};
-use crate::exec::Flow;
+use super::{Effect, Reads, Running, Stage, one_for_one};
 use crate::language::needed::Fields;
 
 pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
@@ -27,7 +26,7 @@ pub(crate) struct Project(Projection);
 
 impl Stage for Project {
     fn start(self: Box<Self>) -> Box<dyn Running> {
-        Box::new(RunningProject(self.0))
+        one_for_one(move |frame| self.0.project(frame))
     }
 
     fn reads(&self) -> Reads {
@@ -57,43 +56,16 @@ pub(super) fn projected_reads(fields: &ProjectedFields<'_>) -> Reads {
     }
 }
 
-struct RunningProject(Projection);
-
-impl Running for RunningProject {
-    fn push(
-        &mut self,
-        context: &StageContext<'_>,
-        document: RawDoc<'_>,
-        next: &mut Next<'_>,
-    ) -> Result<Flow> {
-        let metadata = context.metadata.get();
-        next(self.0.project(metadata.frame(document))?.as_doc())
-    }
-}
-
 /// Drops fields that no later stage reads.
 #[derive(Debug)]
 pub(crate) struct KeepFields(pub(crate) Fields);
 
 impl Stage for KeepFields {
     fn start(self: Box<Self>) -> Box<dyn Running> {
-        Box::new(RunningKeep(self.0))
+        one_for_one(move |frame| Ok(self.0.of(frame.root())))
     }
 
     fn reads(&self) -> Reads {
         Reads::some([])
-    }
-}
-
-struct RunningKeep(Fields);
-
-impl Running for RunningKeep {
-    fn push(
-        &mut self,
-        _: &StageContext<'_>,
-        document: RawDoc<'_>,
-        next: &mut Next<'_>,
-    ) -> Result<Flow> {
-        next(self.0.of(document).as_doc())
     }
 }

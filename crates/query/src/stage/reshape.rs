@@ -4,11 +4,10 @@
 use mayfly_base::Result;
 use mayfly_expr::{Dependencies, Scope};
 use mayfly_mql::update::pipeline::{DocumentChange, DocumentStage};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::RawValue;
 
 use super::project::projected_reads;
-use super::{Effect, Next, Reads, Running, Stage, StageContext};
-use crate::exec::Flow;
+use super::{Effect, Reads, Running, Stage, one_for_one};
 
 pub(crate) fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     Ok(Box::new(Reshape(DocumentStage::parse(name, value, scope)?)))
@@ -20,7 +19,7 @@ struct Reshape(DocumentStage);
 
 impl Stage for Reshape {
     fn start(self: Box<Self>) -> Box<dyn Running> {
-        Box::new(RunningReshape(self.0))
+        one_for_one(move |frame| self.0.run(frame))
     }
 
     fn reads(&self) -> Reads {
@@ -50,19 +49,5 @@ impl Stage for Reshape {
     fn is_one_for_one(&self) -> bool {
         // A new root that is missing is an error.
         !matches!(self.0.change(), DocumentChange::Replace(_))
-    }
-}
-
-struct RunningReshape(DocumentStage);
-
-impl Running for RunningReshape {
-    fn push(
-        &mut self,
-        context: &StageContext<'_>,
-        document: RawDoc<'_>,
-        next: &mut Next<'_>,
-    ) -> Result<Flow> {
-        let metadata = context.metadata.get();
-        next(self.0.run(metadata.frame(document))?.as_doc())
     }
 }

@@ -65,14 +65,8 @@ impl Running for RunningSample {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let begin = || Sorter::by_keys(Some(self.size), &context.settings.budget, Operator::Sort);
         let key = random_unit().to_bits().to_be_bytes();
-        self.sorter.get_or_insert_with(begin).push_keyed(
-            &key,
-            document,
-            &context.metadata.get(),
-            context.session.op,
-        )?;
+        context.sort(&mut self.sorter, (Some(self.size), Operator::Sort), &key, document)?;
         Ok(Flow::More)
     }
 

@@ -203,45 +203,38 @@ const CURRENT_OP: &[Argument] = &[
     Argument::bool("targetAllNodes").null_is_value(),
 ];
 
-/// Without options clients list their own sessions, which needs no right.
-fn note_sessions(options: RawDoc<'_>, context: &PipelineContext<'_>) {
+/// The options of a stage that lists sessions. Without any, clients list their own sessions, which
+/// needs no right.
+fn session_options(
+    stage: &str,
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<DocBuf> {
+    let RawValue::Document(options) = value else {
+        let kind = value.type_name();
+        let text = format!("{stage} options must be specified in an object, but found: {kind}");
+        return Err(Error::type_mismatch(text));
+    };
     if !options.is_empty() {
         context.needs_on_cluster(Action::ListSessions);
     }
+    Ok(options.to_owned())
 }
 
 pub(crate) fn local_sessions(
     value: RawValue<'_>,
     context: &PipelineContext<'_>,
 ) -> Result<Box<dyn Source>> {
-    match value {
-        RawValue::Document(options) => {
-            note_sessions(options, context);
-            host_source(About::Server, options.to_owned(), |host, options| {
-                host.local_sessions(options)
-            })
-        }
-        other => Err(Error::type_mismatch(format!(
-            "$listLocalSessions options must be specified in an object, but found: {}",
-            other.type_name()
-        ))),
-    }
+    let options = session_options("$listLocalSessions", value, context)?;
+    host_source(About::Server, options, |host, options| host.local_sessions(options))
 }
 
 pub(crate) fn sessions(
     value: RawValue<'_>,
     context: &PipelineContext<'_>,
 ) -> Result<Box<dyn Source>> {
-    match value {
-        RawValue::Document(options) => {
-            note_sessions(options, context);
-            host_source(About::Sessions, options.to_owned(), |host, options| host.sessions(options))
-        }
-        other => Err(Error::type_mismatch(format!(
-            "$listSessions options must be specified in an object, but found: {}",
-            other.type_name()
-        ))),
-    }
+    let options = session_options("$listSessions", value, context)?;
+    host_source(About::Sessions, options, |host, options| host.sessions(options))
 }
 
 pub(crate) fn index_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {

@@ -202,13 +202,7 @@ impl Running for RunningWindowFields {
         if let Some(order) = &self.stage.order {
             order.append_sort_key(document, &mut key);
         }
-        let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::WindowFields);
-        self.sorter.get_or_insert_with(begin).push_keyed(
-            &key,
-            document,
-            &metadata,
-            context.session.op,
-        )?;
+        context.sort(&mut self.sorter, (None, Operator::WindowFields), &key, document)?;
         Ok(Flow::More)
     }
 

@@ -90,7 +90,7 @@ mod tests {
     use crate::CreateIndexesOptions;
     use crate::ddl::put_collection;
     use crate::isolation::ReadView;
-    use crate::testing::{self, Opened};
+    use crate::testing;
 
     /// A data folder of an older server: names of its collections are changed without the checks.
     struct Folder {
@@ -104,7 +104,8 @@ mod tests {
         }
 
         fn open(&self) -> (Arc<Store>, Arc<OpCtx>) {
-            let Opened { store, op, .. } = testing::open(self.engine.clone(), self.clock.clone());
+            let testing::Fixture { store, op, .. } =
+                testing::open(self.engine.clone(), self.clock.clone());
             (store, op)
         }
     }

@@ -12,7 +12,7 @@ use mayfly_value::bson::{DateTime, Document, doc};
 use mayfly_work::OpCtx;
 use parking_lot::Mutex;
 
-use crate::testing::{self, NOW, Opened};
+use crate::testing::{self, NOW};
 use crate::{CreateIndexesOptions, IndexSelector, Store};
 
 /// Called at each reading of the clock, until it returns true.
@@ -54,7 +54,7 @@ fn fixture() -> Fixture {
 fn over(engine: Arc<MemoryEngine>) -> Fixture {
     let time = ManualClock::at_ms(NOW);
     let clock = Arc::new(ActingClock { time, store: OnceLock::new(), act: Mutex::new(None) });
-    let Opened { store, op, .. } = testing::open(engine, clock.clone());
+    let testing::Fixture { store, op, .. } = testing::open(engine, clock.clone());
     clock.store.set(Arc::downgrade(&store)).unwrap();
     Fixture { clock, store, op }
 }

@@ -149,7 +149,7 @@ fn t_50_policies_survive_a_restart() {
     let f = fixture();
     f.index("d.c", &ttl("x", 0)).unwrap();
     f.insert("d.c", &doc! { "_id": 1, "x": date(NOW + 5) }).unwrap();
-    let g = over(f.engine.clone(), f.clock.clone());
+    let g = testing::open(f.engine.clone(), f.clock.clone());
     g.clock.advance_ms(5);
     g.pass();
     assert_eq!(g.count("d.c"), 0);

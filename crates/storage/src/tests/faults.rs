@@ -56,8 +56,7 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
     let asked = filters.0.clone();
     let options = StoreOptions { background: true, filters, ..StoreOptions::default() };
     let engine = testing::memory();
-    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
-    let f = Fixture { store, engine, clock, op };
+    let f = testing::open_with(engine.clone(), clock, options);
     let mut spec = ttl("x", 0);
     spec.insert("partialFilterExpression", doc! { "y": 1 });
     f.index("d.c", &spec).unwrap();
@@ -92,8 +91,7 @@ fn the_sweeper_outlives_a_panic() {
     let sweeps = Arc::new(SweepsLater(Default::default(), MemoryEngine::new()));
     let engine: Arc<dyn Engine> = sweeps.clone();
     let options = StoreOptions::default();
-    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
-    let f = Fixture { store, engine, clock, op };
+    let f = testing::open_with(engine.clone(), clock, options);
     f.insert("d.c", &doc! { "_id": 1 }).unwrap();
     let all = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
     let stored = || f.engine.approximate_bytes(Keyspace::Record, &all).unwrap();
@@ -144,8 +142,7 @@ fn a_filter_that_fails_decides_nothing() {
     let options =
         StoreOptions { background: false, filters: Arc::new(filters), ..StoreOptions::default() };
     let engine = testing::memory();
-    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
-    let f = Fixture { store, engine, clock, op };
+    let f = testing::open_with(engine.clone(), clock, options);
     let mut spec = ttl("x", 0);
     spec.insert("partialFilterExpression", doc! { "y": 1 });
     f.index("d.c", &spec).unwrap();
@@ -192,7 +189,7 @@ fn a_unit_that_was_too_slow_once_is_tried_again() {
     let limits = Some(Caps { max_txn_age_ms: 1000, ..memory.caps() });
     let options = ChaosOptions { limits, ..ChaosOptions::default() };
     let engine = ChaosEngine::with_clock(memory, options, clock.clone());
-    let f = over(Arc::new(engine), clock);
+    let f = testing::open(Arc::new(engine), clock);
     let (collection, _) = f.store.get_or_create(&ReadView::now(), &ns("d.c")).unwrap();
     let document = DocBuf::from_bson(&doc! { "_id": 1 });
     let insert = |wait: &mut i64| {

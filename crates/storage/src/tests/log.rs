@@ -49,7 +49,7 @@ fn a_rename_over_another_collection_is_one_change() {
     assert_eq!(f.oplog().len(), before + 1, "a crash finds both halves or none");
     assert!(f.oplog().last().unwrap().get_document("o").unwrap().contains_key("dropTarget"));
     assert!(target.is_dropped());
-    let g = over(f.engine.clone(), f.clock.clone());
+    let g = testing::open(f.engine.clone(), f.clock.clone());
     assert_eq!((g.count("d.a"), g.count("d.b")), (0, 1));
     g.store.sweep_once().unwrap();
     assert_eq!(g.count("d.b"), 1);
@@ -65,8 +65,7 @@ fn what_follows_the_log_learns_that_it_was_cut() {
             StoreOptions { background: false, oplog_bytes: 4096, ..StoreOptions::default() };
         testing::open_with(engine.clone(), clock.clone(), options)
     };
-    let Opened { store, op, .. } = open();
-    let fixture = Fixture { store, engine: engine.clone(), clock: clock.clone(), op };
+    let fixture = open();
     for id in 0..100 {
         fixture.insert("db.c", &doc! { "_id": id, "text": "x".repeat(100) }).unwrap();
     }
@@ -81,7 +80,7 @@ fn what_follows_the_log_learns_that_it_was_cut() {
     let (all, reached) = follow(&fixture.store, 0).unwrap();
     let first = all[0];
     fixture.store.trim_oplog().unwrap();
-    let Opened { store, .. } = open();
+    let testing::Fixture { store, .. } = open();
     for store in [&fixture.store, &store] {
         for after in [0, first - 1, first] {
             assert_eq!(follow(store, after).unwrap_err(), ErrorCode::ChangeStreamHistoryLost);
@@ -105,8 +104,7 @@ fn a_watch_knows_what_need_not_be_read() {
     let clock = testing::clock();
     let engine = testing::memory();
     let options = StoreOptions { background: false, oplog_bytes: 4096, ..StoreOptions::default() };
-    let Opened { store, op, .. } = testing::open_with(engine.clone(), clock.clone(), options);
-    let fixture = Fixture { store, engine, clock, op };
+    let fixture = testing::open_with(engine.clone(), clock, options);
     let many = |name: &str, ids: std::ops::Range<i32>| {
         for id in ids {
             fixture.insert(name, &doc! { "_id": id, "text": "x".repeat(100) }).unwrap();

@@ -7,7 +7,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use crate::Store;
 use crate::catalog::Collection;
 use crate::policy::{ArchiveTarget, TtlOptions};
-use crate::write::{ArchiveCollection, FindArchives};
+use crate::write::{FindArchives, OtherCollection};
 
 impl Store {
     /// Checks the destination of a policy's archive.
@@ -29,11 +29,11 @@ impl Store {
 }
 
 impl FindArchives for Store {
-    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<ArchiveCollection> {
+    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<OtherCollection> {
         if !collection.archives() {
             return Vec::new();
         }
-        let mut archives: Vec<ArchiveCollection> = Vec::new();
+        let mut archives: Vec<OtherCollection> = Vec::new();
         let mut named = collection.archive_names();
         while let Some(ns) = named.pop() {
             if archives.iter().any(|(other, _)| *other == ns) {

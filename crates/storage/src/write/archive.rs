@@ -8,21 +8,15 @@
 //!   archived again; none is lost.
 
 use crate::isolation::ReadView;
-use std::sync::Arc;
-use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
-use parking_lot::RwLockReadGuard;
 
 use super::WriteUnit;
-use crate::catalog::{Collection, CollectionState, Policy};
+use super::others::{OpenCollection, OtherCollection};
+use crate::catalog::{Collection, Policy};
 use crate::policy::{ArchiveFormat, ArchiveTarget, TtlOptions};
 use crate::record::new_uuid;
-
-/// Catalog changes lock collections one after the other, so a wait for a second lock is limited to
-/// this.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Writes archive files; implemented above `storage`.
 pub trait ArchiveSink: Send + Sync {
@@ -54,22 +48,11 @@ pub struct ArchivePlace<'a> {
     pub now_ms: i64,
 }
 
-/// A collection that a unit archives into.
-pub(crate) struct OpenArchive<'s> {
-    namespace: String,
-    collection: &'s Arc<Collection>,
-    state: RwLockReadGuard<'s, CollectionState>,
-}
-
-/// A collection that policies archive into. The error, if it cannot be opened, matters only to a
-/// unit that archives into it.
-pub(crate) type ArchiveCollection = (Namespace, Result<Arc<Collection>>);
-
 /// Finds the collections that policies archive into, and creates missing ones; implemented above.
 pub(crate) trait FindArchives: Send + Sync {
     /// The archives of a collection, and their archives in turn: a hidden document in an archive
     /// that conflicts with a copy is removed by the archive's own policy.
-    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<ArchiveCollection>;
+    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<OtherCollection>;
 }
 
 impl Collection {
@@ -91,70 +74,6 @@ pub(crate) fn archive_names<'t>(policies: impl Iterator<Item = &'t TtlOptions>) 
     named.collect()
 }
 
-impl<'s> OpenArchive<'s> {
-    /// Locks the archive's state shared, like that of the unit's own collection.
-    ///
-    /// # Errors
-    /// 112 WriteConflict during a change of the archive, 72 when the collection cannot be one.
-    fn open(archive: &'s Arc<Collection>) -> Result<OpenArchive<'s>> {
-        let Some(state) = archive.state.try_read_for(LONGEST_WAIT) else {
-            return Err(Error::new(ErrorCode::WriteConflict, "the archive is being changed"));
-        };
-        let namespace = archive.namespace().as_str().to_owned();
-        if archive.is_dropped() {
-            return Err(Error::new(ErrorCode::WriteConflict, "the archive was dropped"));
-        }
-        if state.capped.is_some() {
-            return Err(Error::new(
-                ErrorCode::InvalidOptions,
-                format!("the capped collection {namespace} cannot be an archive"),
-            ));
-        }
-        Ok(OpenArchive { namespace, collection: archive, state })
-    }
-
-    pub(crate) fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    pub(crate) fn collection(&self) -> &'s Arc<Collection> {
-        self.collection
-    }
-
-    pub(crate) fn state(&self) -> &CollectionState {
-        &self.state
-    }
-}
-
-/// The archives of a unit.
-pub(crate) struct OpenArchives<'s>(Vec<(&'s Namespace, Result<OpenArchive<'s>>)>);
-
-impl<'s> OpenArchives<'s> {
-    pub(crate) fn open(archives: &'s [ArchiveCollection]) -> OpenArchives<'s> {
-        let opened = archives.iter().map(|(ns, archive)| match archive {
-            Ok(archive) => (ns, OpenArchive::open(archive)),
-            Err(error) => (ns, Err(error.clone())),
-        });
-        OpenArchives(opened.collect())
-    }
-
-    pub(crate) fn get(&'s self, ns: &Namespace) -> Result<&'s OpenArchive<'s>> {
-        match self.0.iter().find(|(other, _)| *other == ns) {
-            Some((_, Ok(open))) if open.namespace == ns.as_str() => Ok(open),
-            Some((_, Err(error))) => Err(error.clone()),
-            // The archive was renamed, or the policy is newer than the unit.
-            _ => Err(Error::new(ErrorCode::WriteConflict, "the archive is being changed")),
-        }
-    }
-}
-
-/// The archives and the sink of a unit.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Archives<'s> {
-    pub open: Option<&'s OpenArchives<'s>>,
-    pub sink: Option<&'s dyn ArchiveSink>,
-}
-
 impl WriteUnit<'_> {
     /// Copies documents into the policy's archive, if it has one. The unit holds the documents'
     /// locks.
@@ -165,13 +84,11 @@ impl WriteUnit<'_> {
         match &policy.options.archive {
             None => Ok(()),
             Some(ArchiveTarget::Collection(ns)) => {
-                let Some(archives) = self.archives.open else {
-                    return Err(Error::internal("a unit without its archives"));
-                };
-                let open = archives.get(ns)?;
+                let open = self.other(ns)?;
+                open.check_uncapped("an archive")?;
                 // Ids are compared, because names can change. A copy in the same collection would
                 // be the document itself.
-                if open.collection.id() == self.collection.id() {
+                if open.collection().id() == self.collection.id() {
                     return Err(Error::new(
                         ErrorCode::InvalidOptions,
                         format!("'ttl.archive.collection' must be another collection than {ns}"),
@@ -180,7 +97,7 @@ impl WriteUnit<'_> {
                 documents.iter().try_for_each(|document| self.copy_into(open, *document))
             }
             Some(ArchiveTarget::Files { path, format }) => {
-                let Some(sink) = self.archives.sink else {
+                let Some(sink) = self.archive_sink else {
                     return Err(Error::new(
                         ErrorCode::InvalidOptions,
                         "the server's configuration has no archive any more",
@@ -200,10 +117,10 @@ impl WriteUnit<'_> {
 
     /// Copies a document into the archive. If another document has its `_id` there, the copy gets a
     /// new one that contains the old one.
-    fn copy_into(&mut self, open: &OpenArchive<'_>, document: RawDoc<'_>) -> Result<()> {
+    fn copy_into(&mut self, open: &OpenCollection<'_>, document: RawDoc<'_>) -> Result<()> {
         self.on_collection(open, |unit| {
             let id = document.get("_id").unwrap_or(RawValue::Null);
-            let there = match unit.locate(open.collection.id_key(id))? {
+            let there = match unit.locate(open.collection().id_key(id))? {
                 Some(key) => unit.read_stored(&key)?,
                 None => None,
             };

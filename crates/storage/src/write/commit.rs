@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::isolation::ReadView;
-    use crate::tests::{fixture, ns};
+    use crate::testing::{fixture, ns};
 
     /// What the definition hook observes: (the engine has the document, the collection is visible,
     /// the log is settled).

@@ -31,7 +31,7 @@ use mayfly_kv::{Keyspace, TxnOptions};
 use mayfly_work::OpCtx;
 
 use super::Writer;
-use super::archive::{ArchiveCollection, Archives, OpenArchives};
+use super::others::{OpenCollections, OtherCollection};
 use super::unit::{UnitContext, WriteUnit};
 use crate::catalog::{Collection, CollectionState, Core};
 use crate::isolation::{LocalCatalog, OpenParts, OpenView, ReadView, TransactionOwner};
@@ -150,7 +150,7 @@ impl Writer {
         (op, view): (&OpCtx, &ReadView),
         open: &OpenView,
         collection: &Collection,
-        archives: &[ArchiveCollection],
+        others: &[OtherCollection],
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         op.check()?;
@@ -164,12 +164,13 @@ impl Writer {
         open.local().check_written(collection)?;
         let seen = unseen::as_seen(&state, &open.local());
         let state = seen.as_ref().unwrap_or(&state);
-        let archives = OpenArchives::open(archives);
+        let others = OpenCollections::open(others);
         open.write(|txn, pending| {
             let ns = namespace.as_str();
             let context = UnitContext { moment: open.moment, core: self, view };
             let mut unit = WriteUnit::new(txn, pending, collection, state, ns, context);
-            unit.archives = Archives { open: Some(&archives), sink: self.archive_sink() };
+            unit.others = Some(&others);
+            unit.archive_sink = self.archive_sink();
             let result = body(&mut unit)?;
             let effects = unit.effects;
             pending.add(&known, effects);

@@ -14,8 +14,9 @@ use mayfly_base::Result;
 use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use super::archive::{Archives, OpenArchive};
+use super::archive::ArchiveSink;
 use super::capped::CappedUnit;
+use super::others::{OpenCollection, OpenCollections};
 use crate::catalog::{Collection, CollectionState, Core, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::{Validation, WriteTime};
@@ -68,7 +69,9 @@ pub struct WriteUnit<'s> {
     unvalidated: bool,
     unlogged: bool,
     pub(crate) capped: Option<CappedUnit>,
-    pub(crate) archives: Archives<'s>,
+    /// The other collections that the unit may write to.
+    pub(crate) others: Option<&'s OpenCollections<'s>>,
+    pub(crate) archive_sink: Option<&'s dyn ArchiveSink>,
     scratch: Scratch,
     fresh: FreshKeys,
 }
@@ -102,7 +105,8 @@ impl<'s> WriteUnit<'s> {
             unvalidated: false,
             unlogged: false,
             capped: None,
-            archives: Archives::default(),
+            others: None,
+            archive_sink: None,
             scratch: Scratch::default(),
             fresh: FreshKeys::default(),
         }
@@ -120,7 +124,7 @@ impl<'s> WriteUnit<'s> {
     /// Runs `act` with a unit of the same transaction over another collection, without validation.
     pub(crate) fn on_collection<T>(
         &mut self,
-        open: &OpenArchive<'_>,
+        open: &OpenCollection<'_>,
         act: impl FnOnce(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut unit = WriteUnit {
@@ -134,7 +138,8 @@ impl<'s> WriteUnit<'s> {
             unvalidated: true,
             unlogged: self.unlogged,
             capped: None,
-            archives: self.archives,
+            others: self.others,
+            archive_sink: self.archive_sink,
             scratch: std::mem::take(&mut self.scratch),
             fresh: FreshKeys::default(),
         };

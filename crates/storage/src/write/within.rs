@@ -1,15 +1,14 @@
 //! A write unit over several collections: all of its writes become visible at once, or none.
 //!
 //! The unit belongs to one of the collections, and writes to the others through
-//! [`WriteUnit::within`], in the same way as policies archive into another collection. The others
-//! must not be capped: what a capped collection removes depends on serial commits.
+//! [`WriteUnit::within`]. The others must not be capped.
 
 use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_work::OpCtx;
 
-use super::archive::ArchiveCollection;
+use super::others::{OpenCollection, OtherCollection};
 use super::{WriteOptions, WriteUnit, Writer};
 use crate::catalog::Collection;
 use crate::isolation::ReadView;
@@ -33,13 +32,13 @@ impl Writer {
         together: &UnitCollections,
         body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
-        let others: Vec<ArchiveCollection> = together
+        let others: Vec<OtherCollection> = together
             .others
             .iter()
             .map(|(ns, collection)| (ns.clone(), Ok(collection.clone())))
             .collect();
         let options = WriteOptions::new(op, view, &together.first);
-        self.write_with(options.with_archives(&others), body)
+        self.write_with(options.with_others(&others), body)
     }
 }
 
@@ -56,13 +55,25 @@ impl WriteUnit<'_> {
         if self.namespace() == ns.as_str() {
             return act(self);
         }
-        let Some(open) = self.archives.open else {
-            return Err(Error::internal("a unit without its other collections"));
-        };
+        let open = self.other(ns)?;
+        open.check_uncapped("written in one unit with others")?;
         let unvalidated = self.is_unvalidated();
-        self.on_collection(open.get(ns)?, |unit| {
+        self.on_collection(open, |unit| {
             unit.set_unvalidated(unvalidated);
             act(unit)
         })
+    }
+}
+
+impl<'s> WriteUnit<'s> {
+    /// The unit's other collection of this name.
+    ///
+    /// # Errors
+    /// 112 WriteConflict when it is being changed.
+    pub(super) fn other(&self, ns: &Namespace) -> Result<&'s OpenCollection<'s>> {
+        match self.others {
+            Some(others) => others.get(ns),
+            None => Err(Error::internal("a unit without its other collections")),
+        }
     }
 }

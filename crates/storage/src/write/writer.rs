@@ -9,13 +9,14 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::TxnOptions;
 use mayfly_work::{OpCtx, current};
 
-use super::archive::{ArchiveCollection, ArchiveSink, Archives, FindArchives, OpenArchives};
+use super::archive::{ArchiveSink, FindArchives};
 use super::capped::CappedUnit;
 use super::commit::CommitOwner;
 use super::definition_hook::DefinitionHook;
 use super::durability::SyncGate;
 use super::fsync_lock::FsyncLock;
 use super::load::ForegroundLoad;
+use super::others::{OpenCollections, OtherCollection};
 use super::role::Primacy;
 use super::unit::{UnitContext, WriteUnit};
 use super::user_block::UserWriteBlock;
@@ -44,7 +45,7 @@ pub struct WriteOptions<'w> {
     op: &'w OpCtx,
     view: &'w ReadView,
     collection: &'w Collection,
-    others: &'w [ArchiveCollection],
+    others: &'w [OtherCollection],
     most_retries: u32,
     is_background: bool,
 }
@@ -64,7 +65,7 @@ impl<'w> WriteOptions<'w> {
 
     /// Adds other collections that the unit may write to.
     #[must_use]
-    pub(crate) fn with_archives(self, others: &'w [ArchiveCollection]) -> WriteOptions<'w> {
+    pub(crate) fn with_others(self, others: &'w [OtherCollection]) -> WriteOptions<'w> {
         WriteOptions { others, ..self }
     }
 
@@ -149,7 +150,7 @@ impl Writer {
     }
 
     /// The collections that policies of this one archive into.
-    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<ArchiveCollection> {
+    fn archives_of(&self, view: &ReadView, collection: &Collection) -> Vec<OtherCollection> {
         if !collection.archives() {
             return Vec::new();
         }
@@ -249,8 +250,8 @@ impl Writer {
     ) -> Result<T> {
         let WriteOptions { op, view, collection, .. } = *options;
         if let Some(open) = view.open() {
-            let archives = self.all_archives_of(options);
-            return self.write_in_open((op, view), open, collection, &archives, body);
+            let others = self.others_of(options);
+            return self.write_in_open((op, view), open, collection, &others, body);
         }
         if collection.capped().is_some() {
             // How many records are removed depends on the counts.
@@ -284,10 +285,23 @@ impl Writer {
         }
     }
 
-    fn all_archives_of(&self, options: &WriteOptions<'_>) -> Vec<ArchiveCollection> {
-        let mut archives = self.archives_of(options.view, options.collection);
-        archives.extend_from_slice(options.others);
-        archives
+    /// The collections that the unit may write to besides its own: those that its caller names, and
+    /// those that policies of all of them archive into.
+    fn others_of(&self, options: &WriteOptions<'_>) -> Vec<OtherCollection> {
+        let mut others = self.archives_of(options.view, options.collection);
+        let add = |others: &mut Vec<OtherCollection>, more: &OtherCollection| {
+            if !others.iter().any(|(ns, _)| *ns == more.0) {
+                others.push(more.clone());
+            }
+        };
+        for other in options.others {
+            add(&mut others, other);
+            if let Ok(collection) = &other.1 {
+                let archives = self.archives_of(options.view, collection);
+                archives.iter().for_each(|archive| add(&mut others, archive));
+            }
+        }
+        others
     }
 
     /// Runs and commits a unit once. Returns the body's result, and how long the writer should wait
@@ -300,7 +314,7 @@ impl Writer {
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
         let WriteOptions { collection, view, .. } = *options;
-        let archives = self.all_archives_of(options);
+        let others = self.others_of(options);
         self.yield_log();
         let state = collection.read_state()?;
         let namespace = collection.namespace();
@@ -318,14 +332,15 @@ impl Writer {
             Some(_) => Some(current::acquire(|longest| turn.try_lock_for(longest))?),
             None => None,
         };
-        let open = OpenArchives::open(&archives);
+        let open = OpenCollections::open(&others);
         let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let mut pending = Pending::new();
         let ns = namespace.as_str();
         let context = UnitContext { moment, core: self, view };
         let mut unit = WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, context);
         unit.capped = state.capped.map(|limits| CappedUnit::new(limits, collection));
-        unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
+        unit.others = Some(&open);
+        unit.archive_sink = self.archive_sink();
         let result = body(&mut unit)?;
         unit.keep_limits()?;
         let (effects, capped) = (unit.effects, unit.capped);

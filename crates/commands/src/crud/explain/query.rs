@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{
-    CanonicalQuery, Explained, FindOptions, FirstOf, Hint, Purpose, allowed_on, explain,
-};
+use mayfly_query::{CanonicalQuery, Explained, FindOptions, Hint, Purpose, allowed_on, explain};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
@@ -29,8 +27,6 @@ pub(super) struct Parts<'a> {
     pub(super) variables: Option<RawDoc<'a>>,
     pub(super) min: Option<RawDoc<'a>>,
     pub(super) max: Option<RawDoc<'a>>,
-    pub(super) first_of: Option<&'a FirstOf>,
-    pub(super) needed_paths: Option<&'a Vec<String>>,
     /// The field of `distinct`.
     pub(super) values_of: Option<&'a str>,
     /// The collation of a statement of a write; `None` for that of the command.
@@ -50,8 +46,6 @@ impl<'a> Parts<'a> {
             variables: None,
             min: None,
             max: None,
-            first_of: None,
-            needed_paths: None,
             values_of: None,
             collating: None,
         }
@@ -77,44 +71,46 @@ impl<'a> Parts<'a> {
         let hint = self.hint.map(Hint::parse).transpose()?.flatten();
         options.hint = Hint::between(hint, self.min, self.max)?;
         let query = CanonicalQuery::parse(self.filter, options)?;
-        if let Some(key) = self.values_of {
-            return Ok(query.for_values_of(key));
-        }
-        let (first_of, needed_paths) = (self.first_of.cloned(), self.needed_paths.cloned());
-        Ok(CanonicalQuery { first_of, needed_paths, ..query })
+        Ok(match self.values_of {
+            Some(key) => query.for_values_of(key),
+            None => query,
+        })
     }
 }
 
-/// Appends plan and statistics of a query; returns the number of results.
-pub(super) fn write(
+/// What the plans of a command's query are explained with.
+pub(super) fn explained<'a>(
+    ctx: &CommandContext<'_>,
+    inner: &'a Inner<'_>,
+    projection: Option<RawDoc<'a>>,
+    purpose: Purpose,
+) -> Result<Explained<'a>> {
+    Ok(Explained {
+        namespace: inner.ns.as_str(),
+        projection: projection.filter(|projection| !projection.is_empty()),
+        purpose,
+        verbosity: inner.verbosity,
+        settings: inner.setting.as_ref().map(|setting| setting.settings.as_doc()),
+        budget: budget(ctx, inner.may_spill()?),
+    })
+}
+
+/// Appends plan and statistics of a query.
+fn write(
     ctx: &CommandContext<'_>,
     inner: &Inner<'_>,
     parts: Parts<'_>,
     purpose: Purpose,
     doc: &mut DocBuilder,
-) -> Result<u64> {
-    let some = |doc: Option<RawDoc<'_>>| doc.is_some_and(|doc| !doc.is_empty());
-    let explained = Explained {
-        namespace: inner.ns.as_str(),
-        filter: parts.filter,
-        sort: parts.sort.filter(|sort| some(Some(*sort))),
-        projection: parts.projection.filter(|projection| some(Some(*projection))),
-        purpose,
-        verbosity: inner.verbosity,
-        settings: inner.setting.as_ref().map(|setting| setting.settings.as_doc()),
-        budget: budget(ctx, inner.may_spill()?),
-    };
-    let store = &ctx.service.store;
-    let collection = store.collection(ctx.store.view, &inner.ns);
+) -> Result<()> {
+    let explained = explained(ctx, inner, parts.projection, purpose)?;
+    let collection = ctx.store.collection(&inner.ns);
     let collating = parts.collating.as_ref().unwrap_or(&inner.collating);
     let collation = collating.over(collection.as_deref());
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.as_deref());
     let allowed = hints.zip(collection.as_deref()).and_then(|(hints, on)| allowed_on(hints, on));
-    let parse = || {
-        let query = parts.parse(ctx, collation.clone())?;
-        Ok(CanonicalQuery { allowed: allowed.clone(), ..query })
-    };
-    explain(ctx.store, collection, &parse, &explained, doc)
+    let query = CanonicalQuery { allowed, ..parts.parse(ctx, collation)? };
+    explain(ctx.store, collection, query, &explained, doc)
 }
 
 pub(super) fn find(
@@ -133,12 +129,10 @@ pub(super) fn find(
         variables: fields.document("let")?,
         min: fields.document("min")?,
         max: fields.document("max")?,
-        needed_paths: None,
-        first_of: None,
         values_of: None,
         collating: None,
     };
-    write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
+    write(ctx, inner, parts, Purpose::Find, doc)
 }
 
 pub(super) fn count(
@@ -153,7 +147,7 @@ pub(super) fn count(
         hint: fields.get("hint"),
         ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))
     };
-    write(ctx, inner, parts, Purpose::Count, doc).map(|_| ())
+    write(ctx, inner, parts, Purpose::Count, doc)
 }
 
 pub(super) fn distinct(
@@ -166,7 +160,7 @@ pub(super) fn distinct(
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
     let hint = fields.get("hint");
     let parts = Parts { hint, values_of: Some(key), ..Parts::of(filter) };
-    write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
+    write(ctx, inner, parts, Purpose::Find, doc)
 }
 
 /// The only statement of a write command.
@@ -199,7 +193,7 @@ pub(super) fn update(
     let variables = inner.fields.document("let")?;
     let hint = fields.get("hint");
     let parts = Parts { hint, sort, variables, collating, ..Parts::of(filter) };
-    write(ctx, inner, parts, Purpose::Update { multi, upsert }, doc).map(|_| ())
+    write(ctx, inner, parts, Purpose::Update { multi, upsert }, doc)
 }
 
 pub(super) fn delete(
@@ -214,7 +208,7 @@ pub(super) fn delete(
         fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
     let variables = inner.fields.document("let")?;
     let parts = Parts { hint: fields.get("hint"), variables, collating, ..Parts::of(filter) };
-    write(ctx, inner, parts, Purpose::Delete { multi: limit == 0 }, doc).map(|_| ())
+    write(ctx, inner, parts, Purpose::Delete { multi: limit == 0 }, doc)
 }
 
 pub(super) fn find_and_modify(
@@ -241,5 +235,5 @@ pub(super) fn find_and_modify(
         true => Purpose::Delete { multi: false },
         false => Purpose::Update { multi: false, upsert: fields.bool("upsert")?.unwrap_or(false) },
     };
-    write(ctx, inner, parts, purpose, doc).map(|_| ())
+    write(ctx, inner, parts, purpose, doc)
 }

@@ -252,13 +252,7 @@ impl Running for RunningDensify {
                 self.greatest = Some(value.to_owned());
             }
         }
-        let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::Sort);
-        self.sorter.get_or_insert_with(begin).push_keyed(
-            &key,
-            document,
-            &context.metadata.get(),
-            context.session.op,
-        )?;
+        context.sort(&mut self.sorter, (None, Operator::Sort), &key, document)?;
         Ok(Flow::More)
     }
 

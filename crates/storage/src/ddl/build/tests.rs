@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use mayfly_base::{ManualClock, Namespace};
+use mayfly_base::Namespace;
 use mayfly_kv::{
     ChaosEngine, ChaosOptions, Direction, Engine, EngineWrapper, KeyRange, MemoryEngine, ScanEnd,
     ScanLimit,
@@ -24,24 +24,17 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::testing::{self, NOW, Opened};
+use crate::testing::{self, Fixture, NOW};
 use crate::{
     CreateIndexesOptions, IndexSelector, OpenTransaction, TransactionOwner, UpdateStyle,
     ValidateOptions, WriteUnit, id_key, whole_range,
 };
 
-struct Fixture {
-    store: Arc<Store>,
-    engine: Arc<dyn Engine>,
-    clock: Arc<ManualClock>,
-    op: Arc<OpCtx>,
-}
-
 fn over(engine: Arc<dyn Engine>) -> Fixture {
     let clock = testing::clock();
-    let Opened { store, op, .. } = testing::open(engine.clone(), clock.clone());
-    store.ttl_params().last_modified.store(true, Ordering::Relaxed);
-    Fixture { store, engine, op, clock }
+    let f = testing::open(engine, clock);
+    f.store.ttl_params().last_modified.store(true, Ordering::Relaxed);
+    f
 }
 
 fn fixture() -> Fixture {
@@ -150,17 +143,13 @@ fn owner() -> TransactionOwner {
 }
 
 impl Fixture {
-    fn insert(&self, document: &Document) {
-        let (collection, _) = self.store.get_or_create(&ReadView::now(), &ns()).unwrap();
-        let document = DocBuf::from_bson(document);
-        self.store
-            .write(&self.op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
-            .unwrap();
+    fn put(&self, document: &Document) {
+        self.insert("d.c", document).unwrap();
     }
 
     fn fill(&self, documents: i32) {
         let mut random = SmallRng::seed_from_u64(7);
-        (0..documents).for_each(|id| self.insert(&document(&mut random, id)));
+        (0..documents).for_each(|id| self.put(&document(&mut random, id)));
     }
 
     fn build(&self, indexes: &[Document]) -> Result<()> {

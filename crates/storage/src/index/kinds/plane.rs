@@ -114,23 +114,7 @@ impl IndexKind for PlaneIndex {
     }
 
     fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
-        self.document_keys(spec, record.document, out)
-    }
-}
-
-impl PlaneIndex {
-    /// Reads the definition in the catalog.
-    fn from_catalog(spec: RawDoc<'_>) -> Result<PlaneIndex> {
-        Ok(PlaneIndex { grid: grid(spec)? })
-    }
-
-    /// Fills `out` with the keys of a document.
-    fn document_keys(
-        &self,
-        spec: &IndexSpec,
-        document: RawDoc<'_>,
-        out: &mut KeySet,
-    ) -> Result<()> {
+        let document = record.document;
         let Some((first, others)) = spec.fields().split_first() else { return Ok(()) };
         let squares = self.squares(first, document)?;
         if squares.is_empty() {
@@ -141,6 +125,13 @@ impl PlaneIndex {
             columns.push(ordinary_values(at + 1, field, document, out));
         }
         combined(spec, &columns, out)
+    }
+}
+
+impl PlaneIndex {
+    /// Reads the definition in the catalog.
+    fn from_catalog(spec: RawDoc<'_>) -> Result<PlaneIndex> {
+        Ok(PlaneIndex { grid: grid(spec)? })
     }
 
     /// The cells of a field's pairs; the field is a pair or an array of pairs.

@@ -78,18 +78,7 @@ impl IndexKind for SphereIndex {
     }
 
     fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
-        self.document_keys(spec, record.document, out)
-    }
-}
-
-impl SphereIndex {
-    /// Fills `out` with the keys of a document.
-    fn document_keys(
-        &self,
-        spec: &IndexSpec,
-        document: RawDoc<'_>,
-        out: &mut KeySet,
-    ) -> Result<()> {
+        let document = record.document;
         let mut columns = Vec::with_capacity(spec.fields().len());
         let mut has_place = false;
         for (at, field) in spec.fields().iter().enumerate() {

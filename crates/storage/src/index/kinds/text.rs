@@ -246,28 +246,7 @@ impl IndexKind for TextIndex {
     }
 
     fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
-        self.document_keys(spec, record.document, out)
-    }
-}
-
-impl TextIndex {
-    /// Reads the definition in the catalog.
-    fn from_catalog(spec: RawDoc<'_>) -> Result<TextIndex> {
-        Ok(TextIndex { spec: Arc::new(TextSpec::parse(spec)?) })
-    }
-
-    /// The fields, weights and languages of the index.
-    pub fn spec(&self) -> &Arc<TextSpec> {
-        &self.spec
-    }
-
-    /// Fills `out` with the keys of a document.
-    fn document_keys(
-        &self,
-        spec: &IndexSpec,
-        document: RawDoc<'_>,
-        out: &mut KeySet,
-    ) -> Result<()> {
+        let document = record.document;
         let scores = self.spec.score(document)?;
         if scores.is_empty() {
             return Ok(());
@@ -301,6 +280,18 @@ impl TextIndex {
             });
         }
         Ok(())
+    }
+}
+
+impl TextIndex {
+    /// Reads the definition in the catalog.
+    fn from_catalog(spec: RawDoc<'_>) -> Result<TextIndex> {
+        Ok(TextIndex { spec: Arc::new(TextSpec::parse(spec)?) })
+    }
+
+    /// The fields, weights and languages of the index.
+    pub fn spec(&self) -> &Arc<TextSpec> {
+        &self.spec
     }
 }
 

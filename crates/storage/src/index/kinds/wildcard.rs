@@ -225,7 +225,32 @@ impl IndexKind for Wildcard {
     }
 
     fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
-        self.document_keys(spec, record.document, out)
+        let document = record.document;
+        let mut beside = Vec::with_capacity(spec.fields().len());
+        for field in spec.fields() {
+            beside.push(match field.kind {
+                FieldKind::Path | FieldKind::Wildcard => RawValue::MinKey,
+                _ => single_value(document, field)?,
+            });
+        }
+        let mut walk = Walk {
+            wildcard: self,
+            fields: spec.fields(),
+            collation: spec.collation().map(|collation| &**collation),
+            beside,
+            path: Vec::new(),
+            arrays: false,
+            out,
+        };
+        walk.document(document, Coverage::Parts);
+        if self.compound && walk.out.len() == 0 {
+            walk.push(RawValue::MinKey, RawValue::MinKey);
+        }
+        if walk.arrays {
+            let at = spec.fields().iter().position(|field| field.kind == FieldKind::Wildcard);
+            walk.out.multikey = at.map_or(0, |at| 1 << at);
+        }
+        Ok(())
     }
 }
 
@@ -282,40 +307,6 @@ impl Wildcard {
             false if self.paths.iter().any(above) => Coverage::Parts,
             false => Coverage::All,
         }
-    }
-
-    /// The keys of a document.
-    fn document_keys(
-        &self,
-        spec: &IndexSpec,
-        document: RawDoc<'_>,
-        out: &mut KeySet,
-    ) -> Result<()> {
-        let mut beside = Vec::with_capacity(spec.fields().len());
-        for field in spec.fields() {
-            beside.push(match field.kind {
-                FieldKind::Path | FieldKind::Wildcard => RawValue::MinKey,
-                _ => single_value(document, field)?,
-            });
-        }
-        let mut walk = Walk {
-            wildcard: self,
-            fields: spec.fields(),
-            collation: spec.collation().map(|collation| &**collation),
-            beside,
-            path: Vec::new(),
-            arrays: false,
-            out,
-        };
-        walk.document(document, Coverage::Parts);
-        if self.compound && walk.out.len() == 0 {
-            walk.push(RawValue::MinKey, RawValue::MinKey);
-        }
-        if walk.arrays {
-            let at = spec.fields().iter().position(|field| field.kind == FieldKind::Wildcard);
-            walk.out.multikey = at.map_or(0, |at| 1 << at);
-        }
-        Ok(())
     }
 }
 

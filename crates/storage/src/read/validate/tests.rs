@@ -9,7 +9,7 @@ use mayfly_value::bson::{Document, doc};
 use mayfly_work::{OpCtx, OpInfo, OpRegistry};
 
 use super::*;
-use crate::testing::{self, Opened};
+use crate::testing;
 use crate::{CreateIndexesOptions, Store};
 
 struct Fixture {
@@ -23,7 +23,7 @@ struct Fixture {
 /// Three documents, one with an array; a plain, a unique and a descending index.
 fn fixture() -> Fixture {
     let engine = testing::memory();
-    let Opened { store, ops, op } = testing::open(engine.clone(), testing::clock());
+    let testing::Fixture { store, ops, op, .. } = testing::open(engine.clone(), testing::clock());
     let ns = Namespace::parse("db.c").unwrap();
     let (collection, _) = store.get_or_create(&ReadView::now(), &ns).unwrap();
     for document in [

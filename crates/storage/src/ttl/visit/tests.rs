@@ -6,7 +6,7 @@ use mayfly_value::bson::{Bson, DateTime, doc};
 use super::*;
 use crate::isolation::ReadView;
 use crate::policy::TtlIndexRules;
-use crate::testing::{self, NOW, Opened};
+use crate::testing::{self, NOW};
 use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter};
 
 /// A store with a policy `x_1` over documents that have been due for a second, few enough for
@@ -22,7 +22,7 @@ struct Overdue {
 impl Overdue {
     fn with(documents: i32, key: &str) -> Overdue {
         let clock = Arc::new(ManualClock::at_ms(NOW - 1000));
-        let Opened { store, op, .. } = testing::open(testing::memory(), clock.clone());
+        let testing::Fixture { store, op, .. } = testing::open(testing::memory(), clock.clone());
         let ns = Namespace::parse("d.c").unwrap();
         let seconds = i32::from(key == "_ts");
         let spec = doc! { "key": { key: 1 }, "name": "x_1", "expireAfterSeconds": seconds, "ttl": {

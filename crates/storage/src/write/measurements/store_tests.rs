@@ -13,7 +13,7 @@ use mayfly_value::{DocBuf, Number};
 use mayfly_work::OpCtx;
 
 use crate::read::whole_range;
-use crate::testing::{self, NOW, Opened};
+use crate::testing::{self, NOW};
 use crate::timeseries::open::OpenBuckets;
 use crate::{Collection, Store};
 
@@ -25,7 +25,7 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let clock = testing::clock();
-    let Opened { store, .. } = testing::open(testing::memory(), clock.clone());
+    let testing::Fixture { store, .. } = testing::open(testing::memory(), clock.clone());
     let ns = Namespace::parse("d.system.buckets.s").unwrap();
     let options =
         doc! { "expireAfterSeconds": 100i64, "timeseries": { "timeField": "t", "metaField": "m" } };

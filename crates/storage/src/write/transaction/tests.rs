@@ -2,34 +2,35 @@
 //! commands.
 
 use crate::isolation::ReadView;
-use std::ops::ControlFlow;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, Namespace, Result};
+use mayfly_base::{ErrorCode, Result};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
-use mayfly_work::OpCtx;
 
 use super::*;
-use crate::testing::{self, Opened};
+use crate::testing::{self, ns};
 use crate::*;
 
 mod definitions;
 
 /// A store, with the view of its reads and writes.
 struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
+    base: Arc<testing::Fixture>,
     view: ReadView,
 }
 
-fn fixture() -> Fixture {
-    let Opened { store, op, .. } = testing::open(testing::memory(), testing::clock());
-    Fixture { store, op, view: ReadView::now() }
+impl Deref for Fixture {
+    type Target = testing::Fixture;
+
+    fn deref(&self) -> &testing::Fixture {
+        &self.base
+    }
 }
 
-fn ns(name: &str) -> Namespace {
-    Namespace::parse(name).unwrap()
+fn fixture() -> Fixture {
+    Fixture { base: Arc::new(testing::fixture()), view: ReadView::now() }
 }
 
 fn owner(session: u8) -> TransactionOwner {
@@ -57,13 +58,7 @@ impl Fixture {
 
     /// The fixture with the view of a transaction.
     fn entered(&self, open: OpenTransaction) -> Fixture {
-        Fixture { store: self.store.clone(), op: self.op.clone(), view: open.enter() }
-    }
-
-    fn insert(&self, name: &str, document: &Document) -> Result<()> {
-        let (collection, _) = self.store.get_or_create(&self.view, &ns(name))?;
-        let document = DocBuf::from_bson(document);
-        self.store.write(&self.op, &self.view, &collection, |unit| unit.insert(document.as_doc()))
+        Fixture { base: self.base.clone(), view: open.enter() }
     }
 
     fn set(&self, name: &str, id: i32, x: i32) -> Result<()> {
@@ -76,47 +71,25 @@ impl Fixture {
         })
     }
 
+    fn insert(&self, name: &str, document: &Document) -> Result<()> {
+        self.insert_in(&self.view, name, document)
+    }
+
     fn count(&self, name: &str) -> usize {
-        let Some(collection) = self.store.collection(&self.view, &ns(name)) else { return 0 };
-        let mut count = 0;
-        let (all, forward) = (whole_range(), Direction::Forward);
-        let snapshot = self.store.snapshot(&self.view).unwrap();
-        snapshot
-            .scan_records(&collection, &all, forward, ScanLimit::NONE, &mut |_, _| {
-                count += 1;
-                Ok(ControlFlow::Continue(()))
-            })
-            .unwrap();
-        count
+        self.count_in(&self.view, name)
     }
 
     fn entries(&self, name: &str) -> usize {
-        let collection = self.store.collection(&self.view, &ns(name)).unwrap();
-        let index = collection.indexes()[0].clone();
-        let snapshot = self.store.snapshot(&self.view).unwrap();
-        let counted = snapshot.count_entries(&index, &whole_range(), ScanLimit::NONE);
-        counted.unwrap().0 as usize
+        self.entries_in(&self.view, name, 0)
     }
 
     fn index(&self, name: &str, field: &str) -> Result<CreateIndexesResult> {
-        let spec = DocBuf::from_bson(&doc! { "key": { field: 1 }, "name": field });
-        let options = CreateIndexesOptions::default();
-        self.store.create_indexes((&self.op, &self.view), &ns(name), &[spec.as_doc()], options)
+        self.index_in(&self.view, name, &doc! { "key": { field: 1 }, "name": field })
     }
 
     /// The log's newest entries, newest first.
-    fn log(&self, entries: usize) -> Vec<Document> {
-        let mut found = Vec::new();
-        let see = &mut |entry: &LogEntry<'_>| {
-            let whole = entry.whole()?.into_owned();
-            assert_eq!(entry.bytes(), whole.as_bytes().len() as u64);
-            found.push(Document::from_reader(whole.as_bytes()).unwrap());
-            let enough = found.len() == entries;
-            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        };
-        let whole = LogRange { first: 1, last: u64::MAX };
-        self.store.oplog().read(whole, Direction::Backward, see).unwrap();
-        found
+    fn newest(&self, entries: usize) -> Vec<Document> {
+        self.log(Direction::Backward, entries)
     }
 }
 
@@ -143,7 +116,7 @@ fn writes_of_several_collections_become_visible_together() {
     assert_eq!((f.count("d.a"), f.count("e.b")), (3, 2));
     let a = f.store.collection(&ReadView::now(), &ns("d.a")).unwrap();
     assert_eq!(f.store.count_documents(&f.op, &a).unwrap(), 3);
-    let entry = &f.log(1)[0];
+    let entry = &f.newest(1)[0];
     assert_eq!(entry.get_document("o").unwrap().get_array("applyOps").unwrap().len(), 2);
     assert_eq!(entry.get_i64("txnNumber").unwrap(), 1);
     let ts = entry.get_timestamp("ts").unwrap();
@@ -237,7 +210,7 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
     let committed = f.store.commit_transaction(open).unwrap();
     assert_eq!(f.store.oplog().settled(), committed);
     assert_eq!(f.count("d.a"), 8);
-    let log = f.log(3);
+    let log = f.newest(3);
     let of = |at: usize| log[at].get_document("o").unwrap();
     let operations = |at: usize| of(at).get_array("applyOps").unwrap().len();
     assert_eq!(committed, before + 3);
@@ -261,7 +234,7 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
         };
         f.store.write(&f.op, &ReadView::now(), &collection, delete).unwrap();
     }
-    assert_eq!(f.log(6)[3..], log);
+    assert_eq!(f.newest(6)[3..], log);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
 use crate::record::RecordKey;
-use crate::testing::{self, NOW, Opened};
+use crate::testing::{self, NOW};
 use crate::*;
 
 struct Fixture {
@@ -22,7 +22,7 @@ struct Fixture {
 }
 
 fn fixture(engine: Arc<dyn Engine>, options: mayfly_value::bson::Document) -> Fixture {
-    let Opened { store, op, .. } = testing::open(engine, testing::clock());
+    let testing::Fixture { store, op, .. } = testing::open(engine, testing::clock());
     let ns = Namespace::parse("d.c").unwrap();
     store.create_collection(&ReadView::now(), &ns, DocBuf::from_bson(&options)).unwrap();
     let collection = store.collection(&ReadView::now(), &ns).unwrap();

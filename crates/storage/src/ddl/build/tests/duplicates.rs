@@ -6,10 +6,10 @@ use super::*;
 fn duplicates_end_a_build_whenever_they_come() {
     for step in ["before", "page", "load", "loaded", "last"] {
         let f = fixture();
-        (0..100).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+        (0..100).for_each(|id| f.put(&doc! { "_id": id, "u": id }));
         let again = DocBuf::from_bson(&doc! { "_id": 1000, "u": 5 });
         if step == "before" {
-            f.insert(&doc! { "_id": 1000, "u": 5 });
+            f.put(&doc! { "_id": 1000, "u": 5 });
         }
         let op = f.op.clone();
         let done = Mutex::new(false);
@@ -37,8 +37,8 @@ fn duplicates_end_a_build_whenever_they_come() {
 fn duplicates_that_are_gone_again_end_nothing() {
     for (step, gone) in [("load", 5), ("load", 1000), ("page", 5), ("page", 1000)] {
         let f = fixture();
-        (0..100).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
-        f.insert(&doc! { "_id": 1000, "u": 5 });
+        (0..100).for_each(|id| f.put(&doc! { "_id": id, "u": id }));
+        f.put(&doc! { "_id": 1000, "u": 5 });
         let (op, seen) = (f.op.clone(), AtomicUsize::new(0));
         f.at(step, move |store| {
             // The walk may or may not have read the last page.
@@ -64,7 +64,7 @@ fn duplicates_that_are_gone_again_end_nothing() {
 fn a_key_goes_from_one_document_to_another() {
     // At every step the value moves to another document, so that the build sees it twice.
     let f = fixture();
-    (0..50).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+    (0..50).for_each(|id| f.put(&doc! { "_id": id, "u": id }));
     let (op, next) = (f.op.clone(), AtomicUsize::new(0));
     f.between(move |store, _| {
         if next.load(Ordering::Relaxed) > 200 {
@@ -107,13 +107,13 @@ fn a_hidden_document_is_no_duplicate() {
         let f = fixture();
         let ttl = doc! { "hideExpired": true };
         let hiding = doc! { "key": { "d": 1 }, "name": "d", "expireAfterSeconds": 10, "ttl": ttl };
-        f.insert(&doc! { "_id": -1 });
+        f.put(&doc! { "_id": -1 });
         f.build(&[hiding]).unwrap();
-        (0..100).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+        (0..100).for_each(|id| f.put(&doc! { "_id": id, "u": id }));
         let date = DateTime::from_millis(NOW);
         let early = doc! { "_id": 1000, "u": 5, "d": date };
         let late = DocBuf::from_bson(&doc! { "_id": -5, "u": 6, "d": date });
-        f.insert(&early);
+        f.put(&early);
         if step == "before" {
             f.clock.advance_ms(20_000);
         }

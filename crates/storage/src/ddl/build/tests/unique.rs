@@ -118,10 +118,10 @@ fn violations_have_the_ids_of_their_documents() {
     let f = fixture();
     let values = [(1, 7), (2, 3), (3, 7), (4, 4), (5, 7), (6, 3), (7, 9)];
     for (id, value) in values {
-        f.insert(&doc! { "_id": id, "u": value });
+        f.put(&doc! { "_id": id, "u": value });
     }
-    f.insert(&doc! { "_id": 8, "u": [4, 4, 9, 20] });
-    f.insert(&doc! { "_id": 9, "u": [30, 30] });
+    f.put(&doc! { "_id": 8, "u": [4, 4, 9, 20] });
+    f.put(&doc! { "_id": 9, "u": [30, 30] });
     prepared(&f);
     let found = violations(&convert(&f, &f.op).unwrap_err());
     assert_eq!(found, [vec![2, 6], vec![4, 8], vec![1, 3, 5], vec![7, 8]]);
@@ -144,7 +144,7 @@ fn violations_have_the_ids_of_their_documents() {
 fn an_index_that_is_no_longer_prepared_is_not_converted() {
     for (duplicates, prepared_again) in [(false, false), (true, false), (true, true)] {
         let f = fixture();
-        (0..50).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+        (0..50).for_each(|id| f.put(&doc! { "_id": id, "u": id }));
         prepared(&f);
         let (op, done) = (f.op.clone(), Mutex::new(false));
         f.at("loaded", move |store| {

@@ -36,7 +36,7 @@ fn a_document_without_keys_may_go_meanwhile() {
     let parallel = doc! { "_id": 1000, "a": [1, 2], "b": [1, 2] };
     let f = fixture();
     f.fill(40);
-    f.insert(&parallel);
+    f.put(&parallel);
     let error = f.build(std::slice::from_ref(&index)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::CannotIndexParallelArrays);
     let (op, done) = (f.op.clone(), Mutex::new(false));
