@@ -202,8 +202,8 @@ impl Cursors {
         self.open.lock().remove(&id);
     }
 
-    /// Closes cursors of any namespace whose owner passes `may`, which gets the namespace too. Others
-    /// are reported as not found.
+    /// Closes cursors of any namespace whose owner passes `may`, which gets the namespace too.
+    /// Others are reported as not found.
     pub fn kill(&self, ids: &[i64], may: impl Fn(&CursorOwner, &Namespace) -> bool) -> Killed {
         let mut open = self.open.lock();
         let mut result = Killed::default();

@@ -81,8 +81,8 @@ fn one_per_value(input: &PlanInput<'_>, first_of: &FirstOf, ways: &Ways) -> Opti
     Some(Plan::from(IndexScan { one_per_value, ..scan }).into())
 }
 
-/// Number of single-value fields before the first_of field, if the scan returns results in the order
-/// of its index.
+/// Number of single-value fields before the field of `first_of`, if the scan returns results in the
+/// order of its index.
 fn fields_before(scan: &IndexScan, first_of: &FirstOf, query: &CanonicalQuery) -> Option<usize> {
     let fields = scan.index.spec.fields();
     let place = fields.iter().position(|field| field.path == first_of.path)?;
