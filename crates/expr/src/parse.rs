@@ -107,6 +107,14 @@ impl<'s> Parser<'s> {
         let mut names = HashSet::new();
         for element in document {
             let name = element.name();
+            if name.is_empty() {
+                let text = "FieldPath field names may not be empty strings.";
+                return Err(Error::new(ErrorCode(15998), text));
+            }
+            if name.starts_with('$') && !fields.is_empty() {
+                let text = format!("FieldPath field names may not start with '$': {name}");
+                return Err(Error::new(ErrorCode(16410), text));
+            }
             if name.starts_with('$') {
                 if document.iter().count() > 1 {
                     return Err(Error::new(

@@ -180,9 +180,15 @@ fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
     Ok(SortField { path, order: *order, metadata: Some(name) })
 }
 
-/// Metadata that can be sorted by, and in which order.
-const SORTED_METADATA: &[(&str, SortOrder)] =
-    &[("textScore", SortOrder::Descending), ("geoNearDistance", SortOrder::Ascending)];
+/// Metadata that can be sorted by, and in which order. No document has one of the last four.
+const SORTED_METADATA: &[(&str, SortOrder)] = &[
+    ("textScore", SortOrder::Descending),
+    ("geoNearDistance", SortOrder::Descending),
+    ("randVal", SortOrder::Descending),
+    ("indexKey", SortOrder::Descending),
+    ("searchScore", SortOrder::Descending),
+    ("searchHighlights", SortOrder::Descending),
+];
 
 /// The value of a field that determines the order.
 fn sort_value<'a>(

@@ -176,7 +176,7 @@ impl AccumState {
             (StateValue::Merged(merged), _) => match value {
                 None | Some(RawValue::Null | RawValue::Undefined) => {}
                 Some(RawValue::Document(document)) => merged.set_all(document),
-                Some(other) => return Err(merge_fault(other)),
+                Some(other) => return Err(merge_fault(5_911_200, other)),
             },
             (StateValue::Ranked(ranked), kind) => {
                 if let Some(value) = present {

@@ -57,11 +57,12 @@ impl<'v> Fields<'v> {
     }
 }
 
-/// The error of `$mergeObjects` for a value that is not a document.
-pub(crate) fn merge_fault(value: RawValue<'_>) -> Error {
+/// The error of `$mergeObjects` for a value that is not a document. The expression and the
+/// accumulator have different codes.
+pub(crate) fn merge_fault(code: i32, value: RawValue<'_>) -> Error {
     let (shown, kind) = (ShellValue(value), value.type_name());
     let text = format!("$mergeObjects requires object inputs, but input {shown} is of type {kind}");
-    fault(40400, text)
+    fault(code, text)
 }
 
 /// An input document of `$mergeObjects`; `None` for null and missing values.
@@ -69,7 +70,7 @@ pub(super) fn take_document(value: RawValue<'_>) -> Result<Option<RawDoc<'_>>> {
     match value {
         RawValue::Document(fields) => Ok(Some(fields)),
         RawValue::Null | RawValue::Undefined => Ok(None),
-        other => Err(merge_fault(other)),
+        other => Err(merge_fault(40400, other)),
     }
 }
 

@@ -97,6 +97,9 @@ const METADATA: &[&str] = &[
     "stream",
 ];
 
+/// Metadata that no document here has; `$meta` gives no value.
+const ABSENT: &[&str] = &["randVal", "indexKey", "searchScore", "searchHighlights"];
+
 fn parse_meta(
     parser: &mut Parser<'_>,
     row: &'static OpRow,
@@ -120,7 +123,7 @@ pub fn check_metadata<'v>(operand: RawValue<'v>, scope: &Scope) -> Result<&'v st
     if !METADATA.contains(&name) {
         return Err(fault(17308, format!("Unsupported argument to $meta: {name}")));
     }
-    if scope.has_metadata(name) {
+    if scope.has_metadata(name) || ABSENT.contains(&name) {
         return Ok(name);
     }
     let what = match name {

@@ -206,6 +206,10 @@ fn parse_unset(_name: &str, value: RawValue<'_>, _scope: &Scope) -> Result<Stage
     let mut exclusion = DocBuilder::new();
     // The builder would omit a name with a NUL byte.
     let mut exclude = |field: &str| -> Result<()> {
+        if field.contains('\0') {
+            let text = "Invalid $unset :: caused by :: a path may not contain '\\0'";
+            return Err(Error::new(ErrorCode(9_527_900), text));
+        }
         check_field_path(field).map_err(|error| error.in_context("Invalid $unset"))?;
         exclusion.append(field, 0);
         Ok(())
