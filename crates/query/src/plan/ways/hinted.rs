@@ -49,7 +49,7 @@ pub(crate) fn way_by_hint(input: &PlanInput<'_>, hint: &Hint) -> Result<Way> {
     let usable = |index: &Arc<Index>| !index.spec.hidden() && names(hint, index);
     match collection.plannable_indexes(query.indexes).into_iter().find(usable) {
         Some(index) => {
-            let found = ways_over(input, &index, |_| true).into_iter().next();
+            let found = ways_over(input, &index, |_| true).next();
             found.map(|(_, way)| way).ok_or_else(|| {
                 Error::new(
                     ErrorCode::NoQueryExecutionPlans,

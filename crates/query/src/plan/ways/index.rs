@@ -42,13 +42,13 @@ impl Score {
 }
 
 /// The ways over the candidates of an index that a caller accepts, with their scores, however low.
-pub(crate) fn ways_over(
-    input: &PlanInput<'_>,
-    index: &Arc<Index>,
+pub(crate) fn ways_over<'i>(
+    input: &'i PlanInput<'_>,
+    index: &'i Arc<Index>,
     accepts: impl Fn(&Candidate<'_>) -> bool,
-) -> Vec<(Score, Way)> {
+) -> impl Iterator<Item = (Score, Way)> {
     let found = candidates(index, &input.bounds).into_iter().filter(accepts);
-    found.map(|candidate| with_candidate(input, &candidate)).collect()
+    found.map(|candidate| with_candidate(input, &candidate))
 }
 
 /// The score of one candidate, and the way over it.
