@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Direction, Index, KeyRange, whole_range};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf, SortOrder};
@@ -49,8 +50,8 @@ pub(crate) fn way_by_hint(input: &PlanInput<'_>, hint: &Hint) -> Result<Way> {
     let usable = |index: &Arc<Index>| !index.spec.hidden() && names(hint, index);
     match collection.plannable_indexes(query.indexes).into_iter().find(usable) {
         Some(index) => {
-            let found = ways_over(input, &index, |_| true).next();
-            found.map(|(_, way)| way).ok_or_else(|| {
+            let found = ways_over(input, &index, |_| true).next().map(|(_, way)| way);
+            found.or_else(|| whole_scan(query, &index)).ok_or_else(|| {
                 Error::new(
                     ErrorCode::NoQueryExecutionPlans,
                     "error processing query: No query solutions: the hinted index cannot serve this query",
@@ -62,6 +63,20 @@ pub(crate) fn way_by_hint(input: &PlanInput<'_>, hint: &Hint) -> Result<Way> {
              existing index",
         )),
     }
+}
+
+/// A scan of a whole index that has no condition of the query, for a hint. A sparse index or one of
+/// places returns only the documents that it contains, as in the reference.
+fn whole_scan(query: &CanonicalQuery, index: &Arc<Index>) -> Option<Way> {
+    let spec = &index.spec;
+    let is_of_places = |kind| matches!(kind, FieldKind::Sphere | FieldKind::Plane);
+    let of_places = spec.fields().iter().any(|field| is_of_places(field.kind));
+    let sparse = spec.sparse() && spec.kind().is_ordered();
+    if !(of_places || sparse) || index.is_partial() {
+        return None;
+    }
+    let plan = IndexScan::new(index.clone(), vec![whole_range()], Direction::Forward).into();
+    Some(Way { plan, unordered: query.sort.is_some() })
 }
 
 /// Whether a hint names this index.
