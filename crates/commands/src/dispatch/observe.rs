@@ -311,8 +311,9 @@ fn append_command(command: RawDoc<'_>, doc: &mut DocBuilder) {
         return;
     }
     let text = Shell(command).to_string();
-    let cut = text.floor_char_boundary(MAX_COMMAND_BYTES);
-    doc.start_document("command").append("$truncated", &text[..cut]).end();
+    let is_end = |at: &usize| text.is_char_boundary(*at);
+    let end = (0..=MAX_COMMAND_BYTES).rev().find(is_end).unwrap_or(0);
+    doc.start_document("command").append("$truncated", &text[..end]).end();
 }
 
 /// Appends the counts of `findAndModify`.
