@@ -117,6 +117,10 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "top": 1 }, "MAXY"),
         ("admin", doc! { "connPoolStats": 1 }, "MAXY"),
         ("admin", doc! { "fsync": 1 }, "HAXY"),
+        // Table "hostManager"; the pages of the commands.
+        ("admin", doc! { "autoCompact": false }, "HAXY"),
+        ("admin", doc! { "dropConnections": 1, "hostAndPort": [] }, "HAXY"),
+        ("shop", doc! { "validateDBMetadata": 1, "apiParameters": { "version": "1" }, "db": "shop" }, "doDXY"),
         ("admin", doc! { "fsyncUnlock": 1 }, "HAXY"),
         ("admin", doc! { "logRotate": 1 }, "HAXY"),
         ("admin", doc! { "replSetResizeOplog": 1, "size": 1024.0 }, "HAXY"),
