@@ -12,6 +12,7 @@ mod fsync;
 mod get_parameter;
 mod index_filters;
 mod log_rotate;
+mod member_state;
 mod oplog_note;
 mod plan_cache;
 pub(crate) mod query_settings;
@@ -52,6 +53,9 @@ pub(crate) const ROWS: &[Command] = &[
     index_filters::CLEAR,
     index_filters::LIST,
     index_filters::SET,
+    member_state::GET_RBID,
+    member_state::MAINTENANCE,
+    member_state::STEP_UP,
     oplog_note::ROW,
     query_settings::REMOVE,
     query_settings::SET,

@@ -33,6 +33,7 @@ pub(crate) const ROWS: &[Command] = &[
     to_capped::CONVERT,
     to_capped::CLONE,
     upkeep::AUTO_COMPACT,
+    upkeep::COMMIT_QUORUM,
     upkeep::COMPACT,
     upkeep::RE_INDEX,
 ];

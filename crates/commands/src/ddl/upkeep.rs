@@ -1,13 +1,13 @@
 //! `compact`, `autoCompact` and `reIndex`: commands that only change the storage of collections.
 
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use std::sync::Arc;
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::Compaction;
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, RowFlags, Writes};
@@ -24,6 +24,14 @@ pub(super) const AUTO_COMPACT: Command =
         .needs(Needs::Cluster(&[Action::Compact]))
         .since("8.0")
         .flags(RowFlags::ADMIN_ONLY);
+pub(super) const COMMIT_QUORUM: Command =
+    Command::new("setIndexCommitQuorum", "Changes the quorum of an index build", commit_quorum)
+        .arguments(&[
+            Argument::array("indexNames").required(),
+            Argument::one_of("commitQuorum", &[Form::String, Form::Whole]).required(),
+        ])
+        .needs(Needs::Collection(&[Action::CreateIndex]))
+        .since("4.4");
 pub(super) const RE_INDEX: Command =
     Command::new("reIndex", "Rebuilds the indexes of a collection", re_index)
         .needs(Needs::Collection(&[Action::ReIndex]))
@@ -97,6 +105,30 @@ fn auto_compact(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     };
     let runs_once = fields.bool("runOnce")?.unwrap_or(false);
     ctx.service.enable_auto_compact(Compaction { target_bytes, runs_once })
+}
+
+/// One server commits its builds by itself, so a quorum has no effect on them.
+fn commit_quorum(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.arguments()?;
+    let collection = collection(ctx, request, "build an index on")?;
+    let names = fields.array("indexNames")?.unwrap_or(RawDoc::EMPTY);
+    let indexes = collection.indexes();
+    let is_built = |name: RawValue<'_>| {
+        let mut building = indexes.iter().filter(|index| !index.is_ready());
+        building.any(|index| Some(index.spec.name()) == name.as_str())
+    };
+    if names.is_empty() || !names.iter().all(|name| is_built(name.value())) {
+        let ns = collection.namespace();
+        let text = format!(
+            "Cannot find an index build on collection '{ns}' with the provided index names"
+        );
+        return Err(Error::new(ErrorCode::IndexNotFound, text));
+    }
+    Ok(())
 }
 
 fn re_index(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

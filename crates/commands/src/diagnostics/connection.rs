@@ -11,6 +11,10 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{InTransaction, RowFlags};
 use crate::request::{Needs, Request};
 
+pub(crate) const FEATURES: Command =
+    Command::new("features", "Returns features of the process", run_features)
+        .needs(Needs::Nothing)
+        .flags(RowFlags::LENIENT);
 pub(crate) const CONNECTION_STATUS: Command =
     Command::new("connectionStatus", "Returns the user of this connection", run_status)
         .arguments(&[Argument::flag("showPrivileges")])
@@ -80,5 +84,13 @@ fn run_options(
     }
     doc.end();
     doc.append("parsed", &command_line.parsed);
+    Ok(())
+}
+
+/// The reference returns the machine part of its ObjectIds, and whether scripts use UTF-8.
+fn run_features(ctx: &CommandContext<'_>, _: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    reply.start_document("js").append("utf8", true).end();
+    let [.., a, b, c] = ctx.service.topology.process_id();
+    reply.append("oidMachine", i32::from_be_bytes([0, a, b, c]));
     Ok(())
 }

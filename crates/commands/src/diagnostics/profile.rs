@@ -1,6 +1,7 @@
 //! `profile`: the profiling settings of a database, and the threshold of slow operations.
 
-use mayfly_base::{Error, Result};
+use mayfly_auth::{Action, Target};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_service::profiler::Profiled;
 use mayfly_value::arguments::Argument;
@@ -17,6 +18,16 @@ pub(crate) const ROW: Command =
         .arguments(ARGUMENTS)
         .needs(Needs::Demands(demands::profile))
         .flags(RowFlags::NOT_PROFILED);
+
+pub(crate) const GLOBAL_FILTER: Command = Command::new(
+    "setProfilingFilterGlobally",
+    "Sets the profiling filter of all databases",
+    run_global_filter,
+)
+.arguments(&[Argument::any("filter").required()])
+.needs(Needs::Demands(|demands, _| demands.need(Target::AllNormal, Action::EnableProfiler)))
+.since("7.0")
+.flags(RowFlags::ADMIN_ONLY);
 
 const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
                     log lines.";
@@ -66,6 +77,18 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         profiler.set_sample_rate(rate);
     }
     Ok(())
+}
+
+/// The reference allows it with an internal parameter, `internalQueryGlobalProfilingFilter`, that is
+/// off by default.
+fn run_global_filter(
+    _: &CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    request.arguments()?;
+    let text = "setProfilingFilterGlobally command requires query knob to be enabled";
+    Err(Error::new(ErrorCode(7_283_301), text))
 }
 
 fn change(ctx: &CommandContext<'_>, db: &str, before: &Profiled, after: Profiled) {

@@ -117,6 +117,13 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "top": 1 }, "MAXY"),
         ("admin", doc! { "connPoolStats": 1 }, "MAXY"),
         ("admin", doc! { "fsync": 1 }, "HAXY"),
+        // The pages of the commands.
+        ("admin", doc! { "replSetStepUp": 1 }, "GAXY"),
+        ("admin", doc! { "replSetMaintenance": true }, "GAXY"),
+        ("admin", doc! { "replSetGetRBID": 1 }, "MGAXY"),
+        ("shop", doc! { "setIndexCommitQuorum": "nothing", "indexNames": ["a"], "commitQuorum": 1 }, "wdoSWDXY"),
+        ("admin", doc! { "setProfilingFilterGlobally": 1, "filter": {} }, "DXY"),
+        ("shop", doc! { "features": 1 }, USERS),
         // Table "hostManager"; the pages of the commands.
         ("admin", doc! { "autoCompact": false }, "HAXY"),
         ("admin", doc! { "dropConnections": 1, "hostAndPort": [] }, "HAXY"),
