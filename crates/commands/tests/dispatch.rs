@@ -367,7 +367,7 @@ fn no_definition_takes_a_name_that_the_server_hands_out() {
             command.insert("$db", "test");
         }
         // A rename has a code of its own for a dollar sign.
-        let renames_to_dollar = command.get_str("to") == Ok("test.$cmd");
+        let renames_to_dollar = command.get_str("to").is_ok_and(|to| to == "test.$cmd");
         let code = if renames_to_dollar { 20 } else { 73 };
         let reply = server.run(command);
         assert_eq!(reply.get_i32("code").ok(), Some(code), "{reply}");

@@ -79,8 +79,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     Ok(())
 }
 
-/// The reference allows it with an internal parameter, `internalQueryGlobalProfilingFilter`, that is
-/// off by default.
+/// The reference allows it with an internal parameter, `internalQueryGlobalProfilingFilter`, which
+/// is off by default.
 fn run_global_filter(
     _: &CommandContext<'_>,
     request: &Request<'_>,
