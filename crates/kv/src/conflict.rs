@@ -237,7 +237,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Step W, with the hash from [`key_hash`](crate::key_hash::key_hash).
+    /// Step W, with the hash from [`key_hash`].
     pub fn claim(&mut self, hash: u64) -> KvResult<()> {
         if let Claim::First = self.tracker.claim(self.owner, self.begun_at, hash)? {
             self.held.push(hash);
