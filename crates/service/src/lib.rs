@@ -31,7 +31,8 @@ pub use sessions::{
 };
 pub use settings::{
     AutoCompact, CLUSTER_PARAMETERS, ClusterParameter, ClusterParameters, Compaction,
-    DefaultConcerns, Defaults, FailPoint, FailPoints, LogVerbosity, MemoryParameters, QuerySetting,
-    QuerySettings, ReplicaSet, Scripts, SetConfig, Settings, fail_points, index_build_bytes,
-    limit_memory, query_settings, replica_set, usable_memory, write_block,
+    DefaultConcerns, Defaults, FailPoint, FailPoints, FeatureCompatibility, LogVerbosity,
+    MemoryParameters, QuerySetting, QuerySettings, ReplicaSet, Scripts, SetConfig, Settings,
+    fail_points, index_build_bytes, limit_memory, query_settings, replica_set, usable_memory,
+    write_block,
 };

@@ -1,8 +1,8 @@
-//! `setFeatureCompatibilityVersion`. Only one version exists; setting it again has no effect.
+//! `setFeatureCompatibilityVersion`. Manual: "setFeatureCompatibilityVersion".
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::parameters::FEATURE_COMPATIBILITY_VERSION;
+use mayfly_service::FeatureCompatibility;
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue};
 
@@ -20,21 +20,30 @@ pub(super) const ROW: Command =
 const ARGUMENTS: &[Argument] =
     &[Argument::flag("confirm"), Argument::any("fromConfigServer"), Argument::any("phase")];
 
-fn run(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
-    fields.bool("confirm")?;
-    let version = match request.target() {
-        RawValue::String(version) => version,
+    let is_confirmed = fields.bool("confirm")?.unwrap_or(false);
+    let name = match request.target() {
+        RawValue::String(name) => name,
         other => return Err(fields.wrong("setFeatureCompatibilityVersion", other, "string")),
     };
-    if version != FEATURE_COMPATIBILITY_VERSION {
-        return Err(Error::new(
-            ErrorCode(4926900),
-            format!(
-                "Invalid feature compatibility version value '{version}'; expected \
-                 '{FEATURE_COMPATIBILITY_VERSION}'"
-            ),
-        ));
+    let Some(version) = FeatureCompatibility::find(name) else {
+        let valid = FeatureCompatibility::names();
+        let text =
+            format!("Invalid feature compatibility version value '{name}'; expected {valid}");
+        return Err(Error::new(ErrorCode(4926900), text));
+    };
+    let compatibility = &ctx.service.feature_compatibility;
+    if version == compatibility.current() {
+        return Ok(());
     }
+    if !is_confirmed {
+        let text = format!(
+            "The feature compatibility version changes to {version} only with 'confirm: true'"
+        );
+        return Err(Error::new(ErrorCode(7369100), text));
+    }
+    compatibility.set(&ctx.service.store, ctx.op, version)?;
+    tracing::info!(version, "the feature compatibility version was changed");
     Ok(())
 }

@@ -13,7 +13,7 @@ mod convert;
 mod row;
 mod table;
 
-pub use table::{FEATURE_COMPATIBILITY_VERSION, TABLE};
+pub use table::TABLE;
 
 /// When a parameter may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,9 +21,6 @@ use crate::server::Service;
 use crate::sessions::OpenTransactions;
 use crate::settings::MemoryParameters;
 
-/// The version of the reference whose features clients may expect.
-pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
-
 fn memory(service: &Service) -> &MemoryParameters {
     &service.settings.memory
 }
@@ -88,9 +85,9 @@ pub const TABLE: &[Parameter] = &[
         "featureCompatibilityVersion",
         "The version of the reference whose features clients may expect.",
         ParameterKind::Document,
-        |_| {
+        |s| {
             let mut doc = DocBuilder::new();
-            doc.append("version", FEATURE_COMPATIBILITY_VERSION);
+            doc.append("version", s.feature_compatibility.current());
             Value::Document(doc.finish())
         },
     ),

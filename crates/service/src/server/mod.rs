@@ -19,7 +19,8 @@ use crate::sessions::{Cursors, Sessions};
 use crate::settings::Settings;
 use crate::settings::write_block;
 use crate::settings::{
-    AutoCompact, ClusterParameters, Defaults, FailPoints, QuerySettings, ReplicaSet,
+    AutoCompact, ClusterParameters, Defaults, FailPoints, FeatureCompatibility, QuerySettings,
+    ReplicaSet,
 };
 
 /// Smaller idle cursors stay open when memory is short.
@@ -89,6 +90,8 @@ pub struct Service {
     pub top: Top,
     /// Defaults of options that commands do not give.
     pub defaults: Defaults,
+    /// The feature compatibility version.
+    pub feature_compatibility: FeatureCompatibility,
     /// Compaction in the background.
     pub auto_compact: AutoCompact,
     /// Parameters of the cluster.
@@ -130,6 +133,10 @@ impl Service {
             tracing::error!(%error, "the default read and write concern in config.settings cannot be read and are not used");
             Defaults::default()
         });
+        let feature_compatibility = FeatureCompatibility::load(&store).unwrap_or_else(|error| {
+            tracing::error!(%error, "admin.system.version cannot be read; the feature compatibility version is the default");
+            FeatureCompatibility::default()
+        });
         let cluster_parameters = ClusterParameters::load(&store).unwrap_or_else(|error| {
             tracing::error!(%error, "config.clusterParameters cannot be read; cluster parameters have their defaults");
             ClusterParameters::default()
@@ -157,6 +164,7 @@ impl Service {
             profiler: Profiler::default(),
             top: Top::default(),
             defaults,
+            feature_compatibility,
             auto_compact: AutoCompact::default(),
             cluster_parameters,
             query_settings,
