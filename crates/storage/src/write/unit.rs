@@ -318,7 +318,8 @@ impl<'s> WriteUnit<'s> {
             validation.check_update(self.ns, old, new, &self.write_time())?;
         }
         if self.state.id_index.is_some() && stored_id(old) != stored_id(new) {
-            self.remove_id(checked_id(old)?)?;
+            // The rules for names in `_id` may be newer than the stored document.
+            self.remove_id(old.get("_id").unwrap_or(RawValue::Null))?;
             self.add_id(record_key, checked_id(new)?)?;
         }
         self.keep_version(record_key, before.record())?;
