@@ -44,26 +44,32 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The memory below which freed pages are returned to the system at once: 1 GiB.
-const SCARCE_BYTES: u64 = 1 << 30;
-
 /// mimalloc's `mi_option_purge_delay` (its header file `mimalloc.h`).
 const PURGE_DELAY: std::ffi::c_int = 15;
 
-#[allow(unsafe_code, reason = "the declaration of mimalloc's own function")]
+#[allow(unsafe_code, reason = "the declarations of mimalloc's own functions")]
 unsafe extern "C" {
     fn mi_option_set(option: std::ffi::c_int, value: std::ffi::c_long);
+    fn mi_collect(force: bool);
 }
 
-/// Returns freed pages to the system at once if the process may use little memory. By default
-/// mimalloc keeps them for a while: with 128 MB of memory and six clients that insert batches of
-/// 1 MB, 65 MB were kept. This costs system calls.
-pub fn adapt(usable_bytes: u64) {
-    if (1..SCARCE_BYTES).contains(&usable_bytes) {
-        #[allow(unsafe_code, reason = "calls mimalloc")]
-        // SAFETY: the option exists, and may be set at any time.
-        unsafe {
-            mi_option_set(PURGE_DELAY, 0);
-        }
+/// Returns freed pages to the system at once. By default mimalloc keeps them for a while: with 128
+/// MB of memory and six clients that insert batches of 1 MB, 65 MB were kept. This costs system
+/// calls.
+pub fn return_at_once() {
+    #[allow(unsafe_code, reason = "calls mimalloc")]
+    // SAFETY: the option exists, and may be set at any time.
+    unsafe {
+        mi_option_set(PURGE_DELAY, 0);
+    }
+    memory::set_return_freed(collect);
+}
+
+/// Returns the pages that this thread has freed and that mimalloc keeps for it.
+fn collect() {
+    #[allow(unsafe_code, reason = "calls mimalloc")]
+    // SAFETY: it may be called at any time.
+    unsafe {
+        mi_collect(true);
     }
 }

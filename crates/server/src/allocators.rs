@@ -18,6 +18,9 @@ use mayfly_server::allocator::Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// The memory below which freed pages are returned to the system at once: 1 GiB.
+const SCARCE_BYTES: u64 = 1 << 30;
+
 #[cfg(target_os = "linux")]
 mod c {
     use std::ffi::c_void;
@@ -38,4 +41,34 @@ mod c {
     /// Makes the linker use jemalloc's `malloc` instead of the system's.
     #[used]
     static LINKED: unsafe extern "C" fn(usize) -> *mut c_void = tikv_jemalloc_sys::malloc;
+
+    /// Returns freed pages to the system at once.
+    pub(super) fn return_at_once() {
+        let mut millis: isize = 0;
+        for name in [c"arenas.dirty_decay_ms", c"arena.0.dirty_decay_ms"] {
+            let place = (&raw mut millis).cast::<c_void>();
+            #[allow(unsafe_code, reason = "calls jemalloc")]
+            // SAFETY: both names are settings of this type, as jemalloc's manual says; the value
+            // outlives the call, which copies it.
+            unsafe {
+                tikv_jemalloc_sys::mallctl(
+                    name.as_ptr(),
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    place,
+                    size_of::<isize>(),
+                );
+            }
+        }
+    }
+}
+
+/// Makes both allocators return freed pages to the system at once if the process may use little
+/// memory.
+pub(crate) fn adapt(usable_bytes: u64) {
+    if (1..SCARCE_BYTES).contains(&usable_bytes) {
+        mayfly_server::allocator::return_at_once();
+        #[cfg(target_os = "linux")]
+        c::return_at_once();
+    }
 }

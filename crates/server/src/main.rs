@@ -15,7 +15,7 @@ use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
 use mayfly_server::{
-    Config, DRAIN, Running, StartOptions, allocator, healthcheck, permissions, processor, start,
+    Config, DRAIN, Running, StartOptions, healthcheck, permissions, processor, start,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
@@ -67,7 +67,7 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     if !config.honor_system_umask {
         permissions::restrict_new_files();
     }
-    allocator::adapt(mayfly_service::usable_memory());
+    allocators::adapt(mayfly_service::usable_memory());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let log = Arc::new(LogRing::default());
     let set_level = begin_log(&config, &log, &clock)?;

@@ -8,10 +8,15 @@
 //! process has reached its limit. Code that builds a large value therefore does not have to know
 //! any limit; operators that can spill ask [`is_short`] and do so earlier.
 //!
+//! What is not counted (the engine's allocations, threads, freed memory that the allocators still
+//! hold) is measured: the watcher of threads calls [`measure`], and the more memory is resident and
+//! not counted, the less of the process's limit remains for what is counted.
+//!
 //! In a process with another allocator nothing is counted and nothing is refused.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize};
 
@@ -19,8 +24,11 @@ use mayfly_base::{Error, ErrorCode, Result};
 
 /// Changes of up to this many bytes stay with the thread.
 const GRAIN: isize = 64 << 10;
-/// The least that remains for Rust's allocations, however large the engine's share is.
+/// The least that remains for Rust's allocations, however large the engine's share is, or a quarter
+/// of the process's limit if that is less.
 const LEAST_LIMIT: usize = 64 << 20;
+/// Below this limit of the process the memory that is not counted is measured often: 1 GiB.
+const SCARCE: usize = 1 << 30;
 /// When the process is over its limit, an operation that holds less than this, or less than 1/1024
 /// of the limit, continues.
 const SMALL_OPERATION: isize = 1 << 20;
@@ -36,6 +44,7 @@ static PROCESS: Process = Process {
     limit: AtomicIsize::new(isize::MAX),
     whole: AtomicUsize::new(usize::MAX),
     others: AtomicUsize::new(0),
+    uncounted: AtomicUsize::new(0),
     state: AtomicU8::new(ENOUGH),
     refused: AtomicU64::new(0),
 };
@@ -45,7 +54,10 @@ struct Process {
     /// The limit for the bytes that are counted here.
     limit: AtomicIsize,
     whole: AtomicUsize,
+    /// The share of `whole` that is set aside for the engine and for what is not counted.
     others: AtomicUsize,
+    /// Resident bytes that are not counted, as last measured.
+    uncounted: AtomicUsize,
     state: AtomicU8,
     refused: AtomicU64,
 }
@@ -59,13 +71,24 @@ struct Thread {
     base: Cell<isize>,
     /// The value of `net` at which the operation fails.
     ceiling: Cell<isize>,
+    /// Whether the thread has reported since it last returned memory to the system.
+    has_reported: Cell<bool>,
 }
 
 thread_local! {
     static THREAD: Thread = const {
-        Thread { net: Cell::new(0), reported: Cell::new(0), base: Cell::new(0), ceiling: Cell::new(isize::MAX) }
+        Thread {
+            net: Cell::new(0),
+            reported: Cell::new(0),
+            base: Cell::new(0),
+            ceiling: Cell::new(isize::MAX),
+            has_reported: Cell::new(false),
+        }
     };
 }
+
+/// Returns freed memory of the calling thread to the system; set by the binary.
+static RETURN_FREED: OnceLock<fn()> = OnceLock::new();
 
 impl Thread {
     #[inline]
@@ -82,6 +105,7 @@ impl Thread {
     fn report(&self) {
         let net = self.net.get();
         let more = net.wrapping_sub(self.reported.replace(net));
+        self.has_reported.set(true);
         update_state(TOTAL.fetch_add(more, Relaxed).wrapping_add(more));
     }
 }
@@ -117,6 +141,12 @@ pub fn resized(before: usize, now: usize) {
     THREAD.with(|thread| thread.count(now.wrapping_sub(before).cast_signed()));
 }
 
+/// Sets the function that returns freed memory of the calling thread to the system. While memory is
+/// short it is called at the end of each operation that allocated or freed more than a little.
+pub fn set_return_freed(call: fn()) {
+    let _ = RETURN_FREED.set(call);
+}
+
 /// Reports the thread's count to the process. A thread calls it before it ends.
 pub fn report() {
     THREAD.with(Thread::report);
@@ -147,6 +177,9 @@ impl Drop for Counted {
         THREAD.with(|thread| {
             thread.base.set(self.base);
             thread.ceiling.set(self.ceiling);
+            if PROCESS.state.load(Relaxed) != ENOUGH && thread.has_reported.replace(false) {
+                RETURN_FREED.get().into_iter().for_each(|call| call());
+            }
         });
     }
 }
@@ -267,10 +300,46 @@ pub fn set_others(bytes: usize) {
     divide();
 }
 
+/// Measures the resident memory of the process. The part that is not counted here lowers the limit
+/// for what is, if it is more than the share that was set aside.
+pub fn measure() {
+    if let Some(resident) = resident_bytes() {
+        PROCESS.uncounted.store(resident.saturating_sub(total()), Relaxed);
+        divide();
+    }
+}
+
+/// Whether the limit is so low that [`measure`] should be called at each tick of the watcher.
+pub(crate) fn is_scarce() -> bool {
+    PROCESS.whole.load(Relaxed) < SCARCE
+}
+
+/// The resident bytes of the process without its files; `None` where the system does not say.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> Option<usize> {
+    use std::os::unix::fs::FileExt;
+
+    static FILE: OnceLock<Option<std::fs::File>> = OnceLock::new();
+    let file = FILE.get_or_init(|| std::fs::File::open("/proc/self/statm").ok()).as_ref()?;
+    let mut text = [0; 128];
+    let length = file.read_at(&mut text, 0).ok()?;
+    // Pages: size, resident, shared (those of files).
+    let mut pages = std::str::from_utf8(&text[..length]).ok()?.split(' ').skip(1);
+    let mut next = || pages.next()?.parse::<usize>().ok();
+    let (resident, files) = (next()?, next()?);
+    Some(resident.saturating_sub(files).saturating_mul(rustix::param::page_size()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident_bytes() -> Option<usize> {
+    None
+}
+
 fn divide() {
+    let others = PROCESS.others.load(Relaxed).max(PROCESS.uncounted.load(Relaxed));
     let own = match PROCESS.whole.load(Relaxed) {
         usize::MAX => usize::MAX,
-        whole => whole.saturating_sub(PROCESS.others.load(Relaxed)).max(LEAST_LIMIT),
+        whole => whole.saturating_sub(others).max(LEAST_LIMIT.min(whole / 4)),
     };
     PROCESS.limit.store(isize::try_from(own).unwrap_or(isize::MAX), Relaxed);
     update_state(TOTAL.load(Relaxed));
@@ -388,6 +457,29 @@ mod tests {
         .join()
         .unwrap();
         assert!(!is_short());
+        // What is resident and not counted, of which the test process has some,
+        // lowers the limit.
+        set_others(0);
+        set_process_limit(200 * MB);
+        assert_eq!(limit(), 200 * MB);
+        measure();
+        assert!((50 * MB..200 * MB).contains(&limit()), "{}", limit());
+        set_process_limit(40 * MB);
+        assert!(limit() >= 10 * MB);
+        static RETURNED: AtomicUsize = AtomicUsize::new(0);
+        set_return_freed(|| {
+            RETURNED.fetch_add(1, Relaxed);
+        });
+        drop(begin(MB));
+        assert_eq!(RETURNED.load(Relaxed), 0);
+        let operation = begin(100 * MB);
+        allocated(39 * MB);
+        assert!(is_short());
+        drop(operation);
+        drop(begin(MB));
+        assert_eq!(RETURNED.load(Relaxed), 1);
+        freed(39 * MB);
+        report();
         set_process_limit(usize::MAX);
         assert_eq!(limit(), isize::MAX.unsigned_abs());
     }

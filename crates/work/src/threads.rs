@@ -15,7 +15,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use crate::turns::{self, FIRST_TURNS, FirstTurn, TURNS, Turns};
-use crate::{OpCtx, OpRegistry, current};
+use crate::{OpCtx, OpRegistry, current, memory};
 
 /// How long an operation may occupy its thread.
 const SHORT: Duration = Duration::from_millis(4);
@@ -32,6 +32,8 @@ pub const LONG: Duration = Duration::from_millis(500);
 pub const LONG_BYTES: usize = 1 << 20;
 /// Watcher intervals between two checks for long operations.
 const TICKS_PER_CHECK: u32 = 125;
+/// Watcher intervals between two measurements of the memory, if it is not scarce.
+const TICKS_PER_MEASUREMENT: u32 = 25;
 /// Usually enough for another thread to take over this thread's tasks; if not, the operation is
 /// asked again.
 const TAKEN_OVER: Duration = Duration::from_millis(1);
@@ -223,6 +225,9 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), check_long: &dyn Fn()
             wake();
         }
         ticks += 1;
+        if running && (memory::is_scarce() || ticks % TICKS_PER_MEASUREMENT == 0) {
+            memory::measure();
+        }
         if oldest > old && ticks >= TICKS_PER_CHECK {
             check_long();
             ticks = 0;

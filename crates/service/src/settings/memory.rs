@@ -82,20 +82,17 @@ pub fn usable_memory() -> u64 {
     Memory::of_system().usable_bytes()
 }
 
-/// Below this size the process gets half of the memory: 192 MB.
-const LITTLE_BYTES: usize = 192 << 20;
-/// The memory that the process needs in addition to the counted bytes and the engine's budget:
-/// code, threads, memtables that are being flushed, and freed memory that the allocators have not
-/// returned yet. Measured with 128 MB of memory and six clients.
+/// The memory that is set aside in addition to the counted bytes and the engine's budget: code,
+/// threads, memtables that are being flushed, and freed memory that the allocators have not returned
+/// yet. If more than that is resident, the limit follows ([`memory::measure`]).
 const UNCOUNTED_BYTES: usize = 32 << 20;
 
-/// Limits the process to three quarters of the memory, or to half of it if there is little, of
-/// which `engine_bytes` belong to the engine.
+/// Limits the process to three quarters of the memory, of which `engine_bytes` belong to the
+/// engine. The rest is for the kernel's buffers of sockets and files.
 pub fn limit_memory(engine_bytes: usize) {
     memory::set_others(engine_bytes.saturating_add(UNCOUNTED_BYTES));
     if let Ok(all @ 1..) = usize::try_from(Memory::of_system().usable_bytes()) {
-        let part = if all < LITTLE_BYTES { all / 2 } else { all / 4 * 3 };
-        memory::set_process_limit(part);
+        memory::set_process_limit(all / 4 * 3);
     }
 }
 
