@@ -48,6 +48,8 @@ const COMPRESSION: [DBCompressionType; 7] = {
 
 /// Below this size a cache with a simpler index suffices.
 const SMALL_CACHE: usize = 64 * MB;
+/// The size of buffers of files where memory is scarce.
+const SMALL_BUFFER: usize = 128 << 10;
 /// Files are cut so that the compaction of one of them with its overlap on the next level takes
 /// about this much, which is available where the disk is nearly full (`room`).
 const MAX_COMPACTION_BYTES: usize = 128 * MB;
@@ -97,28 +99,32 @@ pub(crate) struct SharedResources {
     memtable_bytes: usize,
     /// Size of the disk.
     disk_bytes: u64,
+    /// Whether memory is so scarce that files are read and written in small pieces, and only one
+    /// compaction runs.
+    is_small: bool,
 }
 
 impl SharedResources {
     pub(crate) fn new(folder: &Path, options: &RocksOptions) -> SharedResources {
         let blocks = options.cache_bytes - record_bytes(options);
         // The faster cache reserves address space, and aborts where a limit does not allow that.
-        let cache = match blocks < SMALL_CACHE {
+        let is_small = blocks < SMALL_CACHE;
+        let cache = match is_small {
             true => Cache::new_lru_cache(blocks),
             false => Cache::new_hyper_clock_cache(blocks, 0),
         };
-        let memtables = (options.cache_bytes / 3).clamp(16 * MB, 256 * MB);
+        let memtables = (options.cache_bytes / 3).clamp(8 * MB, 256 * MB);
         let charged = cache.clone();
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
         // Four families fill up to four memtables each before their writers wait for a flush.
         // Where memory is scarce, all of them together may take twice the budget.
-        let memtable_bytes = match blocks < SMALL_CACHE {
+        let memtable_bytes = match is_small {
             true => (memtables / 8).clamp(MB, 32 * MB),
             false => 32 * MB,
         };
         let disk_bytes = fs4::total_space(folder).unwrap_or(u64::MAX);
-        SharedResources { cache, buffers, memtable_bytes, disk_bytes }
+        SharedResources { cache, buffers, memtable_bytes, disk_bytes, is_small }
     }
 
     /// This many bytes, at most the fraction `1/part` of the disk, but at least a megabyte.
@@ -151,7 +157,12 @@ pub(crate) fn database(
     db.create_missing_column_families(true);
     db.set_write_buffer_manager(&shared.buffers);
     // On a nearly full disk one compaction at a time has the room.
-    db.set_max_background_jobs(match is_tight {
+    if shared.is_small {
+        // By default 2 MB for each file of a compaction, and 1 MB for each file that is written.
+        db.set_compaction_readahead_size(SMALL_BUFFER);
+        db.set_writable_file_max_buffer_size(SMALL_BUFFER as u64);
+    }
+    db.set_max_background_jobs(match is_tight || shared.is_small {
         true => options.background_threads.min(2),
         false => options.background_threads,
     });

@@ -7,10 +7,14 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_runs::{Check, Merge};
+use mayfly_work::memory;
 
 /// Returns the folder with room for this many bytes of temporary files; `None` when they stay in
 /// memory.
 pub(crate) type Scratch = dyn Fn(u64) -> Result<Option<PathBuf>> + Send + Sync;
+
+/// A sorter with less than this stays in memory even if the process is short of it.
+const LEAST_BYTES: usize = 1 << 20;
 
 /// Sorts entries that are added in any order.
 pub(crate) struct Sorter {
@@ -42,7 +46,8 @@ impl Sorter {
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8], check: &Check<'_>) -> Result<()> {
         self.entries.push(key, value);
         let bytes = self.entries.memory_bytes();
-        if bytes < self.budget {
+        let is_small = bytes < LEAST_BYTES || !memory::is_short();
+        if bytes < self.budget && is_small {
             return Ok(());
         }
         match (self.scratch)(bytes as u64)? {
