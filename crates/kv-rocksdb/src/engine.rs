@@ -9,7 +9,7 @@ use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
     Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError, KvResult,
-    SweepEnd, Txn, TxnOptions,
+    SweepEnd, Txn, TxnOptions, is_retired,
 };
 use parking_lot::RwLock;
 use rocksdb::checkpoint::Checkpoint;
@@ -185,7 +185,8 @@ impl Engine for RocksEngine {
         let found = store
             .db
             .get_pinned_cf_opt(&store.family(keyspace), key, &store.read_options)
-            .map_err(|error| read_failed(&error))?;
+            .map_err(|error| read_failed(&error))?
+            .filter(|value| !is_retired(keyspace, value));
         if let (Some(offer), Some(value)) = (&offer, &found) {
             store.records.add(offer, value, || store.db.latest_sequence_number());
         }

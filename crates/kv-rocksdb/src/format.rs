@@ -6,9 +6,11 @@
 //! | 1 | the first one |
 //! | 2 | records have numbers as their keys, and the log refers to them |
 //! | 3 | several versions that the log refers to share a row |
+//! | 4 | deleted records that the log refers to are retired, not copied |
 //!
-//! No build converts a folder in place: data is moved by a dump and a restore, which need no code
-//! for the old format.
+//! A folder of format 3 is converted when it is opened: format 4 reads it as it is, and only the
+//! marker is replaced, before the first record is retired, because a build of format 3 would not
+//! understand that. Older folders are not converted: their data is moved by a dump and a restore.
 //!
 //! A new store is created in three steps, so that the files of another program are never taken for
 //! an unfinished store: the marker is created under another name and claims the folder, RocksDB
@@ -21,7 +23,10 @@ use std::path::Path;
 use crate::open_error::OpenError;
 
 /// The format that this build writes and reads.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
+
+/// The oldest format that is converted when a folder is opened.
+const CONVERTED: u32 = 3;
 
 /// The marker file in the data folder.
 pub const FORMAT_FILE: &str = "MAYFLYDB_FORMAT";
@@ -32,16 +37,28 @@ pub const UNFINISHED_FORMAT_FILE: &str = "MAYFLYDB_FORMAT.new";
 /// A file in the folder of every RocksDB database.
 const ROCKSDB_FILE: &str = "CURRENT";
 
-/// Whether the folder has a marker. Fails when this build cannot read its format.
-pub(crate) fn check(folder: &Path) -> Result<bool, OpenError> {
+/// The marker of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// There is none: the folder is new, or its store is not complete.
+    Absent,
+    /// The store has this build's format.
+    Current,
+    /// The store has an older format, which is converted by [`mark`].
+    Older(u32),
+}
+
+/// Reads the marker. Fails when this build cannot read its format.
+pub(crate) fn check(folder: &Path) -> Result<Marker, OpenError> {
     let file = folder.join(FORMAT_FILE);
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Marker::Absent),
         Err(error) => return Err(OpenError::of_file(&file, &error)),
     };
     match text.trim().parse::<u32>() {
-        Ok(FORMAT) => Ok(true),
+        Ok(FORMAT) => Ok(Marker::Current),
+        Ok(older @ CONVERTED..FORMAT) => Ok(Marker::Older(older)),
         Ok(number) if number > FORMAT => Err(OpenError::NewerFormat(number)),
         Ok(number) if number > 0 => Err(OpenError::OlderFormat(number)),
         Ok(_) | Err(_) => {
@@ -57,7 +74,7 @@ pub(crate) fn claim(folder: &Path) -> Result<(), OpenError> {
         return Ok(());
     }
     // Checked again, because another process may have created the store meanwhile.
-    if folder.join(ROCKSDB_FILE).exists() && !check(folder)? {
+    if folder.join(ROCKSDB_FILE).exists() && check(folder)? == Marker::Absent {
         let text = "it holds a RocksDB database that another program made";
         return Err(OpenError::Foreign(text.to_owned()));
     }

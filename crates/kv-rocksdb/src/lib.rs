@@ -31,6 +31,7 @@ mod open_error;
 mod options;
 mod ranges;
 mod record_cache;
+mod retired;
 mod room;
 mod store;
 mod sweep;

@@ -28,6 +28,8 @@ use rocksdb::{
 
 use mayfly_kv::Keyspace;
 
+use crate::retired;
+
 const MB: usize = 1 << 20;
 /// Disables rewriting files of the last level only to remove sequence numbers from them: a delay of
 /// ten years. The Rust interface has no setter for this option.
@@ -236,6 +238,9 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &SharedResources) -> Opt
         Keyspace::Catalog | Keyspace::Session => {
             cf.set_write_buffer_size(shared.scaled(shared.memtable_bytes.min(8 * MB), 512))
         }
+    }
+    if keyspace == Keyspace::Record {
+        retired::accept(&mut cf);
     }
     if matches!(keyspace, Keyspace::Record | Keyspace::Index) {
         // An insert looks up an absent key of a record or of a unique index; the filter answers

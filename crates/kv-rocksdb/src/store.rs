@@ -22,7 +22,7 @@ use rocksdb::{
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
-use crate::format;
+use crate::format::{self, Marker};
 use crate::group_sync::GroupSync;
 use crate::health::Health;
 use crate::ingest::{SCRATCH_FOLDER, clear_scratch};
@@ -30,6 +30,7 @@ use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, SharedResources};
 use crate::record_cache::{AsOf, RecordCache};
+use crate::retired::RetiredRuns;
 use crate::room::{self, Admission, DiskState, Room};
 
 pub(crate) struct Store {
@@ -43,6 +44,7 @@ pub(crate) struct Store {
     marks: Marks,
     pub(crate) room: Room,
     pub(crate) records: RecordCache,
+    pub(crate) retired: RetiredRuns,
     /// Record keys and index keys deleted since their memtables were last flushed for that.
     pub(crate) deleted: [AtomicU64; 2],
     /// How many more calls flush even few deletions, because they are the end of a mass deletion.
@@ -128,11 +130,11 @@ impl Store {
         state: Arc<DiskState>,
     ) -> Result<Store, OpenError> {
         std::fs::create_dir_all(folder).map_err(|error| OpenError::of_file(folder, &error))?;
-        let marked = format::check(folder)?;
+        let marker = format::check(folder)?;
         let open = OpenFolder::new(folder)?;
-        match marked {
-            true => log_tail::cut(folder, || lock(folder))?,
-            false => format::claim(folder)?,
+        match marker {
+            Marker::Current | Marker::Older(_) => log_tail::cut(folder, || lock(folder))?,
+            Marker::Absent => format::claim(folder)?,
         }
         let room = {
             let _ours = lock(folder)?;
@@ -148,8 +150,15 @@ impl Store {
         let database = options::database(options, &shared, room.is_tight());
         let db = DB::open_cf_descriptors(&database, folder, families)
             .map_err(|error| OpenError::of_rocksdb(folder, &error))?;
-        if !marked {
+        if marker != Marker::Current {
             format::mark(folder)?;
+        }
+        if let Marker::Older(from) = marker {
+            tracing::info!(
+                from,
+                to = format::FORMAT,
+                "the data folder was converted to the present format; earlier versions of the server cannot open it any more"
+            );
         }
         room.refresh(0);
         let db = Box::new(db);
@@ -179,6 +188,7 @@ impl Store {
             failed_checks: AtomicU8::new(0),
             stalls_writes: AtomicBool::new(true),
             records: RecordCache::new(options::record_bytes(options)),
+            retired: RetiredRuns::default(),
             read_options: ReadOptions::default(),
             write_options,
             commit_options,

@@ -5,7 +5,7 @@
 //! files inside it are dropped. In this order a dropped file cannot uncover older versions of its
 //! keys.
 
-use mayfly_kv::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn};
+use mayfly_kv::{KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn};
 use rocksdb::WriteBatch;
 use std::ops::ControlFlow;
 
@@ -31,7 +31,7 @@ pub(crate) fn sweep(
     // megabytes of it.
     let most = if keyspace == Keyspace::Oplog { 1 } else { SHORT_RANGE_KEYS };
     let limit = ScanLimit::rows(max.clamp(1, most));
-    let end = reader.scan(keyspace, range, Direction::Forward, limit, &mut |key, _| {
+    let end = reader.scan_retired(keyspace, range, limit, &mut |key, _| {
         batch.delete_cf(&family, key);
         ControlFlow::Continue(())
     })?;

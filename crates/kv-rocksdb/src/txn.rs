@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_kv::conflict::Claims;
-use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
+use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan, stored_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
     Caps, Direction, EachValue, KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd,
-    ScanLimit, Txn, Visitor, scan_each,
+    ScanLimit, Txn, Visitor, is_retired, scan_each,
 };
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, WriteBatch};
 
@@ -18,6 +18,7 @@ use crate::health::read_failed;
 use crate::many::{BATCHED_KEYS, KeyGroup, Many, key_groups};
 use crate::ranges::visit_ranges;
 use crate::record_cache::{AsOf, CacheLookup};
+use crate::retired::{RunWalk, WORTH_LEARNING};
 use crate::store::{Store, StoreSnapshot};
 
 pub(crate) const CAPS: Caps = Caps {
@@ -99,13 +100,14 @@ impl RocksTxn {
                 see(value);
                 Ok(true)
             }
-            Some(OwnWrite::Deleted) => Ok(false),
+            Some(OwnWrite::Deleted | OwnWrite::Retired) => Ok(false),
             None => {
                 let found = self
                     .store
                     .db
                     .get_pinned_cf_opt(&self.store.family(keyspace), key, options)
-                    .map_err(|error| read_failed(&error))?;
+                    .map_err(|error| read_failed(&error))?
+                    .filter(|value| !is_retired(keyspace, value));
                 Ok(found.inspect(|value| see(value)).is_some())
             }
         }
@@ -176,6 +178,9 @@ impl RocksTxn {
             let mut flow = ControlFlow::Continue(());
             Many { db: &store.db, family, snapshot }.read(&missing_keys, &mut |at, value| {
                 let at = missing[at];
+                if is_retired(Keyspace::Record, value) {
+                    return ControlFlow::Continue(());
+                }
                 if let CacheLookup::Missing(Some(offer)) = &looks[at] {
                     store.records.add(offer, value, || 0);
                 }
@@ -220,7 +225,7 @@ impl RocksTxn {
         for (at, key) in keys.iter().enumerate() {
             match self.buffer.get(keyspace, key) {
                 Some(OwnWrite::Put(value)) => see(at, value),
-                Some(OwnWrite::Deleted) => {}
+                Some(OwnWrite::Deleted | OwnWrite::Retired) => {}
                 None => stored.push((at, *key)),
             }
         }
@@ -232,7 +237,8 @@ impl RocksTxn {
             options,
         );
         for ((at, _), value) in stored.into_iter().zip(found) {
-            if let Some(value) = value.map_err(|error| read_failed(&error))? {
+            let value = value.map_err(|error| read_failed(&error))?;
+            if let Some(value) = value.filter(|value| !is_retired(keyspace, value)) {
                 see(at, &value);
             }
         }
@@ -248,6 +254,7 @@ impl RocksTxn {
             match write {
                 OwnWrite::Put(value) => batch.put_cf(&store.family(keyspace), key, value),
                 OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
+                OwnWrite::Retired => batch.merge_cf(&store.family(keyspace), key, []),
             }
         }
         batch
@@ -288,8 +295,15 @@ impl RocksTxn {
         let records = self.buffer.ops().filter(|(keyspace, ..)| *keyspace == Keyspace::Record);
         let invalidation = store.records.invalidate(records.map(|(_, key, _)| key));
         let written = self.write_batch();
-        invalidation.finish(store.db.latest_sequence_number());
+        let by = store.db.latest_sequence_number();
+        invalidation.finish(by);
         written?;
+        if self.buffer.size().1 >= WORTH_LEARNING {
+            let retired = self.buffer.ops().filter(|(.., write)| *write == OwnWrite::Retired);
+            let mut keys: Vec<&[u8]> = retired.map(|(_, key, _)| key).collect();
+            keys.sort_unstable();
+            store.retired.note(&keys, by);
+        }
         store.wrote();
         Ok(())
     }
@@ -375,7 +389,34 @@ impl Txn for RocksTxn {
             Direction::Backward => iterator.seek_to_last(),
         }
         let request = ScanRequest { keyspace, range, direction, limit };
-        merged_scan(&mut RocksCursor { iterator, direction }, &self.buffer, request, visit)
+        let walk = match self.snapshot().as_of {
+            AsOf::Snapshot(holds, within) if keyspace == Keyspace::Record => {
+                Some(RunWalk::new(&store.retired, direction, (holds, within)))
+            }
+            _ => None,
+        };
+        let mut cursor = RocksCursor { iterator, direction, walk };
+        merged_scan(&mut cursor, &self.buffer, request, visit)
+    }
+
+    fn scan_retired(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        if range.is_empty() {
+            return Ok(ScanEnd::Exhausted);
+        }
+        let store = &self.store;
+        let mut options = self.snapshot().scan_options();
+        options.set_iterate_lower_bound(range.start.as_slice());
+        options.set_iterate_upper_bound(range.end.as_slice());
+        let mut iterator = store.db.raw_iterator_cf_opt(&store.family(keyspace), options);
+        iterator.seek_to_first();
+        let direction = Direction::Forward;
+        stored_scan(&mut RocksCursor { iterator, direction, walk: None }, limit, visit)
     }
 
     fn scan_ranges(
@@ -387,7 +428,16 @@ impl Txn for RocksTxn {
     ) -> KvResult<(usize, ScanEnd)> {
         if ranges.len() > 1 && !self.buffer.touches(keyspace) {
             let place = (&*self.store.db, self.store.family(keyspace));
-            return visit_ranges(place, self.snapshot(), ranges, direction, visit);
+            return visit_ranges(
+                place,
+                self.snapshot(),
+                ranges,
+                direction,
+                &mut |at, key, value| match is_retired(keyspace, value) {
+                    true => ControlFlow::Continue(()),
+                    false => visit(at, key, value),
+                },
+            );
         }
         scan_each(self, keyspace, ranges, direction, visit)
     }
@@ -416,6 +466,8 @@ impl Txn for RocksTxn {
 struct RocksCursor<'s> {
     iterator: DBRawIteratorWithThreadMode<'s, DB>,
     direction: Direction,
+    /// For scans of records: the run of retired ones at the present position.
+    walk: Option<RunWalk<'s>>,
 }
 
 impl Cursor for RocksCursor<'_> {
@@ -428,6 +480,32 @@ impl Cursor for RocksCursor<'_> {
     }
 
     fn advance(&mut self) {
+        if let Some(walk) = &mut self.walk {
+            walk.end();
+        }
+        self.step();
+    }
+
+    fn advance_retired(&mut self) {
+        let to = match (&mut self.walk, self.iterator.key()) {
+            (Some(walk), Some(key)) => walk.step(key),
+            _ => None,
+        };
+        match (to, self.direction) {
+            (Some(after), Direction::Forward) => self.iterator.seek(after),
+            (Some(first), Direction::Backward) => {
+                self.iterator.seek_for_prev(first);
+                if self.iterator.key() == Some(&first[..]) {
+                    self.iterator.prev();
+                }
+            }
+            (None, _) => self.step(),
+        }
+    }
+}
+
+impl RocksCursor<'_> {
+    fn step(&mut self) {
         match self.direction {
             Direction::Forward => self.iterator.next(),
             Direction::Backward => self.iterator.prev(),

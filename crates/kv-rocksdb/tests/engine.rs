@@ -103,18 +103,28 @@ fn a_folder_in_use_or_of_another_format_is_refused() {
     let engine = open(folder.path()).unwrap();
     assert_eq!(open(folder.path()).err(), Some(OpenError::InUse));
     drop(engine);
-    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "3\n");
+    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "4\n");
     for (mark, refused) in [
-        ("4\n", Some(OpenError::NewerFormat(4))),
+        ("5\n", Some(OpenError::NewerFormat(5))),
         ("1\n", Some(OpenError::OlderFormat(1))),
         ("2\n", Some(OpenError::OlderFormat(2))),
-        ("3\n", None),
+        ("4\n", None),
     ] {
         fs::write(folder.path().join(FORMAT_FILE), mark).unwrap();
         assert_eq!(open(folder.path()).err(), refused, "{mark}");
     }
     fs::write(folder.path().join(FORMAT_FILE), "0\n").unwrap();
     assert!(matches!(open(folder.path()).err(), Some(OpenError::Damaged(_))));
+}
+
+#[test]
+fn a_folder_of_the_format_before_is_converted() {
+    let folder = TempDir::new().unwrap();
+    put(&*open(folder.path()).unwrap(), b"k", b"v");
+    let mark = folder.path().join(FORMAT_FILE);
+    fs::write(&mark, "3\n").unwrap();
+    assert!(has(&*open(folder.path()).unwrap(), b"k"));
+    assert_eq!(fs::read_to_string(mark).unwrap(), "4\n");
 }
 
 #[test]
@@ -166,7 +176,7 @@ fn a_hole_after_the_last_sync_ends_the_log() {
     let engine = open(folder.path()).unwrap();
     let mut lengths = Vec::new();
     for n in 0..200_u8 {
-        put(&*engine, &[n], &vec![n; 100 + usize::from(n) * 7]);
+        put(&*engine, &[n], &vec![1 + n % 127; 100 + usize::from(n) * 7]);
         lengths.push(fs::metadata(log_file(folder.path())).unwrap().len() as usize);
         if n == 49 {
             engine.sync().unwrap();
@@ -324,10 +334,10 @@ fn cached_records_are_those_of_the_snapshot() {
     let engine = open(folder.path()).unwrap();
     let key = |n: u64| [7_u64.to_be_bytes(), n.to_be_bytes()].concat();
     for n in 0..RECORDS {
-        put(&*engine, &key(n), &EACH.to_le_bytes());
+        put(&*engine, &key(n), &EACH.to_be_bytes());
     }
     let keys: Vec<Vec<u8>> = (0..RECORDS).map(key).collect();
-    let number = |value: &[u8]| i64::from_le_bytes(value.try_into().unwrap());
+    let number = |value: &[u8]| i64::from_be_bytes(value.try_into().unwrap());
     let read = |txn: &dyn mayfly_kv::Txn| -> Vec<i64> {
         let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let mut found = Vec::new();
@@ -361,7 +371,7 @@ fn cached_records_are_those_of_the_snapshot() {
                         }
                         let value = before + by;
                         let (key, guard) = (&keys[n as usize], Guard::Checked);
-                        if txn.put(RECORD, key, &value.to_le_bytes(), guard).is_err() {
+                        if txn.put(RECORD, key, &value.to_be_bytes(), guard).is_err() {
                             break;
                         }
                         changed.push((n, value));
@@ -405,7 +415,7 @@ fn cached_records_are_those_of_the_snapshot() {
             let mut written = 0_i64;
             while going() {
                 written += 1;
-                put(&*engine, &own, &written.to_le_bytes());
+                put(&*engine, &own, &written.to_be_bytes());
                 for _ in 0..3 {
                     let see = &mut |value: &[u8]| assert_eq!(number(value), written);
                     assert!(engine.get_once(RECORD, &own, see).unwrap());

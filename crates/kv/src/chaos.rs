@@ -206,7 +206,7 @@ impl ChaosTxn {
 }
 
 impl Txn for ChaosTxn {
-    crate::forward_txn!(inner: fill_gaps, size, written_keys);
+    crate::forward_txn!(inner: scan_retired, fill_gaps, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.check_age()?;
@@ -277,6 +277,11 @@ impl Txn for ChaosTxn {
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
         self.check_write(key, &[], guard)?;
         self.inner.delete(keyspace, key, guard)
+    }
+
+    fn retire(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
+        self.check_write(key, &[], guard)?;
+        self.inner.retire(keyspace, key, guard)
     }
 
     fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {

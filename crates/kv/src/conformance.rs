@@ -5,6 +5,7 @@
 
 mod isolation;
 mod plain;
+mod retired;
 mod scans;
 mod threads;
 
@@ -38,6 +39,9 @@ pub const CASES: &[Case] = &[
     ("sweep", plain::sweep),
     ("ingest", plain::ingest),
     ("close", plain::close),
+    ("retired records are hidden", retired::hidden_from_reads),
+    ("retirements conflict", retired::conflicts),
+    ("retired runs against a model", retired::against_a_model),
     ("scan both directions", scans::both_directions),
     ("scan bounds", scans::bounds),
     ("scan limits", scans::limits),

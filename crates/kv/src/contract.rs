@@ -147,6 +147,15 @@ pub enum Guard {
     Derived,
 }
 
+/// The bit that an engine sets in the first byte of a value to retire it: [`Txn::retire`].
+pub const RETIRED: u8 = 0x80;
+
+/// Whether this stored value is retired.
+#[inline]
+pub fn is_retired(keyspace: Keyspace, value: &[u8]) -> bool {
+    keyspace == Keyspace::Record && value.first().is_some_and(|first| first & RETIRED != 0)
+}
+
 /// Length in bytes of a gap, which is left open in a value until shortly before the commit.
 pub const GAP_BYTES: usize = 8;
 
@@ -226,6 +235,16 @@ pub trait Txn: Send {
         visit: &mut Visitor<'_>,
     ) -> KvResult<ScanEnd>;
 
+    /// Visits the stored entries of a range in ascending order, retired ones included, and without
+    /// own writes.
+    fn scan_retired(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd>;
+
     /// Visits the entries of several ranges like one call of [`Txn::scan`] for each; the closure
     /// receives the index of the range. The ranges are disjoint, and in the order of the scan.
     /// Returns the index of the range at which it ended, and how that one ended; all ranges before
@@ -269,6 +288,14 @@ pub trait Txn: Send {
 
     /// Removes a key.
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()>;
+
+    /// Removes a record for all reads but [`Txn::scan_retired`], without rewriting its value, which
+    /// stays where it is until the key is deleted. Conflicts as a write does.
+    ///
+    /// Only for keys of [`Keyspace::Record`] whose value is stored, was not written by this
+    /// transaction, and begins with a byte below [`RETIRED`], as all values of that keyspace must.
+    /// The key must not be put again.
+    fn retire(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()>;
 
     /// Makes the transaction conflict with other writers of the key as a write would.
     fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()>;

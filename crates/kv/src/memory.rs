@@ -11,11 +11,11 @@ use imbl::OrdMap;
 use parking_lot::RwLock;
 
 use crate::conflict::{Claims, ConflictTracker};
-use crate::scan::{Cursor, ScanRequest, merged_scan};
+use crate::scan::{Cursor, ScanRequest, merged_scan, stored_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
     Caps, Direction, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError,
-    KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    KvResult, RETIRED, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor, is_retired,
 };
 
 type Bytes = Arc<[u8]>;
@@ -95,6 +95,7 @@ impl Engine for MemoryEngine {
     ) -> KvResult<bool> {
         self.open()?;
         let value = self.maps.read()[keyspace as usize].get(key).cloned();
+        let value = value.filter(|value| !is_retired(keyspace, value));
         Ok(value.inspect(|value| see(value)).is_some())
     }
 
@@ -199,8 +200,11 @@ impl Txn for MemoryTxn {
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         let value = match self.buffer.get(keyspace, key) {
             Some(OwnWrite::Put(value)) => Some(value),
-            Some(OwnWrite::Deleted) => None,
-            None => self.snapshot[keyspace as usize].get(key).map(|value| &**value),
+            Some(OwnWrite::Deleted | OwnWrite::Retired) => None,
+            None => {
+                let stored = self.snapshot[keyspace as usize].get(key).map(|value| &**value);
+                stored.filter(|value| !is_retired(keyspace, value))
+            }
         };
         Ok(value.inspect(|value| see(value)).is_some())
     }
@@ -231,6 +235,21 @@ impl Txn for MemoryTxn {
         }
     }
 
+    fn scan_retired(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        if range.is_empty() {
+            return Ok(ScanEnd::Exhausted);
+        }
+        let mut entries = within(&self.snapshot[keyspace as usize], range);
+        let mut cursor = MapCursor { at: entries.next(), rest: entries };
+        stored_scan(&mut cursor, limit, visit)
+    }
+
     crate::buffered_writes!(CAPS);
 
     fn commit(self: Box<Self>) -> KvResult<()> {
@@ -242,6 +261,13 @@ impl Txn for MemoryTxn {
                 match write {
                     OwnWrite::Put(value) => drop(map.insert(key.into(), value.into())),
                     OwnWrite::Deleted => drop(map.remove(key)),
+                    OwnWrite::Retired => {
+                        if let Some(stored) = map.get(key) {
+                            let mut value = stored.to_vec();
+                            value.iter_mut().take(1).for_each(|first| *first |= RETIRED);
+                            map.insert(key.into(), value.into());
+                        }
+                    }
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use crate::write_buffer::{OwnWrite, WriteBuffer};
-use crate::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Visitor};
+use crate::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Visitor, is_retired};
 
 /// An iterator over the stored entries of one range.
 pub trait Cursor {
@@ -17,6 +17,11 @@ pub trait Cursor {
 
     /// Moves to the next entry in its direction.
     fn advance(&mut self);
+
+    /// Moves on from a retired entry. An engine may skip others that are retired, too.
+    fn advance_retired(&mut self) {
+        self.advance();
+    }
 }
 
 /// The parameters of a scan.
@@ -42,6 +47,10 @@ pub fn merged_scan(
     let mut pace = Pace { limit: request.limit, visit };
     if !own.touches(request.keyspace) {
         while let Some((key, value)) = stored.entry()? {
+            if is_retired(request.keyspace, value) {
+                stored.advance_retired();
+                continue;
+            }
             if pace.see(key, value).is_break() {
                 return Ok(ScanEnd::More { last_key: key.to_vec() });
             }
@@ -53,6 +62,10 @@ pub fn merged_scan(
     let ordered = own.ordered(request.keyspace);
     let mut writes = own.range(&ordered, request.range, request.direction).peekable();
     loop {
+        if stored.entry()?.is_some_and(|(_, value)| is_retired(request.keyspace, value)) {
+            stored.advance_retired();
+            continue;
+        }
         let next = match (stored.entry()?, writes.peek()) {
             (None, None) => return Ok(ScanEnd::Exhausted),
             (Some(_), None) => Ordering::Less,
@@ -83,6 +96,22 @@ pub fn merged_scan(
             return Ok(ScanEnd::More { last_key: key.to_vec() });
         }
     }
+}
+
+/// Visits stored entries, retired ones included.
+pub fn stored_scan(
+    stored: &mut impl Cursor,
+    limit: ScanLimit,
+    visit: &mut Visitor<'_>,
+) -> KvResult<ScanEnd> {
+    let mut pace = Pace { limit, visit };
+    while let Some((key, value)) = stored.entry()? {
+        if pace.see(key, value).is_break() {
+            return Ok(ScanEnd::More { last_key: key.to_vec() });
+        }
+        stored.advance();
+    }
+    Ok(ScanEnd::Exhausted)
 }
 
 /// Counts down the limit.

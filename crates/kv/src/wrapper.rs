@@ -136,6 +136,27 @@ macro_rules! forward_txn {
             self.$inner.delete(keyspace, key, guard)
         }
     };
+    (@retire $inner:ident) => {
+        fn retire(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            guard: $crate::Guard,
+        ) -> $crate::KvResult<()> {
+            self.$inner.retire(keyspace, key, guard)
+        }
+    };
+    (@scan_retired $inner:ident) => {
+        fn scan_retired(
+            &self,
+            keyspace: $crate::Keyspace,
+            range: &$crate::KeyRange,
+            limit: $crate::ScanLimit,
+            visit: &mut $crate::Visitor<'_>,
+        ) -> $crate::KvResult<$crate::ScanEnd> {
+            self.$inner.scan_retired(keyspace, range, limit, visit)
+        }
+    };
     (@lock $inner:ident) => {
         fn lock(&mut self, keyspace: $crate::Keyspace, key: &[u8]) -> $crate::KvResult<()> {
             self.$inner.lock(keyspace, key)

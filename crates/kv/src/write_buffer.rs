@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use crate::key_hash::{HashedKeys, key_hash};
-use crate::{Direction, GAP_BYTES, KeyRange, Keyspace, KvError, KvResult};
+use crate::{Direction, GAP_BYTES, KeyRange, Keyspace, KvError, KvResult, is_retired};
 
 /// Up to this many operations a linear search replaces the index.
 const SEARCHED: usize = 8;
@@ -44,11 +44,21 @@ pub enum OwnWrite<'b> {
     Put(&'b [u8]),
     /// Removed the key.
     Deleted,
+    /// Retired the key's stored value.
+    Retired,
+}
+
+/// The kind of an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Put,
+    Delete,
+    Retire,
 }
 
 struct Op {
     keyspace: Keyspace,
-    deleted: bool,
+    kind: Kind,
     at: u32,
     key_len: u32,
     value_len: u32,
@@ -83,7 +93,8 @@ impl WriteBuffer {
 
     /// Adds a put.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) {
-        self.push(keyspace, key, value, false);
+        debug_assert!(!is_retired(keyspace, value), "the contract reserves this bit");
+        self.push(keyspace, key, value, Kind::Put);
     }
 
     /// Adds a put whose value has a gap of eight bytes at offset `gap`.
@@ -101,7 +112,7 @@ impl WriteBuffer {
             return Err(KvError::Invalid("a gap that is not within its value".into()));
         }
         let at = self.arena.len() + key.len() + gap;
-        self.push(keyspace, key, value, false);
+        self.push(keyspace, key, value, Kind::Put);
         self.gaps.push(at as u32);
         Ok(())
     }
@@ -126,7 +137,12 @@ impl WriteBuffer {
 
     /// Adds a delete.
     pub fn delete(&mut self, keyspace: Keyspace, key: &[u8]) {
-        self.push(keyspace, key, &[], true);
+        self.push(keyspace, key, &[], Kind::Delete);
+    }
+
+    /// Adds a retirement.
+    pub fn retire(&mut self, keyspace: Keyspace, key: &[u8]) {
+        self.push(keyspace, key, &[], Kind::Retire);
     }
 
     /// Bytes and operations so far.
@@ -233,14 +249,14 @@ impl WriteBuffer {
         self.range(&ordered, range, Direction::Forward).map(|(key, _)| key.to_vec()).collect()
     }
 
-    fn push(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], deleted: bool) {
+    fn push(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], kind: Kind) {
         assert!(
             self.arena.len() + key.len() + value.len() < u32::MAX as usize,
             "engines refuse a transaction long before 4 GB"
         );
         self.ops.push(Op {
             keyspace,
-            deleted,
+            kind,
             at: self.arena.len() as u32,
             key_len: key.len() as u32,
             value_len: value.len() as u32,
@@ -272,10 +288,12 @@ impl WriteBuffer {
     }
 
     fn write(&self, op: &Op) -> OwnWrite<'_> {
-        if op.deleted {
-            return OwnWrite::Deleted;
+        let value = op.at as usize + op.key_len as usize;
+        match op.kind {
+            Kind::Put => OwnWrite::Put(&self.arena[value..][..op.value_len as usize]),
+            Kind::Delete => OwnWrite::Deleted,
+            Kind::Retire => OwnWrite::Retired,
         }
-        OwnWrite::Put(&self.arena[op.at as usize + op.key_len as usize..][..op.value_len as usize])
     }
 }
 
@@ -323,6 +341,18 @@ macro_rules! buffered_writes {
             $caps.check_write(key, &[], self.buffer.size())?;
             $crate::conflict::claim(&mut self.claims, keyspace, key, guard)?;
             self.buffer.delete(keyspace, key);
+            Ok(())
+        }
+
+        fn retire(
+            &mut self,
+            keyspace: $crate::Keyspace,
+            key: &[u8],
+            guard: $crate::Guard,
+        ) -> $crate::KvResult<()> {
+            $caps.check_write(key, &[], self.buffer.size())?;
+            $crate::conflict::claim(&mut self.claims, keyspace, key, guard)?;
+            self.buffer.retire(keyspace, key);
             Ok(())
         }
 

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{ErrorCode, Namespace, Result};
-use mayfly_kv::{Engine, EngineWrapper, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
+use mayfly_kv::{
+    Engine, EngineWrapper, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions, is_retired,
+};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
 use crate::oplog::{decode, visit_all};
-use crate::record::kept::visit_kept;
-use crate::record::layout::{decode_stored, prefixed};
+use crate::record::kept::{visit_kept, visit_retired};
+use crate::record::layout::{decode_retired, decode_stored, prefixed};
 use crate::testing;
 use crate::*;
 
@@ -116,13 +118,23 @@ impl Fixture {
         rows
     }
 
-    /// The kept versions: timestamp, collection, record key, document.
+    /// The kept versions, with those in retired records: timestamp, collection, record key,
+    /// document.
     fn kept(&self) -> BTreeMap<(u64, u64, RecordKey), DocBuf> {
         let mut found = BTreeMap::new();
+        let records: BTreeMap<_, _> = self.rows(Keyspace::Record).into_iter().collect();
         for (key, value) in self.rows(Keyspace::Versions) {
             let number = |at: usize| u64::from_be_bytes(key[at..at + 8].try_into().unwrap());
             visit_kept(&key, &value, &mut |record_key, document| {
                 found.insert((number(0), number(8), record_key.to_vec()), document.to_owned());
+            });
+            visit_retired(&key, &value, &mut |record_key| {
+                let stored = &records[record_key];
+                assert!(is_retired(Keyspace::Record, stored));
+                let record = decode_retired(stored).unwrap();
+                assert_eq!(record.logged_at, Some(number(0)));
+                let key = (number(0), number(8), record_key[8..].to_vec());
+                found.insert(key, record.document.to_owned());
             });
         }
         found
@@ -272,7 +284,8 @@ fn nothing_refers_to_what_is_not_logged() {
         unit.delete(&key, &old)
     });
     assert_eq!(f.rows(Keyspace::Oplog).len(), before);
-    let records = f.rows(Keyspace::Record);
+    let mut records = f.rows(Keyspace::Record);
+    records.retain(|(_, value)| !is_retired(Keyspace::Record, value));
     assert_eq!(records.len(), 1);
     assert_eq!(decode_stored(&records[0].1).unwrap().logged_at, None);
     assert_eq!(f.inserted("d.c").unwrap(), [0], "what was logged before is kept");
@@ -449,6 +462,19 @@ fn a_cut_takes_whole_entries_with_what_is_kept_for_them() {
     assert!(left.len() >= 100 && left.len() < 1000, "{}", left.len());
     assert_eq!(left, all[1000 - left.len()..]);
     assert_eq!(f.kept().len(), left.len());
+    let records = f.rows(Keyspace::Record);
+    assert_eq!(records.len(), left.len(), "retired records go with the log");
+    // A crash between the removal of records and that of their rows, which the next trim repeats.
+    let rows = f.rows(Keyspace::Versions);
+    let mut txn = f.engine.begin(TxnOptions::default()).unwrap();
+    for (key, _) in &records[..5] {
+        txn.delete(Keyspace::Record, key, Guard::Checked).unwrap();
+    }
+    txn.commit().unwrap();
+    f.store.cut_log_whole().unwrap();
+    f.store.trim_oplog().unwrap();
+    assert!(!rows.is_empty() && f.rows(Keyspace::Versions).is_empty());
+    assert_eq!(f.rows(Keyspace::Record), []);
 }
 
 #[test]

@@ -14,12 +14,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, KeyRange, Keyspace, SweepEnd};
+use mayfly_kv::{Guard, KeyRange, Keyspace, SweepEnd, TxnOptions};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Store;
-use crate::oplog::SegmentsToStore;
+use crate::oplog::{SegmentsToStore, visit_all};
 use crate::record::error::from_kv;
+use crate::record::kept::visit_retired;
 use crate::record::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
 
 /// The number of keys that are cleared in one call of the engine.
@@ -216,6 +217,7 @@ impl Store {
         // Whole files are removed at once, so the cut must be durable before.
         self.engine().sync().map_err(from_kv)?;
         let range = KeyRange { start: vec![0], end: cut.saturating_add(1).to_be_bytes().to_vec() };
+        self.delete_retired(&range)?;
         let at_once = self.oplog.take_resized() || nearly_full;
         for keyspace in [Keyspace::Oplog, Keyspace::Versions] {
             self.sweep_whole(keyspace, &range)?;
@@ -225,6 +227,27 @@ impl Store {
         }
         self.oplog.set_swept(cut);
         Ok(())
+    }
+
+    /// Deletes the retired records that rows of kept versions name. A crash leaves the rows, and the
+    /// next call deletes the records again.
+    fn delete_retired(&self, rows: &KeyRange) -> Result<()> {
+        let reader = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let begin = || self.engine().begin(TxnOptions::default()).map_err(from_kv);
+        let mut writer = begin()?;
+        visit_all(&*reader, Keyspace::Versions, rows.clone(), &mut |row_key, value| {
+            let mut deleted = Ok(());
+            visit_retired(row_key, value, &mut |key| {
+                if deleted.is_ok() {
+                    deleted = writer.delete(Keyspace::Record, key, Guard::Derived).map_err(from_kv);
+                }
+            });
+            if writer.size().1 >= SWEEP_KEYS {
+                std::mem::replace(&mut writer, begin()?).commit().map_err(from_kv)?;
+            }
+            deleted
+        })?;
+        writer.commit().map_err(from_kv)
     }
 
     fn sweep_whole(&self, keyspace: Keyspace, range: &KeyRange) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::index::building::Note;
 use crate::oplog::OplogBatch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::kept::{KeptRows, KeptVersion};
+use crate::record::kept::{KeptRows, KeptVersion, RetiredRows};
 
 /// The longest wait of a writer for an index build that is slower than the writers.
 const LONGEST_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
@@ -32,6 +32,8 @@ pub(crate) struct Pending {
     overwritten: HashMap<(u64, RecordKey), DocBuf>,
     /// Kept versions that are not written yet.
     pub kept: KeptRows,
+    /// Rows of retired records that are not written yet.
+    pub retired: RetiredRows,
     /// Notes for builds of indexes.
     pub notes: Vec<Note>,
     /// A unit failed after it may have written, so the transaction cannot be committed.
@@ -61,6 +63,7 @@ impl Pending {
             multikey: Vec::new(),
             overwritten: HashMap::new(),
             kept: KeptRows::default(),
+            retired: RetiredRows::default(),
             notes: Vec::new(),
             failed: false,
         }
@@ -104,12 +107,13 @@ impl Pending {
         Ok(())
     }
 
-    /// Writes the remaining kept versions. Must be called before the commit.
+    /// Writes the remaining kept versions and rows of retired records. Must be called before the commit.
     ///
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn write_kept(&mut self, txn: &mut dyn Txn) -> Result<()> {
-        self.kept.finish(&mut put(txn))
+        self.kept.finish(&mut put(txn))?;
+        self.retired.finish(&mut put(txn))
     }
 
     /// Adds the effects of a unit on this collection.

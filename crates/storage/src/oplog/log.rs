@@ -301,7 +301,7 @@ fn load_window(engine: &dyn Engine, cut: u64, limits: LogLimits) -> Result<Windo
 /// Visits keys and values.
 type RowVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
-/// Visits a range in the order of its keys.
+/// Visits the stored entries of a range in the order of their keys, retired records included.
 pub(crate) fn visit_all(
     txn: &dyn Txn,
     keyspace: Keyspace,
@@ -317,9 +317,7 @@ pub(crate) fn visit_all(
                 ControlFlow::Break(())
             }
         };
-        let scanned = txn
-            .scan(keyspace, &range, Direction::Forward, ScanLimit::NONE, see)
-            .map_err(from_kv)?;
+        let scanned = txn.scan_retired(keyspace, &range, ScanLimit::NONE, see).map_err(from_kv)?;
         if let Some(error) = failed {
             return Err(error);
         }

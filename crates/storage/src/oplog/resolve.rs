@@ -1,7 +1,7 @@
 //! Finds the document that an entry of the log refers to.
 //!
 //! It is searched in this order:
-//! 1. in its record, if the record still has the version of the entry;
+//! 1. in its record, if the record still has the version of the entry, even if it is retired;
 //! 2. in [`Keyspace::Versions`], where the unit that overwrote or removed the record copied it. In
 //!    one snapshot it is in one of the two;
 //! 3. in the latest state of [`Keyspace::Versions`], because ranges of dropped collections are
@@ -23,7 +23,7 @@ use super::stored::KeyInLog;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::kept::{kept_range, visit_kept};
-use crate::record::layout::{decode_stored, prefixed};
+use crate::record::layout::{decode_retired, prefixed};
 
 /// A run of at least this many numbers is scanned instead of read one by one.
 const SCANNED: u64 = 4;
@@ -123,9 +123,20 @@ impl<'t> Resolver<'t> {
     fn in_place(&self, reference: &Reference<'_>, key: &[u8]) -> Result<Option<DocBuf>> {
         let mut found = None;
         let key = prefixed(reference.collection, key);
-        self.txn
+        let is_there = self
+            .txn
             .get(Keyspace::Record, &key, &mut |value| found = in_version(value, reference.version))
             .map_err(from_kv)?;
+        if !is_there {
+            let end = [&key[..], &[0]].concat();
+            let range = KeyRange { start: key, end };
+            self.txn
+                .scan_retired(Keyspace::Record, &range, ScanLimit::NONE, &mut |_, value| {
+                    found = in_version(value, reference.version);
+                    ControlFlow::Continue(())
+                })
+                .map_err(from_kv)?;
+        }
         Ok(found)
     }
 
@@ -149,7 +160,7 @@ impl<'t> Resolver<'t> {
         let found = &mut ahead.found;
         let scanned = self
             .txn
-            .scan(Keyspace::Record, &range, Direction::Forward, limit, &mut |key, value| {
+            .scan_retired(Keyspace::Record, &range, limit, &mut |key, value| {
                 found.extend(number_of(key).zip(in_version(value, version)));
                 ControlFlow::Continue(())
             })
@@ -235,7 +246,7 @@ impl<'t> Resolver<'t> {
 
 /// The document of a record's value, if it has the version that an entry refers to.
 fn in_version(value: &[u8], version: u64) -> Option<DocBuf> {
-    let record = decode_stored(value).ok().filter(|record| record.logged_at == Some(version))?;
+    let record = decode_retired(value).ok().filter(|record| record.logged_at == Some(version))?;
     Some(record.document.to_owned())
 }
 

@@ -6,6 +6,8 @@
 //! value   | the document, BSON |
 //!         or of several versions:
 //!         | 0, 4 bytes | for each: last byte of its record key | its document, BSON |
+//!         or of retired records, which have the documents:
+//!         | 1, 4 bytes little-endian | for each: last byte of its record key |
 //! ```
 //!
 //! Versions share a row when one unit removes them one after the other, they belong to the same
@@ -22,6 +24,9 @@ use mayfly_value::RawDoc;
 
 /// The first bytes of a row of several versions. A BSON document never starts with length 0.
 const SEVERAL: [u8; 4] = [0; 4];
+
+/// The first bytes of a row of retired records. No BSON document is so short.
+const RETIRED: [u8; 4] = [1, 0, 0, 0];
 
 /// The size at which a row takes no further version. Every engine takes values of this length. A
 /// look-up reads the whole row.
@@ -43,6 +48,17 @@ pub(crate) struct KeptVersion<'a> {
     /// The key of the record, not empty.
     pub record_key: &'a [u8],
     pub document: RawDoc<'a>,
+}
+
+/// A record that is retired, because an entry of the log refers to it.
+#[derive(Clone, Copy)]
+pub(crate) struct RetiredRecord<'a> {
+    /// The timestamp of the entry.
+    pub timestamp: u64,
+    /// The collection's id.
+    pub collection: u64,
+    /// The key of the record, not empty.
+    pub record_key: &'a [u8],
 }
 
 /// Writes a row, given its key and its value.
@@ -115,6 +131,65 @@ impl KeptRows {
             self.value.clear();
         }
         Ok(())
+    }
+}
+
+/// Groups retired records into rows, as [`KeptRows`] groups versions.
+#[derive(Default)]
+pub(crate) struct RetiredRows {
+    /// The key of the current row, and its value; empty when there is none.
+    key: Vec<u8>,
+    value: Vec<u8>,
+    next: Vec<u8>,
+}
+
+impl RetiredRows {
+    /// Adds a record, and writes the row that is complete.
+    ///
+    /// # Errors
+    /// Errors of `put`.
+    pub(crate) fn push(&mut self, record: RetiredRecord<'_>, put: &mut PutRow<'_>) -> Result<()> {
+        let RetiredRecord { timestamp, collection, record_key } = record;
+        self.next.clear();
+        self.next.extend_from_slice(&timestamp.to_be_bytes());
+        self.next.extend_from_slice(&collection.to_be_bytes());
+        self.next.extend_from_slice(record_key);
+        if self.value.is_empty() || !are_together(&self.key, &self.next) {
+            self.finish(put)?;
+            self.value.extend_from_slice(&RETIRED);
+            std::mem::swap(&mut self.key, &mut self.next);
+        } else if self.key < self.next {
+            self.key.clone_from(&self.next);
+        }
+        self.value.extend(record_key.last());
+        Ok(())
+    }
+
+    /// Writes the current row.
+    ///
+    /// # Errors
+    /// Errors of `put`.
+    pub(crate) fn finish(&mut self, put: &mut PutRow<'_>) -> Result<()> {
+        if !self.value.is_empty() {
+            put(&self.key, &self.value)?;
+            self.value.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Visits the retired records of a row: the collection's id, followed by the record's key. A row of
+/// versions has none.
+pub(crate) fn visit_retired(row_key: &[u8], value: &[u8], visit: &mut dyn FnMut(&[u8])) {
+    let (Some(key), Some(last_bytes)) = (row_key.get(8..), value.strip_prefix(&RETIRED)) else {
+        return;
+    };
+    let mut key = key.to_vec();
+    for byte in last_bytes {
+        if let Some(last) = key.last_mut() {
+            *last = *byte;
+            visit(&key);
+        }
     }
 }
 

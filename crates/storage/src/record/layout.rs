@@ -17,7 +17,8 @@
 //!          | the entry; see [`crate::oplog`] |
 //!
 //! kept     | timestamp of the log's entry, 8 bytes big-endian | collection id, 8 bytes | record key |
-//!          | the document as it was when the entry was written, BSON; several: [`crate::record::kept`] |
+//!          | the document as it was when the entry was written, BSON; several, and retired records:
+//!          | [`crate::record::kept`] |
 //!
 //! session  | session id, 16 bytes | statement id, 4 bytes |
 //!          | see [`crate::retry`] |
@@ -34,7 +35,7 @@
 //! ```
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{KeyRange, Keyspace, prefix_end};
+use mayfly_kv::{KeyRange, Keyspace, RETIRED, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, RawDoc, RawValue, SortOrder};
 
@@ -130,15 +131,50 @@ pub(crate) fn encode_record(
 /// # Errors
 /// 301 DataCorruptionDetected.
 pub(crate) fn decode_stored(value: &[u8]) -> Result<Record<'_>> {
-    let document = decode_record(value)?;
+    match value {
+        [RECORD_FORMAT, rest @ ..] => decode_parts(rest),
+        _ => Err(damaged()),
+    }
+}
+
+/// Decodes what follows the first byte.
+#[inline]
+fn decode_parts(rest: &[u8]) -> Result<Record<'_>> {
+    let document = document_of(rest)?;
     // The document follows the header and, if there is one, the timestamp.
-    let number = |from: usize| value.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
-    let logged_at = if value.get(1) == Some(&LOGGED) { number(LOGGED_AT) } else { None };
+    let number = |from: usize| rest.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
+    let logged_at = if rest.first() == Some(&LOGGED) { number(LOGGED_AT - 1) } else { None };
     Ok(Record {
         document,
-        modified_ms: number(2).map_or(0, i64::from_le_bytes),
+        modified_ms: number(1).map_or(0, i64::from_le_bytes),
         logged_at: logged_at.map(u64::from_le_bytes),
     })
+}
+
+#[inline]
+fn document_of(rest: &[u8]) -> Result<RawDoc<'_>> {
+    let framed = match rest {
+        [0, ..] => rest.get(RECORD_HEADER - 1..),
+        [LOGGED, ..] => rest.get(RECORD_HEADER + 7..),
+        _ => None,
+    };
+    framed.and_then(RawDoc::new).ok_or_else(damaged)
+}
+
+fn damaged() -> Error {
+    Error::new(ErrorCode::DataCorruptionDetected, "a stored record has an invalid header or length")
+}
+
+/// Decodes a record's value that may be retired, as [`decode_stored`]; the bytes are those of
+/// [`Txn::scan_retired`](mayfly_kv::Txn::scan_retired).
+///
+/// # Errors
+/// 301 DataCorruptionDetected.
+pub(crate) fn decode_retired(value: &[u8]) -> Result<Record<'_>> {
+    match value.split_first() {
+        Some((first, rest)) if first & !RETIRED == RECORD_FORMAT => decode_parts(rest),
+        _ => Err(damaged()),
+    }
 }
 
 /// The document of a record's value.
@@ -146,17 +182,10 @@ pub(crate) fn decode_stored(value: &[u8]) -> Result<Record<'_>> {
 /// # Errors
 /// 301 DataCorruptionDetected.
 pub(crate) fn decode_record(value: &[u8]) -> Result<RawDoc<'_>> {
-    let framed = match value {
-        [RECORD_FORMAT, 0, ..] => value.get(RECORD_HEADER..),
-        [RECORD_FORMAT, LOGGED, ..] => value.get(RECORD_HEADER + 8..),
-        _ => None,
-    };
-    framed.and_then(RawDoc::new).ok_or_else(|| {
-        Error::new(
-            ErrorCode::DataCorruptionDetected,
-            "a stored record has an invalid header or length",
-        )
-    })
+    match value {
+        [RECORD_FORMAT, rest @ ..] => document_of(rest),
+        _ => Err(damaged()),
+    }
 }
 
 /// Encodes the value of a unique index's entry.

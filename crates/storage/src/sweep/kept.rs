@@ -15,7 +15,7 @@ use crate::Store;
 use crate::oplog::{records_of, visit_all};
 use crate::record::error::from_kv;
 use crate::record::kept::{KeptRows, KeptVersion};
-use crate::record::layout::{catalog_key, decode_stored, object_range};
+use crate::record::layout::{catalog_key, decode_retired, object_range};
 
 /// A smaller collection is scanned completely, whatever the log's size is.
 const SMALL_BYTES: u64 = 16 << 20;
@@ -119,7 +119,7 @@ impl Store {
         value: &[u8],
     ) -> Result<()> {
         // An unreadable record is reported when it is read.
-        let Ok(record) = decode_stored(value) else { return Ok(()) };
+        let Ok(record) = decode_retired(value) else { return Ok(()) };
         let Some(timestamp) = record.logged_at.filter(|timestamp| *timestamp > self.oplog.cut())
         else {
             return Ok(());

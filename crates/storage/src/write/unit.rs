@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_kv::{Guard, Txn};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::archive::ArchiveSink;
@@ -22,7 +22,6 @@ use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::{Validation, WriteTime};
 use crate::isolation::{Effects, Pending, ReadView};
 use crate::oplog::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog, UpdateStyle, delta};
-use crate::record::error::from_kv;
 use crate::record::layout::{InLog, encode_record, prefixed};
 use crate::record::storable::{check_bytes, check_storable};
 use crate::record::{Moment, Record, StoredDocument};
@@ -422,8 +421,7 @@ impl<'s> WriteUnit<'s> {
     ) -> Result<()> {
         let document = stored.document;
         let key = prefixed(self.collection.id(), record_key);
-        self.keep_version(record_key, stored)?;
-        self.txn.delete(Keyspace::Record, &key, Guard::Checked).map_err(from_kv)?;
+        self.remove_record(record_key, &key, stored)?;
         let id = document.get("_id").unwrap_or(RawValue::Null);
         self.remove_id(id)?;
         let mut scratch = std::mem::take(&mut self.scratch);

@@ -6,7 +6,7 @@ use mayfly_kv::{Guard, Keyspace};
 use super::WriteUnit;
 use crate::record::Record;
 use crate::record::error::from_kv;
-use crate::record::kept::KeptVersion;
+use crate::record::kept::{KeptVersion, RetiredRecord};
 use crate::record::layout::{InLog, LOGGED_AT};
 
 impl WriteUnit<'_> {
@@ -38,6 +38,30 @@ impl WriteUnit<'_> {
                 self.txn.put(Keyspace::Versions, key, value, Guard::Derived).map_err(from_kv)
             },
         )
+    }
+
+    /// Removes a record. If an entry of the log refers to it, the document stays until the log is
+    /// cut: in its record, which is retired, if no later record can have the same key; otherwise in
+    /// a copy. The unit holds the record's lock.
+    pub(super) fn remove_record(
+        &mut self,
+        record_key: &[u8],
+        key: &[u8],
+        old: Record<'_>,
+    ) -> Result<()> {
+        let is_referred = |timestamp: &u64| *timestamp > self.context.core.oplog.cut();
+        // A capped collection reads from its oldest record on with each insert.
+        let may_stay = self.collection.is_numbered() && self.state.capped.is_none();
+        if let Some(timestamp) = old.logged_at.filter(is_referred).filter(|_| may_stay) {
+            let collection = self.collection.id();
+            let record = RetiredRecord { timestamp, collection, record_key };
+            self.pending.retired.push(record, &mut |key, value| {
+                self.txn.put(Keyspace::Versions, key, value, Guard::Derived).map_err(from_kv)
+            })?;
+            return self.txn.retire(Keyspace::Record, key, Guard::Checked).map_err(from_kv);
+        }
+        self.keep_version(record_key, old)?;
+        self.txn.delete(Keyspace::Record, key, Guard::Checked).map_err(from_kv)
     }
 
     /// Writes a record, with a gap for the timestamp if the log refers to it.
