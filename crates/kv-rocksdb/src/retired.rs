@@ -85,7 +85,7 @@ impl RetiredRuns {
     pub(crate) fn note(&self, keys: &[&[u8]], by: u64) {
         let numbers = keys.iter().filter_map(|key| numbered(key));
         let mut run: Option<(u64, u64, u64)> = None;
-        let mut note = |run: Option<(u64, u64, u64)>| {
+        let note = |run: Option<(u64, u64, u64)>| {
             if let Some((object, first, last)) = run
                 && last - first >= WORTH_LEARNING as u64
             {

@@ -35,8 +35,8 @@ pub enum Keyspace {
     Catalog = 3,
     /// Sessions and retryable writes.
     Session = 4,
-    /// Record versions that the operation log refers to and that are deleted or overwritten in
-    /// `Record`.
+    /// Record versions that the operation log refers to and that are overwritten in `Record`, and
+    /// the names of retired records.
     Versions = 5,
 }
 

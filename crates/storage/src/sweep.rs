@@ -197,8 +197,8 @@ impl Store {
         Ok(())
     }
 
-    /// Cuts the oldest segments of an oplog that exceeds its size, with their kept versions; the
-    /// whole log when the disk is nearly full.
+    /// Cuts the oldest segments of an oplog that exceeds its size, with the retired records and kept
+    /// versions that they refer to; the whole log when the disk is nearly full.
     ///
     /// # Errors
     /// Errors of the engine.

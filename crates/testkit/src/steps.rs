@@ -76,7 +76,7 @@ struct CountingTxn {
 }
 
 impl Txn for CountingTxn {
-    mayfly_kv::forward_txn!(inner: put, put_with_gap, fill_gaps, lock, size, written_keys);
+    mayfly_kv::forward_txn!(inner: scan_retired, put, put_with_gap, fill_gaps, lock, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         if keyspace == Keyspace::Record {
@@ -109,6 +109,12 @@ impl Txn for CountingTxn {
         if keyspace == Keyspace::Record {
             self.deleted.push(key.to_vec());
         }
+        Ok(())
+    }
+
+    fn retire(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
+        self.inner.retire(keyspace, key, guard)?;
+        self.deleted.push(key.to_vec());
         Ok(())
     }
 

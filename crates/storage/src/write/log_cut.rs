@@ -1,8 +1,8 @@
 //! Cuts the operation log when the disk is nearly full.
 //!
-//! A deletion copies each document that the log refers to, and a drop copies all of them. On a full
-//! disk these copies would take the room that deletions free. Therefore the whole log is cut first,
-//! so that no entry refers to what is deleted afterwards. Readers of the log that had not come that
+//! A deleted document that the log refers to stays until the log is cut, and a drop copies all such
+//! documents. On a full disk deletions would free no room. Therefore the whole log is cut first, so
+//! that no entry refers to what is deleted afterwards. Readers of the log that had not come that
 //! far end with 286 ChangeStreamHistoryLost, as they do when the log is too short.
 
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::oplog::visit_all;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
-/// A smaller log is not cut, because its copies take little room.
+/// A smaller log is not cut, because it refers to little.
 const LITTLE_BYTES: u64 = 4 << 20;
 /// Deletions fill the log repeatedly; cuts are logged at most this often, in microseconds.
 const WARN_EVERY_MICROS: i64 = 60_000_000;
