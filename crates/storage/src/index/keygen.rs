@@ -11,6 +11,7 @@ use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, RawDoc, RawValue};
 
+use crate::index::kinds::Maintenance;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::last_modified_entries;
 use crate::record::Record;
@@ -95,7 +96,8 @@ impl KeySet {
     }
 }
 
-/// Fills `out` with the document's keys.
+/// Fills `out` with the keys that a write of the document maintains: all of its keys, or none if
+/// the index is log-fed.
 ///
 /// # Errors
 /// 171 CannotIndexParallelArrays; 67 CannotCreateIndex-like limits are 257 TransactionTooLarge
@@ -113,6 +115,9 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
         return Ok(());
     }
     if let Some(kind) = spec.kind().special() {
+        if kind.row().maintenance == Maintenance::Log {
+            return Ok(());
+        }
         kind.keys(spec, record, out)?;
         return limited(out);
     }
@@ -128,6 +133,21 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
         fields => compound(fields, collation, document, out)?,
     }
     limited(out)
+}
+
+/// Fills `out` with all keys that the index has of the document, also if it is log-fed.
+///
+/// # Errors
+/// As [`index_keys`].
+pub(crate) fn entry_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+    match spec.kind().special().filter(|_| spec.is_log_fed()) {
+        None => index_keys(spec, record, out),
+        Some(kind) => {
+            out.clear();
+            kind.keys(spec, record, out)?;
+            limited(out)
+        }
+    }
 }
 
 /// Removes duplicates and checks the number of keys.

@@ -169,9 +169,9 @@ impl OplogClock {
         self.segments_ended.store(more, Ordering::Relaxed);
     }
 
-    /// The timestamp up to which the log is to be cut.
-    pub(super) fn cut(&self, now_ms: i64) -> Option<u64> {
-        self.open.lock().window.cut(self.settled(), now_ms)
+    /// The timestamp up to which the log is to be cut, at most `up_to`.
+    pub(super) fn cut(&self, now_ms: i64, up_to: u64) -> Option<u64> {
+        self.open.lock().window.cut(self.settled().min(up_to), now_ms)
     }
 
     /// Ends the open segment while no commit is under way; returns the end of the last segment, if

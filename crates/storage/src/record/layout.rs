@@ -13,6 +13,11 @@
 //! unique   | index id, 8 bytes | ordered keys of the values |
 //!          | length of record key, varint | record key | type bits |
 //!
+//! log-fed  | index id, 8 bytes | ordered keys of the values | record key |
+//!          | type bits; written by the follower, see [`crate::feed`] |
+//!  record  | index id, 8 bytes | ordered key of _id |
+//!          | the entries of the document with this _id; in the keyspace of records |
+//!
 //! oplog    | seconds << 32 + increment, 8 bytes big-endian |
 //!          | the entry; see [`crate::oplog`] |
 //!
@@ -28,6 +33,7 @@
 //!          | 'l' | timestamp |  | a segment of the oplog that ends there: bytes and entries, 8 bytes each
 //!          | 'c' | id |         | collection: namespace, UUID, options, indexes, BSON
 //!          | 'm' | index id |   | multikey mask, 4 bytes little-endian
+//!          | 'p' | index id |   | position of a log-fed index: timestamp, 8 bytes big-endian; 1 once it is filled
 //!          | 'd' | id |         | a dropped object whose range waits for the sweeper; 1 once what the log refers to is kept
 //!          | 'k' | id |         | documents and bytes at the last clean close
 //!          | 'r' | id |         | the first record number that was not handed out, 8 bytes big-endian
@@ -205,6 +211,11 @@ pub(crate) mod catalog_key {
 
     pub(crate) fn multikey(id: u64) -> Vec<u8> {
         with_id(b'm', id)
+    }
+
+    /// The position of a log-fed index.
+    pub(crate) fn feed(id: u64) -> Vec<u8> {
+        with_id(b'p', id)
     }
 
     pub(crate) fn dropped(id: u64) -> Vec<u8> {
