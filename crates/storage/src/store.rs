@@ -335,6 +335,7 @@ impl Store {
             sweeper.stop();
         }
         self.refuse_units();
+        self.await_steps_of_feeds(LAST_UNIT);
         let counted = self.store_counts();
         let recorded = self.record_suspension_last();
         let measured = self.oplog.store_segments(SegmentsToStore::All);

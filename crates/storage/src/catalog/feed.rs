@@ -136,6 +136,11 @@ impl Collection {
         fed
     }
 
+    /// Whether it has log-fed indexes that the follower maintains.
+    pub fn has_log_fed(&self) -> bool {
+        !self.is_dropped() && !self.log_fed().is_empty()
+    }
+
     /// Its log-fed indexes that the follower maintains: those that are built, or that came with
     /// the collection.
     pub(crate) fn log_fed(&self) -> Vec<Arc<Index>> {
@@ -157,6 +162,15 @@ impl Core {
             found.extend(indexes.map(|index| (collection.clone(), index)));
         }
         found
+    }
+
+    /// Waits until running steps have ended, each at most so long. Called when no more begin.
+    pub(crate) fn await_steps_of_feeds(&self, longest: Duration) {
+        for (_, index) in self.all_log_fed() {
+            if let Some(feed) = index.feed() {
+                drop(feed.turn.try_lock_for(longest));
+            }
+        }
     }
 
     /// The collections that have log-fed indexes for the follower.

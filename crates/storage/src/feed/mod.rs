@@ -37,6 +37,8 @@ pub enum FeedStep {
     More,
     /// The indexes have all entries that the log had when the step began.
     Current,
+    /// Nothing was done, because `fsync` has locked the store.
+    Locked,
 }
 
 impl FeedStep {
@@ -53,6 +55,7 @@ impl Store {
     /// Errors of the engine and of the operation's deadline; 175 QueryPlanKilled when the
     /// collection is dropped meanwhile. A later step continues.
     pub fn feed(&self, op: &OpCtx, collection: &Collection) -> Result<FeedStep> {
+        let Some(_writing) = self.fsync_lock.try_enter() else { return Ok(FeedStep::Locked) };
         let mut left = FeedStep::Current;
         for index in collection.log_fed() {
             let step = match self.feed_index(op, collection, &index) {

@@ -48,7 +48,7 @@ impl<C: Clock + 'static> Fixture<C> {
         for collection in self.store.log_fed_collections() {
             let steps = (0..1000).find_map(|_| match self.store.feed(&self.op, &collection) {
                 Ok(FeedStep::More) => None,
-                Ok(FeedStep::Current) => Some(Ok(())),
+                Ok(FeedStep::Current | FeedStep::Locked) => Some(Ok(())),
                 Err(error) => Some(Err(error)),
             });
             steps.expect("an end of the steps")?;
