@@ -82,7 +82,7 @@ pub struct Store {
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
     /// Before this wall time no recorded statement is old enough to be removed.
     pub(crate) next_statement_due: AtomicI64,
-    /// How often a log-fed index was built again, because the log had left it behind.
+    /// How often a stale log-fed index was built again.
     pub(crate) log_fed_rebuilds: AtomicU64,
     pub(crate) visit_hook: VisitHook,
     pub(crate) paced: PacedPolicies,

@@ -49,7 +49,7 @@ impl Service {
                 }
                 goes_on
             });
-            while tasks.try_join_next().is_some() {}
+            std::iter::from_fn(|| tasks.try_join_next()).for_each(drop);
             for collection in collections {
                 running.entry(collection.id()).or_insert_with(|| {
                     let (service, one_step) = (self.clone(), one_step.clone());

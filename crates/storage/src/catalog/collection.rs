@@ -361,8 +361,8 @@ impl Collection {
     }
 
     /// The indexes that a plan may use. Entries of a last-modified policy are not values of
-    /// documents, and those of a log-fed index may be older than the snapshot, so that these indexes
-    /// are not among them.
+    /// documents, and those of a log-fed index may be older than the snapshot, so these indexes are
+    /// not among them.
     pub fn plannable_indexes(&self, visible: VisibleIndexes) -> Vec<Arc<Index>> {
         let state = self.now();
         let plannable = |index: &&Arc<Index>| {

@@ -182,8 +182,8 @@ impl Core {
         all.values().filter(|collection| !collection.log_fed().is_empty()).cloned().collect()
     }
 
-    /// The timestamp after which log-fed indexes still need the log; `None` if none needs it. An
-    /// index that the log has already left behind is rebuilt and needs nothing.
+    /// The timestamp after which log-fed indexes still need the log; `None` if none needs it. A
+    /// stale index, which lacks entries that were cut, is built again and needs nothing.
     pub(crate) fn slowest_feed(&self) -> Option<u64> {
         let needs = |(collection, index): &(Arc<Collection>, Arc<Index>)| {
             let feed = index.feed()?;
@@ -195,7 +195,7 @@ impl Core {
 
     /// The rows of indexes that the catalog has with a position before `least`, and that have got
     /// further meanwhile. They are written when the log is cut, so that an index without changes of
-    /// its own is not left behind after a restart, and at a clean close.
+    /// its own is not stale after a restart, and at a clean close.
     pub(crate) fn feeds_to_store(&self, least: u64) -> Vec<(Arc<Index>, FeedRow)> {
         let due = |(collection, index): &(Arc<Collection>, Arc<Index>)| {
             let feed = index.feed()?;

@@ -145,7 +145,7 @@ impl Store {
         for spec in &specs {
             if let Some(kind) = spec.kind().special() {
                 let checked = kind.check_in_collection(spec);
-                let checked = checked.and_then(|()| self.check_log_feeds(ns, spec));
+                let checked = checked.and_then(|()| self.check_log_fed(ns, spec));
                 checked.map_err(|e| in_spec_context(e, spec.document()))?;
             }
         }
@@ -211,21 +211,6 @@ impl Store {
                 return Ok(Some(result));
             }
         }
-    }
-
-    /// Refuses a log-fed index on collections that the server writes itself, not always with entries
-    /// of the log.
-    fn check_log_feeds(&self, ns: &Namespace, spec: &IndexSpec) -> Result<()> {
-        if !spec.is_log_fed() {
-            return Ok(());
-        }
-        if is_internal(ns) {
-            let text = format!("this type of index is not supported on {ns}");
-            return Err(Error::new(ErrorCode::CannotCreateIndex, text));
-        }
-        // From now on the log's cuts and the follower search log-fed indexes.
-        self.catalog.may_be_log_fed.store(true, Ordering::Release);
-        Ok(())
     }
 
     /// Adds indexes to a collection that the open transaction has created and not written to, so
@@ -432,11 +417,6 @@ impl Store {
         }
         Ok(before)
     }
-}
-
-/// Whether the server writes this collection itself.
-fn is_internal(ns: &Namespace) -> bool {
-    ns.collection().starts_with("system.") || matches!(ns.db(), "admin" | "config" | "local")
 }
 
 /// Makes transactions use the indexes from this edition of the definitions on.

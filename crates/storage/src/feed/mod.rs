@@ -8,15 +8,15 @@
 //!    engine transaction.
 //! 4. A reader waits until the position has passed the last timestamp that was assigned before it
 //!    began (`wait`).
-//! 5. The log is cut behind the slowest index. Beyond a limit the index is left behind, and is
-//!    built again under a new id (`behind`).
+//! 5. The log is cut up to the position of the slowest index. Beyond a limit it is cut further; the
+//!    index is then stale, and is built again under a new id (`retention`).
 //!
 //! `README.md` in this folder has an example.
 
 mod apply;
-mod behind;
 mod fill;
 mod follow;
+mod retention;
 mod reverse;
 #[cfg(test)]
 mod tests;

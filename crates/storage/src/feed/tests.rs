@@ -1,9 +1,9 @@
 //! Log-fed indexes over the memory engine, with the fixture kind `fixtureWords`.
 
-mod behind;
 mod crash;
 mod definitions;
 mod reading;
+mod retention;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -116,7 +116,7 @@ impl<C: Clock + 'static> Fixture<C> {
         snapshot
             .scan_stored(&collection, &all, forward, ScanLimit::NONE, &mut |_, record| {
                 let mut keys = crate::index::keygen::KeySet::default();
-                let _ = crate::index::keygen::entry_keys(&index.spec, record, &mut keys);
+                let _ = crate::index::kinds::entry_keys(&index.spec, record, &mut keys);
                 words += keys.len();
                 with_words += usize::from(keys.len() > 0);
                 Ok(ControlFlow::Continue(()))

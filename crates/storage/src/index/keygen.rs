@@ -135,23 +135,8 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
     limited(out)
 }
 
-/// Fills `out` with all keys that the index has of the document, also if it is log-fed.
-///
-/// # Errors
-/// As [`index_keys`].
-pub(crate) fn entry_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
-    match spec.kind().special().filter(|_| spec.is_log_fed()) {
-        None => index_keys(spec, record, out),
-        Some(kind) => {
-            out.clear();
-            kind.keys(spec, record, out)?;
-            limited(out)
-        }
-    }
-}
-
 /// Removes duplicates and checks the number of keys.
-fn limited(out: &mut KeySet) -> Result<()> {
+pub(super) fn limited(out: &mut KeySet) -> Result<()> {
     out.deduplicate();
     if out.len() > MAX_KEYS_PER_DOCUMENT {
         return Err(Error::new(

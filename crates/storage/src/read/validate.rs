@@ -30,7 +30,8 @@ use mayfly_work::OpCtx;
 
 use self::bson::{is_conformant, is_readable};
 use crate::catalog::{Collection, Core, Index};
-use crate::index::keygen::{KeySet, entry_keys};
+use crate::index::keygen::KeySet;
+use crate::index::kinds::entry_keys;
 use crate::read::{Snapshot, entry};
 use crate::record::Record;
 use crate::record::RecordKey;
@@ -125,11 +126,11 @@ impl Core {
         self.count_documents(op, collection)?;
         let indexes = collection.ready_indexes();
         let mut found = ValidationResult::default();
-        let (snapshot, kept_bytes, behind) = {
-            let (_no_writers, behind) = self.lock_log_fed(op, collection)?;
+        let (snapshot, kept_bytes, lagging) = {
+            let (_no_writers, lagging) = self.lock_log_fed(op, collection)?;
             found.numbered = collection.is_numbered();
             found.kept_records = collection.counts.documents.load(Ordering::Acquire);
-            (self.latest()?, collection.counts.bytes.load(Ordering::Acquire), behind)
+            (self.latest()?, collection.counts.bytes.load(Ordering::Acquire), lagging)
         };
         found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
         let mut run = ValidationRun {
@@ -151,9 +152,9 @@ impl Core {
         }
         collection.check_alive()?;
         let ValidationRun { mut found, bytes, .. } = run;
-        // The range of a dropped index is cleared under open snapshots, and an index that is behind
-        // the log lacks entries, so their findings are meaningless.
-        let meaningless = |index: &Index| index.is_dropped() || behind.contains(&index.id());
+        // The range of a dropped index is cleared under open snapshots, and an index that lags
+        // lacks entries, so their findings are meaningless.
+        let meaningless = |index: &Index| index.is_dropped() || lagging.contains(&index.id());
         let gone: Vec<bool> = found.indexes.iter().map(|of| meaningless(&of.index)).collect();
         found.missing.retain(|finding| !gone[finding.index]);
         found.extra.retain(|finding| !gone[finding.index]);

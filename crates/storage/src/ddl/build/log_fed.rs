@@ -1,15 +1,37 @@
-//! Builds log-fed indexes: fills them, and publishes those that are built without others.
+//! Builds log-fed indexes: checks and fills them, and publishes those that are built without
+//! others.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use mayfly_base::{ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_work::OpCtx;
 
 use super::{IfDropped, aborted, check_not_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};
+use crate::index::IndexSpec;
 
 impl Store {
+    /// Checks that a log-fed index may be on this collection: the server's own writes are not
+    /// always in the log.
+    ///
+    /// # Errors
+    /// 67 CannotCreateIndex.
+    pub(in crate::ddl) fn check_log_fed(&self, ns: &Namespace, spec: &IndexSpec) -> Result<()> {
+        if !spec.is_log_fed() {
+            return Ok(());
+        }
+        let internal = matches!(ns.db(), "admin" | "config" | "local");
+        if internal || ns.collection().starts_with("system.") {
+            let text = format!("this type of index is not supported on {ns}");
+            return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+        }
+        // From now on the log's cuts and the follower search log-fed indexes.
+        self.catalog.may_be_log_fed.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Fills the indexes while the build should continue.
     pub(super) fn fill_while(
         &self,

@@ -110,7 +110,7 @@ fn a_check_of_the_collection_waits_for_the_index() {
     f.index("d.c", &words()).unwrap();
     f.put_text("d.c", 1, "red");
     let options = ValidateOptions { bson_conformance: false };
-    // An index that stays behind is not checked.
+    // An index that does not catch up is not checked.
     let found = f.store.validate(&f.op, &f.of("d.c"), options).unwrap();
     assert!(found.indexes.iter().all(|of| of.is_valid()));
     f.follow();

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder};
 
-use crate::index::keygen::KeySet;
+use crate::index::keygen::{KeySet, index_keys, limited};
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
 
@@ -229,6 +229,21 @@ fn row_of_field(name: &str, value: RawValue<'_>) -> Option<&'static KindRow> {
 /// The row of the kind of a key pattern: that of its first field that is not ordinary.
 pub(crate) fn row_of_key(key: RawDoc<'_>) -> Option<&'static KindRow> {
     key.iter().find_map(|element| row_of_field(element.name(), element.value()))
+}
+
+/// Fills `out` with all keys that the index has of the document, also if it is log-fed.
+///
+/// # Errors
+/// As [`index_keys`].
+pub(crate) fn entry_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+    match spec.kind().special().filter(|_| spec.is_log_fed()) {
+        None => index_keys(spec, record, out),
+        Some(kind) => {
+            out.clear();
+            kind.keys(spec, record, out)?;
+            limited(out)
+        }
+    }
 }
 
 /// The result of a checked request.

@@ -12,8 +12,8 @@ const MOST_CHECKS: usize = if cfg!(test) { 3 } else { 200 };
 const BETWEEN: Duration = Duration::from_millis(5);
 
 impl Core {
-    /// Locks the state exclusively. Also returns the ids of log-fed indexes that are behind even
-    /// after a wait.
+    /// Locks the state exclusively. Also returns the ids of log-fed indexes that lag even after a
+    /// wait.
     ///
     /// # Errors
     /// Errors of the operation's deadline.
@@ -31,14 +31,14 @@ impl Core {
             }
             // No write to the collection is under way. Others end, without this lock.
             let last = self.oplog.clock.at_rest(|last| last);
-            let mut behind = fed.clone();
-            behind.retain(|index| {
+            let mut lagging = fed.clone();
+            lagging.retain(|index| {
                 let feed = index.feed();
                 feed.and_then(|feed| feed.reached(&self.oplog, collection)) < Some(last)
             });
             checks += 1;
-            let Some(first) = behind.first().filter(|_| checks < MOST_CHECKS) else {
-                return Ok((state, behind.iter().map(|index| index.id()).collect()));
+            let Some(first) = lagging.first().filter(|_| checks < MOST_CHECKS) else {
+                return Ok((state, lagging.iter().map(|index| index.id()).collect()));
             };
             drop(state);
             op.check()?;

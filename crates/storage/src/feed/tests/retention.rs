@@ -18,7 +18,7 @@ fn fill_log(f: &Fixture, name: &str, bytes: usize) {
 }
 
 #[test]
-fn the_log_waits_for_the_slowest_index_and_then_leaves_it_behind() {
+fn the_log_waits_for_the_slowest_index_up_to_a_limit() {
     let f = small_log(&fixture());
     f.put_text("d.c", 1, "red pen");
     f.index("d.c", &words()).unwrap();
@@ -67,7 +67,7 @@ fn a_cut_of_the_whole_log_is_noticed() {
 }
 
 #[test]
-fn an_index_without_changes_is_not_left_behind() {
+fn an_index_without_changes_is_never_stale() {
     let f = small_log(&fixture());
     f.index("d.c", &words()).unwrap();
     f.put_text("d.c", 1, "red");

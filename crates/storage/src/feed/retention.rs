@@ -1,5 +1,5 @@
-//! The log keeps what log-fed indexes still need, up to a limit. An index that is left behind is
-//! built again.
+//! The log keeps what log-fed indexes still need, up to a limit. Beyond it an index is *stale*: it
+//! lacks entries that were cut, and is built again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,8 +29,8 @@ impl Store {
         }
     }
 
-    /// Replaces an index that the log has left behind by an empty one with the same definition,
-    /// which the next steps fill. Readers of the old one end, because it lacks documents.
+    /// Replaces a stale index by an empty one with the same definition, which the next steps
+    /// fill. Readers of the old one end, because it lacks documents.
     pub(super) fn build_again(&self, collection: &Collection, old: &Index) -> Result<()> {
         let _changing = self.catalog.lock()?;
         let id = self.change(|txn, _| self.catalog.new_id(txn))?;
