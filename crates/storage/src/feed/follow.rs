@@ -44,7 +44,8 @@ impl FeedJob<'_> {
             self.feed.end_watch();
         }
         let row = FeedRow { position: reached, filled: true };
-        let ids: Vec<IdKey> = part.ids.into_iter().collect();
+        let mut ids: Vec<IdKey> = part.ids.into_iter().collect();
+        ids.sort_unstable();
         // The row need not be written for entries about other collections: after a restart the step
         // reads them again.
         match ids.is_empty() && !part.is_long {

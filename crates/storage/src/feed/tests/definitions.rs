@@ -162,6 +162,27 @@ fn transactions_are_followed_at_their_commit() {
     assert_eq!(f.entries("d.new", 0), 1);
 }
 
+/// Its log entries have several timestamps, and the watch is notified once.
+#[test]
+fn all_entries_of_a_large_transaction_are_followed() {
+    let f = fixture();
+    f.index("d.c", &words()).unwrap();
+    f.follow();
+    f.insert("d.other", &doc! { "_id": 1 }).unwrap();
+    let view = f.store.begin_transaction(owner()).unwrap().enter();
+    let padding = "x".repeat(6 << 20);
+    for id in 0..7 {
+        let document = doc! { "_id": id, "a": format!("word{id}"), "padding": &padding };
+        f.set(&view, "d.c", id, Some(document)).unwrap();
+    }
+    f.store.commit_transaction(OpenTransaction::leave(view).unwrap()).unwrap();
+    let parts = f.log(Direction::Backward, 2);
+    assert!(parts[1].get_document("o").unwrap().contains_key("partialTxn"), "it has several");
+    f.follow();
+    f.check_words("d.c");
+    assert_eq!(f.entries("d.c", 0), 7);
+}
+
 #[test]
 fn indexes_are_built_and_rebuilt_while_writers_go_on() {
     let f = Arc::new(fixture());
