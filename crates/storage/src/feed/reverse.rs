@@ -16,6 +16,7 @@
 //! ```
 
 use crate::index::keygen::KeySet;
+use crate::record::layout::{append_counted, split_counted};
 
 const FORMAT: u8 = 1;
 
@@ -38,49 +39,26 @@ impl Entries {
     /// Encodes the row's value.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
-        append(&mut out, &self.record_key);
+        append_counted(&mut out, &self.record_key);
         for (values, bits) in &self.list {
-            append(&mut out, values);
-            append(&mut out, bits);
+            append_counted(&mut out, values);
+            append_counted(&mut out, bits);
         }
         out
     }
 
     /// Decodes a row's value; `None` for a damaged one.
     pub(super) fn decode(value: &[u8]) -> Option<Entries> {
-        let (FORMAT, mut rest) = value.split_first().map(|(format, rest)| (*format, rest))? else {
-            return None;
-        };
-        let mut entries = Entries { record_key: take(&mut rest)?.to_vec(), list: Vec::new() };
+        let (record_key, mut rest) = split_counted(value.strip_prefix(&[FORMAT])?)?;
+        let mut entries = Entries { record_key: record_key.to_vec(), list: Vec::new() };
         while !rest.is_empty() {
-            let values = take(&mut rest)?.to_vec();
-            entries.list.push((values, take(&mut rest)?.to_vec()));
+            let (values, after) = split_counted(rest)?;
+            let (bits, after) = split_counted(after)?;
+            entries.list.push((values.to_vec(), bits.to_vec()));
+            rest = after;
         }
         Some(entries)
     }
-}
-
-fn append(out: &mut Vec<u8>, bytes: &[u8]) {
-    let mut len = bytes.len();
-    while len >= 0x80 {
-        out.push((len & 0x7F) as u8 | 0x80);
-        len >>= 7;
-    }
-    out.push(len as u8);
-    out.extend_from_slice(bytes);
-}
-
-fn take<'v>(rest: &mut &'v [u8]) -> Option<&'v [u8]> {
-    let mut len = 0usize;
-    for (at, byte) in rest.iter().take(5).enumerate() {
-        len |= usize::from(byte & 0x7F) << (7 * at);
-        if byte & 0x80 == 0 {
-            let (bytes, after) = rest[at + 1..].split_at_checked(len)?;
-            *rest = after;
-            return Some(bytes);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

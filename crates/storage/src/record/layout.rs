@@ -168,24 +168,33 @@ pub(crate) fn decode_record(value: &[u8]) -> Result<RawDoc<'_>> {
 /// Encodes the value of a unique index's entry.
 pub(crate) fn encode_unique_value(out: &mut Vec<u8>, record_key: &[u8], type_bits: &[u8]) {
     out.clear();
-    let mut len = record_key.len();
-    while len >= 0x80 {
-        out.push((len & 0x7F) as u8 | 0x80);
-        len >>= 7;
-    }
-    out.push(len as u8);
-    out.extend_from_slice(record_key);
+    append_counted(out, record_key);
     out.extend_from_slice(type_bits);
 }
 
 /// Splits the value of a unique index's entry into record key and type bits.
 pub(crate) fn decode_unique_value(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    split_counted(value)
+}
+
+/// Appends the length of the bytes, as a varint, and the bytes.
+pub(crate) fn append_counted(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut len = bytes.len();
+    while len >= 0x80 {
+        out.push((len & 0x7F) as u8 | 0x80);
+        len >>= 7;
+    }
+    out.push(len as u8);
+    out.extend_from_slice(bytes);
+}
+
+/// Splits a value after its first bytes of [`append_counted`]; `None` if it is too short.
+pub(crate) fn split_counted(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut len = 0usize;
     for (at, byte) in value.iter().take(5).enumerate() {
         len |= usize::from(byte & 0x7F) << (7 * at);
         if byte & 0x80 == 0 {
-            let rest = &value[at + 1..];
-            return (len <= rest.len()).then(|| rest.split_at(len));
+            return value[at + 1..].split_at_checked(len);
         }
     }
     None
