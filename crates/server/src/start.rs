@@ -107,6 +107,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     watch_threads(&service).context("cannot start a background thread")?;
     let connected = Connected::default();
     let mut tasks = JoinSet::new();
+    tasks.spawn(service.clone().follow_log());
     if config.tls.mode != TlsMode::Disabled {
         let _ = service.transport.set(transport.clone());
         tasks.spawn(tls::watch_end(transport.clone(), service.clone()));

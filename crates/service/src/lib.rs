@@ -6,6 +6,7 @@
 mod clients;
 mod counters;
 mod documents;
+mod follow;
 pub mod observe;
 pub mod parameters;
 mod process;

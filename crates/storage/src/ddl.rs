@@ -42,6 +42,7 @@ use crate::record::storable::check_bytes;
 use crate::timeseries::default_index;
 pub use change_index::{CollModChange, CollModResult, IndexSelector, NewExpireAfter};
 pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
+pub(crate) use rebuild::Replaced;
 pub use rename::RenameTarget;
 pub use replace::Replacement;
 use sparing::{OpenTransactions, options_endanger};

@@ -6,6 +6,7 @@
 mod catalog;
 mod ddl;
 mod empty_timestamps;
+mod feed;
 mod index;
 mod isolation;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use ddl::{
     NewExpireAfter, RenameTarget, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
+pub use feed::FeedStep;
 pub use index::{
     DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, WriteTime, check_id_index,
     kinds,

@@ -3,7 +3,7 @@
 use crate::isolation::ReadView;
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -82,6 +82,8 @@ pub struct Store {
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
     /// Before this wall time no recorded statement is old enough to be removed.
     pub(crate) next_statement_due: AtomicI64,
+    /// How often a stale log-fed index was built again.
+    pub(crate) log_fed_rebuilds: AtomicU64,
     pub(crate) visit_hook: VisitHook,
     pub(crate) paced: PacedPolicies,
     /// Called after each unit of a visit.
@@ -121,6 +123,8 @@ impl Store {
         let ttl_params: Arc<TtlParameters> = Arc::default();
         let mark = load_mark(&*engine)?;
         let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), written_ms, mark);
+        // No timestamp up to a stored position is assigned again, also if the clock was set back.
+        oplog.clock.advance_to(catalog.last_fed());
         let sync =
             SyncGate::start(engine.clone(), oplog.clock.shared_settled()).map_err(no_thread)?;
         let core = Core {
@@ -143,6 +147,7 @@ impl Store {
             ttl: parking_lot::Mutex::new(None),
             sweeper: parking_lot::Mutex::new(None),
             next_statement_due: AtomicI64::new(i64::MIN),
+            log_fed_rebuilds: AtomicU64::new(0),
             visit_hook: VisitHook::default(),
             paced: PacedPolicies::default(),
             #[cfg(test)]
@@ -290,7 +295,12 @@ impl Store {
     }
 
     fn store_counts(&self) -> Result<()> {
+        let feeds = self.feeds_to_store(u64::MAX);
         self.change(|txn, _| {
+            for (index, row) in &feeds {
+                let key = catalog_key::feed(index.id());
+                txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked).map_err(from_kv)?;
+            }
             for collection in self.catalog.all().values() {
                 // Waits for a unit that began before the close. If one hangs, the next start counts
                 // again.
@@ -325,6 +335,7 @@ impl Store {
             sweeper.stop();
         }
         self.refuse_units();
+        self.await_steps_of_feeds(LAST_UNIT);
         let counted = self.store_counts();
         let recorded = self.record_suspension_last();
         let measured = self.oplog.store_segments(SegmentsToStore::All);

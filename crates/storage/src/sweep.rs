@@ -187,7 +187,7 @@ impl Store {
         self.change(|txn, _| {
             txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
                 .map_err(from_kv)?;
-            for key in [catalog_key::numbers(id), catalog_key::counts(id)] {
+            for key in [catalog_key::numbers(id), catalog_key::counts(id), catalog_key::feed(id)] {
                 txn.delete(Keyspace::Catalog, &key, Guard::Checked).map_err(from_kv)?;
             }
             txn.delete(Keyspace::Catalog, &catalog_key::multikey(id), Guard::Checked)
@@ -207,7 +207,7 @@ impl Store {
         let nearly_full = self.engine().is_nearly_full();
         if nearly_full {
             self.cut_large_log()?;
-        } else if let Some(cut) = self.oplog.due_cut(self.clock.now_ms()) {
+        } else if let Some(cut) = self.due_cut() {
             self.note_cut(cut, None)?;
         }
         let cut = self.oplog.cut();

@@ -30,7 +30,7 @@ fn write_until_cut(mut client: Connection, writer: u32, round: u32, known: &Ackn
         let id = i64::from(round) * 1_000_000 + i64::from(writer) * 100_000 + count;
         let insert = doc! {
             "insert": "c", "$db": "crash", "writeConcern": concern.clone(),
-            "documents": [{ "_id": id, "v": 0, "a": id % 17, "tags": ["x", id % 5] }],
+            "documents": [{ "_id": id, "v": 0, "a": id % 17, "tags": ["x", id % 5], "words": "red pen" }],
         };
         if client.run(&insert).is_err() {
             return;
@@ -39,7 +39,7 @@ fn write_until_cut(mut client: Connection, writer: u32, round: u32, known: &Ackn
         if count % 3 == 1 {
             let update = doc! {
                 "update": "c", "$db": "crash", "writeConcern": concern.clone(),
-                "updates": [{ "q": { "_id": id }, "u": { "$inc": { "v": 1 }, "$set": { "a": 99 } } }],
+                "updates": [{ "q": { "_id": id }, "u": { "$inc": { "v": 1 }, "$set": { "a": 99, "words": "ink" } } }],
             };
             // Until the reply arrives, either value may be found.
             known.lock().unwrap().remove(&id);
@@ -95,6 +95,12 @@ fn check(client: &mut Connection, known: &Acknowledged, round: u32) {
             assert!(found.contains_key(&id), "round {round}: index {index} has a stray entry {id}");
         }
     }
+    // `validate` waits until the follower has brought the log-fed index forward.
+    let validated = client.ok(&doc! { "validate": "c", "$db": "crash" });
+    assert_eq!(validated.as_doc().get("valid"), Some(RawValue::Bool(true)), "round {round}");
+    let keys = validated.as_doc().get("keysPerIndex").and_then(RawValue::as_document).unwrap();
+    let words = found.values().map(|updates| if *updates == 0 { 2 } else { 1 }).sum::<i64>();
+    assert_eq!(int(keys, "words"), words, "round {round}: the log-fed index");
     let by_value = doc! { "find": "c", "filter": { "a": 99 }, "$db": "crash" };
     let plain = scanned.iter().filter(|d| int(d.as_doc(), "a") == 99).count();
     assert_eq!(client.all(&by_value).len(), plain, "round {round}: bounds on a");
@@ -115,6 +121,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
                 { "key": { "a": 1 }, "name": "a_1" },
                 { "key": { "tags": 1 }, "name": "tags_1" },
                 { "key": { "v": 1, "a": -1 }, "name": "v_1_a_-1" },
+                { "key": { "words": "fixtureWords" }, "name": "words" },
             ] });
         }
         check(&mut client, &known, round);

@@ -361,11 +361,13 @@ impl Collection {
     }
 
     /// The indexes that a plan may use. Entries of a last-modified policy are not values of
-    /// documents, so its index is not one of them.
+    /// documents, and those of a log-fed index may be older than the snapshot, so these indexes are
+    /// not among them.
     pub fn plannable_indexes(&self, visible: VisibleIndexes) -> Vec<Arc<Index>> {
         let state = self.now();
         let plannable = |index: &&Arc<Index>| {
-            index.is_ready() && !index.spec.is_last_modified() && visible.have(index)
+            let of_values = !index.spec.is_last_modified() && index.feed().is_none();
+            index.is_ready() && of_values && visible.have(index)
         };
         state.maintained().filter(plannable).cloned().collect()
     }

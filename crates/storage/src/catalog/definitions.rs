@@ -23,6 +23,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use parking_lot::Mutex;
 
 use super::open::OpenTransactions;
+use crate::record::signal::Signal;
 
 /// The number of changes that are remembered. A read as of a time before them finds all names
 /// invalid.
@@ -49,6 +50,8 @@ pub(crate) enum Definition {
 pub(crate) struct Definitions {
     changes: Mutex<Changes>,
     pub(crate) open: Arc<OpenTransactions>,
+    /// Notified when a change has ended.
+    ended: Signal,
 }
 
 #[derive(Default)]
@@ -78,6 +81,11 @@ impl Definitions {
     /// The number of changes that have ended. A reader reads it before it takes its snapshot.
     pub(crate) fn edition(&self) -> u64 {
         self.changes.lock().edition
+    }
+
+    /// Waits until a change has ended after this edition.
+    pub(crate) async fn wait_past(&self, edition: u64) {
+        self.ended.until(|| self.edition() > edition).await;
     }
 
     /// Begins a change of a name. The caller keeps the result until the change is visible
@@ -197,6 +205,8 @@ impl Drop for ChangeUnderWay<'_> {
         if let Some(change) = latest_first.find(|change| change.number == self.number) {
             change.edition = Some(edition);
         }
+        drop(changes);
+        self.definitions.ended.notify();
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawDoc;
 
+use crate::catalog::Feed;
 use crate::index::building::Building;
 use crate::index::{IndexSpec, RecordFilter};
 use crate::policy::PolicyRuntime;
@@ -58,6 +59,8 @@ pub struct IndexRuntime {
     pub(crate) abandoned: AtomicBool,
     /// Whether the index was dropped.
     pub(crate) dropped: AtomicBool,
+    /// The state of a log-fed index.
+    pub(crate) feed: Option<Box<Feed>>,
     /// Counters and pace of its policy.
     pub(crate) ttl: Arc<PolicyRuntime>,
     /// How often plans have used the index.

@@ -6,7 +6,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -31,6 +31,7 @@ mod collection;
 mod core;
 pub(crate) mod counts;
 mod definitions;
+mod feed;
 mod held;
 mod history;
 mod id_hints;
@@ -45,6 +46,7 @@ mod temporary;
 pub use self::attached::{Attached, Settings};
 pub use self::core::Core;
 pub(crate) use self::definitions::{Definition, Definitions, Reader, changed};
+pub(crate) use self::feed::{Feed, FeedRow, note_stored};
 pub(crate) use self::history::PastSnapshot;
 
 pub use self::history::History;
@@ -52,6 +54,7 @@ pub(crate) use self::id_hints::IdHints;
 pub(crate) use self::open::OpenTransactionGuard;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
+pub(crate) use collection::ChangedState;
 pub use collection::Collection;
 pub(crate) use index::IndexRuntime;
 pub use index::{Index, UseCounter, VisibleIndexes};
@@ -87,6 +90,8 @@ pub(crate) struct Catalog {
     pub(crate) dropped: Mutex<Vec<u64>>,
     /// Settings of a higher layer, shared with every collection.
     pub(crate) settings: Arc<Settings>,
+    /// Whether there has been a log-fed index since the start. Servers without one search none.
+    pub(crate) may_be_log_fed: AtomicBool,
 }
 
 impl Catalog {
@@ -107,6 +112,7 @@ impl Catalog {
             map.insert(collection.namespace(), collection);
         }
         load_multikey(&*txn, &map)?;
+        let may_be_log_fed = AtomicBool::new(load_feeds(&*txn, &map)?);
         let dropped = rows(&*txn, b'd')?.into_iter().map(|(id, _)| id).collect();
         Ok(Catalog {
             map: ArcSwap::from_pointee(map),
@@ -115,6 +121,7 @@ impl Catalog {
             sweeping: Mutex::new(()),
             dropped: Mutex::new(dropped),
             settings,
+            may_be_log_fed,
         })
     }
 
@@ -177,6 +184,16 @@ impl Catalog {
         let mut map = (*self.map.load_full()).clone();
         change(&mut map);
         self.map.store(Arc::new(map));
+    }
+
+    /// The greatest position of a log-fed index; 0 without any.
+    pub(crate) fn last_fed(&self) -> u64 {
+        if !self.may_be_log_fed.load(Ordering::Acquire) {
+            return 0;
+        }
+        let all = self.all();
+        let fed = all.values().flat_map(|collection| collection.all_log_fed());
+        fed.filter_map(|index| Some(index.feed()?.row()?.position)).max().unwrap_or(0)
     }
 
     /// A new id, which becomes durable with the transaction.
@@ -270,6 +287,19 @@ fn load_multikey(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
     Ok(())
 }
 
+/// Loads the positions of log-fed indexes; returns whether there are such indexes.
+fn load_feeds(txn: &dyn Txn, map: &Namespaces) -> Result<bool> {
+    let all = map.values().flat_map(|collection| collection.all_log_fed());
+    let indexes: Vec<Arc<Index>> = all.collect();
+    for (id, value) in if indexes.is_empty() { Vec::new() } else { rows(txn, b'p')? } {
+        let index = indexes.iter().find(|index| index.id == id);
+        if let (Some(feed), Some(row)) = (index.and_then(|it| it.feed()), FeedRow::decode(&value)) {
+            feed.note_row(row);
+        }
+    }
+    Ok(!indexes.is_empty())
+}
+
 /// The catalog document of a collection in this state.
 pub(crate) fn encode_collection(
     ns: &Namespace,
@@ -342,7 +372,8 @@ fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index>
 pub(crate) fn new_index(id: u64, spec: IndexSpec, filters: &dyn FilterCompiler) -> Result<Index> {
     let compile = |filter| filters.compile(filter, spec.collation());
     let filter = spec.partial_filter().map(compile).transpose()?;
-    Ok(Index { id, spec, filter, runtime: Arc::new(IndexRuntime::default()) })
+    let feed = spec.is_log_fed().then(Box::default);
+    Ok(Index { id, spec, filter, runtime: Arc::new(IndexRuntime { feed, ..Default::default() }) })
 }
 
 fn damaged(what: &str) -> Error {

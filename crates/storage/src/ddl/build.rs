@@ -22,11 +22,15 @@
 //! conflict is found. If one of them is due and hidden, it is removed. If one has changed
 //! meanwhile, there is a note of it, and the other one is noted again.
 //!
+//! Log-fed indexes are filled first, without notes ([`crate::feed`]). They become ready with the
+//! others, and follow the log from then on.
+//!
 //! A build that was interrupted by a crash is discarded when the store opens again: its client got
 //! no reply.
 
 mod catch_up;
 mod load;
+mod log_fed;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -118,11 +122,20 @@ impl Store {
     ) -> Result<()> {
         // The sorters have their own limit, at which they spill to files.
         memory::allow(self.index_build_bytes());
-        let result =
-            Build::new(self, op, collection, building, if_dropped).and_then(|mut build| {
+        let (fed, written): (Vec<_>, Vec<_>) =
+            building.iter().cloned().partition(|index| index.spec.is_log_fed());
+        let filled = match fed.is_empty() {
+            true => Ok(()),
+            false => self.fill_while(op, collection, &fed, if_dropped),
+        };
+        let result = filled.and_then(|()| match written.is_empty() {
+            true => self.finish_log_fed(collection, &fed, if_dropped, publish),
+            false => {
+                let mut build = Build::new(self, op, collection, &written, if_dropped)?;
                 build.fill()?;
                 build.finish(publish)
-            });
+            }
+        });
         op.update_info(|info| info.progress = None);
         if let Err(error) = result {
             let ns = collection.namespace();
@@ -148,7 +161,9 @@ impl Store {
         let scratch: Arc<Scratch> = Arc::new(move |bytes| engine.scratch(bytes).map_err(from_kv));
         let budget = NOTES_BYTES.min(self.index_build_bytes());
         let notes = Arc::new(BuildNotes::new(budget, scratch));
-        for (number, index) in (0..).zip(indexes) {
+        // Writers do not touch the entries of a log-fed index.
+        let written = indexes.iter().filter(|index| !index.spec.is_log_fed());
+        for (number, index) in (0..).zip(written) {
             let building = Building { notes: notes.clone(), number };
             assert!(index.runtime.building.set(building).is_ok(), "an index is built once");
         }
@@ -251,23 +266,10 @@ impl<'s> Build<'s> {
         self.op.check()?;
         self.store.check_open()?;
         match self.if_dropped {
-            IfDropped::Ends => self.check_not_dropped()?,
+            IfDropped::Ends => check_not_dropped(self.collection, self.indexes)?,
             IfDropped::GoesOn => self.collection.check_alive()?,
         }
         self.notes.check()
-    }
-
-    fn check_not_dropped(&self) -> Result<()> {
-        let aborted = |what: String| {
-            Error::new(ErrorCode::IndexBuildAborted, format!("Index build aborted: {what}"))
-        };
-        if self.collection.is_dropped() {
-            return Err(aborted("its collection was dropped".into()));
-        }
-        match self.indexes.iter().find(|index| index.is_dropped()) {
-            Some(index) => Err(aborted(format!("index '{}' was dropped", index.spec.name()))),
-            None => Ok(()),
-        }
     }
 
     /// Calls the hook of a test.
@@ -379,5 +381,23 @@ impl<'s> Build<'s> {
             runtime.multikey_stored.fetch_or(all, Ordering::AcqRel);
         }
         Ok(())
+    }
+}
+
+fn aborted(what: &str) -> Error {
+    Error::new(ErrorCode::IndexBuildAborted, format!("Index build aborted: {what}"))
+}
+
+/// Checks that neither the collection nor one of the indexes was dropped.
+///
+/// # Errors
+/// 276 IndexBuildAborted.
+fn check_not_dropped(collection: &Collection, indexes: &[Arc<Index>]) -> Result<()> {
+    if collection.is_dropped() {
+        return Err(aborted("its collection was dropped"));
+    }
+    match indexes.iter().find(|index| index.is_dropped()) {
+        Some(index) => Err(aborted(&format!("index '{}' was dropped", index.spec.name()))),
+        None => Ok(()),
     }
 }

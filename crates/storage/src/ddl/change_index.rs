@@ -15,6 +15,7 @@ use super::uniqueness::with_unique;
 use super::{command_ns, put_collection};
 use crate::Store;
 use crate::catalog::{Collection, Definition, Index};
+use crate::index::kinds;
 use crate::index::spec::IndexSpec;
 use crate::policy::ExpireAfter;
 use crate::timeseries::check_policy;
@@ -172,6 +173,9 @@ impl Store {
         if change.unique && !spec.unique() {
             spec = with_unique(collection, &spec)?;
             result.became_unique = true;
+        }
+        if spec.is_log_fed() {
+            kinds::request(spec.document(), spec.key())?;
         }
         Ok((spec, result))
     }

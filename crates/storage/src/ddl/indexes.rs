@@ -145,6 +145,7 @@ impl Store {
         for spec in &specs {
             if let Some(kind) = spec.kind().special() {
                 let checked = kind.check_in_collection(spec);
+                let checked = checked.and_then(|()| self.check_log_fed(ns, spec));
                 checked.map_err(|e| in_spec_context(e, spec.document()))?;
             }
         }

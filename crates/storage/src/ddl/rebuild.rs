@@ -22,13 +22,13 @@ use crate::oplog::OplogBatch;
 use crate::write::DefinitionChange;
 
 /// Indexes that others replace.
-pub(super) struct Replaced<'f> {
+pub(crate) struct Replaced<'f> {
     /// The state afterwards.
-    pub(super) changed: CollectionState,
+    pub(crate) changed: CollectionState,
     /// The new indexes.
-    pub(super) fresh: &'f [Arc<Index>],
+    pub(crate) fresh: &'f [Arc<Index>],
     /// The indexes that disappear.
-    pub(super) gone: Vec<Arc<Index>>,
+    pub(crate) gone: Vec<Arc<Index>>,
 }
 
 impl Store {
@@ -99,7 +99,7 @@ impl Store {
 
     /// Replaces indexes in one catalog change, to which `log` may add an entry. The caller holds
     /// the catalog's lock.
-    pub(super) fn publish_replaced(
+    pub(crate) fn publish_replaced(
         &self,
         collection: &Collection,
         state: &mut CollectionState,

@@ -11,6 +11,7 @@ use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, RawDoc, RawValue};
 
+use crate::index::kinds::Maintenance;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::last_modified_entries;
 use crate::record::Record;
@@ -95,7 +96,8 @@ impl KeySet {
     }
 }
 
-/// Fills `out` with the document's keys.
+/// Fills `out` with the keys that a write of the document maintains: all of its keys, or none if
+/// the index is log-fed.
 ///
 /// # Errors
 /// 171 CannotIndexParallelArrays; 67 CannotCreateIndex-like limits are 257 TransactionTooLarge
@@ -113,6 +115,9 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
         return Ok(());
     }
     if let Some(kind) = spec.kind().special() {
+        if kind.row().maintenance == Maintenance::Log {
+            return Ok(());
+        }
         kind.keys(spec, record, out)?;
         return limited(out);
     }
@@ -131,7 +136,7 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
 }
 
 /// Removes duplicates and checks the number of keys.
-fn limited(out: &mut KeySet) -> Result<()> {
+pub(super) fn limited(out: &mut KeySet) -> Result<()> {
     out.deduplicate();
     if out.len() > MAX_KEYS_PER_DOCUMENT {
         return Err(Error::new(

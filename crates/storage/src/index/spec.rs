@@ -13,7 +13,7 @@ use mayfly_value::{
 };
 
 use super::id_index;
-use crate::index::kinds::{self, FieldKind, Kind};
+use crate::index::kinds::{self, FieldKind, Kind, Maintenance};
 use crate::policy::ExpireAfter;
 use crate::policy::value::{
     as_f64, expire_after_for_create, last_modified_for_create, listed_expire_after,
@@ -424,6 +424,11 @@ impl IndexSpec {
     /// already.
     pub fn prepare_unique(&self) -> bool {
         self.prepare_unique
+    }
+
+    /// Whether entries come from the operation log instead of the writes ([`crate::feed`]).
+    pub fn is_log_fed(&self) -> bool {
+        self.kind.row().is_some_and(|row| row.maintenance == Maintenance::Log)
     }
 
     /// Whether the planner ignores the index.

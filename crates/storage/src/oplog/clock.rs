@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use mayfly_value::RawDoc;
 use parking_lot::{Condvar, Mutex};
 
-use super::watch::{Watch, Watches};
+use super::watch::{CommitTimes, Watch, Watches};
 use super::window::{LogLimits, Segment, SegmentsToStore, Window};
 use crate::record::signal::Signal;
 
@@ -37,9 +37,8 @@ struct ClockState {
     waiting: usize,
     /// The size of the log.
     window: Window,
-    /// Watches which entries concern that are above the settled timestamp, with the entry's
-    /// timestamp.
-    concerned: Vec<(u64, Arc<Watch>)>,
+    /// Watches that commits above the settled timestamp concern.
+    concerned: Vec<(CommitTimes, Arc<Watch>)>,
 }
 
 /// A timestamp whose commit is under way. It is dropped when the commit is over, however it ends.
@@ -169,9 +168,9 @@ impl OplogClock {
         self.segments_ended.store(more, Ordering::Relaxed);
     }
 
-    /// The timestamp up to which the log is to be cut.
-    pub(super) fn cut(&self, now_ms: i64) -> Option<u64> {
-        self.open.lock().window.cut(self.settled(), now_ms)
+    /// The timestamp up to which the log is to be cut, at most `up_to`.
+    pub(super) fn cut(&self, now_ms: i64, up_to: u64) -> Option<u64> {
+        self.open.lock().window.cut(self.settled().min(up_to), now_ms)
     }
 
     /// Ends the open segment while no commit is under way; returns the end of the last segment, if
@@ -230,14 +229,14 @@ impl OplogClock {
 impl ClockState {
     /// Updates the watches before the log counts as complete up to this timestamp. Returns the
     /// watches to wake after that.
-    fn note_concerned(&mut self, settled: u64) -> Vec<(u64, Arc<Watch>)> {
+    fn note_concerned(&mut self, settled: u64) -> Vec<(CommitTimes, Arc<Watch>)> {
         if self.concerned.is_empty() {
             return Vec::new();
         }
         let mut noted: Vec<_> =
-            self.concerned.extract_if(.., |(timestamp, _)| *timestamp <= settled).collect();
-        noted.sort_unstable_by_key(|(timestamp, _)| *timestamp);
-        noted.iter().for_each(|(timestamp, watch)| watch.note(*timestamp));
+            self.concerned.extract_if(.., |(commit, _)| commit.last <= settled).collect();
+        noted.sort_unstable_by_key(|(commit, _)| commit.last);
+        noted.iter().for_each(|(commit, watch)| watch.note(*commit));
         noted
     }
 }
@@ -277,7 +276,8 @@ impl Drop for Stamp<'_> {
         let settled =
             open.timestamps.iter().min().map_or_else(|| self.clock.last(), |first| first - 1);
         // Also after a failed commit: whether it was applied may be unknown.
-        let concerned = self.concerned.drain(..).map(|watch| (self.timestamp, watch));
+        let times = CommitTimes { first: self.first, last: self.timestamp };
+        let concerned = self.concerned.drain(..).map(|watch| (times, watch));
         open.concerned.extend(concerned);
         let noted = open.note_concerned(settled);
         self.clock.settled.store(settled, Ordering::Release);

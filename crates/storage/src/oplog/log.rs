@@ -155,9 +155,10 @@ impl Oplog {
         self.cuts_for_room.load(Ordering::Relaxed)
     }
 
-    /// The timestamp at which the log must be cut to be within its limits; `None` when it is.
-    pub(crate) fn due_cut(&self, now_ms: i64) -> Option<u64> {
-        self.clock.cut(now_ms)
+    /// The timestamp, at most `up_to`, at which the log must be cut to be within its limits; `None`
+    /// when it is.
+    pub(crate) fn due_cut(&self, now_ms: i64, up_to: u64) -> Option<u64> {
+        self.clock.cut(now_ms, up_to)
     }
 
     /// The last timestamp, at which the whole log can be cut, taken while no commit is under way;

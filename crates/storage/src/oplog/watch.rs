@@ -23,7 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use super::Oplog;
 use crate::record::signal::Signal;
 
-/// The number of timestamps that a watch notes. A stream that is further back reads the log.
+/// The number of commits that a watch notes. A stream that is further back reads the log.
 const NOTED: usize = 256;
 
 /// Which changes a reader of the log follows.
@@ -70,28 +70,36 @@ fn is_visible(collection: &str) -> bool {
 /// The shared state of all streams over one scope.
 pub struct Watch {
     scope: ChangeScope,
-    noted: Mutex<NotedTimestamps>,
+    noted: Mutex<NotedCommits>,
     changed: Signal,
     watches: Arc<Watches>,
 }
 
-/// Timestamps of the entries that may concern a scope.
-struct NotedTimestamps {
-    /// The list has all timestamps after this one, as far as the log is complete.
+/// The timestamps of a commit's entries: one, or several of a large transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CommitTimes {
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+/// Timestamps of the commits that may concern a scope.
+struct NotedCommits {
+    /// The list has all commits after this timestamp, as far as the log is complete.
     since: u64,
-    /// Noted timestamps, ascending.
-    timestamps: VecDeque<u64>,
+    /// Noted commits, ascending.
+    commits: VecDeque<CommitTimes>,
 }
 
 impl Watch {
-    /// Notes an entry that concerns the scope, just before the log is complete up to it. Entries
+    /// Notes a commit that concerns the scope, just before the log is complete up to it. Commits
     /// come in order.
-    pub(super) fn note(&self, timestamp: u64) {
+    pub(super) fn note(&self, commit: CommitTimes) {
         let mut noted = self.noted.lock();
-        if noted.timestamps.len() >= NOTED {
-            noted.since = noted.timestamps.pop_front().unwrap_or(noted.since).max(noted.since);
+        if noted.commits.len() >= NOTED {
+            let forgotten = noted.commits.pop_front().map_or(0, |commit| commit.last);
+            noted.since = noted.since.max(forgotten);
         }
-        noted.timestamps.push_back(timestamp);
+        noted.commits.push_back(commit);
     }
 
     /// Wakes the waiting streams.
@@ -106,15 +114,16 @@ impl Watch {
         if after < noted.since {
             return None;
         }
-        let next = noted.timestamps.partition_point(|timestamp| *timestamp <= after);
-        let until = noted.timestamps.get(next).map_or(settled, |next| next - 1);
+        let next = noted.commits.partition_point(|commit| commit.last <= after);
+        let until = noted.commits.get(next).map_or(settled, |next| next.first - 1);
         Some(until.min(settled).max(after))
     }
 
     /// Whether an entry after this timestamp may concern the scope; `None` when that is unknown.
     fn has_beyond(&self, seen: u64) -> Option<bool> {
         let noted = self.noted.lock();
-        (seen >= noted.since).then(|| noted.timestamps.back().is_some_and(|last| *last > seen))
+        let is_later = |newest: &CommitTimes| newest.last > seen;
+        (seen >= noted.since).then(|| noted.commits.back().is_some_and(is_later))
     }
 }
 
@@ -169,7 +178,7 @@ impl Watches {
         if let Some(watch) = by_scope.get(&scope) {
             return (watch, false);
         }
-        let noted = NotedTimestamps { since: u64::MAX, timestamps: VecDeque::new() };
+        let noted = NotedCommits { since: u64::MAX, commits: VecDeque::new() };
         let watch = Arc::new(Watch {
             scope,
             noted: Mutex::new(noted),

@@ -14,6 +14,7 @@
 //! index.
 
 mod bson;
+mod log_fed;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,8 @@ use mayfly_work::OpCtx;
 
 use self::bson::{is_conformant, is_readable};
 use crate::catalog::{Collection, Core, Index};
-use crate::index::keygen::{KeySet, index_keys};
+use crate::index::keygen::KeySet;
+use crate::index::kinds::entry_keys;
 use crate::read::{Snapshot, entry};
 use crate::record::Record;
 use crate::record::RecordKey;
@@ -124,11 +126,11 @@ impl Core {
         self.count_documents(op, collection)?;
         let indexes = collection.ready_indexes();
         let mut found = ValidationResult::default();
-        let (snapshot, kept_bytes) = {
-            let _no_writers = collection.change_state()?;
+        let (snapshot, kept_bytes, lagging) = {
+            let (_no_writers, lagging) = self.lock_log_fed(op, collection)?;
             found.numbered = collection.is_numbered();
             found.kept_records = collection.counts.documents.load(Ordering::Acquire);
-            (self.latest()?, collection.counts.bytes.load(Ordering::Acquire))
+            (self.latest()?, collection.counts.bytes.load(Ordering::Acquire), lagging)
         };
         found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
         let mut run = ValidationRun {
@@ -150,12 +152,13 @@ impl Core {
         }
         collection.check_alive()?;
         let ValidationRun { mut found, bytes, .. } = run;
-        // The range of a dropped index is cleared under open snapshots, so its findings are
-        // meaningless.
-        let gone: Vec<bool> = found.indexes.iter().map(|of| of.index.is_dropped()).collect();
+        // The range of a dropped index is cleared under open snapshots, and an index that lags
+        // lacks entries, so their findings are meaningless.
+        let meaningless = |index: &Index| index.is_dropped() || lagging.contains(&index.id());
+        let gone: Vec<bool> = found.indexes.iter().map(|of| meaningless(&of.index)).collect();
         found.missing.retain(|finding| !gone[finding.index]);
         found.extra.retain(|finding| !gone[finding.index]);
-        for of in found.indexes.iter_mut().filter(|of| of.index.is_dropped()) {
+        for of in found.indexes.iter_mut().filter(|of| meaningless(&of.index)) {
             *of = ValidatedIndex::new(of.index.clone());
         }
         let wrong_by = found.records - found.kept_records;
@@ -278,10 +281,14 @@ impl ValidationRun<'_> {
         let index = self.found.indexes[at].index.clone();
         let made = match index.covers(document) {
             Ok(false) => return Ok(()),
-            Ok(true) => index_keys(&index.spec, stored, keys),
+            Ok(true) => entry_keys(&index.spec, stored, keys),
             Err(error) => Err(error),
         };
         if let Err(error) = made {
+            // A log-fed index has no entries of such a document.
+            if index.feed().is_some() {
+                return Ok(());
+            }
             let of = &mut self.found.indexes[at];
             if of.errors.len() < MAX_LISTED {
                 of.errors.push(format!("a document has no keys: {}", error.message()));
@@ -364,7 +371,7 @@ impl ValidationRun<'_> {
                 is_expected = match index.covers(stored.document) {
                     Ok(covered) => {
                         covered
-                            && index_keys(&index.spec, stored, &mut keys).is_ok()
+                            && entry_keys(&index.spec, stored, &mut keys).is_ok()
                             && keys.iter().any(|(values, _)| values == entry.values)
                     }
                     // It is unknown whether the index covers the document; the search for missing

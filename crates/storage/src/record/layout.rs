@@ -13,6 +13,11 @@
 //! unique   | index id, 8 bytes | ordered keys of the values |
 //!          | length of record key, varint | record key | type bits |
 //!
+//! log-fed  | index id, 8 bytes | ordered keys of the values | record key |
+//!          | type bits; written by the follower, see [`crate::feed`] |
+//!  record  | index id, 8 bytes | ordered key of _id |
+//!          | the entries of the document with this _id; in the keyspace of records |
+//!
 //! oplog    | seconds << 32 + increment, 8 bytes big-endian |
 //!          | the entry; see [`crate::oplog`] |
 //!
@@ -29,6 +34,7 @@
 //!          | 'l' | timestamp |  | a segment of the oplog that ends there: bytes and entries, 8 bytes each
 //!          | 'c' | id |         | collection: namespace, UUID, options, indexes, BSON
 //!          | 'm' | index id |   | multikey mask, 4 bytes little-endian
+//!          | 'p' | index id |   | position of a log-fed index: timestamp, 8 bytes big-endian; 1 once it is filled
 //!          | 'd' | id |         | a dropped object whose range waits for the sweeper; 1 once what the log refers to is kept
 //!          | 'k' | id |         | documents and bytes at the last clean close
 //!          | 'r' | id |         | the first record number that was not handed out, 8 bytes big-endian
@@ -191,24 +197,33 @@ pub(crate) fn decode_record(value: &[u8]) -> Result<RawDoc<'_>> {
 /// Encodes the value of a unique index's entry.
 pub(crate) fn encode_unique_value(out: &mut Vec<u8>, record_key: &[u8], type_bits: &[u8]) {
     out.clear();
-    let mut len = record_key.len();
-    while len >= 0x80 {
-        out.push((len & 0x7F) as u8 | 0x80);
-        len >>= 7;
-    }
-    out.push(len as u8);
-    out.extend_from_slice(record_key);
+    append_counted(out, record_key);
     out.extend_from_slice(type_bits);
 }
 
 /// Splits the value of a unique index's entry into record key and type bits.
 pub(crate) fn decode_unique_value(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    split_counted(value)
+}
+
+/// Appends the length of the bytes, as a varint, and the bytes.
+pub(crate) fn append_counted(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut len = bytes.len();
+    while len >= 0x80 {
+        out.push((len & 0x7F) as u8 | 0x80);
+        len >>= 7;
+    }
+    out.push(len as u8);
+    out.extend_from_slice(bytes);
+}
+
+/// Splits a value after its first bytes of [`append_counted`]; `None` if it is too short.
+pub(crate) fn split_counted(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut len = 0usize;
     for (at, byte) in value.iter().take(5).enumerate() {
         len |= usize::from(byte & 0x7F) << (7 * at);
         if byte & 0x80 == 0 {
-            let rest = &value[at + 1..];
-            return (len <= rest.len()).then(|| rest.split_at(len));
+            return value[at + 1..].split_at_checked(len);
         }
     }
     None
@@ -234,6 +249,11 @@ pub(crate) mod catalog_key {
 
     pub(crate) fn multikey(id: u64) -> Vec<u8> {
         with_id(b'm', id)
+    }
+
+    /// The position of a log-fed index.
+    pub(crate) fn feed(id: u64) -> Vec<u8> {
+        with_id(b'p', id)
     }
 
     pub(crate) fn dropped(id: u64) -> Vec<u8> {

@@ -11,6 +11,7 @@ use mayfly_base::Result;
 use mayfly_kv::{Guard, KeyRange, Keyspace, TxnOptions};
 
 use super::Writer;
+use crate::catalog::note_stored;
 use crate::oplog::visit_all;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
@@ -105,7 +106,12 @@ impl Writer {
             Ok(())
         })?;
         drop(txn);
+        let feeds = self.feeds_to_store(last);
         self.change_begun(|txn, oplog| {
+            for (index, row) in &feeds {
+                let key = catalog_key::feed(index.id());
+                txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked).map_err(from_kv)?;
+            }
             for key in &gone {
                 txn.delete(Keyspace::Catalog, key, Guard::Checked).map_err(from_kv)?;
             }
@@ -116,6 +122,7 @@ impl Writer {
             txn.put(Keyspace::Catalog, catalog_key::OPLOG_CUT, &value, Guard::Checked)
                 .map_err(from_kv)
         })?;
+        note_stored(&feeds);
         self.oplog.set_cut(last);
         self.oplog.forget_segments(last);
         Ok(())

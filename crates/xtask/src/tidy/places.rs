@@ -67,6 +67,12 @@ const EXAMPLES: &[Example] = &[
         rows: &["crates/storage/src/index/kinds/mod.rs"],
     },
     Example {
+        kind: "a log-fed kind of index",
+        names: &["fixture::ROW", "\"fixtureWords\""],
+        own: "crates/storage/src/index/kinds/fixture.rs",
+        rows: &["crates/storage/src/index/kinds/mod.rs"],
+    },
+    Example {
         kind: "a command",
         names: &["ttl_status::", "\"ttlStatus\""],
         own: "crates/commands/src/diagnostics/ttl_status.rs",

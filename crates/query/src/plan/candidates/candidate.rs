@@ -73,7 +73,7 @@ impl Candidate<'_> {
             FieldKind::Sphere | FieldKind::Plane => {
                 geo::bounds(self.index, known(&field.path)?).map(inexact)
             }
-            FieldKind::Text => None,
+            FieldKind::Text | FieldKind::LogFed => None,
         }
     }
 

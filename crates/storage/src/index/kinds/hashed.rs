@@ -10,7 +10,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, RawDoc, RawValue, SortOrder, hashed_key};
 
-use super::{FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested};
+use super::{FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested};
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
@@ -23,6 +23,7 @@ pub(super) const ROW: KindRow = KindRow {
     other_options: OtherOptions::Same,
     not_over_measurements: None,
     count: KindCount::Any,
+    maintenance: Maintenance::Writes,
     request,
     from_catalog: |_, _| Ok(Arc::new(HashedIndex)),
 };

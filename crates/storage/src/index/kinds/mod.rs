@@ -13,7 +13,13 @@
 //!
 //! Scans, checks and builds treat all kinds alike. The planner reads [`IndexField::kind`] to find
 //! the bounds of a field.
+//!
+//! The entries of most kinds are written with the document, in the same engine transaction. A kind
+//! whose row says [`Maintenance::Log`] is *log-fed*: writes do not touch its entries, a follower
+//! brings them forward from the operation log ([`crate::feed`]).
 
+#[cfg(any(test, feature = "fixture"))]
+mod fixture;
 pub mod hashed;
 pub mod plane;
 pub mod sphere;
@@ -25,9 +31,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder};
 
-use crate::index::keygen::KeySet;
+use crate::index::keygen::{KeySet, index_keys, limited};
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
 
@@ -47,7 +53,8 @@ pub(crate) trait IndexKind: Any + fmt::Debug + Send + Sync {
     /// Fills `out` with the keys of a document.
     ///
     /// # Errors
-    /// When the kind cannot index the document.
+    /// When the kind cannot index the document. The write is then refused; in a log-fed index, the
+    /// document has no entries.
     fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()>;
 }
 
@@ -68,6 +75,8 @@ pub(crate) struct KindRow {
     pub(crate) not_over_measurements: Option<&'static str>,
     /// How many indexes of the kind a collection may have.
     pub(crate) count: KindCount,
+    /// When entries are written.
+    pub(crate) maintenance: Maintenance,
     /// Checks a request: the definition and its key pattern. The usual error is 67
     /// CannotCreateIndex.
     pub(crate) request: fn(RawDoc<'_>, RawDoc<'_>) -> Result<Requested>,
@@ -104,9 +113,29 @@ pub(crate) enum KindCount {
     One,
 }
 
+/// When the entries of a kind are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Maintenance {
+    /// With the document, in the same transaction.
+    Writes,
+    /// Later, from the operation log ([`crate::feed`]).
+    #[cfg_attr(
+        not(any(test, feature = "fixture")),
+        allow(dead_code, reason = "no kind is log-fed yet")
+    )]
+    Log,
+}
+
 /// The kinds of indexes other than the ordinary one.
-pub(crate) const KINDS: &[&KindRow] =
-    &[&hashed::ROW, &wildcard::ROW, &text::ROW, &sphere::ROW, &plane::ROW];
+pub(crate) const KINDS: &[&KindRow] = &[
+    &hashed::ROW,
+    &wildcard::ROW,
+    &text::ROW,
+    &sphere::ROW,
+    &plane::ROW,
+    #[cfg(any(test, feature = "fixture"))]
+    &fixture::ROW,
+];
 
 /// The kind of an index.
 #[derive(Clone, Debug)]
@@ -166,17 +195,15 @@ pub enum FieldKind {
     Sphere,
     /// A cell on a plane.
     Plane,
+    /// The content of a log-fed index. Several kinds share it, because the planner does not use
+    /// such an index: an operator of its own reads it.
+    LogFed,
 }
 
 impl FieldKind {
     /// The kind that an element of a key pattern requests; `None` for a string that names no kind.
     pub(crate) fn of(name: &str, value: RawValue<'_>) -> Option<FieldKind> {
-        let marks = |row: &&&KindRow| match (&row.mark, value) {
-            (Mark::Value, RawValue::String(kind)) => kind == row.name,
-            (Mark::Name(_), RawValue::String(_)) | (Mark::Value, _) => false,
-            (Mark::Name(matches), _) => matches(name),
-        };
-        match (KINDS.iter().find(marks), value) {
+        match (row_of_field(name, value), value) {
             (Some(row), _) => Some(row.field),
             (None, RawValue::String(_)) => None,
             (None, _) => Some(FieldKind::Ordered),
@@ -189,14 +216,34 @@ impl FieldKind {
     }
 }
 
+/// The row of the kind that an element of a key pattern requests; `None` for an ordinary field.
+fn row_of_field(name: &str, value: RawValue<'_>) -> Option<&'static KindRow> {
+    let marks = |row: &&&KindRow| match (&row.mark, value) {
+        (Mark::Value, RawValue::String(kind)) => kind == row.name,
+        (Mark::Name(_), RawValue::String(_)) | (Mark::Value, _) => false,
+        (Mark::Name(matches), _) => matches(name),
+    };
+    KINDS.iter().find(marks).copied()
+}
+
 /// The row of the kind of a key pattern: that of its first field that is not ordinary.
 pub(crate) fn row_of_key(key: RawDoc<'_>) -> Option<&'static KindRow> {
-    let special = |element: RawElement<'_>| match FieldKind::of(element.name(), element.value()) {
-        None | Some(FieldKind::Ordered) => None,
-        special => special,
-    };
-    let field = key.iter().find_map(special)?;
-    KINDS.iter().find(|row| row.field == field).copied()
+    key.iter().find_map(|element| row_of_field(element.name(), element.value()))
+}
+
+/// Fills `out` with all keys that the index has of the document, also if it is log-fed.
+///
+/// # Errors
+/// As [`index_keys`].
+pub(crate) fn entry_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+    match spec.kind().special().filter(|_| spec.is_log_fed()) {
+        None => index_keys(spec, record, out),
+        Some(kind) => {
+            out.clear();
+            kind.keys(spec, record, out)?;
+            limited(out)
+        }
+    }
 }
 
 /// The result of a checked request.
@@ -229,7 +276,22 @@ pub(crate) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     if row.is_none_or(|row| row.field != FieldKind::Text) && raw.get("weights").is_some() {
         return Err(cannot_create("the option 'weights' is only allowed in a text index"));
     }
+    if let Some(row) = row.filter(|row| row.maintenance == Maintenance::Log) {
+        check_log_fed(row, raw)?;
+    }
     row.map_or_else(|| Ok(Requested::default()), |row| (row.request)(raw, key))
+}
+
+/// Refuses options that need the entries at the moment of a write.
+fn check_log_fed(row: &KindRow, raw: RawDoc<'_>) -> Result<()> {
+    let needs_entries = ["unique", "prepareUnique", "expireAfterSeconds"];
+    match needs_entries.iter().find(|option| raw.get(option).is_some()) {
+        None => Ok(()),
+        Some(option) => Err(cannot_create(format!(
+            "the option '{option}' is not supported on an index of type '{}'",
+            row.name
+        ))),
+    }
 }
 
 /// Whether two definitions with the same key have the same options of their kind, as far as those

@@ -12,7 +12,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf};
 
 use super::sphere::{combined, ordinary_values, places};
-use super::{FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested};
+use super::{FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested};
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
@@ -26,6 +26,7 @@ pub(super) const ROW: KindRow = KindRow {
     other_options: OtherOptions::Same,
     not_over_measurements: Some("2d indexes"),
     count: KindCount::Any,
+    maintenance: Maintenance::Writes,
     request,
     from_catalog: |spec, _| Ok(Arc::new(PlaneIndex::from_catalog(spec)?)),
 };

@@ -20,8 +20,8 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
-    wrong_type,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested,
+    cannot_create, wrong_type,
 };
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
@@ -35,6 +35,7 @@ pub(super) const ROW: KindRow = KindRow {
     other_options: OtherOptions::Differ,
     not_over_measurements: Some("Text indexes"),
     count: KindCount::One,
+    maintenance: Maintenance::Writes,
     request,
     from_catalog: |spec, _| Ok(Arc::new(TextIndex::from_catalog(spec)?)),
 };

@@ -15,7 +15,8 @@ use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{Collation, RawDoc, RawElement, RawValue, SortOrder};
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested,
+    cannot_create,
 };
 use crate::index::keygen::{self, KeySet};
 use crate::index::spec::{IndexField, IndexSpec};
@@ -30,6 +31,7 @@ pub(super) const ROW: KindRow = KindRow {
     other_options: OtherOptions::AnotherIndex,
     not_over_measurements: None,
     count: KindCount::Any,
+    maintenance: Maintenance::Writes,
     request,
     from_catalog: |spec, key| Ok(Arc::new(Wildcard::from_catalog(spec, key)?)),
 };

@@ -1,0 +1,157 @@
+//! The follower over the memory engine, with the fixture kind `fixtureWords`.
+
+use mayfly_base::{Clock, ErrorCode, Namespace, SystemClock};
+use mayfly_kv::{Engine, MemoryEngine};
+use mayfly_storage::{
+    CreateIndexesOptions, Index, IndexSelector, ReadView, RenameTarget, ScanLimit, Store,
+    StoreOptions, whole_range,
+};
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+use mayfly_work::{OpCtx, OpRegistry};
+
+use super::*;
+use crate::process::LogRing;
+use crate::server::{CommandLine, ServiceOptions};
+
+/// A service that follows its log.
+struct Followed {
+    service: Arc<Service>,
+    op: Arc<OpCtx>,
+    _tasks: JoinSet<()>,
+}
+
+fn ns(name: &str) -> Namespace {
+    Namespace::parse(name).unwrap()
+}
+
+fn open(engine: Arc<dyn Engine>) -> Followed {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let ops = OpRegistry::new(clock.clone());
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let store = Store::open(engine, options, clock.clone(), ops.clone()).unwrap();
+    let service = Service::new(ServiceOptions {
+        store,
+        ops,
+        clock: clock.clone(),
+        log: Arc::new(LogRing::default()),
+        command_line: CommandLine { argv: Vec::new(), parsed: DocBuf::empty() },
+        host: "localhost:0".into(),
+        engine_name: "memory",
+        max_connections: 10,
+    });
+    let op = OpCtx::detached(clock);
+    op.set_max_time_ms(60_000);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(service.clone().follow_log());
+    Followed { service, op, _tasks: tasks }
+}
+
+impl Followed {
+    fn store(&self) -> &Store {
+        &self.service.store
+    }
+
+    fn index(&self, name: &str) {
+        let spec = doc! { "key": { "a": "fixtureWords" }, "name": "words" };
+        let spec = DocBuf::from_bson(&spec);
+        let options = CreateIndexesOptions::default();
+        let view = ReadView::now();
+        self.store()
+            .create_indexes((&self.op, &view), &ns(name), &[spec.as_doc()], options)
+            .unwrap();
+    }
+
+    fn insert(&self, name: &str, document: &Document) {
+        let view = ReadView::now();
+        let (collection, _) = self.store().get_or_create(&view, &ns(name)).unwrap();
+        let document = DocBuf::from_bson(document);
+        let insert = |unit: &mut mayfly_storage::WriteUnit<'_>| unit.insert(document.as_doc());
+        self.store().write(&self.op, &view, &collection, insert).unwrap();
+    }
+
+    fn delete(&self, name: &str, id: i32) {
+        let view = ReadView::now();
+        let collection = self.store().collection(&view, &ns(name)).unwrap();
+        let key = self.store().locate(&view, &collection, RawValue::Int32(id)).unwrap().unwrap();
+        let delete = |unit: &mut mayfly_storage::WriteUnit<'_>| {
+            let old = unit.read(&key)?.unwrap();
+            unit.delete(&key, &old)
+        };
+        self.store().write(&self.op, &view, &collection, delete).unwrap();
+    }
+
+    fn found(&self, name: &str) -> (Arc<Collection>, Arc<Index>) {
+        let collection = self.store().collection(&ReadView::now(), &ns(name)).unwrap();
+        let words = collection.indexes().into_iter().find(|index| index.spec.name() == "words");
+        (collection, words.unwrap())
+    }
+
+    /// The number of entries that a reader finds.
+    fn entries(&self, name: &str) -> Result<u64> {
+        let (collection, index) = self.found(name);
+        self.store().await_fed(&self.op, &collection, &index)?;
+        let snapshot = self.store().snapshot(&ReadView::now()).unwrap();
+        Ok(snapshot.count_entries(&index, &whole_range(), ScanLimit::NONE).unwrap().0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_find_what_was_written_before() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let f = open(engine.clone());
+    f.insert("d.c", &doc! { "_id": 0, "a": "red pen" });
+    f.index("d.c");
+    for id in 1..200 {
+        f.insert("d.c", &doc! { "_id": id, "a": "red pen" });
+        f.insert("d.other", &doc! { "_id": id });
+        assert_eq!(f.entries("d.c").unwrap(), 2 * u64::try_from(id).unwrap() + 2);
+    }
+    f.delete("d.c", 7);
+    f.store().rename_collection(&ns("d.c"), &ns("d.b"), RenameTarget::MustNotExist).unwrap();
+    f.insert("d.b", &doc! { "_id": 1000, "a": "ink" });
+    assert_eq!(f.entries("d.b").unwrap(), 2 * 199 + 1);
+    // A process that was killed: the engine has what was committed.
+    let again = open(engine);
+    assert_eq!(again.entries("d.b").unwrap(), 2 * 199 + 1);
+    again.insert("d.b", &doc! { "_id": 1001, "a": "ink" });
+    assert_eq!(again.entries("d.b").unwrap(), 2 * 199 + 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_begin_and_end_with_the_indexes() {
+    let f = open(Arc::new(MemoryEngine::new()));
+    for round in 0..3 {
+        f.index("d.c");
+        f.insert("d.c", &doc! { "_id": round, "a": "ink" });
+        assert_eq!(f.entries("d.c").unwrap(), u64::try_from(round).unwrap() + 1);
+        let selectors = [IndexSelector::Name("words")];
+        f.store().drop_indexes(&ns("d.c"), Some(&selectors)).unwrap();
+    }
+    f.index("d.c");
+    let (collection, _) = f.found("d.c");
+    f.store().drop_collection(&ns("d.c")).unwrap();
+    assert!(!collection.has_log_fed());
+    let waiting = || Arc::strong_count(&collection) > 1;
+    while waiting() {
+        f.op.check().expect("the task lets go of a dropped collection");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_store_is_not_written() {
+    let f = open(Arc::new(MemoryEngine::new()));
+    f.index("d.c");
+    f.entries("d.c").unwrap();
+    f.store().fsync_lock.lock(&f.op).unwrap();
+    // The writes of a command that had begun.
+    f.insert("d.c", &doc! { "_id": 1, "a": "ink" });
+    let limited = OpCtx::detached(Arc::new(SystemClock::new()));
+    limited.set_max_time_ms(300);
+    let (collection, index) = f.found("d.c");
+    let waited = f.store().await_fed(&limited, &collection, &index);
+    assert_eq!(waited.unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
+    f.store().fsync_lock.unlock().unwrap();
+    assert_eq!(f.entries("d.c").unwrap(), 1);
+}
