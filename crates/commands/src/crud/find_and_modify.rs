@@ -166,7 +166,8 @@ impl<'a> Arguments<'a> {
         repeatable: Option<Repeatable>,
     ) -> Result<FindAndModifySpec> {
         let filter = self.filter;
-        let (sort, projection) = (fields.document("sort")?, fields.document("fields")?);
+        let sort = fields.document("sort")?.filter(|sort| !has_text_direction(*sort));
+        let projection = fields.document("fields")?;
         let (hint, variables) = (hint(fields)?, fields.document("let")?);
         let collation = Collating::parse(fields)?;
         if self.new && projection.is_some_and(is_positional) {
@@ -207,6 +208,11 @@ impl<'a> Arguments<'a> {
         };
         statement.spec(ctx, ns, repeatable).map(FindAndModifySpec::Update)
     }
+}
+
+/// Whether a direction is a string. The reference accepts such an order here, and it has no effect.
+fn has_text_direction(sort: RawDoc<'_>) -> bool {
+    sort.iter().any(|field| matches!(field.value(), RawValue::String(_)))
 }
 
 fn execute(

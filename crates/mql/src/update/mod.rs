@@ -130,6 +130,18 @@ impl Update {
         }
     }
 
+    /// Checks the names of a pipeline's stages. A command that does so before its first statement
+    /// fails as a whole.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch, 40323, 40324.
+    pub fn check_stage_names(update: RawValue<'_>, is_stage: fn(&str) -> bool) -> Result<()> {
+        match update {
+            RawValue::Array(stages) => pipeline::check_names(stages, is_stage),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it replaces the whole document.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, UpdateKind::Replacement(_))
@@ -165,14 +177,18 @@ impl Update {
         }
     }
 
-    /// The document after the update; `None` when it is unchanged byte for byte.
+    /// The document after the update; `None` when it is unchanged. A replacement is unchanged if its
+    /// bytes, `_id` included, are those of the document.
     pub fn apply(&self, doc: RawDoc<'_>, context: &UpdateContext) -> Result<Option<DocBuf>> {
         let updated = match &self.kind {
             UpdateKind::Replacement(replacement) => {
                 if !context.is_insert {
                     stored_names::check_replacement(replacement.as_doc())?;
                 }
-                apply::replace(doc, replacement.as_doc())?
+                if replacement.as_bytes() == doc.as_bytes() {
+                    return Ok(None);
+                }
+                return apply::replace(doc, replacement.as_doc()).map(Some);
             }
             UpdateKind::Operators(operators) => {
                 let updated = apply::modify(doc, operators, context)?;

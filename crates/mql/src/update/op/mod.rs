@@ -55,6 +55,12 @@ impl Target<'_> {
 pub trait Modifier: fmt::Debug + Send + Sync {
     /// Computes the change of the value; `None` for a missing one.
     fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change>;
+
+    /// Whether a path through a scalar, or by a name through an array, counts as a missing field.
+    /// Other operators refuse such a path, even if they would not create it.
+    fn accepts_blocked_paths(&self) -> bool {
+        false
+    }
 }
 
 /// An operator's argument for one field.
