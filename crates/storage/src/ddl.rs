@@ -249,6 +249,8 @@ impl Store {
             Some(series) => default_index(&series.fields)?,
             None => None,
         };
+        let collation = Collation::of_options(options.as_doc())?;
+        let default = default.map(|index| index.inheriting(collation.as_ref()));
         let definition = NewCollection { ns, options, uuid };
         self.create_with_indexes(view, definition, [default.as_slice(), &[]], Logging::On)
     }

@@ -175,7 +175,8 @@ impl<'a> Arguments<'a> {
             return Err(Error::bad_value(text));
         }
         let Some(update) = self.update else {
-            let collection = ctx.store.collection(ns);
+            let buckets = || measurements::series_named(ctx, ns).map(|(buckets, _)| buckets);
+            let collection = ctx.store.collection(ns).or_else(buckets);
             let options = FindOptions {
                 sort,
                 projection,

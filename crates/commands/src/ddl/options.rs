@@ -92,7 +92,7 @@ pub(super) fn policy(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()
 }
 
 /// Appends the collation; the simple collation is not stored.
-fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
+pub(super) fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     match fields.document("collation")? {
         None => {}
         Some(collation) => {

@@ -47,8 +47,7 @@ impl Observed<'_> {
         let exists = |name: &str| self.service.has_namespace(name);
         self.service.top.record(namespace, done, exists);
         self.service.metrics.count_memory(self.op);
-        let is_profiled = !self.request.row.flags.contains(RowFlags::NOT_PROFILED);
-        if is_profiled && self.service.profiler.may_record(micros) {
+        if self.service.profiler.may_record(micros) {
             self.record(micros);
         }
     }
@@ -99,7 +98,8 @@ impl Observed<'_> {
         }
         // While `fsync` holds its lock nothing is written, and the profiler drops the document.
         let writing = self.service.store.fsync_lock.try_enter();
-        if !targets.profile || writing.is_none() {
+        let is_profiled = !self.request.row.flags.contains(RowFlags::NOT_PROFILED);
+        if !(targets.profile && is_profiled) || writing.is_none() {
             return;
         }
         let op = OpCtx::detached(self.service.clock.clone());

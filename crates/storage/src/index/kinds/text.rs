@@ -20,8 +20,8 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, Requested, cannot_create,
-    wrong_type,
+    FieldKind, IndexKind, KindCount, KindRow, Mark, OtherOptions, OverMeasurements, Requested,
+    cannot_create, wrong_type,
 };
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
@@ -33,7 +33,7 @@ pub(super) const ROW: KindRow = KindRow {
     field: FieldKind::Text,
     options: &["weights", "default_language", "language_override", "textIndexVersion"],
     other_options: OtherOptions::Differ,
-    not_over_measurements: Some("Text indexes"),
+    over_measurements: OverMeasurements::Never("Text indexes"),
     count: KindCount::One,
     request,
     from_catalog: |spec, _| Ok(Arc::new(TextIndex::from_catalog(spec)?)),
