@@ -22,6 +22,7 @@ use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use change_index::options_before;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
@@ -42,7 +43,7 @@ use crate::record::storable::check_bytes;
 use crate::timeseries::default_index;
 pub use change_index::{CollModChange, CollModResult, IndexSelector, NewExpireAfter};
 pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
-pub use rename::RenameTarget;
+pub use rename::{RenameTarget, TempMark};
 pub use replace::Replacement;
 use sparing::{OpenTransactions, options_endanger};
 
@@ -225,13 +226,15 @@ impl Store {
         {
             policy.runtime.begin_ramp(self.clock.monotonic_micros());
         }
+        let logged_before = options_before(&collection, state.options.as_doc(), None);
         let endangers = options_endanger(&state, &changed);
         if endangers && open == OpenTransactions::Spare {
             return Ok(None);
         }
         let _definition = endangers.then(|| self.definitions.changing(ns, Definition::Changed));
         self.change(|txn, oplog| {
-            oplog.command(&command_ns(ns), &collection.uuid(), command);
+            let about = (&*command_ns(ns), &collection.uuid());
+            oplog.command_changing(about, command, logged_before.as_doc());
             put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)
         })?;
         collection.install(&mut state, changed);

@@ -17,6 +17,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, 
 use mayfly_work::OpCtx;
 
 use crate::catalog::Definition;
+use crate::oplog::SYSTEM_VIEWS;
 use crate::read::ScanResult;
 use crate::record::IdKey;
 use crate::record::layout::id_key;
@@ -26,9 +27,6 @@ use crate::{Collection, Direction, ScanLimit, Store, UpdateStyle, whole_range};
 /// The most views on the way from a view to its collection. Manual: "MongoDB Limits and
 /// Thresholds", "View Nesting".
 pub const MAX_VIEW_DEPTH: usize = 20;
-
-/// The collection with a database's views.
-pub const SYSTEM_VIEWS: &str = "system.views";
 
 /// The stage that unpacks buckets.
 pub const UNPACK_STAGE: &str = "$_internalUnpackBucket";

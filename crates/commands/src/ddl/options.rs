@@ -75,6 +75,9 @@ pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -
         options.append("expireAfterSeconds", seconds);
     }
     policy(fields, &mut options)?;
+    if fields.bool("temp")? == Some(true) {
+        options.append("temp", true);
+    }
     collation(fields, &mut options)?;
     Ok(options.finish())
 }

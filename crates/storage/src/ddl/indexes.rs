@@ -397,7 +397,9 @@ impl Store {
             return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns not found {ns}")));
         };
         let existing = collection.indexes();
-        let before = existing.len() as i32 + i32::from(series.is_none());
+        // Buckets are clustered by their `_id`.
+        let own = i32::from(collection.time_series().is_none());
+        let before = existing.len() as i32 + own;
         let gone = match selectors {
             None => existing,
             Some(selectors) => {

@@ -292,6 +292,16 @@ impl IndexSpec {
         })
     }
 
+    /// Whether it has no collation of its own.
+    pub(crate) fn inherits(&self) -> bool {
+        self.inherits
+    }
+
+    /// The definition as one without a collation of its own.
+    pub(crate) fn without_own_collation(self) -> IndexSpec {
+        IndexSpec { inherits: true, ..self }
+    }
+
     /// The definition with the collation that it inherits from its collection.
     pub(crate) fn inheriting(self, default: Option<&Arc<Collation>>) -> IndexSpec {
         match default {

@@ -16,7 +16,8 @@ pub(crate) fn default_index(fields: &MeasurementFields) -> Result<Option<IndexSp
     let mut asked = DocBuilder::new();
     asked.append("v", 2).start_document("key").append(meta, 1).append(&fields.time, 1).end();
     asked.append("name", format!("{meta}_1_{}_1", fields.time).as_str());
-    IndexSpec::from_catalog(on_buckets(asked.finish().as_doc(), fields)).map(Some)
+    let spec = IndexSpec::from_catalog(on_buckets(asked.finish().as_doc(), fields))?;
+    Ok(Some(spec.without_own_collation()))
 }
 
 /// The definition over buckets for a checked definition over measurements.
@@ -86,7 +87,8 @@ pub(crate) fn checked_on_buckets(
             "On a time-series collection, partialFilterExpression and collation arguments are incompatible",
         ));
     }
-    IndexSpec::from_catalog(on_buckets(asked.document(), fields))
+    let spec = IndexSpec::from_catalog(on_buckets(asked.document(), fields))?;
+    Ok(if asked.inherits() { spec.without_own_collation() } else { spec })
 }
 
 /// Buckets contain the meta field unchanged, so any kind of index may be on it unless the reference
@@ -151,6 +153,9 @@ pub fn listed_for_clients(spec: &IndexSpec) -> Option<DocBuf> {
     }
     if spec.hidden() {
         out.append("hidden", true);
+    }
+    if let (Some(collation), None) = (spec.collation(), asked.get("collation")) {
+        out.append("collation", collation.document());
     }
     Some(out.finish())
 }
