@@ -72,6 +72,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     refuse(&fields, &["needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
+    if request.generic.api_strict {
+        StageRow::check_stable(pipeline)?;
+    }
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let arguments = Arguments {
         request,

@@ -239,6 +239,7 @@ pub const STAGES: &[StageRow] = &[
         ("$currentOp", "Lists the operations that run", "3.6", Needs::Options),
         source::current_op,
     )
+    .unstable()
     .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
@@ -251,6 +252,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::local_sessions,
     )
+    .unstable()
     .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
@@ -258,6 +260,7 @@ pub const STAGES: &[StageRow] = &[
         ("$listSessions", "Lists the sessions that the server keeps", "3.6", Needs::Options),
         source::sessions,
     )
+    .unstable()
     .independent()
     .not_in_transactions(),
     of_source(
@@ -269,6 +272,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::coll_stats,
     )
+    .stable_with(&["count"])
     .not_in_transactions(),
     of_source(
         (
@@ -279,12 +283,14 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::plan_cache_stats,
     )
+    .unstable()
     .not_in_transactions()
     .concern(StageConcern::Local),
     of_source(
         ("$querySettings", "Lists query settings", "8.0", Needs::Cluster(Action::QuerySettings)),
         source::query_settings,
     )
+    .unstable()
     .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
@@ -297,6 +303,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::index_stats,
     )
+    .unstable()
     .not_in_transactions(),
     of_source(
         (
@@ -307,6 +314,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::ttl_stats,
     )
+    .unstable()
     .not_in_transactions(),
     of_source(
         (
@@ -316,7 +324,8 @@ pub const STAGES: &[StageRow] = &[
             Needs::Cluster(Action::ShardedDataDistribution),
         ),
         source::sharded_data_distribution,
-    ),
+    )
+    .unstable(),
 ];
 
 /// Why a known stage is not available.
