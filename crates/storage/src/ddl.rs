@@ -327,7 +327,7 @@ impl Store {
         plain && (asked || self.engine().caps().clusters_records)
     }
 
-    /// Drops a collection. Returns the number of indexes it had, including `_id_`, or `None` when
+    /// Drops a collection. Returns the number of indexes that clients saw, or `None` when
     /// there was no collection.
     ///
     /// # Errors
@@ -339,7 +339,7 @@ impl Store {
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(collection) = self.catalog.get(ns) else { return Ok(None) };
         self.drop_locked(&collection)?;
-        Ok(Some(collection.indexes().len() as i32 + 1))
+        Ok(Some(collection.indexes().len() as i32 + collection.counts_id_index()))
     }
 
     fn drop_locked(&self, collection: &Collection) -> Result<()> {

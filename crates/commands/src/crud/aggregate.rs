@@ -68,6 +68,10 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     if fields.bool("explain")? == Some(true) {
+        if request.body.get("writeConcern").is_some_and(|concern| concern != RawValue::Null) {
+            let text = "Aggregation explain does not support a write concern";
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
         return explain::run_aggregate(ctx, request, reply);
     }
     refuse(&fields, &["needsMerge", "exchange"])?;

@@ -61,6 +61,8 @@ pub struct StageRow {
     /// Whether the stage may follow `$changeStream`. Manual: "Change Streams", "Modify Change
     /// Stream Output".
     pub after_changes: bool,
+    /// An option with which the stage may not.
+    not_after_changes: Option<&'static str>,
     /// The read concerns that the stage accepts.
     pub concern: StageConcern,
     /// The options with which the stage is in the stable API; `None` for all.
@@ -103,6 +105,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         in_join: true,
         in_transaction: true,
         after_changes: false,
+        not_after_changes: None,
         concern: StageConcern::Any,
         stable_options: None,
         shape: StageShape::Options,
@@ -172,6 +175,11 @@ impl StageRow {
     /// Allows the stage after `$changeStream`.
     pub(super) const fn after_changes(self) -> StageRow {
         StageRow { after_changes: true, ..self }
+    }
+
+    /// Allows the stage after `$changeStream` unless it has this option.
+    pub(super) const fn after_changes_without(self, option: &'static str) -> StageRow {
+        StageRow { not_after_changes: Some(option), ..self.after_changes() }
     }
 
     pub(super) const fn concern(self, concern: StageConcern) -> StageRow {
@@ -344,6 +352,12 @@ impl StageRow {
     /// 323 APIStrictError.
     pub fn check_stable(pipeline: RawDoc<'_>) -> Result<()> {
         check_stable(pipeline, 0)
+    }
+
+    /// Whether the stage may follow `$changeStream` with this operand.
+    pub(super) fn may_follow_changes(&self, operand: RawValue<'_>) -> bool {
+        let options = operand.as_document().unwrap_or(RawDoc::EMPTY);
+        self.after_changes && self.not_after_changes.is_none_or(|name| options.get(name).is_none())
     }
 
     fn is_stable(&self, operand: RawValue<'_>) -> bool {

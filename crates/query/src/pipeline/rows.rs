@@ -165,6 +165,7 @@ pub const STAGES: &[StageRow] = &[
     short(("$fill", "Fills fields that are null or missing", "5.3", Needs::Input), |value, _| {
         fill::parse(value)
     })
+    .after_changes_without("sortBy")
     .keeps(&[Operator::WindowFields]),
     row(
         ("$densify", "Adds documents for missing values of a field", "5.1", Needs::Input),

@@ -168,6 +168,11 @@ impl IndexSpec {
             ));
         }
         check_key(key)?;
+        let is_text = kind.is_some_and(|row| row.field == FieldKind::Text);
+        if !is_text && key.iter().any(|field| matches!(field.name(), "_fts" | "_ftsx")) {
+            let text = "Index key contains an illegal field name: '_fts' belongs to text indexes";
+            return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+        }
         let last_modified =
             rules.last_modified && raw.get("expireAfterSeconds").is_some() && is_last_modified(key);
         if raw.get("ttl").is_some() && raw.get("expireAfterSeconds").is_none() {
