@@ -22,6 +22,8 @@ pub enum ErrorLabel {
     RetryableWrite,
     /// The change stream may be resumed.
     ResumableChangeStream,
+    /// The change stream cannot be resumed.
+    NonResumableChangeStream,
 }
 
 impl ErrorLabel {
@@ -32,6 +34,7 @@ impl ErrorLabel {
             ErrorLabel::UnknownTransactionCommitResult => "UnknownTransactionCommitResult",
             ErrorLabel::RetryableWrite => "RetryableWriteError",
             ErrorLabel::ResumableChangeStream => "ResumableChangeStreamError",
+            ErrorLabel::NonResumableChangeStream => "NonResumableChangeStreamError",
         }
     }
 }

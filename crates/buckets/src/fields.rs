@@ -42,6 +42,8 @@ impl MeasurementFields {
         }
         let descending = Number::from_value(order).is_some_and(|order| order.to_f64() < 0.0);
         let sides = if descending { ["max", "min"] } else { ["min", "max"] };
+        // The bounds of places have an order, but no shape.
+        let order = if let RawValue::String(_) = order { RawValue::Int32(1) } else { order };
         for side in sides {
             out.append(&format!("control.{side}.{path}"), order);
         }

@@ -24,6 +24,7 @@ mod rules;
 pub use context::{
     Command, CommandContext, DataWait, Effects, Entry, Exhaust, Handler, Retry, Run, Table, Wait,
 };
+pub use diagnostics::build_info::VERSION;
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Next, Outcome, Repeat, append_failure, dispatch};
 pub use request::{

@@ -208,6 +208,32 @@ impl Expression {
         Parser::new(scope).parse_collated(value)
     }
 
+    /// Parses an expression whose paths begin at a level of the document instead of its root, for
+    /// [`Expression::evaluate_at`]. Strings are compared by the scope's collation.
+    ///
+    /// # Errors
+    /// Errors of the expression.
+    pub fn parse_on_levels(value: RawValue<'_>, scope: &Scope) -> Result<Expression> {
+        let mut parser = Parser::new(scope);
+        let (_, body) = parser.with_locals(vec!["CURRENT".to_owned()], value)?;
+        parser.finish()?;
+        Ok(match scope.collation() {
+            Some(collation) => Expression::Collated(collation.clone(), Box::new(body)),
+            None => body,
+        })
+    }
+
+    /// Evaluates an expression of [`Expression::parse_on_levels`] at this level; `$$ROOT` is the
+    /// document of the frame.
+    ///
+    /// # Errors
+    /// Errors of the operators.
+    pub fn evaluate_at(&self, level: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
+        let values = [Value::Borrowed(RawValue::Document(level))];
+        let locals = Locals { first: 0, values: &values, outer: None };
+        self.evaluate(frame.within(&locals)).map(Value::detached)
+    }
+
     /// The direct subexpressions, in no particular order.
     pub(crate) fn children(&self) -> Vec<&Expression> {
         match self {

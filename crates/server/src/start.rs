@@ -98,7 +98,8 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let set = ReplicaSet::new(name, config.advertise.clone(), service.clock.now_ms());
         let _ = service.replica_set.set(set);
     }
-    if let Err(error) = service.begin_own_documents() {
+    let noted = service.note_start(mayfly_commands::VERSION);
+    if let Err(error) = noted.and_then(|()| service.begin_own_documents()) {
         // Tools show less without these documents. For example a full disk must not prevent the
         // start.
         tracing::warn!(%error, "the server's own documents in 'local' and 'config' cannot be written");

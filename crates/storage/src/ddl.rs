@@ -22,6 +22,7 @@ use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use change_index::options_before;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
@@ -43,7 +44,7 @@ use crate::timeseries::default_index;
 pub use change_index::{CollModChange, CollModResult, IndexSelector, NewExpireAfter};
 pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
 pub(crate) use rebuild::Replaced;
-pub use rename::RenameTarget;
+pub use rename::{RenameTarget, TempMark};
 pub use replace::Replacement;
 use sparing::{OpenTransactions, options_endanger};
 
@@ -226,13 +227,15 @@ impl Store {
         {
             policy.runtime.begin_ramp(self.clock.monotonic_micros());
         }
+        let logged_before = options_before(&collection, state.options.as_doc(), None);
         let endangers = options_endanger(&state, &changed);
         if endangers && open == OpenTransactions::Spare {
             return Ok(None);
         }
         let _definition = endangers.then(|| self.definitions.changing(ns, Definition::Changed));
         self.change(|txn, oplog| {
-            oplog.command(&command_ns(ns), &collection.uuid(), command);
+            let about = (&*command_ns(ns), &collection.uuid());
+            oplog.command_changing(about, command, logged_before.as_doc());
             put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)
         })?;
         collection.install(&mut state, changed);
@@ -250,6 +253,8 @@ impl Store {
             Some(series) => default_index(&series.fields)?,
             None => None,
         };
+        let collation = Collation::of_options(options.as_doc())?;
+        let default = default.map(|index| index.inheriting(collation.as_ref()));
         let definition = NewCollection { ns, options, uuid };
         self.create_with_indexes(view, definition, [default.as_slice(), &[]], Logging::On)
     }
@@ -323,7 +328,7 @@ impl Store {
         plain && (asked || self.engine().caps().clusters_records)
     }
 
-    /// Drops a collection. Returns the number of indexes it had, including `_id_`, or `None` when
+    /// Drops a collection. Returns the number of indexes that clients saw, or `None` when
     /// there was no collection.
     ///
     /// # Errors
@@ -335,7 +340,7 @@ impl Store {
         let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(collection) = self.catalog.get(ns) else { return Ok(None) };
         self.drop_locked(&collection)?;
-        Ok(Some(collection.indexes().len() as i32 + 1))
+        Ok(Some(collection.indexes().len() as i32 + collection.counts_id_index()))
     }
 
     fn drop_locked(&self, collection: &Collection) -> Result<()> {

@@ -32,7 +32,7 @@ pub use catalog::{
 };
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
-    NewExpireAfter, RenameTarget, Replacement,
+    NewExpireAfter, RenameTarget, Replacement, TempMark,
 };
 pub use empty_timestamps::is_empty_timestamp;
 pub use feed::FeedStep;
@@ -43,7 +43,8 @@ pub use index::{
 pub use isolation::{BeforeRecord, ReadView, SessionKey, TransactionOwner};
 pub use oplog::{
     ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogLimits, LogObject, LogOperation,
-    LogRange, LogSizes, OPLOG, OperationVisitor, Oplog, UpdateStyle, Watch, apply_delta,
+    LogRange, LogSizes, OPLOG, OperationVisitor, Oplog, SYSTEM_VIEWS, UpdateStyle, Watch,
+    apply_delta,
 };
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
@@ -56,8 +57,7 @@ pub use session::StoreSession;
 pub use store::{Store, StoreOptions};
 pub use ttl::TtlStats;
 pub use views::{
-    MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
-    buckets_view,
+    MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, UNPACK_STAGE, View, buckets_view,
 };
 
 pub use write::{

@@ -95,7 +95,7 @@ impl Fixture {
     }
 
     /// Changes a document in a unit of its own.
-    fn change(&self, name: &str, id: i32, new: Option<Document>, style: UpdateStyle) {
+    fn change(&self, name: &str, id: i32, new: Option<Document>, style: UpdateStyle<'_>) {
         let collection = self.collection(name);
         let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         self.write(name, |unit| {
@@ -197,9 +197,9 @@ fn a_document_is_written_once() {
     assert_eq!(kept.len(), 1, "the insert's document");
     assert!(RawDoc::new(&kept[0].1).unwrap().get("s").is_some());
     // The entry of an operator update has its delta; the document that it changes is kept once.
-    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "y" }), UpdateStyle::Operators);
-    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "z" }), UpdateStyle::Operators);
-    f.change("d.c", 1, None, UpdateStyle::Operators);
+    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "y" }), UpdateStyle::Computed);
+    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "z" }), UpdateStyle::Computed);
+    f.change("d.c", 1, None, UpdateStyle::Computed);
     assert_eq!(f.kept().len(), 2);
 }
 
@@ -234,7 +234,7 @@ fn a_long_run_is_read_back_in_its_order() {
         f.change("d.capped", id, Some(doc! { "_id": id, "m": id }), UpdateStyle::Replacement);
     }
     for id in 5_000..5_200 {
-        f.change("d.capped", id, None, UpdateStyle::Operators);
+        f.change("d.capped", id, None, UpdateStyle::Computed);
     }
     assert_eq!(f.inserted("d.capped").unwrap(), (0..10_000).collect::<Vec<_>>());
 }
@@ -246,18 +246,18 @@ fn what_was_cut_from_the_log_is_not_kept() {
     for id in 10..100 {
         f.insert("d.c", id..id + 1);
     }
-    f.change("d.c", 98, None, UpdateStyle::Operators);
+    f.change("d.c", 98, None, UpdateStyle::Computed);
     f.store.trim_oplog().unwrap();
     let sizes = f.store.oplog().sizes().unwrap();
     assert!(sizes.bytes <= 2_000 && sizes.bytes > 1_500, "{sizes:?}");
     assert_eq!(f.kept().len(), 1);
     // Deleting a document whose entry was cut writes nothing but the deletion.
     for id in 0..10 {
-        f.change("d.c", id, None, UpdateStyle::Operators);
+        f.change("d.c", id, None, UpdateStyle::Computed);
     }
     assert_eq!(f.kept().len(), 1);
     for id in 10..60 {
-        f.change("d.c", id, None, UpdateStyle::Operators);
+        f.change("d.c", id, None, UpdateStyle::Computed);
     }
     f.store.trim_oplog().unwrap();
     assert_eq!(f.kept().len(), 0);
@@ -365,8 +365,8 @@ fn the_log_names_all_records_that_are_to_be_kept() {
             let new = doc! { "_id": id, "n": -id };
             f.change(name, id, Some(new), UpdateStyle::Replacement);
         }
-        f.change(name, 8, Some(doc! { "_id": 8, "m": 1 }), UpdateStyle::Operators);
-        f.change(name, 9, None, UpdateStyle::Operators);
+        f.change(name, 8, Some(doc! { "_id": 8, "m": 1 }), UpdateStyle::Computed);
+        f.change(name, 9, None, UpdateStyle::Computed);
         let before = f.kept().len();
         let id = f.collection(name).id();
         f.store.keep_by_log(id).unwrap();
@@ -514,12 +514,12 @@ fn insert_large(f: &Fixture, name: &str, ids: std::ops::Range<i32>) {
 fn on_a_full_disk_the_log_gives_way_to_deletions() {
     let f = open(&Arc::new(MemoryEngine::new()), 1 << 30);
     insert_large(&f, "d.c", 0..20);
-    f.change("d.c", 0, None, UpdateStyle::Operators);
+    f.change("d.c", 0, None, UpdateStyle::Computed);
     assert_eq!(f.kept().len(), 1);
     let before = f.store.oplog().settled();
     f.disk.full.store(true, Ordering::Relaxed);
     for id in 1..15 {
-        f.change("d.c", id, None, UpdateStyle::Operators);
+        f.change("d.c", id, None, UpdateStyle::Computed);
     }
     assert_eq!(f.kept().len(), 1, "nothing more is kept");
     assert_eq!(f.store.oplog().cuts_for_room(), 1, "it is cut once, not for each deletion");
@@ -540,7 +540,7 @@ fn on_a_full_disk_the_log_gives_way_to_deletions() {
     assert_eq!(again.store.oplog().cut(), f.store.oplog().cut());
     f.disk.full.store(false, Ordering::Relaxed);
     f.insert("d.c", 100..101);
-    f.change("d.c", 100, None, UpdateStyle::Operators);
+    f.change("d.c", 100, None, UpdateStyle::Computed);
     assert_eq!(f.kept().len(), 1, "versions are kept again");
 }
 

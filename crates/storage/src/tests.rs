@@ -84,7 +84,7 @@ fn multikey_keys_follow_updates() {
         .write(&f.op, &ReadView::now(), &collection, |unit| {
             let key = f.key(1);
             let old = unit.read(&key)?.unwrap();
-            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+            unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed)
         })
         .unwrap();
     assert_eq!(f.entries("d.c", 0), 2);
@@ -132,7 +132,7 @@ fn racing_writers_and_an_index_build_agree() {
                         .write(&f.op, &ReadView::now(), &collection, |unit| {
                             let key = f.key(id);
                             let old = unit.read(&key)?.unwrap();
-                            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+                            unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed)
                         })
                         .unwrap();
                 }
@@ -165,7 +165,7 @@ fn rebuilt_indexes_are_right_while_writers_go_on() {
                 let new = DocBuf::from_bson(&doc! { "_id": id, "a": [round, id], "u": id });
                 let change = f.store.write(&f.op, &ReadView::now(), &collection, |unit| {
                     let old = unit.read(&f.key(id))?.unwrap();
-                    unit.update(&f.key(id), &old, new.as_doc(), UpdateStyle::Operators)
+                    unit.update(&f.key(id), &old, new.as_doc(), UpdateStyle::Computed)
                 });
                 change.unwrap();
             }
@@ -288,7 +288,7 @@ fn a_long_array_changes_its_keys() {
     let key = f.key(1);
     let update = |unit: &mut WriteUnit<'_>| {
         let old = unit.read(&key)?.unwrap();
-        unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+        unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed)
     };
     f.store.write(&f.op, &ReadView::now(), &collection, update).unwrap();
     assert_eq!(f.entries("d.c", 0), 90_000);

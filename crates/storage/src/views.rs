@@ -17,6 +17,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, 
 use mayfly_work::OpCtx;
 
 use crate::catalog::Definition;
+use crate::oplog::SYSTEM_VIEWS;
 use crate::read::ScanResult;
 use crate::record::IdKey;
 use crate::record::layout::id_key;
@@ -26,9 +27,6 @@ use crate::{Collection, Direction, ScanLimit, Store, UpdateStyle, whole_range};
 /// The most views on the way from a view to its collection. Manual: "MongoDB Limits and
 /// Thresholds", "View Nesting".
 pub const MAX_VIEW_DEPTH: usize = 20;
-
-/// The collection with a database's views.
-pub const SYSTEM_VIEWS: &str = "system.views";
 
 /// The stage that unpacks buckets.
 pub const UNPACK_STAGE: &str = "$_internalUnpackBucket";
@@ -43,8 +41,11 @@ pub struct ResolvedView {
     pub on: Namespace,
     /// The stages of all views on the way, the innermost first, as an array.
     pub pipeline: DocBuf,
-    /// The collation of all these views; `None` for the simple collation.
+    /// The collation of all these views, or the default one of the time series; `None` for the
+    /// simple collation.
     pub collation: Option<Arc<Collation>>,
+    /// Whether the name is that of a time series, so that a command may have another collation.
+    pub is_series: bool,
 }
 
 impl ResolvedView {
@@ -92,7 +93,7 @@ impl Store {
     /// Errors of the engine.
     pub fn view(&self, view: &ReadView, ns: &Namespace) -> Result<Option<DocBuf>> {
         if let Some((buckets, series)) = self.time_series_named(view, ns) {
-            return Ok(Some(view_of_buckets(ns, &buckets.namespace(), &series)));
+            return Ok(Some(view_of_buckets(ns, &buckets, &series)));
         }
         let Ok(system) = Namespace::new(ns.db(), SYSTEM_VIEWS) else { return Ok(None) };
         match self.collection(view, &system) {
@@ -163,8 +164,10 @@ impl Store {
             match inner {
                 Some(inner) => definition = inner,
                 None => {
+                    let is_series = pipelines.len() == 1
+                        && self.collection(view, &on).is_some_and(|it| it.time_series().is_some());
                     let pipeline = joined(&pipelines);
-                    return Ok(Some(ResolvedView { on, pipeline, collation }));
+                    return Ok(Some(ResolvedView { on, pipeline, collation, is_series }));
                 }
             }
         }
@@ -271,7 +274,8 @@ impl Store {
         })
     }
 
-    /// Checks that a view has the same collation as the views that it reads.
+    /// Checks that a view has the same collation as the views that it reads. Collections and time
+    /// series are read with any.
     fn check_collations(
         &self,
         ns: &Namespace,
@@ -279,7 +283,11 @@ impl Store {
         reads: &[Namespace],
     ) -> Result<()> {
         let collation = Collation::of_options(view)?;
-        for read in reads.iter().filter(|read| self.catalog.get(read).is_none()) {
+        let has_own = |read: &Namespace| {
+            self.catalog.get(read).is_some()
+                || self.time_series_named(&ReadView::now(), read).is_some()
+        };
+        for read in reads.iter().filter(|read| !has_own(read)) {
             let Some(other) = self.view(&ReadView::now(), read)? else { continue };
             let other = Collation::of_options(other.as_doc())?;
             if !same_collation(collation.as_ref(), other.as_ref()) {
@@ -329,9 +337,12 @@ impl Store {
 }
 
 /// The view that shows the measurements of a time series.
-fn view_of_buckets(ns: &Namespace, buckets: &Namespace, series: &TimeSeries) -> DocBuf {
+fn view_of_buckets(ns: &Namespace, buckets: &Collection, series: &TimeSeries) -> DocBuf {
     let mut out = DocBuilder::new();
-    out.append("_id", ns.as_str()).append("viewOn", buckets.collection());
+    out.append("_id", ns.as_str()).append("viewOn", buckets.namespace().collection());
+    if let Some(collation) = buckets.collation() {
+        out.append("collation", collation.document());
+    }
     out.start_array("pipeline").push_document().start_document(UNPACK_STAGE);
     out.append("timeField", series.fields.time.as_str());
     if let Some(meta) = &series.fields.meta {
@@ -349,7 +360,7 @@ pub fn buckets_view(collection: &Collection) -> Option<ResolvedView> {
     pipeline.push_document().start_document(SHOW_BUCKETS_STAGE);
     pipeline.append("timeField", series.fields.time.as_str()).end().end();
     let (on, pipeline) = (collection.namespace(), pipeline.finish());
-    Some(ResolvedView { on, pipeline, collation: None })
+    Some(ResolvedView { on, pipeline, collation: None, is_series: false })
 }
 
 fn view_of(db: &str, document: RawDoc<'_>) -> Option<View> {

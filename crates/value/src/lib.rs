@@ -8,6 +8,7 @@
 pub mod arbitrary;
 pub mod arguments;
 mod build;
+mod changed_path;
 pub mod collation;
 pub mod compare;
 pub mod decimal;
@@ -28,6 +29,7 @@ mod validate;
 
 pub use bson;
 pub use build::DocBuilder;
+pub use changed_path::{ChangedPath, PathWrite};
 pub use collation::{Collation, same_collation};
 pub use compare::{canonical_type, compare_docs, compare_values, compare_values_in, equal_values};
 pub use depth::check_depth;

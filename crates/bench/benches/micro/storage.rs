@@ -147,7 +147,7 @@ fn change(bencher: Bencher<'_, '_>, over: Over, field: &str) {
         bed.write(|unit| {
             let old = unit.read(&key)?.expect("an item");
             let new = with_value(old.as_doc(), field, value);
-            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+            unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed)
         });
     });
 }

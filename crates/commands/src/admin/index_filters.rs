@@ -51,7 +51,8 @@ impl<'a> NamedQuery<'a> {
     ) -> Result<Option<NamedQuery<'a>>> {
         let document = |name: &str| match fields.get(name) {
             None => Ok(None),
-            Some(RawValue::Document(document)) => Ok(Some(document)),
+            // As in the reference, an array is taken as the document of its items.
+            Some(RawValue::Document(document) | RawValue::Array(document)) => Ok(Some(document)),
             Some(_) => Err(Error::bad_value(format!("optional field {name} must be an object"))),
         };
         let (sort, projection) = (document("sort")?, document("projection")?);
@@ -62,7 +63,7 @@ impl<'a> NamedQuery<'a> {
                 return Err(Error::bad_value(text));
             }
             None => return Ok(None),
-            Some(RawValue::Document(query)) => query,
+            Some(RawValue::Document(query) | RawValue::Array(query)) => query,
             Some(_) => return Err(Error::bad_value("required field query must be an object")),
         };
         let options = FindOptions {

@@ -3,10 +3,12 @@
 //!
 //! Writes are not recorded here: they follow from the command's row and its operation.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use mayfly_base::Result;
 use mayfly_query::AwaitedEvent;
+use mayfly_work::PlanSummary;
 
 /// The event that a command waits for before it runs again.
 pub enum Wait {
@@ -41,9 +43,20 @@ pub struct DataWait {
     pub longest: Duration,
 }
 
+/// What one of several statements of a command did, for the profiler.
+pub(crate) struct StatementFigures {
+    pub(crate) keys_examined: u64,
+    pub(crate) docs_examined: u64,
+    pub(crate) micros: i64,
+    pub(crate) plan_summary: PlanSummary,
+    /// The numbers of matched, modified and inserted documents.
+    pub(crate) outcome: Result<[i64; 3]>,
+}
+
 /// The effects of one command.
 #[derive(Default)]
 pub struct Effects {
+    statements: RefCell<Vec<StatementFigures>>,
     shown_up_to: Cell<u64>,
     read_as_of: Cell<Option<u64>>,
     has_failed: Cell<bool>,
@@ -65,6 +78,16 @@ impl Effects {
     /// ends.
     pub fn fail_statement(&self) {
         self.has_failed.set(true);
+    }
+
+    /// Records a statement for the profiler.
+    pub(crate) fn note_statement(&self, figures: StatementFigures) {
+        self.statements.borrow_mut().push(figures);
+    }
+
+    /// Takes the recorded statements.
+    pub(crate) fn take_statements(&self) -> Vec<StatementFigures> {
+        self.statements.take()
     }
 
     /// Makes the command run again after this wait; its reply is discarded.

@@ -19,6 +19,7 @@ mod effects;
 pub(crate) mod retry;
 
 pub use command::{Command, Entry, Handler, Run, Table};
+pub(crate) use effects::StatementFigures;
 pub use effects::{DataWait, Effects, Wait};
 pub use retry::Retry;
 

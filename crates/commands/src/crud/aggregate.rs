@@ -18,7 +18,7 @@ use super::explain;
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::settings::settings_to_run;
 use super::view::{
-    Source, Stages, check_collation, command_scope, has_natural_order, reads_log, run_settings,
+    Source, Stages, command_scope, decide_collation, has_natural_order, reads_log, run_settings,
     source,
 };
 use super::write::keep_empty_timestamps;
@@ -68,10 +68,17 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     if fields.bool("explain")? == Some(true) {
+        if request.body.get("writeConcern").is_some_and(|concern| concern != RawValue::Null) {
+            let text = "Aggregation explain does not support a write concern";
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
         return explain::run_aggregate(ctx, request, reply);
     }
     refuse(&fields, &["needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
+    if request.generic.api_strict {
+        StageRow::check_stable(pipeline)?;
+    }
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let arguments = Arguments {
         request,
@@ -91,8 +98,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let found = named.as_ref().map(|ns| source(ctx, ns));
     let begins_elsewhere = StageRow::first_of(pipeline).is_some_and(StageRow::is_source);
     let started = match (named, found) {
-        (Some(ns), Some(Ok(Source::View(view)))) if !begins_elsewhere => {
-            start_over_view(ctx, arguments, (ns, &view), settings)?
+        (Some(ns), Some(Ok(Source::View(mut view)))) if !begins_elsewhere => {
+            start_over_view(ctx, arguments, (ns, &mut view), settings)?
         }
         (named, found) => {
             let parsed = arguments.parse(ctx, named.as_ref())?;
@@ -206,15 +213,16 @@ fn with_hints(
 fn start_over_view(
     ctx: &CommandContext<'_>,
     Arguments { request, pipeline, hint, collation, variables }: Arguments<'_>,
-    (ns, view): (Namespace, &ResolvedView),
+    (ns, view): (Namespace, &mut ResolvedView),
     settings: RunSettings,
 ) -> Result<Started> {
+    let decided = decide_collation(view, &collation);
     let mut stages = Stages::new(view);
     stages.push_all(pipeline);
     let stages = stages.parse((ctx, request), view, variables)?;
     note_writes(ctx, stages.pipeline())?;
     let settings = with_hints(ctx, request, settings)?;
-    check_collation(view, &collation)?;
+    decided?;
     let writes = stages.pipeline().writes_to().is_some();
     Ok(Started { ns, run: stages.start(ctx, hint, settings)?, writes })
 }

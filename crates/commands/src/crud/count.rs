@@ -9,7 +9,9 @@ use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::explain;
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, budget, check_collation, only, reads_log, run_settings, source};
+use super::view::{
+    Source, Stages, budget, decide_collation, only, reads_log, run_settings, source,
+};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
 use crate::request::{Needs, Request};
@@ -82,8 +84,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             reply.append("n", number(within(all, skip, limit)));
             return Ok(());
         }
-        Source::View(view) => {
-            check_collation(&view, &collating)?;
+        Source::View(mut view) => {
+            decide_collation(&mut view, &collating)?;
             let (stages, settings) = (on_view(&view, filter, skip, limit), run_settings(ctx, None));
             let stages = stages.parse((ctx, request), &view, None)?;
             let run = stages.start(ctx, query.hint, settings)?;

@@ -164,8 +164,10 @@ impl WriteStatement for DeleteStatement<'_> {
             Attempt::First(statement) => statement,
         };
         let collection = ctx.store.collection(ns);
-        let spec = self.spec(ctx, collection.as_deref(), repeatable(statement))?;
-        let deleted = match (measurements::series_named(ctx, ns), &collection) {
+        let series = measurements::series_named(ctx, ns);
+        let buckets = series.as_ref().map(|(buckets, _)| &**buckets);
+        let spec = self.spec(ctx, collection.as_deref().or(buckets), repeatable(statement))?;
+        let deleted = match (series, &collection) {
             (Some(series), _) => measurements::delete(ctx, &series, spec)?,
             (None, None) => {
                 check_absent(&spec.query, ns)?;

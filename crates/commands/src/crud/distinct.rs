@@ -18,7 +18,7 @@ use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, SortOrder, ValueBuf}
 use super::explain;
 use super::read::{Collating, hint};
 use super::settings::settings_to_run;
-use super::view::{Source, Stages, budget, check_collation, for_each, run_settings, source};
+use super::view::{Source, Stages, budget, decide_collation, for_each, run_settings, source};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
 use crate::request::{Needs, Request};
@@ -81,8 +81,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             }
             from_collection(ctx, executor, key, &mut values)?;
         }
-        Source::View(view) => {
-            check_collation(&view, &collating)?;
+        Source::View(mut view) => {
+            decide_collation(&mut view, &collating)?;
             values.collation = view.collation.clone();
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));

@@ -179,7 +179,7 @@ fn reading(
 ) -> Result<()> {
     let inner = Inner::of(ctx, request, verbosity)?;
     match source(ctx, &inner.ns)? {
-        Source::View(view) => view::explain(ctx, on_view, inner, &view, doc),
+        Source::View(mut view) => view::explain(ctx, on_view, inner, &mut view, doc),
         Source::Collection(_) | Source::Nothing => plan(ctx, &inner, doc),
     }
 }

@@ -14,7 +14,7 @@ use super::explain;
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
 use super::settings::settings_to_run;
 use super::view::{
-    Source, Stages, budget, check_collation, check_find, has_natural_order, reads_log,
+    Source, Stages, budget, check_find, decide_collation, has_natural_order, reads_log,
     run_settings, source,
 };
 use crate::context::{Command, CommandContext};
@@ -91,8 +91,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let hints = setting.and_then(|it| it.hints.clone());
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
-        Source::View(view) => {
-            check_collation(&view, &collating)?;
+        Source::View(mut view) => {
+            decide_collation(&mut view, &collating)?;
             let hint = match natural_order(&fields, &view)? {
                 Some(order) => order,
                 None => hint(&fields)?,

@@ -166,7 +166,8 @@ impl<'a> Arguments<'a> {
         repeatable: Option<Repeatable>,
     ) -> Result<FindAndModifySpec> {
         let filter = self.filter;
-        let (sort, projection) = (fields.document("sort")?, fields.document("fields")?);
+        let sort = fields.document("sort")?.filter(|sort| !has_text_direction(*sort));
+        let projection = fields.document("fields")?;
         let (hint, variables) = (hint(fields)?, fields.document("let")?);
         let collation = Collating::parse(fields)?;
         if self.new && projection.is_some_and(is_positional) {
@@ -174,7 +175,8 @@ impl<'a> Arguments<'a> {
             return Err(Error::bad_value(text));
         }
         let Some(update) = self.update else {
-            let collection = ctx.store.collection(ns);
+            let buckets = || measurements::series_named(ctx, ns).map(|(buckets, _)| buckets);
+            let collection = ctx.store.collection(ns).or_else(buckets);
             let options = FindOptions {
                 sort,
                 projection,
@@ -207,6 +209,11 @@ impl<'a> Arguments<'a> {
         };
         statement.spec(ctx, ns, repeatable).map(FindAndModifySpec::Update)
     }
+}
+
+/// Whether a direction is a string. The reference accepts such an order here, and it has no effect.
+fn has_text_direction(sort: RawDoc<'_>) -> bool {
+    sort.iter().any(|field| matches!(field.value(), RawValue::String(_)))
 }
 
 fn execute(

@@ -71,6 +71,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             _ => error,
         })?;
     let mut taken = CursorInUse { cursors, id: Some(id) };
+    if let Err(refused) = check_max_time(&cursor, request) {
+        // The request is wrong, not the cursor: it stays open.
+        taken.id = None;
+        cursors.put_back(id, (cursor, kept), ctx.op.monotonic_micros());
+        return Err(refused);
+    }
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     if ctx.service.fail_points.any_on() && ctx.waited.is_zero() {
         crate::rules::faults::get_more(ctx).map_err(|error| label_resumable(error, &cursor))?;
@@ -95,8 +101,21 @@ const AWAIT_DATA: Duration = Duration::from_secs(1);
 /// The interval at which a wait ends to check that the cursor and its collection still exist.
 const AWAIT_STEP: Duration = Duration::from_secs(1);
 
-/// Fills a batch. For a cursor that awaits data, `maxTimeMS` is the longest wait; others refuse it,
-/// and their deadline is the remaining time of the command that opened the cursor (time between
+/// Checks that `maxTimeMS` is given only for a cursor that awaits data.
+///
+/// # Errors
+/// 2 BadValue.
+fn check_max_time(cursor: &Cursor, request: &Request<'_>) -> Result<()> {
+    match cursor.awaited() {
+        None if request.generic.max_time_ms > 0 => Err(Error::bad_value(
+            "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Fills a batch. For a cursor that awaits data, `maxTimeMS` is the longest wait; of other cursors
+/// the deadline is the remaining time of the command that opened the cursor (time between
 /// batches does not count). The connection's loop does the waiting and runs the command
 /// again, so that a waiting cursor needs no thread.
 fn fill(
@@ -109,10 +128,6 @@ fn fill(
     let store = &ctx.service.store;
     let max_time_ms = request.generic.max_time_ms;
     let Some(awaited) = cursor.awaited() else {
-        if max_time_ms > 0 {
-            let text = "cannot set maxTimeMS on getMore command for a non-awaitData cursor";
-            return Err(Error::bad_value(text));
-        }
         let left_micros = cursor.time_left_micros;
         let limit_ms = left_micros.map_or(0, |micros| (micros / 1000).max(1));
         if limit_ms > 0 {

@@ -23,10 +23,10 @@ pub(crate) use find::on_view as find_on_view;
 pub(crate) use read::{Collating, FirstBatch, first_batch};
 pub(crate) use settings::settings_of;
 pub(crate) use view::{
-    Source, Stages, budget, check_collation, command_scope, hint_on, reads_log, run_settings,
+    Source, Stages, budget, command_scope, decide_collation, hint_on, reads_log, run_settings,
     source,
 };
-pub(crate) use write::check_writable;
+pub(crate) use write::{check_creatable, check_writable};
 
 use crate::context::Command;
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::{Namespace, Result};
 use mayfly_query::{
@@ -17,7 +18,7 @@ use mayfly_value::{RawDoc, RawValue};
 use mayfly_work::PlanSummary;
 
 use super::measurements;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, StatementFigures};
 
 /// An update or delete statement of a write command.
 pub(super) trait WriteStatement {
@@ -69,9 +70,13 @@ pub(super) fn run_all<S: WriteStatement>(
     done: &mut dyn FnMut(usize, Result<ModifyOutcome>) -> Result<Proceed>,
 ) -> Result<Proceed> {
     let mut at = 0;
+    let mut meter = Meter::of(ctx, statements.len());
     while at < statements.len() {
         let front = Front::of(ctx, ns, first + at, &statements[at..]);
         let (results, alone) = front.map_or((Vec::new(), 1), |front| front.run(ctx));
+        if let Some(meter) = &mut meter {
+            meter.note(ctx, &results);
+        }
         for result in results {
             if done(first + at, result)? == Proceed::Stop {
                 return Ok(Proceed::Stop);
@@ -79,13 +84,64 @@ pub(super) fn run_all<S: WriteStatement>(
             at += 1;
         }
         for _ in 0..alone {
-            if done(first + at, statements[at].run(ctx, ns, first + at))? == Proceed::Stop {
+            let result = statements[at].run(ctx, ns, first + at);
+            if let Some(meter) = &mut meter {
+                meter.note(ctx, std::slice::from_ref(&result));
+            }
+            if done(first + at, result)? == Proceed::Stop {
                 return Ok(Proceed::Stop);
             }
             at += 1;
         }
     }
     Ok(Proceed::Continue)
+}
+
+/// Measures the statements of a command, of which each has an entry of the profiler.
+struct Meter {
+    keys_examined: u64,
+    docs_examined: u64,
+    micros: i64,
+}
+
+impl Meter {
+    /// `None` if the command has one statement, or the profiler is off.
+    fn of(ctx: &CommandContext<'_>, statements: usize) -> Option<Meter> {
+        let measures = statements > 1 && ctx.service.profiler.may_record(0);
+        measures.then(|| Meter::now(ctx))
+    }
+
+    fn now(ctx: &CommandContext<'_>) -> Meter {
+        let op = ctx.op;
+        Meter {
+            keys_examined: op.keys_examined.load(Relaxed),
+            docs_examined: op.docs_examined.load(Relaxed),
+            micros: op.worked_micros(),
+        }
+    }
+
+    /// Notes the statements that ran since the last call. Those of a common unit share what it
+    /// read.
+    fn note(&mut self, ctx: &CommandContext<'_>, results: &[Result<ModifyOutcome>]) {
+        let now = Meter::now(ctx);
+        let share = results.len().max(1) as u64;
+        let mut plan_summary = PlanSummary::default();
+        ctx.op.update_info(|info| plan_summary = info.plan_summary.clone());
+        for result in results {
+            let outcome = match result {
+                Ok(done) => Ok([done.matched, done.modified, i64::from(done.upserted.is_some())]),
+                Err(error) => Err(error.clone()),
+            };
+            ctx.effects.note_statement(StatementFigures {
+                keys_examined: (now.keys_examined - self.keys_examined) / share,
+                docs_examined: (now.docs_examined - self.docs_examined) / share,
+                micros: (now.micros - self.micros) / share as i64,
+                plan_summary: plan_summary.clone(),
+                outcome,
+            });
+        }
+        *self = now;
+    }
 }
 
 /// Whether further statements run.

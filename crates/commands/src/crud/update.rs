@@ -117,7 +117,9 @@ pub(super) const STATEMENT: &[Argument] = &[
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<UpdateStatement<'a>> {
     let fields = Fields::read(statement, "update.updates", STATEMENT)?;
     let names = Names { filter: "q", update: "u", constants: "c" };
-    UpdateStatement::parse(&fields, &names, variables)
+    let statement = UpdateStatement::parse(&fields, &names, variables)?;
+    Update::check_stage_names(statement.update, is_stage)?;
+    Ok(statement)
 }
 
 /// The names of an update statement's fields in a command.

@@ -39,7 +39,8 @@ pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
     }
     if ns.as_str() == OPLOG {
         let (on, pipeline) = (ns.clone(), DocBuilder::new_array().finish());
-        return Ok(Source::View(Box::new(ResolvedView { on, pipeline, collation: None })));
+        let log = ResolvedView { on, pipeline, collation: None, is_series: false };
+        return Ok(Source::View(Box::new(log)));
     }
     if let Some(collection) = store.collection(ctx.store.view, ns) {
         // Buckets are read in the reference's format.
@@ -226,12 +227,17 @@ pub(crate) fn hint_on(collection: Option<&Collection>, hint: Option<Hint>) -> Op
     }
 }
 
-/// Checks the collation: that of a view applies to every operation on it.
+/// Decides the collation: that of a view applies to every operation on it; measurements are read
+/// with that of the operation, if it has one.
 ///
 /// # Errors
-/// 167 OptionNotSupportedOnView when the operation has another one.
-pub(crate) fn check_collation(view: &ResolvedView, collating: &Collating) -> Result<()> {
+/// 167 OptionNotSupportedOnView when an operation on a view has another one.
+pub(crate) fn decide_collation(view: &mut ResolvedView, collating: &Collating) -> Result<()> {
     match collating {
+        Collating::By(asked) if view.is_series => {
+            view.collation.clone_from(asked);
+            Ok(())
+        }
         Collating::By(asked) if !same_collation(asked.as_ref(), view.collation.as_ref()) => {
             let text = "Cannot override a view's default collation";
             Err(Error::new(ErrorCode::OptionNotSupportedOnView, text))

@@ -1,6 +1,7 @@
 //! Shared parts of write commands: target namespaces, errors per statement, and the shape of the
 //! reply.
 
+use mayfly_service::profiler;
 use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
@@ -187,6 +188,18 @@ pub(super) fn array_filters<'a>(fields: &Fields<'a>) -> Result<Vec<RawDoc<'a>>> 
 
 /// System collections of user databases that applications may write to.
 const WRITABLE_SYSTEM: &[&str] = &["system.js", "system.views", "system.users", "system.roles"];
+
+/// Refuses namespaces that clients must not create. The collection of the profiler can be created,
+/// although clients cannot write to it.
+///
+/// # Errors
+/// 73 InvalidNamespace.
+pub(crate) fn check_creatable(ns: &Namespace) -> Result<()> {
+    match ns.collection() {
+        profiler::COLLECTION => Ok(()),
+        _ => check_writable(ns),
+    }
+}
 
 /// Refuses namespaces that clients must not write to.
 ///

@@ -108,6 +108,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         view::change(ctx, (request, &ns), view.as_doc(), &fields)?;
         return Ok(());
     }
+    if series.is_some() {
+        let validation = ["validator", "validationLevel", "validationAction"];
+        if let Some(name) = validation.iter().find(|name| fields.get(name).is_some()) {
+            return Err(invalid(format!("option not supported on a time series: {name}")));
+        }
+    }
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
         return Err(invalid(format!("option only supported on a view: {name}")));
     }
@@ -118,7 +124,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         Some(value) => Some(Expiry::parse(ctx, &ns, value)?),
         None => None,
     };
-    if expiry.is_some() || OF_COLLECTIONS.iter().any(|name| fields.get(name).is_some()) {
+    // A command without options is a change, too, of which change streams have an event.
+    let has_options =
+        expiry.is_some() || OF_COLLECTIONS.iter().any(|name| fields.get(name).is_some());
+    if has_options || index.is_none() {
         change_options(ctx, &ns, &fields, expiry)?;
     }
     if let Some(index) = index {
@@ -137,11 +146,14 @@ fn change_options(
     let mut new = DocBuilder::new();
     let (size, max) = (fields.long("cappedSize")?, fields.long("cappedMax")?);
     let collection = ctx.store.collection(ns);
-    if (size.is_some() || max.is_some())
-        && collection.as_ref().is_some_and(|collection| collection.capped().is_none())
-    {
+    let is_capped = collection.as_ref().is_some_and(|collection| collection.capped().is_some());
+    let is_series = collection.as_ref().is_some_and(|found| found.time_series().is_some());
+    // As in the reference, an empty change of a time series hides these options.
+    let ignored = is_series && fields.document("timeseries")?.is_some_and(RawDoc::is_empty);
+    if (size.is_some() || max.is_some()) && !is_capped && !ignored {
         return Err(invalid("Collection must be capped."));
     }
+    let (size, max) = if ignored { (None, None) } else { (size, max) };
     if let Some(size) = size {
         new.append("size", compact(capped_size(size)?));
     }

@@ -1,6 +1,7 @@
 //! `create`: creates a collection or a view.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::arguments::Argument;
 use mayfly_value::collation;
 use mayfly_value::shell::Shell;
@@ -13,7 +14,7 @@ use super::options::{
 };
 use super::{time_series, view};
 use crate::context::{Command, CommandContext};
-use crate::crud::check_writable;
+use crate::crud::check_creatable;
 use crate::request::row::{InTransaction, LogForm, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -28,7 +29,7 @@ pub(crate) const ROW: Command = Command::new("create", "Creates a collection or 
     .replayed(LogForm::Buckets, &[ErrorCode::NamespaceExists]);
 
 /// Options of the reference that are refused when they have an effect.
-const MISSING: &[&str] = &["encryptedFields", "temp"];
+const MISSING: &[&str] = &["encryptedFields"];
 
 /// The options.
 const ARGUMENTS: &[Argument] = &[
@@ -58,7 +59,8 @@ const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
-    check_writable(&ns)?;
+    let ns = created(ns, &fields)?;
+    check_creatable(&ns)?;
     let defining = Defining {
         ns: &ns,
         uuid: request.uuid,
@@ -93,6 +95,21 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     // Also waits for the log if nothing was created: a concurrent client may have created it
     // without waiting.
     Ok(())
+}
+
+/// The name of what is created. A time series may be named by its buckets.
+///
+/// # Errors
+/// 20 IllegalOperation for buckets without a time series.
+fn created(ns: Namespace, fields: &Fields<'_>) -> Result<Namespace> {
+    match TimeSeries::name_of(&ns) {
+        None => Ok(ns),
+        Some(name) if fields.get("timeseries").is_some() => Namespace::new(ns.db(), name),
+        Some(_) => {
+            let text = format!("{ns} can only be created with the options of a time series");
+            Err(Error::new(ErrorCode::IllegalOperation, text))
+        }
+    }
 }
 
 fn create_collection(

@@ -52,6 +52,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     if specs.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
+    if ns.db() == "config" && ns.collection() == "transactions" {
+        let text = "not allowed to create index on config.transactions";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
     let on_measurements = indexes_of_buckets(ctx, &ns, &specs)?;
     let (ns, specs) = match &on_measurements {
         Some((ns, specs)) => (ns.clone(), specs.iter().map(DocBuf::as_doc).collect()),

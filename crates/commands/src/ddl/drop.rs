@@ -34,8 +34,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         && let Some((buckets, _)) = store.time_series_named(ctx.store.view, &ns)
     {
         if let Some(indexes) = store.drop_collection(&buckets.namespace())? {
-            // Clients do not see the index on `_id` of buckets.
-            reply.append("nIndexesWas", indexes - 1).append("ns", ns.as_str());
+            reply.append("nIndexesWas", indexes).append("ns", ns.as_str());
         }
     } else if let Some(indexes) = store.drop_collection(&ns)? {
         reply.append("nIndexesWas", indexes).append("ns", ns.as_str());

@@ -144,12 +144,48 @@ fn log_entry(ctx: &CommandContext<'_>, name_only: bool) -> DocBuf {
 /// The UUID (version 8) of the log.
 const LOG_UUID: &[u8; 16] = b"local.\x8fo\x80plog.rs";
 
+/// The validator of buckets in the reference. Buckets are stored in another form here, so it is
+/// only listed.
+fn buckets_validator(series: &TimeSeries) -> DocBuf {
+    let mut out = DocBuilder::new();
+    let of_type = |out: &mut DocBuilder, name: &str, bson_type: &str| {
+        out.start_document(name).append("bsonType", bson_type).end();
+    };
+    let object = |out: &mut DocBuilder, required: &[&str]| {
+        out.append("bsonType", "object").start_array("required");
+        required.iter().for_each(|name| {
+            out.push(*name);
+        });
+        out.end().start_document("properties");
+    };
+    out.start_document("$jsonSchema");
+    object(&mut out, &["_id", "control", "data"]);
+    of_type(&mut out, "_id", "objectId");
+    out.start_document("control");
+    object(&mut out, &["version", "min", "max"]);
+    of_type(&mut out, "version", "number");
+    for bound in ["min", "max"] {
+        out.start_document(bound);
+        object(&mut out, &[&series.fields.time]);
+        of_type(&mut out, &series.fields.time, "date");
+        out.end().end();
+    }
+    of_type(&mut out, "closed", "bool");
+    out.start_document("count").append("bsonType", "number").append("minimum", 1).end();
+    out.end().append("additionalProperties", false).end();
+    of_type(&mut out, "data", "object");
+    out.start_document("meta").end();
+    out.end().append("additionalProperties", false).end();
+    out.finish()
+}
+
 fn entry(collection: &Collection, name_only: bool) -> DocBuf {
     let mut out = DocBuilder::new();
     out.append("name", collection.namespace().collection()).append("type", "collection");
     if !name_only {
-        if collection.time_series().is_some() {
-            out.start_document("options").append("clusteredIndex", true);
+        if let Some(series) = collection.time_series() {
+            out.start_document("options").append("validator", &buckets_validator(&series));
+            out.append("clusteredIndex", true);
             out.append_all(collection.options().as_doc()).end();
         } else {
             out.append("options", &collection.options());

@@ -80,6 +80,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
+/// The size of a database that holds only documents of the server.
+const LEAST_BYTES: u64 = 4096;
+
 /// All databases by name, with their sizes unless `name_only` is set.
 fn databases(service: &Service, name_only: bool) -> Result<BTreeMap<String, DatabaseEntry>> {
     let store = &service.store;
@@ -91,6 +94,14 @@ fn databases(service: &Service, name_only: bool) -> Result<BTreeMap<String, Data
         found.collections += 1;
         if !name_only {
             found.bytes += store.engine_bytes(&collection)?;
+        }
+    }
+    // In the reference these databases hold the version document and the sessions, so they are never
+    // empty.
+    for name in ["admin", "config"] {
+        if let (Some(found), false) = (databases.get_mut(name), name_only) {
+            found.collections += 1;
+            found.bytes = found.bytes.max(LEAST_BYTES);
         }
     }
     if let (Some(local), false) = (databases.get_mut("local"), name_only) {

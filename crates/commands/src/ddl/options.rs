@@ -75,6 +75,9 @@ pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -
         options.append("expireAfterSeconds", seconds);
     }
     policy(fields, &mut options)?;
+    if fields.bool("temp")? == Some(true) {
+        options.append("temp", true);
+    }
     collation(fields, &mut options)?;
     Ok(options.finish())
 }
@@ -92,7 +95,7 @@ pub(super) fn policy(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()
 }
 
 /// Appends the collation; the simple collation is not stored.
-fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
+pub(super) fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     match fields.document("collation")? {
         None => {}
         Some(collation) => {

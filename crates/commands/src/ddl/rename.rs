@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
-use mayfly_storage::{OPLOG, RenameTarget};
+use mayfly_storage::{OPLOG, RenameTarget, TempMark};
 use mayfly_value::arguments::convert::truth;
 use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawValue};
@@ -63,7 +63,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         let text = "a rename from one database to another cannot name UUIDs";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
-    ctx.service.store.rename_identified((&from, source), &to, target)?;
+    let mark = match fields.bool("stayTemp")? {
+        Some(true) => TempMark::Kept,
+        _ => TempMark::Removed,
+    };
+    ctx.service.store.rename_identified((&from, source), &to, target, mark)?;
     ctx.service.top.forget(from.as_str());
     ctx.service.top.forget(to.as_str());
     Ok(())

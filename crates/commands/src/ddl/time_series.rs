@@ -6,7 +6,7 @@ use mayfly_buckets::{MeasurementFields, TimeSeries};
 use mayfly_storage::policy::value::expire_after_for_collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::options::{Defining, invalid, policy};
+use super::options::{Defining, collation, invalid, policy};
 use crate::context::CommandContext;
 use crate::request::Fields;
 
@@ -42,9 +42,6 @@ pub(super) fn create(
             return Err(invalid(format!("'timeseries' is not allowed with '{name}'")));
         }
     }
-    if fields.document("collation")?.is_some_and(|collation| !collation.is_empty()) {
-        return Err(Error::not_implemented("the collation of a time series"));
-    }
     let series = TimeSeries::parse(given, "create.timeseries")?;
     let mut options = DocBuilder::new();
     if let Some(value) = fields.get("expireAfterSeconds") {
@@ -53,6 +50,7 @@ pub(super) fn create(
     }
     options.append("timeseries", &series.document());
     policy(fields, &mut options)?;
+    collation(fields, &mut options)?;
     if let Some(ttl) = fields.get("ttl") {
         ctx.service.store.check_collection_policy(ttl, true)?;
     }

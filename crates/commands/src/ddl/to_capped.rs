@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::options::{capped_size, compact, invalid};
 use crate::context::{Command, CommandContext};
-use crate::crud::check_writable;
+use crate::crud::{check_creatable, check_writable};
 use crate::request::row::{Expected, LogForm, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -80,7 +80,7 @@ fn clone(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) ->
     let from = request.namespace()?;
     let to = fields.string("toCollection")?.ok_or_else(|| fields.missing("toCollection"))?;
     let to = Namespace::new(request.db, to)?;
-    check_writable(&to)?;
+    check_creatable(&to)?;
     let options = capped_options(&fields)?;
     ctx.service.store.clone_collection(ctx.op, &from, &to, options.as_doc())?;
     Ok(())

@@ -9,7 +9,7 @@ use crate::request::{Needs, Request};
 
 /// The version of the reference whose behaviour this server implements; it belongs to
 /// `maxWireVersion` 25.
-pub(crate) const VERSION: &str = "8.0.4";
+pub const VERSION: &str = "8.0.4";
 const VERSION_PARTS: [i32; 4] = [8, 0, 4, 0];
 
 pub(crate) const ROW: Command = Command::new("buildInfo", "Returns version and build", run)

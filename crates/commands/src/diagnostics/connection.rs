@@ -50,7 +50,13 @@ fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuil
         Some(true) => StatusDetail::Privileges,
         Some(false) | None => StatusDetail::Roles,
     };
-    authenticate::append_status(ctx, detail, doc)
+    authenticate::append_status(ctx, detail, doc)?;
+    // Unique among the connections of all servers.
+    let mut uuid = [0; 16];
+    uuid[..12].copy_from_slice(&ctx.service.topology.process_id());
+    uuid[12..].copy_from_slice(&(ctx.connection.id as u32).to_be_bytes());
+    doc.append("uuid", RawValue::Binary { subtype: 4, bytes: &uuid });
+    Ok(())
 }
 
 fn run_uri(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

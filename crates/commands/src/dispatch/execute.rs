@@ -116,7 +116,8 @@ pub(super) fn observe(
     if after.wait.is_none() {
         let op = state.op;
         let began_at = written.began_at;
-        Observed { service, connection, op, request, reply: doc, result, began_at }.note();
+        let effects = &state.effects;
+        Observed { service, connection, op, request, effects, reply: doc, result, began_at }.note();
         if call.is_audited {
             audit::finished(service, connection, request, result);
         }

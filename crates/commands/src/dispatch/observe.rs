@@ -13,6 +13,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
+use crate::context::{Effects, StatementFigures};
 use crate::diagnostics::scale::small;
 use crate::request::row::{Names, Reads};
 use crate::request::{OpKind, Request, RowFlags};
@@ -30,11 +31,18 @@ pub(crate) struct Observed<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) op: &'a OpCtx,
     pub(crate) request: &'a Request<'a>,
+    pub(crate) effects: &'a Effects,
     /// The reply so far.
     pub(crate) reply: &'a DocBuilder,
     pub(crate) result: &'a Result<()>,
     /// The length of the reply's buffer at the beginning of the command.
     pub(crate) began_at: usize,
+}
+
+/// One of several statements, as it is shown.
+struct Part {
+    figures: StatementFigures,
+    shown: DocBuf,
 }
 
 impl Observed<'_> {
@@ -47,8 +55,7 @@ impl Observed<'_> {
         let exists = |name: &str| self.service.has_namespace(name);
         self.service.top.record(namespace, done, exists);
         self.service.metrics.count_memory(self.op);
-        let is_profiled = !self.request.row.flags.contains(RowFlags::NOT_PROFILED);
-        if is_profiled && self.service.profiler.may_record(micros) {
+        if self.service.profiler.may_record(micros) {
             self.record(micros);
         }
     }
@@ -91,7 +98,7 @@ impl Observed<'_> {
 
     fn record(&self, micros: i64) {
         let mut described = None;
-        let mut describe = || described.get_or_insert_with(|| self.document(micros)).clone();
+        let mut describe = || described.get_or_insert_with(|| self.document(micros, None)).clone();
         let profiler = &self.service.profiler;
         let targets = profiler.targets(self.request.db, micros, &mut describe);
         if targets.log {
@@ -99,14 +106,31 @@ impl Observed<'_> {
         }
         // While `fsync` holds its lock nothing is written, and the profiler drops the document.
         let writing = self.service.store.fsync_lock.try_enter();
-        if !targets.profile || writing.is_none() {
+        let is_profiled = !self.request.row.flags.contains(RowFlags::NOT_PROFILED);
+        if !(targets.profile && is_profiled) || writing.is_none() {
             return;
         }
         let op = OpCtx::detached(self.service.clock.clone());
-        let kept = profiler.keep(&self.service.store, &op, self.request.db, describe().as_doc());
-        if let Err(error) = kept {
-            tracing::debug!(%error, "an operation could not be written to system.profile");
+        let keep = |about: &DocBuf| {
+            let kept = profiler.keep(&self.service.store, &op, self.request.db, about.as_doc());
+            if let Err(error) = kept {
+                tracing::debug!(%error, "an operation could not be written to system.profile");
+            }
+        };
+        let parts = self.parts();
+        if parts.is_empty() {
+            keep(&describe());
         }
+        parts.iter().for_each(|part| keep(&self.document(part.figures.micros, Some(part))));
+    }
+
+    /// The statements of an update or a delete that has several.
+    fn parts(&self) -> Vec<Part> {
+        let figures = self.effects.take_statements();
+        let statements = self.statement_list().map(Iterator::collect::<Vec<_>>);
+        let statements = statements.unwrap_or_default();
+        let parts = figures.into_iter().zip(statements);
+        parts.map(|(figures, given)| Part { figures, shown: self.shown_statement(given) }).collect()
     }
 
     fn log(&self, about: RawDoc<'_>, micros: i64) {
@@ -138,29 +162,38 @@ impl Observed<'_> {
         );
     }
 
-    /// Builds the document for `system.profile`.
-    fn document(&self, micros: i64) -> DocBuf {
+    /// Builds the document for `system.profile`, of the command or of one of its statements.
+    fn document(&self, micros: i64, part: Option<&Part>) -> DocBuf {
         let info = self.op.info();
         let mut doc = DocBuilder::new();
         doc.append("op", info.op).append("ns", info.ns.as_str());
-        match self.statement() {
+        let statement = part.is_none().then(|| self.statement()).flatten();
+        match part.map(|part| &part.shown).or(statement.as_ref()) {
             Some(statement) => append_command(statement.as_doc(), &mut doc),
             None => {
                 let body = redaction::shown(self.request.row, self.request.body);
                 append_command(RawDoc::new(&body).unwrap_or(RawDoc::EMPTY), &mut doc);
             }
         }
-        let count = |counter: &std::sync::atomic::AtomicU64| {
-            small(i64::try_from(counter.load(Relaxed)).unwrap_or(i64::MAX))
+        let whole = |number: u64| small(i64::try_from(number).unwrap_or(i64::MAX));
+        let (keys, docs) = match part {
+            Some(Part { figures, .. }) => (figures.keys_examined, figures.docs_examined),
+            None => (self.op.keys_examined.load(Relaxed), self.op.docs_examined.load(Relaxed)),
         };
-        doc.append("keysExamined", count(&self.op.keys_examined));
-        doc.append("docsExamined", count(&self.op.docs_examined));
+        doc.append("keysExamined", whole(keys)).append("docsExamined", whole(docs));
         self.append_memory(&mut doc);
         self.append_planning(&mut doc);
-        if self.result.is_ok() {
+        let error = match part {
+            Some(part) => {
+                self.append_part(part, &mut doc);
+                part.figures.outcome.as_ref().err()
+            }
+            None => self.result.as_ref().err(),
+        };
+        if part.is_none() && error.is_none() {
             self.append_results(&mut doc);
         }
-        doc.append("numYield", count(&self.op.yields));
+        doc.append("numYield", whole(self.op.yields.load(Relaxed)));
         if let Some(shape) = self.shape() {
             doc.append("queryShapeHash", shape.hash().to_string().as_str());
         }
@@ -168,10 +201,11 @@ impl Observed<'_> {
         let length = self.reply.len().saturating_sub(self.began_at);
         doc.append("responseLength", small(length as i64)).append("protocol", "op_msg");
         doc.append("millis", small(micros / 1000));
-        if !info.plan_summary.is_empty() {
-            doc.append("planSummary", &*info.plan_summary);
+        let plan_summary = part.map_or(&info.plan_summary, |part| &part.figures.plan_summary);
+        if !plan_summary.is_empty() {
+            doc.append("planSummary", &**plan_summary);
         }
-        if let Err(error) = self.result {
+        if let Some(error) = error {
             doc.append("ok", 0.0).append("errMsg", error.message());
             doc.append("errName", error.code().name().as_ref()).append("errCode", error.code().0);
         }
@@ -193,15 +227,29 @@ impl Observed<'_> {
         doc.finish()
     }
 
-    /// The only statement of an update or a delete, with its defaults, as the reference shows it.
-    fn statement(&self) -> Option<DocBuf> {
-        let (list, defaults): (_, &[_]) = match self.request.row.kind {
-            OpKind::Update => ("updates", &["multi", "upsert"]),
-            OpKind::Delete => ("deletes", &[]),
+    /// The statements of an update or a delete.
+    fn statement_list(&self) -> Option<impl Iterator<Item = RawDoc<'_>>> {
+        let list = match self.request.row.kind {
+            OpKind::Update => "updates",
+            OpKind::Delete => "deletes",
             _ => return None,
         };
-        let mut statements = self.request.documents(list).ok()??;
+        self.request.documents(list).ok()?
+    }
+
+    /// The only statement of an update or a delete.
+    fn statement(&self) -> Option<DocBuf> {
+        let mut statements = self.statement_list()?;
         let (Some(only), None) = (statements.next(), statements.next()) else { return None };
+        Some(self.shown_statement(only))
+    }
+
+    /// A statement with its defaults, as the reference shows it.
+    fn shown_statement(&self, only: RawDoc<'_>) -> DocBuf {
+        let defaults: &[&str] = match self.request.row.kind {
+            OpKind::Update => &["multi", "upsert"],
+            _ => &[],
+        };
         let mut out = DocBuilder::new();
         only.iter().filter(|field| !defaults.contains(&field.name())).for_each(|field| {
             out.append_element(field);
@@ -212,7 +260,19 @@ impl Observed<'_> {
         if let Some(comment) = self.request.body.get_element("comment") {
             out.append_element(comment);
         }
-        Some(out.finish())
+        out.finish()
+    }
+
+    /// Appends the counts of one of several statements.
+    fn append_part(&self, part: &Part, doc: &mut DocBuilder) {
+        let Ok([matched, modified, upserted]) = part.figures.outcome else { return };
+        match self.request.row.kind {
+            OpKind::Delete => drop(doc.append("ndeleted", small(matched))),
+            _ => {
+                doc.append("nMatched", small(matched)).append("nModified", small(modified));
+                doc.append("nUpserted", small(upserted));
+            }
+        }
     }
 
     /// The query shape, if the query was valid.
@@ -282,7 +342,8 @@ impl Observed<'_> {
                 let modified = reply.get("nModified").and_then(whole_number).unwrap_or(0);
                 let upserted = reply.get("upserted").and_then(RawValue::as_array);
                 let upserted = upserted.map_or(0, |list| list.iter().count() as i64);
-                doc.append("nMatched", n).append("nModified", small(modified));
+                let matched = whole_number(n).unwrap_or(0) - upserted;
+                doc.append("nMatched", small(matched)).append("nModified", small(modified));
                 doc.append("nUpserted", small(upserted));
             }
             _ => {}

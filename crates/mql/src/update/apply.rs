@@ -176,10 +176,11 @@ fn modify_path(
             }
         }
         Ok(None) => modifier.apply(None, &target)?,
-        Err(blocked) => match modifier.apply(None, &target)? {
-            Change::Set(_) => return Err(blocked.into_error()),
-            Change::Keep | Change::Remove => return Ok(()),
-        },
+        Err(_) if modifier.accepts_blocked_paths() => return Ok(()),
+        Err(blocked) => {
+            modifier.apply(None, &target)?;
+            return Err(blocked.into_error());
+        }
     };
     match change {
         Change::Keep => {}
@@ -190,6 +191,11 @@ fn modify_path(
 }
 
 fn rename(root: &mut Node<'_>, from: &FieldPath, to: &FieldPath, doc: RawDoc<'_>) -> Result<()> {
+    match root.find(from.parts()) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Ok(()),
+        Err(blocked) => return Err(blocked.into_source_error(from)),
+    }
     for (path, role) in [(from, "source"), (to, "destination")] {
         if let Some(array) = root.array_on_the_way(path.parts()) {
             let id = doc.get("_id").unwrap_or(RawValue::Null);

@@ -20,7 +20,7 @@ mod upsert;
 
 use mayfly_base::{Error, Result};
 use mayfly_expr::Scope;
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{ChangedPath, DocBuf, PathWrite, RawDoc, RawValue};
 
 use crate::FieldPath;
 use crate::matcher::{Matcher, ParseContext};
@@ -92,6 +92,26 @@ enum Action {
     RenameFrom(FieldPath),
 }
 
+impl Modification {
+    /// Whether it changes one path.
+    fn is_single(&self) -> bool {
+        !matches!(self.action, Action::RenameFrom(_))
+    }
+
+    /// Passes on the paths that it changes, of which `path` is its own in a document.
+    fn add_paths<'p>(&'p self, path: &'p FieldPath, add: &mut impl FnMut(ChangedPath<'p>)) {
+        let write = match &self.action {
+            Action::Modify(modifier) | Action::ModifyOnInsert(modifier) => modifier.writes(),
+            Action::RenameFrom(from) => {
+                let (parts, write) = (from.parts(), PathWrite::Whole);
+                add(ChangedPath { parts, given: parts, write });
+                write
+            }
+        };
+        add(ChangedPath { parts: path.parts(), given: self.path.parts(), write });
+    }
+}
+
 impl Update {
     /// Parses a replacement or a document of operators, determined by its first field.
     pub fn parse(update: RawDoc<'_>, context: &ParseContext) -> Result<Update> {
@@ -130,6 +150,18 @@ impl Update {
         }
     }
 
+    /// Checks the names of a pipeline's stages. A command that does so before its first statement
+    /// fails as a whole.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch, 40323, 40324.
+    pub fn check_stage_names(update: RawValue<'_>, is_stage: fn(&str) -> bool) -> Result<()> {
+        match update {
+            RawValue::Array(stages) => pipeline::check_names(stages, is_stage),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it replaces the whole document.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, UpdateKind::Replacement(_))
@@ -151,6 +183,42 @@ impl Update {
         Some(paths)
     }
 
+    /// Calls `act` with the paths that operators change in this document; with `None` for other
+    /// updates. One operator on a plain path needs no allocation.
+    ///
+    /// # Errors
+    /// Errors of array filters.
+    pub fn with_paths<T>(
+        &self,
+        doc: RawDoc<'_>,
+        context: &UpdateContext,
+        act: impl FnOnce(Option<&[ChangedPath<'_>]>) -> T,
+    ) -> Result<T> {
+        let UpdateKind::Operators(operators) = &self.kind else { return Ok(act(None)) };
+        if operators.dynamic {
+            let expanded = expand::expand(doc, operators, context)?;
+            let mut paths = Vec::with_capacity(expanded.len());
+            for (path, modification) in &expanded {
+                modification.add_paths(path, &mut |path| paths.push(path));
+            }
+            return Ok(act(Some(&paths)));
+        }
+        match &operators.modifications[..] {
+            [one] if one.is_single() => {
+                let mut only = None;
+                one.add_paths(&one.path, &mut |path| only = Some(path));
+                Ok(act(Some(only.as_slice())))
+            }
+            several => {
+                let mut paths = Vec::with_capacity(several.len());
+                for one in several {
+                    one.add_paths(&one.path, &mut |path| paths.push(path));
+                }
+                Ok(act(Some(&paths)))
+            }
+        }
+    }
+
     /// The index of the array item that `$` selects, in a document that the filter matches; `None`
     /// when no path contains it.
     ///
@@ -165,14 +233,18 @@ impl Update {
         }
     }
 
-    /// The document after the update; `None` when it is unchanged byte for byte.
+    /// The document after the update; `None` when it is unchanged. A replacement is unchanged if its
+    /// bytes, `_id` included, are those of the document.
     pub fn apply(&self, doc: RawDoc<'_>, context: &UpdateContext) -> Result<Option<DocBuf>> {
         let updated = match &self.kind {
             UpdateKind::Replacement(replacement) => {
                 if !context.is_insert {
                     stored_names::check_replacement(replacement.as_doc())?;
                 }
-                apply::replace(doc, replacement.as_doc())?
+                if replacement.as_bytes() == doc.as_bytes() {
+                    return Ok(None);
+                }
+                return apply::replace(doc, replacement.as_doc()).map(Some);
             }
             UpdateKind::Operators(operators) => {
                 let updated = apply::modify(doc, operators, context)?;

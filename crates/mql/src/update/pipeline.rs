@@ -11,7 +11,7 @@ use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::{Shell, ShellValue};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
 
 use crate::projection::{Projection, ProjectionKind};
 use set_fields::SetFields;
@@ -72,10 +72,7 @@ impl DocumentStage {
     pub fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<DocumentStage> {
         match STAGES.iter().find(|row| row.name == name) {
             Some(row) => (row.parse)(name, value, scope).map(DocumentStage),
-            None => {
-                let text = format!("Unrecognized pipeline stage name: '{name}'");
-                Err(Error::new(ErrorCode(40324), text))
-            }
+            None => Err(unrecognized(name)),
         }
     }
 
@@ -101,10 +98,7 @@ impl Pipeline {
         let scope = &scope.clone().waiting_for_documents();
         let mut parsed = Vec::new();
         for stage in stages.iter() {
-            let RawValue::Document(spec) = stage.value() else {
-                let text = "Each element of the 'pipeline' array must be an object";
-                return Err(Error::type_mismatch(text));
-            };
+            let spec = stage_document(stage.value())?;
             if parsed.len() == MAX_PIPELINE_STAGES {
                 let text =
                     format!("Pipeline length must be no longer than {MAX_PIPELINE_STAGES} stages");
@@ -156,18 +150,48 @@ fn not_a_document(called: &str, value: Option<RawValue<'_>>, doc: RawDoc<'_>) ->
     )
 }
 
+/// Checks that every stage has a name, of those that an update may have or of `is_stage`.
+///
+/// # Errors
+/// 14 TypeMismatch for an element that is not a document, 40323, 40324.
+pub(super) fn check_names(stages: RawDoc<'_>, is_stage: fn(&str) -> bool) -> Result<()> {
+    for stage in stages.iter() {
+        let field = only_field(stage_document(stage.value())?)?;
+        let name = field.name();
+        if !STAGES.iter().any(|row| row.name == name) && !is_stage(name) {
+            return Err(unrecognized(name));
+        }
+    }
+    Ok(())
+}
+
+fn stage_document(stage: RawValue<'_>) -> Result<RawDoc<'_>> {
+    stage.as_document().ok_or_else(|| {
+        Error::type_mismatch("Each element of the 'pipeline' array must be an object")
+    })
+}
+
+fn only_field(spec: RawDoc<'_>) -> Result<RawElement<'_>> {
+    let mut fields = spec.iter();
+    match (fields.next(), fields.next()) {
+        (Some(field), None) => Ok(field),
+        _ => {
+            let text = "A pipeline stage specification object must contain exactly one field.";
+            Err(Error::new(ErrorCode(40323), text))
+        }
+    }
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'"))
+}
+
 fn parse_stage(
     spec: RawDoc<'_>,
     scope: &Scope,
     is_stage: Option<fn(&str) -> bool>,
 ) -> Result<Stage> {
-    let mut fields = spec.iter();
-    let (Some(field), None) = (fields.next(), fields.next()) else {
-        return Err(Error::new(
-            ErrorCode(40323),
-            "A pipeline stage specification object must contain exactly one field.",
-        ));
-    };
+    let field = only_field(spec)?;
     let name = field.name();
     if let Some(row) = STAGES.iter().find(|row| row.name == name) {
         return (row.parse)(name, field.value(), scope);
@@ -176,7 +200,7 @@ fn parse_stage(
         let text = format!("{name} is not allowed to be used within an update");
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
-    Err(Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'")))
+    Err(unrecognized(name))
 }
 
 fn parse_set(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Stage> {

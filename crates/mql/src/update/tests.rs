@@ -107,7 +107,9 @@ fn replacement() {
     check("{b: 2}", "{_id: 1, a: 1}", "{_id: 1, b: 2}");
     check("{b: 2, _id: 1}", "{_id: 1, a: 1}", "{_id: 1, b: 2}");
     check("{}", "{_id: 1, a: 1}", "{_id: 1}");
-    assert!(apply("{a: 1}", "{_id: 1, a: 1}").unwrap().is_none());
+    assert!(apply("{_id: 1, a: 1}", "{_id: 1, a: 1}").unwrap().is_none());
+    // Not equal byte for byte, although the result is.
+    assert!(apply("{a: 1}", "{_id: 1, a: 1}").unwrap().is_some());
 }
 
 #[test]
@@ -230,6 +232,7 @@ fn upserts() {
         ("{a: {$in: [1]}, b: {$in: [1, 2]}}", "{$set: {d: 4}}", "{a: 1, d: 4}"),
         ("{a: {$elemMatch: {b: 1}}, c: {$ne: 1}}", "{$set: {d: 4}}", "{d: 4}"),
         ("{a: [0, 1]}", "{$set: {'a.$[]': 2}}", "{a: [2, 2]}"),
+        ("{'_id.a': 1, '_id.b': 2}", "{$set: {c: 3}}", "{_id: {a: 1, b: 2}, c: 3}"),
     ];
     for (filter, update, expected) in cases {
         let upserted = upsert(filter, update).unwrap();
@@ -240,7 +243,7 @@ fn upserts() {
     assert_eq!(upsert("{a: 1, $and: [{a: 1}]}", "{$set: {b: 1}}").unwrap_err().code().0, 54);
     assert_eq!(upsert("{_id: 1}", "{_id: 2}").unwrap_err().code().0, 66);
     assert_eq!(upsert("{_id: 1}", "{$set: {_id: 2}}").unwrap_err().code().0, 66);
-    assert_eq!(upsert("{'_id.a': 1}", "{$set: {b: 2}}").unwrap_err().code().0, 111);
+    assert_eq!(upsert("{'_id.a': 1}", "{b: 2}").unwrap_err().code().0, 111);
     assert_eq!(upsert("{a: 1}", "{$set: {'a.$': 2}}").unwrap_err().code().0, 2);
 }
 

@@ -8,6 +8,7 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ValueBuf, ty};
 
 use super::fields::Fields;
+use crate::FieldPath;
 
 /// Most items that a path may append to an array to reach its position, as in the reference.
 const MAX_ARRAY_PADDING: usize = 1_500_000;
@@ -36,6 +37,16 @@ impl Blocked {
             ErrorCode::PathNotViable,
             format!("Cannot create field '{part}' in element {{{parent}: {shown}}}"),
         )
+    }
+
+    /// The reference's error for the path that a `$rename` reads.
+    pub(super) fn into_source_error(self, path: &FieldPath) -> Error {
+        let Blocked { part, parent, value } = self;
+        let shown = ShellValue(value.as_raw()).to_string();
+        let text = format!(
+            "Cannot use the part ({part}) of ({path}) to traverse the element ({{{parent}: {shown}}})"
+        );
+        Error::new(ErrorCode::PathNotViable, text)
     }
 }
 

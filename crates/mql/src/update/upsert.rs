@@ -19,9 +19,9 @@ pub(super) fn upsert_document(
     // A replacement is the whole document; only the `_id` may come from the filter.
     if matches!(update.kind, UpdateKind::Replacement(_)) {
         equalities.retain(|(path, _)| path.parts().first().is_some_and(|part| &**part == "_id"));
+        check_whole_id(&equalities)?;
     }
     check_distinct(&equalities)?;
-    check_whole_id(&equalities)?;
     let mut root = Node::root(RawDoc::EMPTY);
     for (path, value) in equalities {
         root.create(path.parts(), value.clone())?;
@@ -49,7 +49,7 @@ fn collect<'m>(expr: &'m Expr, equalities: &mut Vec<(&'m FieldPath, &'m ValueBuf
     }
 }
 
-/// The `_id` of a new document must be specified as a whole or not at all.
+/// A replacement takes the `_id` of the filter as a whole or not at all.
 fn check_whole_id(equalities: &[(&FieldPath, &ValueBuf)]) -> Result<()> {
     let part_of_id = |path: &FieldPath| {
         path.parts().len() > 1 && path.parts().first().is_some_and(|p| &**p == "_id")

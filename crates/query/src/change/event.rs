@@ -2,8 +2,8 @@
 //! Events". The field `ttl` is an extension of this server.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::StoreSession;
-use mayfly_storage::{LogEntry, LogOperation};
+use mayfly_buckets::BUCKETS_PREFIX;
+use mayfly_storage::{LogEntry, LogOperation, SYSTEM_VIEWS, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::delta::UpdateDescription;
@@ -96,6 +96,9 @@ impl Builder {
             "i" | "u" | "d" if self.wants(db, collection) => {
                 self.change(session, &about).map(Outcome::Event)
             }
+            "i" | "u" | "d" if self.options.expanded && collection == SYSTEM_VIEWS => {
+                self.view(&about)
+            }
             "c" => Ok(self.command(&about)),
             _ => Ok(Outcome::Nothing),
         }
@@ -106,12 +109,24 @@ impl Builder {
     }
 
     fn begin(&self, about: &About<'_>, kind: &str) -> DocBuilder {
+        let uuid = about.operation.get("ui");
+        self.begin_with(
+            about,
+            kind,
+            uuid.filter(|_| self.options.expanded && kind != "dropDatabase"),
+        )
+    }
+
+    /// The first fields of an event of something that is no collection.
+    fn begin_without_uuid(&self, about: &About<'_>, kind: &str) -> DocBuilder {
+        self.begin_with(about, kind, None)
+    }
+
+    fn begin_with(&self, about: &About<'_>, kind: &str, uuid: Option<RawValue<'_>>) -> DocBuilder {
         let mut out = DocBuilder::new();
         out.append("_id", &about.token.document()).append("operationType", kind);
         out.append("clusterTime", RawValue::Timestamp(about.token.timestamp));
-        if let (true, Some(uuid)) = (self.options.expanded, about.operation.get("ui"))
-            && kind != "dropDatabase"
-        {
+        if let Some(uuid) = uuid {
             out.append("collectionUUID", uuid);
         }
         out.append("wallTime", about.entry.get("wall").unwrap_or(RawValue::Null));
@@ -211,7 +226,10 @@ impl Builder {
         };
         let object = object.unwrap_or(RawDoc::EMPTY);
         match (command.name(), command.value()) {
-            ("drop", RawValue::String(name)) => self.drop(about, name),
+            ("drop", RawValue::String(name)) => match name.strip_prefix(BUCKETS_PREFIX) {
+                Some(series) if self.options.expanded => self.drop(about, series),
+                _ => self.drop(about, name),
+            },
             ("renameCollection", RawValue::String(from)) => self.rename(about, object, from),
             ("dropDatabase", _) => self.drop_database(about),
             (kind, RawValue::String(name)) if self.options.expanded => {
@@ -220,18 +238,71 @@ impl Builder {
                     "collMod" => "modify",
                     _ => return Outcome::Nothing,
                 };
+                if kind == "create"
+                    && let Some(series) = name.strip_prefix(BUCKETS_PREFIX)
+                    && self.wants(about.db, series)
+                {
+                    return self.create_series(about, object, series);
+                }
                 if !self.wants(about.db, name) {
                     return Outcome::Nothing;
                 }
                 let mut out = self.begin(about, kind);
                 append_namespace(&mut out, "ns", about.db, name);
+                if kind == "create" {
+                    out.append("nsType", "collection");
+                }
                 out.start_document("operationDescription");
                 describe(kind, object, &mut out);
                 out.end();
+                if kind == "modify" {
+                    append_state_before(about, &mut out);
+                }
                 Outcome::Event(out.finish())
             }
             _ => Outcome::Nothing,
         }
+    }
+
+    /// The creation of a time series, which the log has as that of its buckets.
+    fn create_series(&self, about: &About<'_>, command: RawDoc<'_>, name: &str) -> Outcome {
+        let mut out = self.begin(about, "create");
+        append_namespace(&mut out, "ns", about.db, name);
+        out.append("nsType", "timeseries").start_document("operationDescription");
+        command.iter().skip(1).for_each(|field| {
+            out.append_element(field);
+        });
+        out.end();
+        Outcome::Event(out.finish())
+    }
+
+    /// The event of a view: a change of its document in `system.views`.
+    fn view(&self, about: &About<'_>) -> Result<Outcome> {
+        let object = about.operation.object()?;
+        let object = object.as_doc();
+        let kind = match about.operation.get("op").and_then(RawValue::as_str) {
+            Some("i") => "create",
+            Some("u") => "modify",
+            _ => "drop",
+        };
+        let target = about.operation.get("o2").and_then(RawValue::as_document).unwrap_or(object);
+        let name = target.get("_id").and_then(RawValue::as_str).and_then(|ns| ns.split_once('.'));
+        let Some((db, name)) = name.filter(|(db, name)| self.wants(db, name)) else {
+            return Ok(Outcome::Nothing);
+        };
+        let mut out = self.begin_without_uuid(about, kind);
+        append_namespace(&mut out, "ns", db, name);
+        match kind {
+            "create" => drop(out.append("nsType", "view")),
+            "drop" => return Ok(Outcome::Event(out.finish())),
+            _ => {}
+        }
+        out.start_document("operationDescription");
+        object.iter().filter(|field| field.name() != "_id").for_each(|field| {
+            out.append_element(field);
+        });
+        out.end();
+        Ok(Outcome::Event(out.finish()))
     }
 
     fn drop(&self, about: &About<'_>, name: &str) -> Outcome {
@@ -316,6 +387,20 @@ fn describe(kind: &str, command: RawDoc<'_>, out: &mut DocBuilder) {
             out.append_element(field);
         }),
     }
+}
+
+/// Appends `stateBeforeChange`, from the second document of the log entry.
+fn append_state_before(about: &About<'_>, out: &mut DocBuilder) {
+    let Some(RawValue::Document(before)) = about.operation.get("o2") else { return };
+    out.start_document("stateBeforeChange");
+    for (logged, shown) in
+        [("collectionOptions_old", "collectionOptions"), ("indexOptions_old", "indexOptions")]
+    {
+        if let Some(options) = before.get(logged) {
+            out.append(shown, options);
+        }
+    }
+    out.end();
 }
 
 fn append_namespace(out: &mut DocBuilder, field: &str, db: &str, collection: &str) {

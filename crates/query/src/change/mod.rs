@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, Result, limits};
 pub use mayfly_storage::ChangeScope;
 use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store, Watch};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -390,4 +390,5 @@ fn lost_token() -> Error {
          Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
          transformations that retain the unmodified _id field are allowed.",
     )
+    .with_label(ErrorLabel::NonResumableChangeStream)
 }

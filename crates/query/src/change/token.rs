@@ -94,6 +94,13 @@ impl Token {
                 format!("Bad resume token: _data of missing or of wrong type{}", Shell(document));
             return Err(Error::new(ErrorCode(40647), text));
         };
+        if !matches!(document.get("_typeBits"), None | Some(RawValue::Binary { .. })) {
+            let text = "Bad resume token: _typeBits of wrong type";
+            return Err(Error::new(ErrorCode(40648), text));
+        }
+        if text.is_empty() {
+            return Err(Error::new(ErrorCode(40649), "Bad resume token: _data is empty"));
+        }
         let invalid = |why: &str| Error::failed_to_parse(format!("resume token string {why}"));
         let digits = text.as_bytes();
         if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -102,6 +109,9 @@ impl Token {
         let digit = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
         let bytes: Vec<u8> =
             digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+        if bytes.first() == Some(&0) {
+            return Err(Error::new(ErrorCode(50811), "Invalid type in the resume token"));
+        }
         let foreign = || invalid("was not made by this server");
         let (Some(&FORMAT), BYTES | FRAGMENT_BYTES) = (bytes.first(), bytes.len()) else {
             return Err(foreign());
@@ -159,7 +169,8 @@ mod tests {
     #[test]
     fn other_tokens_are_refused() {
         for (data, code) in [
-            ("", 9),
+            ("", 40649),
+            ("00", 50811),
             ("zz", 9),
             ("8", 9),
             ("82", 9),

@@ -228,6 +228,7 @@ impl Executor {
     /// Errors for queries that cannot be tailable.
     pub fn make_tailable(&mut self) -> Result<()> {
         self.settings.tail = Some(Tail::new(&self.collection, &self.query)?);
+        self.settings.is_tailable = true;
         self.plan = plan_in_order(&self.collection, &self.query);
         self.trial = None;
         self.done = false;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
 use mayfly_mql::Projection;
-use mayfly_storage::{Collection, record_id};
+use mayfly_storage::{Collection, Direction, record_id};
 use mayfly_value::paths::visit_index_values;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, compare_values};
 
 use super::Executor;
 use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID};
-use crate::plan::Plan;
+use crate::plan::{IndexScan, Plan};
 
 /// The arguments `returnKey` and `showRecordId`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,14 +34,11 @@ impl ResultShape {
     /// Checks that a plan can return this shape.
     ///
     /// # Errors
-    /// 238 NotImplemented for keys of an index with several keys for a document.
+    /// 238 NotImplemented for keys of an index with a collation.
     pub(crate) fn check(self, plan: &Plan) -> Result<()> {
         let Some(scan) = plan.index_scan().filter(|_| self.key_only) else { return Ok(()) };
         if scan.index.spec.collation().is_some() {
             return Err(Error::not_implemented("returnKey over an index with a collation"));
-        }
-        if scan.index.is_multikey() {
-            return Err(Error::not_implemented("returnKey over an index with arrays"));
         }
         Ok(())
     }
@@ -60,7 +57,8 @@ impl ResultShape {
         } else {
             out.append_all(projected);
         }
-        if self.record_id {
+        // As in the reference, a key stands alone.
+        if self.record_id && !self.key_only {
             key.append_record("$recordId", record, &mut out);
         }
         out.finish()
@@ -107,6 +105,8 @@ impl RequestedMetadata {
 /// The fields of the index that a plan uses.
 pub(crate) struct KeyPaths {
     paths: Vec<String>,
+    /// The scan of the index, which finds a document by the first of its keys in the bounds.
+    scan: Option<Arc<IndexScan>>,
     collection: Arc<Collection>,
     wants_record: bool,
 }
@@ -115,8 +115,9 @@ impl KeyPaths {
     /// The fields for the plan of an executor.
     pub(crate) fn of(executor: &Executor, asked: Option<RequestedMetadata>) -> KeyPaths {
         let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
-        let paths = executor.plan().key_paths();
-        KeyPaths { paths, collection: executor.collection().clone(), wants_record }
+        let plan = executor.plan();
+        let (paths, scan) = (plan.key_paths(), plan.index_scan().cloned());
+        KeyPaths { paths, scan, collection: executor.collection().clone(), wants_record }
     }
 
     /// The record key of a document: the known one, or the current one, because sorted results have
@@ -143,13 +144,31 @@ impl KeyPaths {
     }
 
     fn append(&self, document: RawDoc<'_>, out: &mut DocBuilder) {
-        for path in &self.paths {
+        for (at, path) in self.paths.iter().enumerate() {
             let parts: Vec<&str> = path.split('.').collect();
-            let mut first = None;
+            let mut first: Option<RawValue<'_>> = None;
             visit_index_values(document, &parts, &mut |value| {
-                first.get_or_insert(value);
+                if first.is_none_or(|first| self.comes_before(at, value, first)) {
+                    first = Some(value);
+                }
             });
             out.append(path, first.unwrap_or(RawValue::Null));
         }
+    }
+
+    /// Whether the scan finds a document by this value of a field rather than by the other one.
+    fn comes_before(&self, at: usize, value: RawValue<'_>, other: RawValue<'_>) -> bool {
+        let Some(scan) = &self.scan else { return false };
+        let bounds = scan.filter_bounds.intervals.get(at).and_then(Option::as_ref);
+        let found = |value| bounds.is_none_or(|all| all.iter().any(|one| one.contains(value)));
+        match (found(value), found(other)) {
+            (true, true) | (false, false) => {}
+            (found, _) => return found,
+        }
+        let ascending = scan.index.spec.fields().get(at).is_none_or(|field| {
+            (field.order == SortOrder::Ascending) == (scan.direction == Direction::Forward)
+        });
+        let order = compare_values(value, other);
+        if ascending { order.is_lt() } else { order.is_gt() }
     }
 }

@@ -11,14 +11,29 @@ use mayfly_storage::{DocumentCheck, WriteTime};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use mayfly_work::current::spend;
 
-/// Operators that validators must not contain, with the words of the reference's error. Manual:
-/// "Specify Validation With Query Operators", "Restrictions".
-const REFUSED: &[(&str, &str)] = &[
-    ("$near", "$geoNear, $near, and $nearSphere are"),
-    ("$nearSphere", "$geoNear, $near, and $nearSphere are"),
-    ("$geoNear", "$geoNear, $near, and $nearSphere are"),
-    ("$text", "$text is"),
-    ("$where", "$where is"),
+/// An operator that validators must not contain.
+struct Refused {
+    name: &'static str,
+    code: ErrorCode,
+    /// The words of the reference's error.
+    shown: &'static str,
+}
+
+const fn refuse(name: &'static str, code: ErrorCode, shown: &'static str) -> Refused {
+    Refused { name, code, shown }
+}
+
+const NEAR: &str = "$geoNear, $near, and $nearSphere are";
+/// The reference's code for operators that would have to sort.
+const NEAR_CODE: ErrorCode = ErrorCode(5_626_500);
+
+/// Manual: "Specify Validation With Query Operators", "Restrictions".
+const REFUSED: &[Refused] = &[
+    refuse("$near", NEAR_CODE, NEAR),
+    refuse("$nearSphere", NEAR_CODE, NEAR),
+    refuse("$geoNear", NEAR_CODE, NEAR),
+    refuse("$text", ErrorCode::BadValue, "$text is"),
+    refuse("$where", ErrorCode::BadValue, "$where is"),
 ];
 
 /// A parsed validator with its source, which is needed to explain failures.
@@ -36,14 +51,13 @@ impl Validator {
     /// Compiles a validator.
     ///
     /// # Errors
-    /// 224 QueryFeatureNotAllowed, errors of the filter language.
+    /// 2 and 5626500 for refused operators, errors of the filter language.
     pub(crate) fn compile(
         filter: RawDoc<'_>,
         collation: Option<&Arc<Collation>>,
     ) -> Result<Validator> {
-        if let Some(shown) = refused(filter, 0) {
-            let text = format!("{shown} not allowed in this context");
-            return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
+        if let Some(Refused { code, shown, .. }) = refused(filter, 0) {
+            return Err(Error::new(*code, format!("{shown} not allowed in this context")));
         }
         let mut context = ParseContext {
             collation: collation.cloned(),
@@ -88,15 +102,16 @@ impl DocumentCheck for Validator {
 }
 
 /// Finds the first forbidden operator under logical operators and fields, not inside of values.
-fn refused(filter: RawDoc<'_>, depth: usize) -> Option<&'static str> {
+fn refused(filter: RawDoc<'_>, depth: usize) -> Option<&'static Refused> {
     if depth > mayfly_base::limits::MAX_FILTER_DEPTH {
         // The parser rejects it.
         return None;
     }
     filter.iter().find_map(|element| {
         let name = element.name();
-        if let Some((_, shown)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return Some(*shown);
+        let row = REFUSED.iter().find(|refused| refused.name == name);
+        if row.is_some() {
+            return row;
         }
         match element.value() {
             RawValue::Array(items) if matches!(name, "$and" | "$or" | "$nor") => items

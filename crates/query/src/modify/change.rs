@@ -63,16 +63,19 @@ pub(super) fn change_one(
     if !room.takes(before.as_doc().as_bytes().len() + after.as_bytes().len()) {
         return Ok(Change::NoRoom);
     }
-    let style = match update.is_replacement() {
-        true => UpdateStyle::Replacement,
-        false => UpdateStyle::Operators,
-    };
     if spec.bypass_validation {
         unit.bypass_validation();
     }
     let images = Images { before: Some(before.as_doc()), after: Some(after.as_doc()) };
     shown.check(images)?;
-    unit.update(key, &before, after.as_doc(), style)?;
+    update.with_paths(before.as_doc(), &context, |paths| {
+        let style = match paths {
+            Some(paths) => UpdateStyle::Operators(paths),
+            None if update.is_replacement() => UpdateStyle::Replacement,
+            None => UpdateStyle::Computed,
+        };
+        unit.update(key, &before, after.as_doc(), style)
+    })??;
     if let Some(repeatable) = &spec.repeatable {
         let outcome = ModifyOutcome { matched: 1, modified: 1, upserted: None };
         repeatable.record(unit, &outcome, images)?;

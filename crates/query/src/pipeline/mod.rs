@@ -13,7 +13,7 @@ mod unchecked;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mayfly_base::{Error, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{Collection, ReadView, Store, StoreSession};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
@@ -186,7 +186,12 @@ impl Pipeline {
         let stage = steps.first_mut().and_then(Step::get_mut::<GeoNear>);
         let by_distance = match (stage, &collection) {
             (Some(stage), Some(collection)) => Some(stage.query_over(view, collection)?),
-            _ => None,
+            (Some(_), None) => {
+                let text =
+                    "$geoNear requires a geo index to run, but its collection does not exist";
+                return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+            }
+            (None, _) => None,
         };
         let (mut query, mut rest) = split(steps, hint)?;
         if let Some(matcher) = by_distance {

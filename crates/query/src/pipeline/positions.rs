@@ -2,7 +2,7 @@
 //! stream.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::RawDoc;
+use mayfly_value::{RawDoc, RawElement};
 
 use super::row::StageRow;
 use super::rows::{SPLIT_LARGE_EVENT, is_outside_transactions};
@@ -17,8 +17,10 @@ use crate::stage::split_event::SplitLargeEvent;
 pub(super) fn check_after_changes(pipeline: RawDoc<'_>) -> Result<()> {
     let stages = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
     let names = stages.filter_map(|stage| stage.iter().next());
-    let may_follow = |name: &str| StageRow::find(name).is_some_and(|row| row.after_changes);
-    match names.map(|field| field.name()).find(|name| !may_follow(name)) {
+    let may_follow = |field: &RawElement<'_>| {
+        StageRow::find(field.name()).is_some_and(|row| row.may_follow_changes(field.value()))
+    };
+    match names.into_iter().find(|field| !may_follow(field)).map(|field| field.name()) {
         None => Ok(()),
         Some(name) => Err(Error::new(
             ErrorCode::IllegalOperation,

@@ -1,7 +1,7 @@
 //! The row of a stage, and the rules that follow from it: how a stage is parsed, and where it is
 //! allowed. The rows are in [`super::rows`].
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::spill::Operator;
 
@@ -61,8 +61,12 @@ pub struct StageRow {
     /// Whether the stage may follow `$changeStream`. Manual: "Change Streams", "Modify Change
     /// Stream Output".
     pub after_changes: bool,
+    /// An option with which the stage may not.
+    not_after_changes: Option<&'static str>,
     /// The read concerns that the stage accepts.
     pub concern: StageConcern,
+    /// The options with which the stage is in the stable API; `None` for all.
+    stable_options: Option<&'static [&'static str]>,
     /// The part of the operand that belongs to the shape of a query.
     pub shape: StageShape,
     /// The operators that limit the stage's memory, each with a parameter.
@@ -101,7 +105,9 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         in_join: true,
         in_transaction: true,
         after_changes: false,
+        not_after_changes: None,
         concern: StageConcern::Any,
+        stable_options: None,
         shape: StageShape::Options,
         memory: &[],
         parse,
@@ -171,8 +177,23 @@ impl StageRow {
         StageRow { after_changes: true, ..self }
     }
 
+    /// Allows the stage after `$changeStream` unless it has this option.
+    pub(super) const fn after_changes_without(self, option: &'static str) -> StageRow {
+        StageRow { not_after_changes: Some(option), ..self.after_changes() }
+    }
+
     pub(super) const fn concern(self, concern: StageConcern) -> StageRow {
         StageRow { concern, ..self }
+    }
+
+    /// Excludes the stage from the stable API.
+    pub(super) const fn unstable(self) -> StageRow {
+        self.stable_with(&[])
+    }
+
+    /// Declares that the stage is in the stable API with these options only.
+    pub(super) const fn stable_with(self, options: &'static [&'static str]) -> StageRow {
+        StageRow { stable_options: Some(options), ..self }
     }
 
     pub(super) const fn shaped(self, shape: StageShape) -> StageRow {
@@ -270,6 +291,28 @@ fn unrecognized(name: &str) -> Error {
     Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'"))
 }
 
+fn check_stable(pipeline: RawDoc<'_>, depth: usize) -> Result<()> {
+    // The parser refuses deeper pipelines.
+    if depth > limits::MAX_BSON_DEPTH {
+        return Ok(());
+    }
+    let stages = pipeline.iter().filter_map(|stage| stage.value().as_document()?.iter().next());
+    for stage in stages {
+        let name = stage.name();
+        if !StageRow::find(name).is_none_or(|row| row.is_stable(stage.value())) {
+            let text =
+                format!("stage {name} is not allowed with 'apiStrict: true' in API Version 1");
+            return Err(Error::new(ErrorCode::APIStrictError, text));
+        }
+        // Pipelines of joins and of `$facet`.
+        let Some(options) = stage.value().as_document() else { continue };
+        for inner in options.iter().filter_map(|option| option.value().as_array()) {
+            check_stable(inner, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
 impl StageRow {
     /// The row of the stage with this name.
     pub fn find(name: &str) -> Option<&'static StageRow> {
@@ -303,6 +346,26 @@ impl StageRow {
         self.place == StagePosition::Last
     }
 
+    /// Checks that all stages of a pipeline, also of those inside of stages, are in the stable API.
+    ///
+    /// # Errors
+    /// 323 APIStrictError.
+    pub fn check_stable(pipeline: RawDoc<'_>) -> Result<()> {
+        check_stable(pipeline, 0)
+    }
+
+    /// Whether the stage may follow `$changeStream` with this operand.
+    pub(super) fn may_follow_changes(&self, operand: RawValue<'_>) -> bool {
+        let options = operand.as_document().unwrap_or(RawDoc::EMPTY);
+        self.after_changes && self.not_after_changes.is_none_or(|name| options.get(name).is_none())
+    }
+
+    fn is_stable(&self, operand: RawValue<'_>) -> bool {
+        let Some(stable) = self.stable_options else { return true };
+        let options = operand.as_document().unwrap_or(RawDoc::EMPTY);
+        !stable.is_empty() && options.iter().all(|option| stable.contains(&option.name()))
+    }
+
     fn check_inside(&self, context: &PipelineContext<'_>) -> Result<()> {
         let name = self.name;
         let is_nested = !matches!(context.inside, PipelineOwner::Command | PipelineOwner::View);
@@ -312,6 +375,9 @@ impl StageRow {
         }
         if context.within_facet() && !self.in_facet {
             return Err(in_facet(name));
+        }
+        if self.place == StagePosition::First && self.first_code.is_none() && context.stage() > 0 {
+            return Err(not_first(name));
         }
         let (code, text) = match context.inside {
             PipelineOwner::Lookup if !self.in_join => {

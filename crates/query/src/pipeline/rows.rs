@@ -165,6 +165,7 @@ pub const STAGES: &[StageRow] = &[
     short(("$fill", "Fills fields that are null or missing", "5.3", Needs::Input), |value, _| {
         fill::parse(value)
     })
+    .after_changes_without("sortBy")
     .keeps(&[Operator::WindowFields]),
     row(
         ("$densify", "Adds documents for missing values of a field", "5.1", Needs::Input),
@@ -239,6 +240,7 @@ pub const STAGES: &[StageRow] = &[
         ("$currentOp", "Lists the operations that run", "3.6", Needs::Options),
         source::current_op,
     )
+    .unstable()
     .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
@@ -251,6 +253,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::local_sessions,
     )
+    .unstable()
     .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
@@ -258,6 +261,7 @@ pub const STAGES: &[StageRow] = &[
         ("$listSessions", "Lists the sessions that the server keeps", "3.6", Needs::Options),
         source::sessions,
     )
+    .unstable()
     .independent()
     .not_in_transactions(),
     of_source(
@@ -269,6 +273,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::coll_stats,
     )
+    .stable_with(&["count"])
     .not_in_transactions(),
     of_source(
         (
@@ -279,12 +284,14 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::plan_cache_stats,
     )
+    .unstable()
     .not_in_transactions()
     .concern(StageConcern::Local),
     of_source(
         ("$querySettings", "Lists query settings", "8.0", Needs::Cluster(Action::QuerySettings)),
         source::query_settings,
     )
+    .unstable()
     .independent()
     .not_in_transactions()
     .concern(StageConcern::Local),
@@ -297,6 +304,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::index_stats,
     )
+    .unstable()
     .not_in_transactions(),
     of_source(
         (
@@ -307,6 +315,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::ttl_stats,
     )
+    .unstable()
     .not_in_transactions(),
     of_source(
         (
@@ -316,7 +325,8 @@ pub const STAGES: &[StageRow] = &[
             Needs::Cluster(Action::ShardedDataDistribution),
         ),
         source::sharded_data_distribution,
-    ),
+    )
+    .unstable(),
 ];
 
 /// Why a known stage is not available.

@@ -1,15 +1,14 @@
 //! `$redact`: on each level of a document, an expression decides whether to keep it, to drop it, or
-//! to descend.
+//! to descend. Its paths begin at the level; `$$ROOT` is the whole document at every level.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Expression;
+use mayfly_expr::{Expression, Frame};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::current::spend;
 
 use super::{Next, PipelineContext, Running, Stage, StageContext};
 use crate::exec::Flow;
-use crate::language::metadata::Metadata;
 
 /// The values of the system variables. They are visible only if the expression returns them in
 /// other places.
@@ -22,7 +21,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     for (name, value) in [("DESCEND", DESCEND), ("PRUNE", PRUNE), ("KEEP", KEEP)] {
         scope = scope.with_system(name, RawValue::String(value));
     }
-    Ok(Box::new(Redact(Expression::parse_in(value, &scope)?)))
+    Ok(Box::new(Redact(Expression::parse_on_levels(value, &scope)?)))
 }
 
 /// A parsed `$redact`.
@@ -38,10 +37,10 @@ impl Stage for Redact {
 struct RunningRedact(Expression);
 
 impl RunningRedact {
-    /// The remaining part of a document; `None` if it is dropped.
-    fn redacted(&self, document: RawDoc<'_>, metadata: &Metadata) -> Result<Option<DocBuf>> {
+    /// The remaining part of a level of the document in the frame; `None` if it is dropped.
+    fn redacted(&self, document: RawDoc<'_>, root: Frame<'_>) -> Result<Option<DocBuf>> {
         spend(1)?;
-        let value = self.0.evaluate(metadata.frame(document))?;
+        let value = self.0.evaluate_at(document, root)?;
         match value.as_raw() {
             Some(RawValue::String(KEEP)) => Ok(Some(document.to_owned())),
             Some(RawValue::String(PRUNE)) => Ok(None),
@@ -50,12 +49,12 @@ impl RunningRedact {
                 for field in document {
                     match field.value() {
                         RawValue::Document(inner) => {
-                            if let Some(inner) = self.redacted(inner, metadata)? {
+                            if let Some(inner) = self.redacted(inner, root)? {
                                 out.append(field.name(), &inner);
                             }
                         }
                         RawValue::Array(items) => {
-                            let items = self.redacted_items(items, metadata)?;
+                            let items = self.redacted_items(items, root)?;
                             out.append(field.name(), RawValue::Array(items.as_doc()));
                         }
                         _ => {
@@ -77,17 +76,17 @@ impl RunningRedact {
     }
 
     /// Recursion is bounded by the nesting limit of documents.
-    fn redacted_items(&self, items: RawDoc<'_>, metadata: &Metadata) -> Result<DocBuf> {
+    fn redacted_items(&self, items: RawDoc<'_>, root: Frame<'_>) -> Result<DocBuf> {
         let mut out = DocBuilder::new_array();
         for item in items {
             match item.value() {
                 RawValue::Document(inner) => {
-                    if let Some(inner) = self.redacted(inner, metadata)? {
+                    if let Some(inner) = self.redacted(inner, root)? {
                         out.push(&inner);
                     }
                 }
                 RawValue::Array(inner) => {
-                    let inner = self.redacted_items(inner, metadata)?;
+                    let inner = self.redacted_items(inner, root)?;
                     out.push(RawValue::Array(inner.as_doc()));
                 }
                 value => {
@@ -106,7 +105,7 @@ impl Running for RunningRedact {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        match self.redacted(document, &context.metadata.get())? {
+        match self.redacted(document, context.metadata.get().frame(document))? {
             Some(left) => next(left.as_doc()),
             None => Ok(Flow::More),
         }

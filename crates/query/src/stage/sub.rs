@@ -12,7 +12,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::matcher::Expr;
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 use std::sync::Arc;
 
 use super::{PipelineContext, PipelineOwner, StageContext, Step};
@@ -209,6 +209,13 @@ impl SubPipeline {
             return Ok(From::Collection(collection, None));
         }
         Ok(match session.store.resolve_view(session.view, from)? {
+            Some(view)
+                if !view.is_series
+                    && !same_collation(view.collation.as_ref(), self.scope.collation()) =>
+            {
+                let text = format!("the view {from} has another collation than the operation");
+                return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
+            }
             Some(view) => match session.collection(&view.on) {
                 Some(collection) => From::Collection(collection, Some(view.pipeline)),
                 None => From::Nothing,

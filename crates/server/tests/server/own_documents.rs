@@ -25,6 +25,19 @@ fn with_server<T>(folder: &Path, options: &[&str], act: impl FnOnce(&mut Connect
 }
 
 #[test]
+fn every_start_is_noted_in_local_startup_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let see = |client: &mut Connection| all(client, "local", "startup_log");
+    let first = with_server(folder.path(), &[], see);
+    let [start] = &first[..] else { panic!("{first:?}") };
+    assert!(start.get_str("_id").unwrap().starts_with(start.get_str("hostname").unwrap()));
+    assert!(start.get_datetime("startTime").is_ok() && start.get_i64("pid").is_ok(), "{start}");
+    assert!(start.get_document("cmdLine").is_ok() && start.get_document("buildinfo").is_ok());
+    let second = with_server(folder.path(), &[], see);
+    assert_eq!((second.len(), &second[0]), (2, start));
+}
+
+#[test]
 fn a_router_is_a_cluster_of_one_shard_and_a_member_is_none() {
     let folder = tempfile::tempdir().unwrap();
     let see = |client: &mut Connection| {

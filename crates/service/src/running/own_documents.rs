@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | member of a set | `local.system.replset` | the set's configuration; `rs.printSecondaryReplicationInfo()` reads it |
 //! | router | `config.version` | `{ _id: 1, clusterId: ObjectId }`; `sh.status()` reads it |
+//! | any | `local.startup_log` | `{ _id: "host-time", hostname, startTime, cmdLine, pid, buildinfo }`: the last hundred starts |
 //! | router | `config.shards` | `{ _id: "mayflydb", host: "address", state: 1 }`: this server |
 //!
 //! A start writes only changed documents. The operation log does not contain them.
@@ -28,7 +29,41 @@ const SHARDS: Place = ("config", "shards");
 /// The name of the only shard.
 const SHARD: &str = "mayflydb";
 
+const STARTS: Place = ("local", "startup_log");
+/// The number of starts that are kept.
+const KEPT_STARTS: usize = 100;
+
 impl Service {
+    /// Adds this start to `local.startup_log`.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn note_start(&self, version: &str) -> Result<()> {
+        let now_ms = self.clock.now_ms();
+        let host = self.host.rsplit_once(':').map_or(&*self.host, |(host, _)| host);
+        let mut start = DocBuilder::new();
+        start.append("_id", format!("{host}-{now_ms}").as_str()).append("hostname", host);
+        start.append("startTime", RawValue::Date(now_ms));
+        start.append("cmdLine", &self.command_line.parsed);
+        start.append("pid", i64::from(std::process::id()));
+        start.start_document("buildinfo").append("version", version).end();
+        let start = start.finish();
+        let collection = self.store.get_or_create_own(&Namespace::new(STARTS.0, STARTS.1)?)?;
+        let present = self.all_documents(&collection)?;
+        let gone = (present.len() + 1).saturating_sub(KEPT_STARTS);
+        let op = OpCtx::detached(self.clock.clone());
+        self.store.write(&op, &ReadView::now(), &collection, |unit| {
+            unit.leave_unlogged();
+            unit.bypass_validation();
+            for old in &present[..gone] {
+                remove(unit, old)?;
+            }
+            // A second start within a millisecond has the same `_id`.
+            remove(unit, &start)?;
+            unit.insert(start.as_doc())
+        })
+    }
+
     /// Reads and writes these documents at startup.
     ///
     /// # Errors

@@ -325,6 +325,14 @@ impl Collection {
         self.now().time_series.clone()
     }
 
+    /// The number of indexes on `_id` that clients see: none of a collection that is clustered by
+    /// it, which buckets are.
+    pub fn counts_id_index(&self) -> i32 {
+        let state = self.now();
+        let clustered = state.options.as_doc().get("clusteredIndex").is_some();
+        i32::from(!clustered && state.time_series.is_none())
+    }
+
     /// The field by which records are clustered; `None` if records are numbered.
     pub fn clustered_by(&self) -> Option<Cow<'static, str>> {
         let state = self.now();

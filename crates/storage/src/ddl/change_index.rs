@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::indexes::on_buckets;
 use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
@@ -220,6 +220,7 @@ impl Store {
         }
         let command = coll_mod_command(&ns, &old.spec, spec);
         let mut state = collection.change_state()?;
+        let before = options_before(collection, state.options.as_doc(), Some(&old.spec));
         let mut changed = state.clone();
         for index in &mut changed.indexes {
             if index.id == old.id {
@@ -229,12 +230,36 @@ impl Store {
         let endangers = index_change_endangers(old, &replacement);
         let _definition = endangers.then(|| self.definitions.changing(&ns, Definition::Changed));
         self.change(|txn, oplog| {
-            oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
+            let about = (&*command_ns(&ns), &collection.uuid());
+            oplog.command_changing(about, command.as_doc(), before.as_doc());
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
         })?;
         collection.install(&mut state, changed);
         Ok(())
     }
+}
+
+/// The options before a change of a collection or of one of its indexes, for readers of the log.
+pub(super) fn options_before(
+    collection: &Collection,
+    options: RawDoc<'_>,
+    index: Option<&IndexSpec>,
+) -> DocBuf {
+    let mut out = DocBuilder::new();
+    out.start_document("collectionOptions_old");
+    out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
+    out.append_all(options).end();
+    if let Some(index) = index {
+        out.start_document("indexOptions_old");
+        let listed = index.listed();
+        for name in ["expireAfterSeconds", "hidden", "prepareUnique"] {
+            if let Some(option) = listed.as_doc().get(name) {
+                out.append(name, option);
+            }
+        }
+        out.end();
+    }
+    out.finish()
 }
 
 /// The entry of the oplog for a change of an index. It is a command that a replay can run: a change

@@ -14,7 +14,7 @@ use mayfly_work::current::Current;
 use mayfly_work::{OpCtx, current};
 
 use super::change_index::IndexSelector;
-use super::select::{droppable, new_specs, without_replacements};
+use super::select::{droppable, is_id_selector, new_specs, without_replacements};
 use super::sparing::{
     OpenTransactions, index_change_endangers, index_shows_other_documents,
     spec_shows_other_documents,
@@ -132,13 +132,12 @@ impl Store {
                 }
             }
         }
-        // Measurements have no index on `_id`.
-        let own = i32::from(series.is_none());
         let (collection, created) = match series {
             Some((buckets, _)) => (buckets, false),
             None => self.get_or_create(view, ns)?,
         };
         result.created_collection = created;
+        let own = collection.counts_id_index();
         check_id_collations(&collection, &id_collations)?;
         let specs: Vec<IndexSpec> =
             specs.into_iter().map(|spec| spec.inheriting(collection.collation())).collect();
@@ -398,7 +397,7 @@ impl Store {
             return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns not found {ns}")));
         };
         let existing = collection.indexes();
-        let before = existing.len() as i32 + i32::from(series.is_none());
+        let before = existing.len() as i32 + collection.counts_id_index();
         let gone = match selectors {
             None => existing,
             Some(selectors) => {
@@ -406,7 +405,12 @@ impl Store {
                 for selector in selectors {
                     let on_buckets = on_buckets(*selector, series.as_ref().map(|(_, s)| &**s));
                     let mapped = on_buckets.as_ref().map(|key| IndexSelector::Key(key.as_doc()));
-                    gone.push(droppable(&existing, mapped.unwrap_or(*selector), ns)?);
+                    let selector = mapped.unwrap_or(*selector);
+                    if is_id_selector(selector) && collection.counts_id_index() == 0 {
+                        let text = "cannot drop the clusteredIndex";
+                        return Err(Error::new(ErrorCode(5_979_800), text));
+                    }
+                    gone.push(droppable(&existing, selector, ns)?);
                 }
                 gone
             }

@@ -21,6 +21,18 @@ pub enum RenameTarget {
     DroppedIfItIs([u8; 16]),
 }
 
+/// The option of a temporary collection.
+pub(crate) const TEMP: &str = "temp";
+
+/// What a rename does with the mark of a temporary collection (`temp` of `create`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TempMark {
+    /// The collection is an ordinary one afterwards.
+    Removed,
+    /// A temporary collection stays one.
+    Kept,
+}
+
 impl Store {
     /// Renames a collection.
     ///
@@ -33,7 +45,7 @@ impl Store {
         to: &Namespace,
         target: RenameTarget,
     ) -> Result<()> {
-        self.rename_identified((from, None), to, target)
+        self.rename_identified((from, None), to, target, TempMark::Removed)
     }
 
     /// Renames a collection that must have this UUID, if one is given.
@@ -45,6 +57,7 @@ impl Store {
         (from, uuid): (&Namespace, Option<[u8; 16]>),
         to: &Namespace,
         target: RenameTarget,
+        mark: TempMark,
     ) -> Result<()> {
         let names: Vec<_> =
             [from, to].into_iter().filter(|ns| self.catalog.get(ns).is_some()).cloned().collect();
@@ -83,12 +96,41 @@ impl Store {
         let archiving = collection.archiving();
         let policies: Vec<_> = archiving.iter().map(|policy| &*policy.options).collect();
         self.check_no_circle(to, &policies, &[from])?;
-        let state = collection.change_state()?;
+        let mut state = collection.change_state()?;
         // No other thread holds two of these locks: exclusive ones are taken with the catalog's
         // lock held.
         let target_state = target.as_ref().map(|target| target.change_state()).transpose()?;
         let target = target.as_deref().zip(target_state.as_deref());
-        self.give_name(&collection, &state, to, target)
+        let ordinary = match mark {
+            TempMark::Kept => None,
+            TempMark::Removed => self.without_mark(&collection, &state)?,
+        };
+        self.give_name(&collection, ordinary.as_ref().unwrap_or(&state), to, target)?;
+        if let Some(ordinary) = ordinary {
+            collection.install(&mut state, ordinary);
+        }
+        Ok(())
+    }
+
+    /// The state of a temporary collection without its mark; `None` for an ordinary one.
+    fn without_mark(
+        &self,
+        collection: &Collection,
+        state: &CollectionState,
+    ) -> Result<Option<CollectionState>> {
+        let options = state.options.as_doc();
+        if options.get(TEMP).is_none() {
+            return Ok(None);
+        }
+        let mut ordinary = DocBuilder::new();
+        for option in options.iter().filter(|option| option.name() != TEMP) {
+            ordinary.append_element(option);
+        }
+        let (id_index, indexes) = (state.id_index.clone(), state.indexes.clone());
+        let mut changed =
+            CollectionState::new(ordinary.finish(), id_index, indexes, &*self.filters)?;
+        collection.list_policies(&mut changed);
+        Ok(Some(changed))
     }
 
     /// Checks that the collection of this name has this UUID.
@@ -129,6 +171,9 @@ impl Store {
         if let Some((target, _)) = target {
             let uuid = target.uuid();
             command.append("dropTarget", RawValue::Binary { subtype: 4, bytes: &uuid });
+        }
+        if state.options.as_doc().get(TEMP).is_some() {
+            command.append("stayTemp", true);
         }
         let command = command.finish();
         let _leaving = self.definitions.changing(&from, Definition::Changed);

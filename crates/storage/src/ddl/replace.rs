@@ -22,6 +22,7 @@ use mayfly_value::shell::Shell;
 use mayfly_work::current;
 use mayfly_work::current::Current;
 
+use super::rename::TEMP;
 use super::{Logging, NewCollection};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};
@@ -220,12 +221,14 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the temporary collections that remained when the server stopped.
+    /// Drops the temporary collections that remained when the server stopped: those of unfinished
+    /// commands, and those that clients created as such.
     pub(crate) fn drop_temporary(&self) -> Result<()> {
         for collection in self.collections(None) {
             let ns = collection.namespace();
-            if is_temporary(&ns) {
-                tracing::info!(namespace = %ns, "dropped a temporary collection of an unfinished $out or convertToCapped");
+            let is_marked = collection.options().as_doc().get(TEMP).is_some();
+            if is_marked || is_temporary(&ns) {
+                tracing::info!(namespace = %ns, "dropped a temporary collection");
                 self.drop_collection(&ns)?;
             }
         }

@@ -23,7 +23,9 @@ use mayfly_work::OpCtx;
 
 use super::IndexSelector;
 use super::build::IfDropped;
-use super::change_index::{CollModChange, CollModResult, coll_mod_command, with_spec};
+use super::change_index::{
+    CollModChange, CollModResult, coll_mod_command, options_before, with_spec,
+};
 use super::command_ns;
 use super::indexes::on_buckets;
 use super::rebuild::Replaced;
@@ -144,6 +146,7 @@ impl Store {
         };
         let ns = collection.namespace();
         let command = coll_mod_command(&ns, &now.spec, &spec);
+        let logged_before = options_before(collection, state.options.as_doc(), Some(&now.spec));
         let mut changed = state.clone();
         changed.indexes.retain(|index| index.id != fresh.id);
         for index in changed.indexes.iter_mut().filter(|index| index.id == before.id) {
@@ -152,7 +155,8 @@ impl Store {
         let fresh = std::slice::from_ref(fresh);
         let replaced = Replaced { changed, fresh, gone: vec![now] };
         self.publish_replaced(collection, state, replaced, |oplog| {
-            oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
+            let about = (&*command_ns(&ns), &collection.uuid());
+            oplog.command_changing(about, command.as_doc(), logged_before.as_doc());
         })
     }
 

@@ -9,7 +9,8 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::shell::Shell;
 use mayfly_value::{
-    Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder, same_collation,
+    Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder, compare_docs,
+    same_collation,
 };
 
 use super::id_index;
@@ -111,6 +112,35 @@ const KNOWN: &[&str] = &[
 /// The flag of a last-modified policy in the catalog; never listed.
 const LAST_MODIFIED: &str = "lastModified";
 
+/// Whether two filters have the same conditions, in any order.
+fn same_filters(one: Option<RawDoc<'_>>, other: Option<RawDoc<'_>>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return one == other };
+    let sorted = |filter| {
+        let mut found = Vec::new();
+        add_conditions(filter, 0, &mut found);
+        found.sort_by(|a: &DocBuf, b| compare_docs(a.as_doc(), b.as_doc()));
+        found
+    };
+    one == other || sorted(one) == sorted(other)
+}
+
+/// Adds the conditions of a filter, also those below `$and`.
+fn add_conditions(filter: RawDoc<'_>, depth: usize, found: &mut Vec<DocBuf>) {
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$and", RawValue::Array(parts)) if depth < limits::MAX_FILTER_DEPTH => {
+                let parts = parts.iter().filter_map(|part| part.value().as_document());
+                parts.for_each(|part| add_conditions(part, depth + 1, found));
+            }
+            _ => {
+                let mut condition = DocBuilder::new();
+                condition.append_element(element);
+                found.push(condition.finish());
+            }
+        }
+    }
+}
+
 impl IndexSpec {
     /// Checks a requested definition.
     ///
@@ -138,6 +168,11 @@ impl IndexSpec {
             ));
         }
         check_key(key)?;
+        let is_text = kind.is_some_and(|row| row.field == FieldKind::Text);
+        if !is_text && key.iter().any(|field| matches!(field.name(), "_fts" | "_ftsx")) {
+            let text = "Index key contains an illegal field name: '_fts' belongs to text indexes";
+            return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+        }
         let last_modified =
             rules.last_modified && raw.get("expireAfterSeconds").is_some() && is_last_modified(key);
         if raw.get("ttl").is_some() && raw.get("expireAfterSeconds").is_none() {
@@ -290,6 +325,16 @@ impl IndexSpec {
             collation,
             inherits,
         })
+    }
+
+    /// Whether it has no collation of its own.
+    pub(crate) fn inherits(&self) -> bool {
+        self.inherits
+    }
+
+    /// The definition as one without a collation of its own.
+    pub(crate) fn without_own_collation(self) -> IndexSpec {
+        IndexSpec { inherits: true, ..self }
     }
 
     /// The definition with the collation that it inherits from its collection.
@@ -490,7 +535,7 @@ impl IndexSpec {
     /// Whether key pattern (numbers by sign), collation and filter are the same.
     pub fn same_key_and_filter(&self, other: &IndexSpec) -> bool {
         self.fields == other.fields
-            && self.partial_filter() == other.partial_filter()
+            && same_filters(self.partial_filter(), other.partial_filter())
             && same_collation(self.collation(), other.collation())
     }
 

@@ -321,6 +321,19 @@ impl OplogBatch {
         });
     }
 
+    /// Adds a command that changes options; `before` has their former values.
+    pub(crate) fn command_changing(
+        &mut self,
+        (ns, uuid): (&str, &[u8; 16]),
+        command: RawDoc<'_>,
+        before: RawDoc<'_>,
+    ) {
+        let room = command.as_bytes().len() + before.as_bytes().len();
+        self.add("c", LoggedObject { ns, uuid: *uuid }, room, None, |entry| {
+            entry.append("o", command).append("o2", before);
+        });
+    }
+
     /// Adds an entry without an operation.
     pub(crate) fn note(&mut self, message: &str) {
         self.add("n", LoggedObject { ns: "", uuid: [0; 16] }, message.len(), None, |entry| {

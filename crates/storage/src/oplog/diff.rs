@@ -10,11 +10,17 @@
 //! array      { a: true, l: length, u<index>: value, .., s<index>: delta, .. }
 //! ```
 //!
+//! The delta of update operators has the value at each path that an operator named, also if only a
+//! part of the value has changed; an array is named as a whole if several of the items changed that
+//! `$[]` or `$[identifier]` selected. Other deltas have the smallest parts.
+//!
 //! A delta applied to the old document gives the new one, byte for byte. A field that moves is
 //! removed and added. A document with two fields of the same name among the changed ones has no
 //! delta.
 
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawIter, RawValue, ty};
+use mayfly_value::{
+    ChangedPath, DocBuf, DocBuilder, PathWrite, RawDoc, RawElement, RawIter, RawValue, ty,
+};
 
 use super::UpdateStyle;
 
@@ -32,20 +38,74 @@ const BLOCK: usize = 64;
 /// part of the new document that is not in the delta is in the old one, byte for byte. With
 /// [`UpdateStyle::Growth`] binary values are compared by parts; readers of such a delta need the
 /// old document.
-pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, style: UpdateStyle) -> Option<DocBuf> {
-    let growth = match style {
+pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, style: UpdateStyle<'_>) -> Option<DocBuf> {
+    let (growth, paths): (_, &[_]) = match style {
         UpdateStyle::Replacement => return None,
-        UpdateStyle::Operators => false,
-        UpdateStyle::Growth => true,
+        UpdateStyle::Computed => (false, &[]),
+        UpdateStyle::Operators(paths) => (false, paths),
+        UpdateStyle::Growth => (true, &[]),
     };
-    document_delta(old, new, Depth { levels: MAX_LEVELS, growth })
+    document_delta(old, new, Depth { levels: MAX_LEVELS, growth, paths })
 }
 
 /// How deep parts are compared.
 #[derive(Clone, Copy)]
-struct Depth {
+struct Depth<'p> {
     levels: usize,
     growth: bool,
+    /// The paths of operators through this level; none if parts are compared freely.
+    paths: &'p [ChangedPath<'p>],
+}
+
+/// How a changed field is described.
+enum Described<'p> {
+    /// By its parts.
+    Free,
+    /// As a whole.
+    Whole,
+    /// By the items at its end, if only such were added.
+    Appended,
+    /// By the operators' paths below it.
+    Below(Vec<ChangedPath<'p>>),
+}
+
+impl<'p> Depth<'p> {
+    /// The number of path parts above this level.
+    fn above(self) -> usize {
+        MAX_LEVELS - self.levels
+    }
+
+    /// How a changed field or item of this level is described.
+    fn describes(self, name: &str) -> Described<'p> {
+        let at = self.above();
+        let has_name = |path: &&ChangedPath<'_>| path.parts.get(at).is_some_and(|it| **it == *name);
+        let Some(first) = self.paths.iter().find(has_name) else { return Described::Free };
+        // No path leads through the end of another one.
+        match (first.parts.len() - at, first.write) {
+            (1, PathWrite::Whole) => Described::Whole,
+            (1, PathWrite::Append) => Described::Appended,
+            _ => Described::Below(self.paths.iter().filter(has_name).copied().collect()),
+        }
+    }
+
+    /// The level below.
+    fn inner(self) -> Option<Depth<'p>> {
+        Some(Depth { levels: self.levels.checked_sub(1)?, ..self })
+    }
+
+    /// Whether `$[]` or `$[identifier]` selected items of the array at this level.
+    fn selects_items(self) -> bool {
+        let at = self.above();
+        self.paths.iter().any(|path| path.given.get(at).is_some_and(|it| it.starts_with("$[")))
+    }
+
+    /// Whether the operators' paths name several items of the array at this level.
+    fn names_several_items(self) -> bool {
+        let at = self.above();
+        let mut names = self.paths.iter().filter_map(|path| path.parts.get(at));
+        let first = names.next();
+        names.any(|name| Some(name) != first)
+    }
 }
 
 /// Changed fields by the sort of change, in the order of the documents.
@@ -66,7 +126,7 @@ impl Changes<'_> {
     }
 }
 
-fn document_delta<'a>(old: RawDoc<'a>, new: RawDoc<'a>, depth: Depth) -> Option<DocBuf> {
+fn document_delta<'a>(old: RawDoc<'a>, new: RawDoc<'a>, depth: Depth<'_>) -> Option<DocBuf> {
     let mut changes = Changes::default();
     let mut read = same_elements(old, new);
     let (mut before, mut after) = (old.iter_from(read), new.iter_from(read));
@@ -143,7 +203,7 @@ enum Compared {
 fn compare<'a>(
     old: RawElement<'a>,
     new: RawElement<'a>,
-    depth: Depth,
+    depth: Depth<'_>,
     changes: &mut Changes<'a>,
 ) -> Compared {
     if old.type_byte() == new.type_byte() && old.data() == new.data() {
@@ -151,13 +211,17 @@ fn compare<'a>(
     }
     let has_parts =
         |element: &RawElement<'_>| matches!(element.type_byte(), ty::DOCUMENT | ty::ARRAY);
+    let described = match depth.paths {
+        [] => Described::Free,
+        _ => depth.describes(new.name()),
+    };
     if depth.growth
         && let Some(shared) = shared_front(old.value(), new.value())
     {
         changes.tails.push((new, shared));
     } else if has_parts(&old)
         && has_parts(&new)
-        && let Some(delta) = inner_delta(old.value(), new.value(), depth)
+        && let Some(delta) = described_delta(old.value(), new.value(), depth, &described)
     {
         changes.inner.push((new, delta));
     } else {
@@ -180,10 +244,36 @@ fn shared_front(old: RawValue<'_>, new: RawValue<'_>) -> Option<usize> {
     (before == after && shared >= MIN_SHARED_BYTES && fits).then_some(shared)
 }
 
+/// The delta of a value as an operator's path wants it; `None` if the value is logged as a whole.
+fn described_delta(
+    old: RawValue<'_>,
+    new: RawValue<'_>,
+    depth: Depth<'_>,
+    described: &Described<'_>,
+) -> Option<DocBuf> {
+    match (described, old, new) {
+        (Described::Free, old, new) => inner_delta(old, new, Depth { paths: &[], ..depth }),
+        (Described::Below(paths), RawValue::Array(old), RawValue::Array(new)) => {
+            array_delta(old, new, Depth { paths, ..depth }.inner()?)
+        }
+        (Described::Below(paths), old, new) => inner_delta(old, new, Depth { paths, ..depth }),
+        (Described::Appended, RawValue::Array(old), RawValue::Array(new)) => {
+            // The items, without the final zero.
+            let items = old.as_bytes().get(4..old.as_bytes().len().saturating_sub(1))?;
+            let is_prefix = new.as_bytes().get(4..)?.starts_with(items);
+            if !is_prefix {
+                return None;
+            }
+            array_delta(old, new, Depth { paths: &[], ..depth }.inner()?)
+        }
+        (Described::Appended | Described::Whole, _, _) => None,
+    }
+}
+
 /// The delta of an embedded document, whatever its size, because readers of the log need the names
 /// of changed fields; or that of an array, if it is shorter than the new value.
-fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, depth: Depth) -> Option<DocBuf> {
-    let depth = Depth { levels: depth.levels.checked_sub(1)?, ..depth };
+fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, depth: Depth<'_>) -> Option<DocBuf> {
+    let depth = depth.inner()?;
     match (old, new) {
         (RawValue::Document(old), RawValue::Document(new)) => document_delta(old, new, depth),
         (RawValue::Array(old), RawValue::Array(new)) => {
@@ -194,13 +284,15 @@ fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, depth: Depth) -> Option<Doc
     }
 }
 
-fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf> {
+fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth<'_>) -> Option<DocBuf> {
     let (before, after) = (old.iter().count(), new.iter().count());
     let mut delta = DocBuilder::new();
     delta.append("a", true);
     if after < before {
         delta.append("l", i32::try_from(after).ok()?);
     }
+    let selected = depth.selects_items();
+    let several = selected && depth.names_several_items();
     let (mut changed, mut read) = (0, 0);
     let mut olds = old.iter();
     for (at, item) in new.iter().enumerate() {
@@ -210,10 +302,16 @@ fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf>
             continue;
         }
         changed += 1;
-        if changed > MAX_CHANGES {
+        if changed > MAX_CHANGES || (selected && changed > 1) {
             return None;
         }
-        let inner = was.and_then(|was| inner_delta(was.value(), item.value(), depth));
+        let described = match depth.paths {
+            [] => Described::Free,
+            _ if several => Described::Whole,
+            _ => depth.describes(&at.to_string()),
+        };
+        let inner =
+            was.and_then(|was| described_delta(was.value(), item.value(), depth, &described));
         match inner {
             Some(inner) => delta.append(&format!("s{at}"), inner.as_doc()),
             None => delta.append_renamed(format!("u{at}").as_bytes(), item),
@@ -346,6 +444,81 @@ mod tests {
         );
         let short = doc! {"a": binary(&[1, 2])};
         check(short, doc! {"a": binary(&[1, 3])}, doc! {"u": {"a": binary(&[1, 3])}});
+    }
+
+    /// Checks the delta of operators with these paths; one that ends in `+` appends, and items that
+    /// `given` names by `$[]` were selected by it.
+    fn check_paths(given: &[(&str, &str)], old: Document, new: Document, expected: Document) {
+        let split = |path: &str| path.split('.').map(Box::from).collect::<Vec<Box<str>>>();
+        let paths: Vec<_> = given
+            .iter()
+            .map(|(path, given)| (split(path.trim_end_matches('+')), split(given), path))
+            .collect();
+        let paths: Vec<_> = paths
+            .iter()
+            .map(|(parts, given, path)| {
+                let appends = path.ends_with('+');
+                let write = if appends { PathWrite::Append } else { PathWrite::Whole };
+                ChangedPath { parts, given, write }
+            })
+            .collect();
+        let (old, new) = (DocBuf::from_bson(&old), DocBuf::from_bson(&new));
+        let found = delta(old.as_doc(), new.as_doc(), UpdateStyle::Operators(&paths)).unwrap();
+        assert_eq!(found, DocBuf::from_bson(&expected), "{given:?}");
+        assert_eq!(apply(old.as_doc(), found.as_doc()), new);
+    }
+
+    #[test]
+    fn deltas_of_operators_have_the_values_at_their_paths() {
+        // However small the array.
+        check_paths(
+            &[("a.0.1", "a.0.1")],
+            doc! {"a": [{"1": 2}]},
+            doc! {"a": [{"1": 9}]},
+            doc! {"sa": {"a": true, "s0": {"u": {"1": 9}}}},
+        );
+        // However much of the value stays.
+        let long = "x".repeat(50);
+        check_paths(
+            &[("a", "a")],
+            doc! {"a": {"b": 1, "c": &long}},
+            doc! {"a": {"b": 2, "c": &long}},
+            doc! {"u": {"a": {"b": 2, "c": &long}}},
+        );
+        check_paths(
+            &[("a.b", "a.b"), ("a.d", "a.d")],
+            doc! {"a": {"b": {"c": 1, "x": 1}}},
+            doc! {"a": {"b": {"c": 2, "x": 1}, "d": 1}},
+            doc! {"sa": {"u": {"b": {"c": 2, "x": 1}}, "i": {"d": 1}}},
+        );
+        check_paths(
+            &[("a+", "a")],
+            doc! {"a": [1]},
+            doc! {"a": [1, 2]},
+            doc! {"sa": {"a": true, "u1": 2}},
+        );
+        check_paths(&[("a+", "a")], doc! {"a": [1]}, doc! {"a": [2, 1]}, doc! {"u": {"a": [2, 1]}});
+        check_paths(&[("a", "a")], doc! {"a": [1, 2]}, doc! {"a": [1]}, doc! {"u": {"a": [1]}});
+    }
+
+    #[test]
+    fn several_selected_items_name_the_array() {
+        let three = |a: i32, b: i32, c: i32| doc! {"a": [{"b": a}, {"b": b}, {"b": c}]};
+        let two = [("a.0.b", "a.$[].b"), ("a.1.b", "a.$[].b")];
+        check_paths(
+            &two,
+            three(1, 2, 3),
+            three(4, 4, 3),
+            doc! {"u": {"a": [{"b": 4}, {"b": 4}, {"b": 3}]}},
+        );
+        // Of several selected items one has changed.
+        check_paths(&two, three(4, 2, 3), three(4, 4, 3), doc! {"sa": {"a": true, "u1": {"b": 4}}});
+        check_paths(
+            &two[..1],
+            three(1, 2, 3),
+            three(4, 2, 3),
+            doc! {"sa": {"a": true, "s0": {"u": {"b": 4}}}},
+        );
     }
 
     #[test]

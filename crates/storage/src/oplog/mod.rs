@@ -38,6 +38,6 @@ pub use operation::UpdateStyle;
 pub(crate) use operation::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog};
 pub use read::{EntryVisitor, LogEnd, LogRange, LogSizes, OPLOG};
 pub(crate) use stored::{StoredEntry, decode, records_of};
-pub use watch::{ChangeScope, Watch};
+pub use watch::{ChangeScope, SYSTEM_VIEWS, Watch};
 pub use window::LogLimits;
 pub(crate) use window::SegmentsToStore;

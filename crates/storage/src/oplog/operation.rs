@@ -1,16 +1,18 @@
 //! The description of an operation that a write unit passes to the log.
 
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{ChangedPath, DocBuf, DocBuilder, RawDoc};
 
 use crate::policy::value::seconds_value;
 
 /// How an update made its new document. This decides what the log contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpdateStyle {
+#[derive(Clone, Copy, Debug)]
+pub enum UpdateStyle<'a> {
     /// A replacement; the log refers to the new document.
     Replacement,
-    /// Update operators; the log contains a delta.
-    Operators,
+    /// A computed document; the log contains a delta.
+    Computed,
+    /// Update operators; the log contains a delta with the values at these paths.
+    Operators(&'a [ChangedPath<'a>]),
     /// Binary values grew at their end; the log contains what was appended. Change streams do not
     /// show documents of such collections.
     Growth,

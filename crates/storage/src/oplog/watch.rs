@@ -17,11 +17,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use mayfly_base::Namespace;
+use mayfly_buckets::BUCKETS_PREFIX;
 use mayfly_value::{RawDoc, RawValue};
 use parking_lot::{Mutex, RwLock};
 
 use super::Oplog;
 use crate::record::signal::Signal;
+
+/// The collection with a database's views.
+pub const SYSTEM_VIEWS: &str = "system.views";
 
 /// The number of commits that a watch notes. A stream that is further back reads the log.
 const NOTED: usize = 256;
@@ -269,7 +273,12 @@ impl<'e> WatchSearch<'_, 'e> {
                 _,
                 "drop" | "create" | "createIndexes" | "dropIndexes" | "collMod",
                 RawValue::String(name),
-            )) => self.namespace(&format!("{db}.{name}")),
+            )) => {
+                self.namespace(&format!("{db}.{name}"));
+                if let Some(series) = name.strip_prefix(BUCKETS_PREFIX) {
+                    self.namespace(&format!("{db}.{series}"));
+                }
+            }
             Some((command, "renameCollection", RawValue::String(from))) => {
                 self.namespace(from);
                 match command.get("to").and_then(RawValue::as_str) {
@@ -289,7 +298,16 @@ impl<'e> WatchSearch<'_, 'e> {
     fn namespace(&mut self, ns: &str) {
         let Some((db, collection)) = ns.split_once('.') else { return self.all() };
         self.add(self.by_scope.collections.get(ns));
-        if is_visible(collection) {
+        // A change of a view, of which streams over its name and its database have events.
+        if collection == SYSTEM_VIEWS {
+            let views = self.by_scope.collections.iter();
+            for (_, watch) in
+                views.filter(|(ns, _)| ns.split_once('.').is_some_and(|it| it.0 == db))
+            {
+                self.add(Some(watch));
+            }
+        }
+        if is_visible(collection) || collection == SYSTEM_VIEWS {
             self.add(self.by_scope.databases.get(db));
             self.add(Some(&self.by_scope.deployment).filter(|_| !is_internal(db)));
         }

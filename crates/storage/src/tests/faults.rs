@@ -162,7 +162,7 @@ fn a_filter_that_fails_decides_nothing() {
     let new = DocBuf::from_bson(&doc! { "_id": 1 });
     let update = |unit: &mut WriteUnit<'_>| {
         let old = unit.read(&key)?.unwrap();
-        unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+        unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed)
     };
     let updated = f.store.write(&f.op, &ReadView::now(), &collection, update);
     assert_eq!(updated.unwrap_err().code(), unfinished);
@@ -234,7 +234,7 @@ fn damaged_bytes_are_not_stored() {
         doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1, "abc": 1}]},
         doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1}, {"abc": 1}]},
     ];
-    for style in [UpdateStyle::Replacement, UpdateStyle::Operators, UpdateStyle::Growth] {
+    for style in [UpdateStyle::Replacement, UpdateStyle::Computed, UpdateStyle::Growth] {
         for damaged in &updated {
             let new = with_early_end(damaged);
             let code = write(&|unit| {

@@ -21,12 +21,12 @@ fn the_oplog_distinguishes_replacements_from_changes() {
         (entry.get_str("op").unwrap().to_owned(), entry.get_document("o").unwrap().clone())
     };
     let new = doc! { "_id": 1, "a": 2, "b": 1 };
-    let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Operators);
+    let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Computed);
     assert_eq!((op.as_str(), o), ("u", doc! { "$v": 2, "diff": { "u": { "a": 2 } } }));
     let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Replacement);
     assert_eq!((op.as_str(), o), ("u", new));
     let both = [doc! { "_id": 1, "a": 3, "b": 1 }, doc! { "_id": 1, "a": 3 }];
-    let (op, o) = write(&both, UpdateStyle::Operators);
+    let (op, o) = write(&both, UpdateStyle::Computed);
     assert_eq!(op, "c", "two operations of one unit are one entry");
     let operations = o.get_array("applyOps").unwrap();
     let deltas: Vec<_> = operations

@@ -6,7 +6,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits::MAX_FILTER_DEPTH};
 use mayfly_buckets::MeasurementFields;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::index::kinds::FieldKind;
+use crate::index::kinds::{FieldKind, OverMeasurements};
 use crate::index::spec::IndexSpec;
 use crate::policy::TtlOptions;
 
@@ -16,7 +16,8 @@ pub(crate) fn default_index(fields: &MeasurementFields) -> Result<Option<IndexSp
     let mut asked = DocBuilder::new();
     asked.append("v", 2).start_document("key").append(meta, 1).append(&fields.time, 1).end();
     asked.append("name", format!("{meta}_1_{}_1", fields.time).as_str());
-    IndexSpec::from_catalog(on_buckets(asked.finish().as_doc(), fields)).map(Some)
+    let spec = IndexSpec::from_catalog(on_buckets(asked.finish().as_doc(), fields))?;
+    Ok(Some(spec.without_own_collation()))
 }
 
 /// The definition over buckets for a checked definition over measurements.
@@ -32,8 +33,12 @@ pub(crate) fn on_buckets(asked: RawDoc<'_>, fields: &MeasurementFields) -> DocBu
                 out.end();
             }
             ("partialFilterExpression", RawValue::Document(filter)) => {
-                let renamed = fields.filter_on_bucket_meta(filter);
-                out.append("partialFilterExpression", &renamed);
+                // An index by other fields contains all buckets, and thus those that may have
+                // matching measurements.
+                if only_meta(filter, fields, 0) {
+                    let renamed = fields.filter_on_bucket_meta(filter);
+                    out.append("partialFilterExpression", &renamed);
+                }
             }
             _ => {
                 out.append_element(element);
@@ -47,7 +52,7 @@ pub(crate) fn on_buckets(asked: RawDoc<'_>, fields: &MeasurementFields) -> DocBu
 /// Checks a requested definition, and returns the one over buckets. Expiry contract, section 1.5.
 ///
 /// # Errors
-/// 72 and 85 for policies and filters that a time series cannot have, 238 for unsupported ones.
+/// 72, 67, 85 and 7246201 for kinds, policies and filters that a time series cannot have.
 pub(crate) fn checked_on_buckets(
     asked: &IndexSpec,
     fields: &MeasurementFields,
@@ -56,6 +61,9 @@ pub(crate) fn checked_on_buckets(
     check_policy(asked.ttl_options())?;
     if asked.unique() {
         return invalid("Unique indexes are not supported on time-series collections");
+    }
+    if asked.sparse() {
+        return invalid("Sparse indexes are not supported on time-series collections");
     }
     check_kind(asked, fields)?;
     let filter = asked.partial_filter();
@@ -79,31 +87,33 @@ pub(crate) fn checked_on_buckets(
             "On a time-series collection, partialFilterExpression and collation arguments are incompatible",
         ));
     }
-    if filter.is_some() && !on_meta {
-        return Err(Error::not_implemented(
-            "a partial index of a time series by other fields than the meta field",
-        ));
-    }
-    IndexSpec::from_catalog(on_buckets(asked.document(), fields))
+    let spec = IndexSpec::from_catalog(on_buckets(asked.document(), fields))?;
+    Ok(if asked.inherits() { spec.without_own_collation() } else { spec })
 }
 
 /// Buckets contain the meta field unchanged, so any kind of index may be on it unless the reference
 /// refuses the kind.
 fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
     let Some(row) = asked.kind().row() else { return Ok(()) };
-    if let Some(indexes) = row.not_over_measurements {
-        let text = format!("{indexes} are not supported on time-series collections");
-        return Err(Error::new(ErrorCode::InvalidOptions, text));
-    }
+    let code = match row.over_measurements {
+        OverMeasurements::Anywhere => return Ok(()),
+        OverMeasurements::OnMeta(code) => code,
+        OverMeasurements::Never(indexes) => {
+            let text = format!("{indexes} are not supported on time-series collections");
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
+    };
     let mut special = asked
         .fields()
         .iter()
         .filter(|field| !matches!(field.kind, FieldKind::Ordered | FieldKind::Path));
     match special.all(|field| fields.on_bucket_meta(&field.path).is_some()) {
         true => Ok(()),
-        false => Err(Error::not_implemented(
-            "an index of this type on other fields of a time series than the meta field",
-        )),
+        false => {
+            let text =
+                format!("{} indexes of a time series can only be on its meta field", row.name);
+            Err(Error::new(code, text))
+        }
     }
 }
 
@@ -143,6 +153,9 @@ pub fn listed_for_clients(spec: &IndexSpec) -> Option<DocBuf> {
     }
     if spec.hidden() {
         out.append("hidden", true);
+    }
+    if let (Some(collation), None) = (spec.collation(), asked.get("collation")) {
+        out.append("collation", collation.document());
     }
     Some(out.finish())
 }

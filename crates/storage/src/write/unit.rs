@@ -306,7 +306,7 @@ impl<'s> WriteUnit<'s> {
         record_key: &[u8],
         before: &StoredDocument,
         new: RawDoc<'_>,
-        style: UpdateStyle,
+        style: UpdateStyle<'_>,
     ) -> Result<()> {
         let old = before.as_doc();
         // Parts that are not in the delta are unchanged, and were checked when they were stored.

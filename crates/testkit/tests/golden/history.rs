@@ -76,7 +76,7 @@ fn append((store, op, view): (&Store, &OpCtx, &ReadView), key: u32, value: u64) 
                 let mut values = values(old.as_doc());
                 values.push(value);
                 let new = list(key, &values);
-                unit.update(&record, &old, new.as_doc(), UpdateStyle::Operators)
+                unit.update(&record, &old, new.as_doc(), UpdateStyle::Computed)
             }
         }
     })

@@ -51,7 +51,7 @@ fn put(store: &Store, op: &OpCtx, random: &mut SmallRng, id: i32, now: i64) {
         match unit.read(&key)? {
             None => unit.insert(new.as_doc()),
             Some(old) if delete => unit.delete(&key, &old),
-            Some(old) => unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators),
+            Some(old) => unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed),
         }
     });
     written.unwrap();

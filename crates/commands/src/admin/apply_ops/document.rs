@@ -168,10 +168,10 @@ impl<'a> ChangeKind<'a> {
         Ok(ChangeKind::Operators(Update::parse(operators.finish().as_doc(), &context)?))
     }
 
-    fn style(&self) -> UpdateStyle {
+    fn style(&self) -> UpdateStyle<'static> {
         match self {
             ChangeKind::Replacement(_) => UpdateStyle::Replacement,
-            ChangeKind::Delta(_) | ChangeKind::Operators(_) => UpdateStyle::Operators,
+            ChangeKind::Delta(_) | ChangeKind::Operators(_) => UpdateStyle::Computed,
         }
     }
 

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{Inner, OnView, pipeline};
 use crate::context::CommandContext;
-use crate::crud::{Collating, Stages, check_collation, count_on_view, reads_log};
+use crate::crud::{Collating, Stages, count_on_view, decide_collation, reads_log};
 use crate::request::Fields;
 
 /// Explains a command on a view.
@@ -17,10 +17,10 @@ pub(super) fn explain(
     ctx: &CommandContext<'_>,
     on_view: OnView,
     inner: Inner<'_>,
-    view: &ResolvedView,
+    view: &mut ResolvedView,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    check_collation(view, &inner.collating)?;
+    decide_collation(view, &inner.collating)?;
     if reads_log(view) {
         return Err(Error::not_implemented("explain of a read of the operation log"));
     }

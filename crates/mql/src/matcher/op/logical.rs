@@ -27,7 +27,10 @@ pub(super) fn and(element: RawElement<'_>, context: FilterContext<'_>) -> Result
 }
 
 pub(super) fn or(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
-    filters(element, context.deeper()).map(|mut parts| match parts.pop() {
+    // A single branch is the filter itself.
+    let is_single = element.value().as_array().is_some_and(|items| items.iter().count() == 1);
+    let context = if is_single { context.conjunct() } else { context.deeper() };
+    filters(element, context).map(|mut parts| match parts.pop() {
         Some(only) if parts.is_empty() => Some(only),
         last => {
             parts.extend(last);

@@ -135,6 +135,7 @@ pub const ROWS: &[OperatorRow] = &[
     row("$geoWithin", "2.4", "Shapes within another.", Parse::Predicate(geo::within)),
     row("$within", "1.0", "Old name of $geoWithin.", Parse::Predicate(geo::within)),
     row("$near", "1.4", "Points by distance.", Parse::Predicate(geo::near)),
+    row("$geoNear", "1.8", "Another name of $near.", Parse::Predicate(geo::near)),
     row("$nearSphere", "1.8", "Points by distance on a sphere.", Parse::Predicate(geo::near)),
     row("$maxDistance", "1.4", "The maximum distance of $near.", Parse::Predicate(geo::limit)),
     row("$minDistance", "2.6", "The minimum distance of $near.", Parse::Predicate(geo::limit)),

@@ -25,6 +25,10 @@ impl Modifier for Unset {
     fn apply(&self, current: Option<RawValue<'_>>, _target: &Target<'_>) -> Result<Change> {
         Ok(if current.is_some() { Change::Remove } else { Change::Keep })
     }
+
+    fn accepts_blocked_paths(&self) -> bool {
+        true
+    }
 }
 
 pub(super) fn unset(_operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {

@@ -10,7 +10,7 @@ use std::fmt;
 
 use mayfly_base::Result;
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_value::{PathWrite, RawDoc, RawValue, ValueBuf};
 
 use super::UpdateContext;
 use crate::FieldPath;
@@ -55,6 +55,17 @@ impl Target<'_> {
 pub trait Modifier: fmt::Debug + Send + Sync {
     /// Computes the change of the value; `None` for a missing one.
     fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change>;
+
+    /// What the log has to contain of the value.
+    fn writes(&self) -> PathWrite {
+        PathWrite::Whole
+    }
+
+    /// Whether a path through a scalar, or by a name through an array, counts as a missing field.
+    /// Other operators refuse such a path, even if they would not create it.
+    fn accepts_blocked_paths(&self) -> bool {
+        false
+    }
 }
 
 /// An operator's argument for one field.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{Collation, Number, RawDoc, RawValue, SortOrder, ValueBuf, compare_values_in};
+use mayfly_value::{
+    Collation, Number, PathWrite, RawDoc, RawValue, SortOrder, ValueBuf, compare_values_in,
+};
 
 use super::{Change, Modifier, Operand, Target, array_of};
 use crate::SortPattern;
@@ -26,6 +28,10 @@ enum ItemSort {
 }
 
 impl Modifier for Push {
+    fn writes(&self) -> PathWrite {
+        PathWrite::Append
+    }
+
     fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change> {
         let existing = match current {
             None => RawDoc::EMPTY,

@@ -340,6 +340,8 @@ pub(super) struct Settings {
     pub(super) purpose: ReadPurpose,
     /// The position of a tailable scan.
     pub(super) tail: Option<Tail>,
+    /// Whether the scan is tailable; its limit then ends the results, but not the cursor.
+    pub(super) is_tailable: bool,
     /// The fields that a sort buffers; `None` for whole documents.
     pub(super) keeps: Option<Fields>,
     /// Whether nodes measure their execution time.
@@ -366,6 +368,7 @@ fn started(
         let node = duplicates_allowed(plan);
         if timed { Box::new(timed::Timed::new(node)) } else { node }
     };
+    let at_end = if settings.is_tailable { Progress::Waiting } else { Progress::Over };
     let mut below = |plan: &Plan| start(plan, (collection, query), settings);
     match plan {
         Plan::Nothing => Box::new(Nothing),
@@ -414,7 +417,7 @@ fn started(
             Box::new(sort::Sort::new(input, *most, settings.keeps.take()))
         }
         Plan::Skip { input, count } => Box::new(skip::Skip::new(below(input), *count)),
-        Plan::Limit { input, count } => Box::new(skip::Limit::new(below(input), *count)),
+        Plan::Limit { input, count } => Box::new(skip::Limit::new(below(input), *count, at_end)),
     }
 }
 

@@ -60,19 +60,21 @@ impl Node for Skip {
 pub(super) struct Limit {
     input: Box<dyn Node>,
     left: u64,
+    /// The state after the last row.
+    at_end: Progress,
     counters: Counters,
 }
 
 impl Limit {
-    pub(super) fn new(input: Box<dyn Node>, count: u64) -> Limit {
-        Limit { input, left: count, counters: Counters::default() }
+    pub(super) fn new(input: Box<dyn Node>, count: u64, at_end: Progress) -> Limit {
+        Limit { input, left: count, at_end, counters: Counters::default() }
     }
 }
 
 impl Node for Limit {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let (left, counters) = (&mut self.left, &mut self.counters);
-        let mut progress = Progress::Over;
+        let mut progress = self.at_end;
         if *left > 0 {
             batch
                 .requested
@@ -85,7 +87,7 @@ impl Node for Limit {
             })?;
         }
         if *left == 0 {
-            progress = Progress::Over;
+            progress = self.at_end;
         }
         counters.over = progress == Progress::Over;
         Ok(progress)

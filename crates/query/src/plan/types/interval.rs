@@ -55,6 +55,14 @@ impl Interval {
         Interval { low: End::included(value), high: End::included(value) }
     }
 
+    /// Whether a value is in the interval, by the simple collation.
+    pub(crate) fn contains(&self, value: RawValue<'_>) -> bool {
+        let low = compare_values_in(self.low.value.as_raw(), value, None);
+        let high = compare_values_in(value, self.high.value.as_raw(), None);
+        let inside = |order: Ordering, end: &End| order.is_lt() || (end.inclusive && order.is_eq());
+        inside(low, &self.low) && inside(high, &self.high)
+    }
+
     /// The interval of all values.
     pub(crate) fn all() -> Interval {
         Interval { low: End::included(RawValue::MinKey), high: End::included(RawValue::MaxKey) }

@@ -5,10 +5,13 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::FieldPath;
+use mayfly_mql::matcher::Expr;
 use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::kinds::wildcard::Wildcard;
 use mayfly_storage::{Collection, Direction, Index, KeyRange, whole_range};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf, SortOrder};
+use mayfly_value::{Collation, DocBuf, RawDoc, SortOrder};
 
 use super::index::ways_over;
 use super::records::forced_by_id;
@@ -72,11 +75,35 @@ fn whole_scan(query: &CanonicalQuery, index: &Arc<Index>) -> Option<Way> {
     let is_of_places = |kind| matches!(kind, FieldKind::Sphere | FieldKind::Plane);
     let of_places = spec.fields().iter().any(|field| is_of_places(field.kind));
     let sparse = spec.sparse() && spec.kind().is_ordered();
-    if !(of_places || sparse) || index.is_partial() {
+    let wildcard = spec.kind().get::<Wildcard>();
+    let has_all = wildcard.is_some_and(|wildcard| contains_matches(query, wildcard));
+    if !(of_places || sparse || has_all) || index.is_partial() {
         return None;
     }
-    let plan = IndexScan::new(index.clone(), vec![whole_range()], Direction::Forward).into();
+    let scan = IndexScan::new(index.clone(), vec![whole_range()], Direction::Forward);
+    let plan = IndexScan { repeats: has_all, ..scan }.into();
     Some(Way { plan, unordered: query.sort.is_some() })
+}
+
+/// Whether a wildcard index has an entry of every document that matches: the conditions are on
+/// paths that it covers, and do not match a document that lacks all of them.
+fn contains_matches(query: &CanonicalQuery, wildcard: &Wildcard) -> bool {
+    let covers = |path: &FieldPath| {
+        let parts: Vec<String> = path.parts().iter().map(|part| part.to_string()).collect();
+        wildcard.covers(&parts)
+    };
+    fn all(expr: &Expr, covers: &dyn Fn(&FieldPath) -> bool) -> bool {
+        match expr {
+            Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => {
+                parts.iter().all(|part| all(part, covers))
+            }
+            Expr::Path { path, .. } => covers(path),
+            Expr::Document(_) | Expr::Always(_) => false,
+        }
+    }
+    !wildcard.is_compound()
+        && all(query.matcher.root(), &covers)
+        && query.matcher.matches(RawDoc::EMPTY).is_ok_and(|matches| !matches)
 }
 
 /// Whether a hint names this index.

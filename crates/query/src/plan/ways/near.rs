@@ -5,10 +5,12 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::matcher::{DistanceUnit, NearSearch};
 use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::kinds::plane::PlaneIndex;
 use mayfly_storage::{Collection, Index, whole_range};
 
 use super::hinted::names;
 use super::index::extend;
+use crate::language::Hint;
 use crate::plan::candidates::input::PlanInput;
 use crate::plan::types::access::NearAccess;
 use crate::plan::types::candidate::{Candidate, CollationMatch};
@@ -24,14 +26,29 @@ pub(crate) fn way_by_distance(
     (path, near): (&str, NearSearch),
 ) -> Result<Way> {
     let hint = input.query.hint.as_ref();
+    if matches!(hint, Some(Hint::Natural { .. })) {
+        let text = "error processing query: planner returned error :: caused by :: a search by distance cannot have the \
+                    hint {$natural: 1}";
+        return Err(Error::bad_value(text));
+    }
     let hinted = |index: &&Arc<Index>| hint.is_none_or(|hint| names(hint, index));
     match input.indexes.iter().filter(hinted).find_map(|index| access(index, input, path, near)) {
         Some(access) => {
+            check_in_grid(&access)?;
             let unordered = input.query.sort.is_some();
             Ok(Way { plan: Plan::Near(Arc::new(access)), unordered })
         }
         None => Err(no_index(input.collection, path, near)),
     }
+}
+
+/// Checks that the point of a search over a `2d` index is in the grid of the index.
+fn check_in_grid(access: &NearAccess) -> Result<()> {
+    let Some(plane) = access.index.spec.kind().get::<PlaneIndex>() else { return Ok(()) };
+    plane.grid.number(access.near.from).map(|_| ()).map_err(|_| {
+        let (min, max) = (plane.grid.min, plane.grid.max);
+        Error::new(ErrorCode(16433), format!("point not in interval of [ {min}, {max} ]"))
+    })
 }
 
 fn no_index(collection: &Collection, path: &str, near: NearSearch) -> Error {

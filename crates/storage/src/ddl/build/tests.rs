@@ -97,7 +97,7 @@ impl Client {
             let old = unit.read(&key)?;
             match (which, old) {
                 (0 | 1, None) => unit.insert(new.as_doc()),
-                (0 | 1, Some(old)) => unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators),
+                (0 | 1, Some(old)) => unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed),
                 (_, Some(old)) => unit.delete(&key, &old),
                 (_, None) => Ok(()),
             }

@@ -8,7 +8,10 @@ use mayfly_base::{Error, Result};
 use mayfly_value::keys;
 use mayfly_value::{RawDoc, RawValue, SortOrder};
 
-use super::{FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested};
+use super::{
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
+    Requested,
+};
 use crate::index::keygen::KeySet;
 use crate::index::spec::IndexSpec;
 use crate::record::Record;
@@ -19,7 +22,7 @@ pub(super) const ROW: KindRow = KindRow {
     field: FieldKind::LogFed,
     options: &[],
     other_options: OtherOptions::Same,
-    not_over_measurements: Some("fixture indexes"),
+    over_measurements: OverMeasurements::Never("Fixture indexes"),
     count: KindCount::Any,
     maintenance: Maintenance::Log,
     request: |_, _| Ok(Requested::default()),

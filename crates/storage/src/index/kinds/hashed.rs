@@ -10,7 +10,10 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, RawDoc, RawValue, SortOrder, hashed_key};
 
-use super::{FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested};
+use super::{
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
+    Requested,
+};
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::record::Record;
@@ -21,7 +24,7 @@ pub(super) const ROW: KindRow = KindRow {
     field: FieldKind::Hashed,
     options: &[],
     other_options: OtherOptions::Same,
-    not_over_measurements: None,
+    over_measurements: OverMeasurements::OnMeta(ErrorCode::CannotCreateIndex),
     count: KindCount::Any,
     maintenance: Maintenance::Writes,
     request,

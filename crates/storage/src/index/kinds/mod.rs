@@ -58,6 +58,17 @@ pub(crate) trait IndexKind: Any + fmt::Debug + Send + Sync {
     fn keys(&self, spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()>;
 }
 
+/// Where a time series may have an index of a kind.
+#[derive(Clone, Copy)]
+pub(crate) enum OverMeasurements {
+    /// On the meta field only; on others it is refused with this code.
+    OnMeta(ErrorCode),
+    /// On the meta field, and on others as an ordered index of their bounds.
+    Anywhere,
+    /// Nowhere; the subject of the sentence that says so ("Text indexes").
+    Never(&'static str),
+}
+
 /// A row of the table of kinds.
 pub(crate) struct KindRow {
     /// The name in messages, and for most kinds in key patterns.
@@ -70,9 +81,8 @@ pub(crate) struct KindRow {
     pub(crate) options: &'static [&'static str],
     /// Whether definitions with the same key and other options are the same index.
     pub(crate) other_options: OtherOptions,
-    /// The subject of the sentence that refuses it on a time series ("2d indexes"); `None` where it
-    /// is allowed.
-    pub(crate) not_over_measurements: Option<&'static str>,
+    /// Where a time series may have it.
+    pub(crate) over_measurements: OverMeasurements,
     /// How many indexes of the kind a collection may have.
     pub(crate) count: KindCount,
     /// When entries are written.

@@ -12,7 +12,10 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf};
 
 use super::sphere::{combined, ordinary_values, places};
-use super::{FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested};
+use super::{
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
+    Requested,
+};
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
 use crate::policy::value::as_f64;
@@ -24,7 +27,7 @@ pub(super) const ROW: KindRow = KindRow {
     field: FieldKind::Plane,
     options: &["bits", "min", "max"],
     other_options: OtherOptions::Same,
-    not_over_measurements: Some("2d indexes"),
+    over_measurements: OverMeasurements::OnMeta(ErrorCode::CannotCreateIndex),
     count: KindCount::Any,
     maintenance: Maintenance::Writes,
     request,

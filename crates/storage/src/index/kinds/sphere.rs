@@ -17,8 +17,8 @@ use mayfly_value::{RawDoc, RawValue, SortOrder, ValueBuf};
 use mayfly_work::current::spend;
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested,
-    cannot_create, wrong_type,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
+    Requested, cannot_create, wrong_type,
 };
 use crate::index::keygen::{KeySet, MAX_KEYS_PER_DOCUMENT, values_of};
 use crate::index::spec::{IndexField, IndexSpec};
@@ -31,7 +31,7 @@ pub(super) const ROW: KindRow = KindRow {
     field: FieldKind::Sphere,
     options: &["2dsphereIndexVersion"],
     other_options: OtherOptions::Same,
-    not_over_measurements: None,
+    over_measurements: OverMeasurements::Anywhere,
     count: KindCount::Any,
     maintenance: Maintenance::Writes,
     request,

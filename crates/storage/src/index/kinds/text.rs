@@ -16,12 +16,13 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_text::{Language, TextSpec, stored_term};
 use mayfly_value::keys;
+use mayfly_value::paths::array_index;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested,
-    cannot_create, wrong_type,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
+    Requested, cannot_create, wrong_type,
 };
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
@@ -33,7 +34,7 @@ pub(super) const ROW: KindRow = KindRow {
     field: FieldKind::Text,
     options: &["weights", "default_language", "language_override", "textIndexVersion"],
     other_options: OtherOptions::Differ,
-    not_over_measurements: Some("Text indexes"),
+    over_measurements: OverMeasurements::Never("Text indexes"),
     count: KindCount::One,
     maintenance: Maintenance::Writes,
     request,
@@ -296,20 +297,27 @@ impl TextIndex {
     }
 }
 
-/// The value of an ordinary field, which may not be an array or lie in one.
+/// The value of an ordinary field, which may not be an array, nor lie in one unless the path names
+/// its position.
 fn plain_value<'d>(document: RawDoc<'d>, field: &IndexField) -> Result<RawValue<'d>> {
     let mut value = RawValue::Document(document);
     for part in &field.parts {
         value = match value {
             RawValue::Document(inner) => inner.get(part).unwrap_or(RawValue::Null),
-            RawValue::Array(_) => break,
+            RawValue::Array(items) => match array_index(part) {
+                Some(at) => match items.iter().nth(at) {
+                    Some(item) => item.value(),
+                    None => return Ok(RawValue::Null),
+                },
+                None => break,
+            },
             _ => return Ok(RawValue::Null),
         };
     }
     match value {
         RawValue::Array(_) => {
             let text = "cannot have a multi-key as a prefix to a text index";
-            Err(Error::new(ErrorCode(16675), text))
+            Err(Error::new(ErrorCode::CannotBuildIndexKeys, text))
         }
         value => Ok(value),
     }

@@ -15,8 +15,8 @@ use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{Collation, RawDoc, RawElement, RawValue, SortOrder};
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, Requested,
-    cannot_create,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
+    Requested, cannot_create,
 };
 use crate::index::keygen::{self, KeySet};
 use crate::index::spec::{IndexField, IndexSpec};
@@ -29,7 +29,7 @@ pub(super) const ROW: KindRow = KindRow {
     field: FieldKind::Wildcard,
     options: &["wildcardProjection"],
     other_options: OtherOptions::AnotherIndex,
-    not_over_measurements: None,
+    over_measurements: OverMeasurements::OnMeta(ErrorCode(7_246_201)),
     count: KindCount::Any,
     maintenance: Maintenance::Writes,
     request,

@@ -67,7 +67,7 @@ impl Fixture {
         let new = DocBuf::from_bson(&doc! { "_id": id, "x": x });
         self.store.write(&self.op, &self.view, &collection, |unit| {
             let old = unit.read(&key)?.expect("a document");
-            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+            unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed)
         })
     }
 

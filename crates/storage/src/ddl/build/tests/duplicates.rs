@@ -78,7 +78,7 @@ fn a_key_goes_from_one_document_to_another() {
                 let key = unit.locate(id_key(RawValue::Int32(id)))?.unwrap();
                 let old = unit.read(&key)?.unwrap();
                 let new = DocBuf::from_bson(&doc! { "_id": id, "u": u });
-                unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+                unit.update(&key, &old, new.as_doc(), UpdateStyle::Computed)
             };
             let number = |id: i32, unit: &mut WriteUnit<'_>| {
                 let key = unit.locate(id_key(RawValue::Int32(id))).unwrap().unwrap();
