@@ -65,6 +65,8 @@ pub struct StageRow {
     pub concern: StageConcern,
     /// The part of the operand that belongs to the shape of a query.
     pub shape: StageShape,
+    /// Whether only the server itself makes the stage; lists for clients leave it out.
+    pub is_internal: bool,
     /// The operators that limit the stage's memory, each with a parameter.
     pub memory: &'static [Operator],
     parse: Parse,
@@ -103,6 +105,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         after_changes: false,
         concern: StageConcern::Any,
         shape: StageShape::Options,
+        is_internal: false,
         memory: &[],
         parse,
     }
@@ -159,6 +162,11 @@ impl StageRow {
     /// Forbids the stage in a `$facet`.
     pub(super) const fn not_in_facets(self) -> StageRow {
         StageRow { in_facet: false, ..self }
+    }
+
+    /// Leaves the stage out of lists for clients.
+    pub(super) const fn internal(self) -> StageRow {
+        StageRow { is_internal: true, ..self }
     }
 
     /// Forbids the stage in transactions.
@@ -274,12 +282,6 @@ impl StageRow {
     /// The row of the stage with this name.
     pub fn find(name: &str) -> Option<&'static StageRow> {
         STAGES.iter().find(|row| row.name == name)
-    }
-
-    /// Whether the stage is internal: it represents the name `system.buckets.X`, and clients do not
-    /// use it.
-    pub fn is_internal(&self) -> bool {
-        self.name == mayfly_storage::SHOW_BUCKETS_STAGE
     }
 
     /// Whether the stage is a source.

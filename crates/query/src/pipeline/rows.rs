@@ -11,8 +11,8 @@ use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
 use crate::language::StageShape;
 use crate::stage::{
     Needs, bucket, bucket_auto, count, densify, documents, facet, fill, filter, geo_near,
-    graph_lookup, group, lookup, merge, out, project, redact, reshape, sample, sort, sort_by_count,
-    source, split_event, union_with, unwind, window, window_fields,
+    graph_lookup, group, lookup, map_reduce, merge, out, project, redact, reshape, sample, sort,
+    sort_by_count, source, split_event, union_with, unwind, window, window_fields,
 };
 use crate::timeseries::{show_buckets, unpack};
 
@@ -107,7 +107,19 @@ pub const STAGES: &[StageRow] = &[
             Needs::Input,
         ),
         |value, _| show_buckets::parse(value),
-    ),
+    )
+    .internal(),
+    row(
+        (
+            map_reduce::MAP_REDUCE_STAGE,
+            "Emits, reduces and finalizes values by the functions of mapReduce",
+            "",
+            Needs::Input,
+        ),
+        map_reduce::parse,
+    )
+    .internal()
+    .keeps(&[Operator::Group]),
     row(("$lookup", "Joins with another collection", "3.2", Needs::InputAndOptions), lookup::parse)
         .keeps(&[Operator::HashLookup, Operator::LookupCache]),
     row(

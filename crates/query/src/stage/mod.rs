@@ -22,6 +22,7 @@ pub(crate) mod group;
 mod host;
 mod join;
 pub(crate) mod lookup;
+pub(crate) mod map_reduce;
 pub(crate) mod merge;
 mod merge_run;
 #[cfg(test)]

@@ -51,6 +51,10 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "distinct": "c", "key": "a" }, "rwoBRWXY"),
         ("shop", doc! { "aggregate": "c", "pipeline": [], "cursor": {} }, "rwoBRWXY"),
         ("shop", doc! { "explain": { "find": "c" } }, "rwoBRWXY"),
+        ("shop", doc! { "filemd5": 1, "root": "c" }, "rwoBRWXY"),
+        ("shop", doc! { "mapReduce": "c", "map": "0", "reduce": "0", "out": { "inline": 1 } }, "rwoBRWXY"),
+        ("shop", doc! { "mapReduce": "c", "map": "0", "reduce": "0", "out": "e" }, "woWXY"),
+        ("shop", doc! { "mapReduce": "c", "map": "0", "reduce": "0", "out": { "merge": "e", "db": "elsewhere" } }, "WXY"),
         // Tables "readWrite", "restore" (insert), "dbAdmin", "restore" (bypassDocumentValidation).
         ("shop", doc! { "insert": "c", "documents": [{ "a": 1 }] }, "woSWXY"),
         ("shop", doc! { "insert": "c", "documents": [{ "a": 1 }], "bypassDocumentValidation": true }, "oSXY"),
@@ -221,7 +225,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "reapLogicalSessionCacheNow": 1 }, USERS),
         ("admin", doc! { "refreshLogicalSessionCacheNow": 1 }, USERS),
         // Commands that the server does not have, and unknown commands.
-        ("shop", doc! { "mapReduce": "c" }, USERS),
+        ("shop", doc! { "cleanupOrphaned": "c" }, USERS),
         ("shop", doc! { "nothing": 1 }, EVERYBODY),
         // Commands of drivers before a login.
         ("admin", doc! { "hello": 1 }, EVERYBODY),
@@ -252,7 +256,7 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         doc! { "$bucketAuto": { "groupBy": "$a", "buckets": 2 } }, doc! { "$setWindowFields": { "output": {} } }, doc! { "$fill": { "output": {} } },
         doc! { "$densify": { "field": "a", "range": { "step": 1, "bounds": "full" } } }, doc! { "$redact": "$$KEEP" }, doc! { "$sample": { "size": 1 } },
         doc! { "$geoNear": { "near": [0, 0], "distanceField": "d", "key": "a" } }, doc! { "$_internalUnpackBucket": {} },
-        doc! { "$_internalShowBuckets": {} }, doc! { "$changeStreamSplitLargeEvent": {} },
+        doc! { "$_internalShowBuckets": {} }, doc! { "$_internalMapReduce": { "map": "0", "reduce": "0" } }, doc! { "$changeStreamSplitLargeEvent": {} },
         // Other collections that stages read.
         lookup("d"), doc! { "$graphLookup": { "from": "d", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "b" } },
         doc! { "$unionWith": "d" }, doc! { "$facet": { "b": [lookup("d")] } },
