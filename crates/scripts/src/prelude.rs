@@ -10,8 +10,8 @@ use rquickjs::{Ctx, Function, Object, Result};
 
 use crate::{to_js, watch};
 
-/// A module whose `default` takes the functions of [`watch`] and the digest, and returns the functions
-/// that the server calls.
+/// A module whose `default` takes the functions of [`watch`] and the digest, and returns the
+/// functions that the server calls.
 const SOURCE: &str = include_str!("prelude.js");
 
 /// Runs the prelude in a new interpreter.

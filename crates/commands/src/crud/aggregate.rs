@@ -405,8 +405,9 @@ fn stage_name(pipeline: RawDoc<'_>) -> &str {
 }
 
 fn only_without_collection(pipeline: RawDoc<'_>) -> Error {
+    let row = StageRow::first_of(pipeline);
     Error::new(
-        ErrorCode::InvalidNamespace,
+        row.map_or(ErrorCode::InvalidNamespace, StageRow::code_over_collection),
         format!(
             "{} must be run against the 'admin' database with {{aggregate: 1}}",
             stage_name(pipeline)

@@ -73,7 +73,7 @@ impl<'a> Output<'a> {
     /// Parses `out`.
     ///
     /// # Errors
-    /// 2 BadValue, 72 InvalidOptions for fields beside `inline`, 115 CommandNotSupported for
+    /// 2 BadValue, 72 InvalidOptions for fields next to `inline`, 115 CommandNotSupported for
     /// internal databases.
     fn parse(value: RawValue<'a>) -> Result<Output<'a>> {
         let out = match value {

@@ -53,6 +53,8 @@ pub struct StageRow {
     pub in_facet: bool,
     /// Whether the stage reads no collection, so that its pipeline cannot be over one.
     is_independent: bool,
+    /// The code of the error over a collection, if it is not 73.
+    independent_code: Option<i32>,
     /// Whether the stage is allowed in the pipeline of `$lookup` and `$unionWith`.
     pub in_join: bool,
     /// Whether the stage is allowed in a transaction. Not allowed are stages that write, stages
@@ -100,6 +102,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         first_code: None,
         in_facet: true,
         is_independent: false,
+        independent_code: None,
         in_join: true,
         in_transaction: true,
         after_changes: false,
@@ -147,6 +150,11 @@ impl StageRow {
     /// Declares that the stage reads no collection.
     pub(super) const fn independent(self) -> StageRow {
         StageRow { is_independent: true, ..self }
+    }
+
+    /// Declares that the stage reads no collection; over one it fails with this code.
+    pub(super) const fn independent_with(self, code: i32) -> StageRow {
+        StageRow { independent_code: Some(code), ..self.independent() }
     }
 
     /// Forbids the stage in nested pipelines.
@@ -305,12 +313,20 @@ impl StageRow {
         self.place == StagePosition::Last
     }
 
+    /// The code of the error for the stage over a collection, if it is independent.
+    pub fn code_over_collection(&self) -> ErrorCode {
+        self.independent_code.map_or(ErrorCode::InvalidNamespace, ErrorCode)
+    }
+
     fn check_inside(&self, context: &PipelineContext<'_>) -> Result<()> {
         let name = self.name;
+        if self.independent_code.is_some() && context.within_facet() {
+            return Err(in_facet(name));
+        }
         let is_nested = !matches!(context.inside, PipelineOwner::Command | PipelineOwner::View);
         if self.is_independent && !self.in_join && is_nested {
             let text = format!("{name} must be run against the database with {{aggregate: 1}}");
-            return Err(Error::new(ErrorCode::InvalidNamespace, text));
+            return Err(Error::new(self.code_over_collection(), text));
         }
         if context.within_facet() && !self.in_facet {
             return Err(in_facet(name));

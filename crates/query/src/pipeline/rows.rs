@@ -10,7 +10,7 @@ use mayfly_work::spill::Operator;
 use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
 use crate::language::StageShape;
 use crate::stage::{
-    Needs, bucket, bucket_auto, count, densify, documents, facet, fill, filter, geo_near,
+    Needs, bucket, bucket_auto, cluster, count, densify, documents, facet, fill, filter, geo_near,
     graph_lookup, group, lookup, map_reduce, merge, out, project, redact, reshape, sample, sort,
     sort_by_count, source, split_event, union_with, unwind, window, window_fields,
 };
@@ -302,6 +302,37 @@ pub const STAGES: &[StageRow] = &[
     .concern(StageConcern::Local),
     of_source(
         (
+            "$listClusterCatalog",
+            "Lists the collections of a database, or of all databases",
+            "8.1",
+            Needs::Cluster(Action::ListClusterCatalog),
+        ),
+        cluster::list_catalog,
+    )
+    .independent_with(9621301)
+    .not_in_transactions(),
+    of_source(
+        (
+            "$listSampledQueries",
+            "Lists sampled queries, of which there are none",
+            "7.0",
+            Needs::Cluster(Action::ListSampledQueries),
+        ),
+        cluster::sampled_queries,
+    )
+    .not_in_transactions(),
+    of_source(
+        (
+            "$queryStats",
+            "Refused, as where statistics of queries are not collected",
+            "7.1",
+            Needs::Options,
+        ),
+        cluster::query_stats,
+    )
+    .not_in_transactions(),
+    of_source(
+        (
             "$indexStats",
             "Tells how often each index of the collection was used",
             "3.2",
@@ -373,16 +404,13 @@ pub const ABSENT: &[AbsentStage] = &[
     absent("$backupCursor", Absence::Missing),
     absent("$backupCursorExtend", Absence::Missing),
     absent_source("$listCatalog", Absence::Missing),
-    absent_source("$listSampledQueries", Absence::Missing),
     absent("$operationMetrics", Absence::Missing),
-    absent_and_outside_transactions("$queryStats", Absence::Missing),
     absent("$rerank", Absence::Missing),
     absent_and_outside_transactions("$listSearchIndexes", Absence::Search),
     absent("$rankFusion", Absence::Search),
     absent_source("$search", Absence::Search),
     absent_source("$searchMeta", Absence::Search),
     absent_source("$vectorSearch", Absence::Search),
-    absent_and_outside_transactions("$listClusterCatalog", Absence::Newer),
     absent("$listMqlEntities", Absence::Newer),
     absent("$score", Absence::Newer),
     absent("$scoreFusion", Absence::Newer),

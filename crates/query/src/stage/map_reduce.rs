@@ -8,8 +8,8 @@
 //! 4. `finalize` changes the value of each key.
 //!
 //! The result has one document `{ _id: key, value }` for each key, in the order of the keys. The
-//! command makes the stage; its operand is `{ map, reduce, finalize, scope }`, all but the last being
-//! code.
+//! command makes the stage; its operand is `{ map, reduce, finalize, scope }`, where all but the
+//! last are code.
 
 use std::mem;
 use std::sync::Arc;

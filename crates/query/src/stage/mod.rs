@@ -7,6 +7,7 @@
 
 pub(crate) mod bucket;
 pub(crate) mod bucket_auto;
+pub(crate) mod cluster;
 mod context;
 pub(crate) mod count;
 pub(crate) mod densify;

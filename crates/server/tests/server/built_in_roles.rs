@@ -178,6 +178,12 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("config", doc! { "delete": "settings", "deletes": [{ "q": { "a": 1 }, "limit": 0 }] }, "GAXY"),
         ("config", doc! { "find": "system.sessions" }, "Y"),
         ("admin", doc! { "balancerStatus": 1 }, "MGABXY"),
+        ("admin", doc! { "balancerStart": 1 }, "GABXY"),
+        ("admin", doc! { "balancerStop": 1 }, "GABXY"),
+        ("admin", doc! { "listShards": 1 }, "MGAXY"),
+        ("admin", doc! { "getShardMap": 1 }, "MAXY"),
+        ("admin", doc! { "enableSharding": "shop" }, "eGAXY"),
+        ("admin", doc! { "shardCollection": "shop.c", "key": { "a": 1 } }, "eGAXY"),
         // Tables "userAdmin", "userAdminAnyDatabase", "restore".
         ("shop", doc! { "dropAllUsersFromDatabase": 1 }, "uoSUXY"),
         // The page of the command: revokeRole on all databases.
@@ -287,6 +293,9 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         ("config", Some("system.sessions"), doc! { "$listSessions": { "allUsers": true } }, "MGAXY"),
         ("admin", None, doc! { "$querySettings": {} }, "GAXY"),
         ("admin", None, doc! { "$shardedDataDistribution": {} }, "MAXY"),
+        ("shop", None, doc! { "$listClusterCatalog": {} }, "MAXY"),
+        ("admin", None, doc! { "$listSampledQueries": {} }, "MAXY"),
+        ("admin", None, doc! { "$queryStats": {} }, "MAXY"),
         // The server's own: as serverStatus.
         ("admin", None, doc! { "$ttlStats": {} }, "MABXY"),
         // It reads nothing.

@@ -18,6 +18,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue, new_object_id};
 
 use crate::server::Service;
 use crate::settings::replica_set::SetConfig;
+use crate::settings::sharding::SHARD;
 
 /// A database and one of its collections.
 type Place = (&'static str, &'static str);
@@ -25,8 +26,6 @@ type Place = (&'static str, &'static str);
 const REPLSET: Place = ("local", "system.replset");
 const VERSION: Place = ("config", "version");
 const SHARDS: Place = ("config", "shards");
-/// The name of the only shard.
-const SHARD: &str = "mayflydb";
 
 impl Service {
     /// Reads and writes these documents at startup.
