@@ -28,7 +28,7 @@ pub(crate) const ROW: Command = Command::new("create", "Creates a collection or 
     .replayed(LogForm::Buckets, &[ErrorCode::NamespaceExists]);
 
 /// Options of the reference that are refused when they have an effect.
-const MISSING: &[&str] = &["encryptedFields", "temp"];
+const MISSING: &[&str] = &["temp"];
 
 /// The options.
 const ARGUMENTS: &[Argument] = &[

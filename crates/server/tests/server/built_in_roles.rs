@@ -128,6 +128,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "setIndexCommitQuorum": "nothing", "indexNames": ["a"], "commitQuorum": 1 }, "wdoSWDXY"),
         ("admin", doc! { "setProfilingFilterGlobally": 1, "filter": {} }, "DXY"),
         ("shop", doc! { "features": 1 }, USERS),
+        ("shop", doc! { "compactStructuredEncryptionData": "nothing" }, "woWXY"),
+        ("shop", doc! { "cleanupStructuredEncryptionData": "nothing" }, "woWXY"),
         // Table "hostManager"; the pages of the commands.
         ("admin", doc! { "autoCompact": false }, "HAXY"),
         ("admin", doc! { "dropConnections": 1, "hostAndPort": [] }, "HAXY"),
