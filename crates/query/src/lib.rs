@@ -48,6 +48,7 @@ pub use plan::{
     PlanKey, PlannerSettings, RecordScan, TextAccess, allowed_on, check_absent, forget_plans,
     is_clustered, plan, plans,
 };
+pub use stage::map_reduce::MAP_REDUCE_STAGE;
 pub use stage::{
     Description, Host, Needs as StageNeeds, PipelineContext, PipelineOwner, Rights, RunSettings,
 };

@@ -1,4 +1,4 @@
-//! Server-side JavaScript, for `$function`, `$accumulator` and `$where`.
+//! Server-side JavaScript, for `$function`, `$accumulator`, `$where` and `mapReduce`.
 //!
 //! A [`Script`] is the source of one function, or of several that share their globals. Each thread
 //! that runs it creates a sandbox for it: an interpreter with an empty heap, in which each function
@@ -33,7 +33,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf};
+use mayfly_work::current::current;
 
 pub use limits::ScriptLimits;
 
@@ -56,6 +57,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub struct Script {
     id: u64,
     sources: Sources,
+    /// The global variables, as a document.
+    globals: DocBuf,
     limits: ScriptLimits,
 }
 
@@ -68,7 +71,15 @@ impl Script {
 
     /// Functions that share their globals; each is compiled at its first call.
     pub fn of(sources: Vec<String>, limits: ScriptLimits) -> Script {
-        Script { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), sources: sources.into(), limits }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Script { id, sources: sources.into(), globals: DocBuf::empty(), limits }
+    }
+
+    /// Adds global variables. The value of one that contains code is a function.
+    #[must_use]
+    pub fn with_globals(mut self, globals: DocBuf) -> Script {
+        self.globals = globals;
+        self
     }
 
     /// Compiles the function.
@@ -107,6 +118,20 @@ impl Script {
         self.with_sandbox(|sandbox| sandbox.fold(self.source(place), state, calls))
     }
 
+    /// Calls the function with this index, with a document as `this`. Visits the keys and values
+    /// that it passes to `emit`.
+    ///
+    /// # Errors
+    /// Errors of [`Script::call`] and of `visit`.
+    pub fn emitted(
+        &self,
+        place: usize,
+        document: RawDoc<'_>,
+        visit: &mut dyn FnMut(ValueBuf, ValueBuf) -> Result<()>,
+    ) -> Result<()> {
+        self.with_sandbox(|sandbox| sandbox.emitted(self.source(place), document, visit))
+    }
+
     /// Calls the function with a document as `this` and `obj`; returns whether the result is
     /// truthy.
     ///
@@ -117,7 +142,7 @@ impl Script {
         self.with_sandbox(|sandbox| sandbox.holds(self.source(0), &call))
     }
 
-    /// Checks that scripts are enabled, for a statement with `$function`.
+    /// Checks that scripts are enabled, for a statement with `$function` or a `mapReduce`.
     ///
     /// # Errors
     /// 31264 when they are disabled.
@@ -142,7 +167,10 @@ impl Script {
         });
         let sandbox = match kept {
             Some((_, _, sandbox)) => sandbox,
-            None => Sandbox::new(self.limits)?,
+            None => {
+                let stored = stored_functions()?;
+                Sandbox::new(self.limits, [stored.as_doc(), self.globals.as_doc()])?
+            }
         };
         let result = run(&sandbox)?;
         SANDBOXES.with_borrow_mut(|sandboxes| {
@@ -155,6 +183,15 @@ impl Script {
             sandboxes.push((self.sources.clone(), self.id, sandbox));
         });
         Ok(result)
+    }
+}
+
+/// The functions that the database of the thread's operation stores for scripts.
+fn stored_functions() -> Result<DocBuf> {
+    let stored = current().op.map(|op| op.stored_functions()).transpose()?.flatten();
+    match stored {
+        Some(bytes) => Ok(DocBuf::from_bytes(bytes).unwrap_or_else(DocBuf::empty)),
+        None => Ok(DocBuf::empty()),
     }
 }
 

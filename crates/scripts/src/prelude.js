@@ -1,8 +1,9 @@
 // Extensions of the language for scripts: the BSON types that JavaScript lacks, under the names in
 // the manual's list for server-side scripts. The module exports a function that takes the
-// interruption check, and returns the functions that the server calls. Scripts cannot reach either
-// of them, and a script that modifies built-in objects affects only its own sandbox.
-export default (function (mustEnd) {
+// interruption check, a wait and a digest, and returns the functions that the server calls. Scripts
+// cannot reach any of them, and a script that modifies built-in objects affects only its own
+// sandbox.
+export default (function (mustEnd, pause, md5) {
   'use strict';
   const { defineProperty, getPrototypeOf, keys } = Object;
   const { apply } = Reflect;
@@ -227,7 +228,8 @@ export default (function (mustEnd) {
     return undefined;
   };
 
-  // Compiles a function's source, an expression, or the statements of a body to a function.
+  // Compiles a function's source, an expression, or the statements of a body to a function. Without
+  // a `return`, the value of a body is that of its last statement.
   const compile = (source) => {
     const text = source.trim().replace(/;+\s*$/, '');
     const evaluate = (0, eval);
@@ -241,7 +243,12 @@ export default (function (mustEnd) {
       const found = attempt('(' + text + '\n)');
       if (typeof found === 'function') return found;
     }
-    return attempt('(function () { return (' + text + '\n); })') || evaluate('(function () { ' + source + '\n})');
+    const expression = attempt('(function () { return (' + text + '\n); })');
+    if (expression) return expression;
+    const body = evaluate('(function () { ' + source + '\n})');
+    // A `return` outside of a function is not a statement of a program. Nothing is executed here.
+    const isProgram = attempt('if (false) { ' + source + '\n}; true');
+    return isProgram ? evaluate('(function () { return eval(' + JSON.stringify(source) + '); })') : body;
   };
 
   const isNumber = (value) => typeof value === 'number';
@@ -289,6 +296,11 @@ export default (function (mustEnd) {
       return $db === undefined ? { $ref, $id } : { $ref, $id, $db };
     },
     isNumber, isString, isObject, assert,
+    hex_md5: (text) => md5(apply(wellFormedText, String(text), [])),
+    sleep(milliseconds) {
+      pause(Number(milliseconds) || 0);
+      if (mustEnd()) for (;;);
+    },
     tojson: (value, indent = '', oneLine = false) => show(value, indent, oneLine ? ' ' : '\n', 0),
     tojsononeline: (value) => show(value, '', ' ', 0),
     tojsonObject: (value, indent = '', oneLine = false) => show(value, indent, oneLine ? ' ' : '\n', 0),
@@ -521,5 +533,18 @@ export default (function (mustEnd) {
     for (let at = 0; at < calls.length; at++) state = apply(called, undefined, [state, ...calls[at]]);
     return state;
   };
-  return { make, classify, compile, fold, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
+  // The pairs that a call has emitted, as an array of keys and values in turn.
+  let emitted = [];
+  const emit = (...args) => {
+    if (args.length !== 2) throw new Error('emit takes 2 args');
+    emitted.push(args[0], args[1]);
+  };
+  const collect = (called, document) => {
+    emitted = [];
+    apply(called, document, []);
+    const pairs = emitted;
+    emitted = [];
+    return pairs;
+  };
+  return { make, classify, compile, fold, collect, emit, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
 });

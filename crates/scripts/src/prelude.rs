@@ -4,13 +4,14 @@
 
 use std::sync::OnceLock;
 
+use md5::{Digest, Md5};
 use rquickjs::module::{Module, WriteOptions};
 use rquickjs::{Ctx, Function, Object, Result};
 
-use crate::watch;
+use crate::{to_js, watch};
 
-/// A module whose `default` takes the interruption check, and returns the functions that the server
-/// calls.
+/// A module whose `default` takes the functions of [`watch`] and the digest, and returns the
+/// functions that the server calls.
 const SOURCE: &str = include_str!("prelude.js");
 
 /// Runs the prelude in a new interpreter.
@@ -33,5 +34,12 @@ pub(crate) fn run<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let module = unsafe { Module::load(ctx.clone(), bytecode) }?;
     let (module, _) = module.eval()?;
     let make: Function<'js> = module.get("default")?;
-    make.call((Function::new(ctx.clone(), watch::must_end)?,))
+    let must_end = Function::new(ctx.clone(), watch::must_end)?;
+    let pause = Function::new(ctx.clone(), watch::pause)?;
+    make.call((must_end, pause, Function::new(ctx.clone(), md5)?))
+}
+
+/// The MD5 digest of a text in hexadecimal digits.
+fn md5(text: String) -> String {
+    to_js::hex(&Md5::digest(text))
 }

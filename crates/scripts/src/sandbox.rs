@@ -7,7 +7,9 @@ use mayfly_value::{RawDoc, RawValue, ValueBuf};
 use mayfly_work::current::current;
 use rquickjs::function::Args;
 use rquickjs::object::Property;
-use rquickjs::{Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Symbol, Value};
+use rquickjs::{
+    Array, Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Symbol, Value,
+};
 
 use crate::allocator::WatchedAllocator;
 use crate::{ScriptLimits, from_js, prelude, to_js, watch};
@@ -20,6 +22,8 @@ const MAX_STACK_BYTES: usize = 512 << 10;
 pub(crate) struct Prelude<'js> {
     pub(crate) make: Function<'js>,
     fold: Function<'js>,
+    collect: Function<'js>,
+    emit: Function<'js>,
     compile: Function<'js>,
     pub(crate) classify: Function<'js>,
     pub(crate) well_formed: Function<'js>,
@@ -58,8 +62,8 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates an interpreter without compiled functions.
-    pub(crate) fn new(limits: ScriptLimits) -> Result<Sandbox> {
+    /// Creates an interpreter without compiled functions, with these global variables.
+    pub(crate) fn new(limits: ScriptLimits, globals: [RawDoc<'_>; 2]) -> Result<Sandbox> {
         let allocator = WatchedAllocator::new(limits.heap_bytes);
         let runtime = Runtime::new_with_alloc(allocator).map_err(|_| out_of_memory())?;
         runtime.set_max_stack_size(MAX_STACK_BYTES);
@@ -72,7 +76,26 @@ impl Sandbox {
             })
         })?;
         let (functions, timeout_ms) = (RefCell::default(), limits.timeout_ms);
-        Ok(Sandbox { functions, prelude, context, _runtime: runtime, timeout_ms })
+        let sandbox = Sandbox { functions, prelude, context, _runtime: runtime, timeout_ms };
+        for globals in globals {
+            sandbox.declare(globals)?;
+        }
+        Ok(sandbox)
+    }
+
+    /// Creates global variables; the value of one that contains code is a function.
+    fn declare(&self, globals: RawDoc<'_>) -> Result<()> {
+        if globals.is_empty() {
+            return Ok(());
+        }
+        self.run_with_prelude(|ctx, prelude| {
+            let declared = globals.iter().try_for_each(|global| {
+                let value = to_js::value(ctx, prelude, global.value())?;
+                let property = Property::from(value).writable().enumerable().configurable();
+                ctx.globals().prop(global.name(), property)
+            });
+            declared.map_err(|error| thrown(ctx, &error))
+        })
     }
 
     /// Compiles a function.
@@ -114,16 +137,43 @@ impl Sandbox {
         })
     }
 
+    /// Calls a function with a document as `this`, and visits the pairs that it passes to `emit`.
+    pub(crate) fn emitted(
+        &self,
+        from: Source<'_>,
+        document: RawDoc<'_>,
+        visit: &mut dyn FnMut(ValueBuf, ValueBuf) -> Result<()>,
+    ) -> Result<()> {
+        self.run(from, |ctx, prelude, function| {
+            let failed = |error| thrown(ctx, &error);
+            ctx.globals().set("emit", prelude.emit.clone()).map_err(failed)?;
+            let document = to_js::document(ctx, prelude, document).map_err(failed)?;
+            let pairs: Array<'_> =
+                prelude.collect.call((function.clone(), document)).map_err(failed)?;
+            let item = |at| from_js::value_of(prelude, pairs.get(at).map_err(failed)?);
+            (0..pairs.len()).step_by(2).try_for_each(|at| visit(item(at)?, item(at + 1)?))
+        })
+    }
+
     fn run<T>(
         &self,
         from: Source<'_>,
         work: impl for<'js> FnOnce(&Ctx<'js>, &Prelude<'js>, &Function<'js>) -> Result<T>,
     ) -> Result<T> {
+        self.run_with_prelude(|ctx, prelude| {
+            let function = self.function(ctx, prelude, from);
+            work(ctx, prelude, &function.map_err(|error| thrown(ctx, &error))?)
+        })
+    }
+
+    fn run_with_prelude<T>(
+        &self,
+        work: impl for<'js> FnOnce(&Ctx<'js>, &Prelude<'js>) -> Result<T>,
+    ) -> Result<T> {
         watched(self.timeout_ms, || {
             self.context.with(|ctx| {
                 let prelude = self.prelude(&ctx).map_err(|error| thrown(&ctx, &error))?;
-                let function = self.function(&ctx, &prelude, from);
-                work(&ctx, &prelude, &function.map_err(|error| thrown(&ctx, &error))?)
+                work(&ctx, &prelude)
             })
         })
     }
@@ -152,6 +202,8 @@ impl Sandbox {
         Ok(Prelude {
             make: object.get("make")?,
             fold: object.get("fold")?,
+            collect: object.get("collect")?,
+            emit: object.get("emit")?,
             compile: object.get("compile")?,
             classify: object.get("classify")?,
             well_formed: object.get("wellFormed")?,

@@ -10,6 +10,8 @@ use mayfly_work::current::{Current, enter};
 
 use super::{Script, ScriptLimits};
 
+mod natives;
+
 fn arguments(values: &[RawValue<'_>]) -> DocBuf {
     let mut out = DocBuilder::new_array();
     for value in values {

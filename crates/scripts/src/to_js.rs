@@ -78,7 +78,8 @@ pub(crate) fn value<'js>(
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         for digit in [byte >> 4, byte & 15] {

@@ -6,9 +6,12 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, SystemClock};
 use mayfly_work::OpCtx;
+use mayfly_work::current::wait;
 
 /// The limits of a running call.
 struct CallLimits {
@@ -54,6 +57,21 @@ pub(crate) fn must_end() -> bool {
         }
         watch.ended.is_some()
     })
+}
+
+/// The interval between two checks of a call that waits.
+const PAUSE_STEP_MS: f64 = 5.0;
+
+/// Waits for a number of milliseconds, or until the call must end.
+pub(crate) fn pause(milliseconds: f64) {
+    wait(|| {
+        let mut left = milliseconds;
+        while left > 0.0 && !must_end() {
+            let step = left.min(PAUSE_STEP_MS);
+            thread::sleep(Duration::from_secs_f64(step / 1000.0));
+            left -= step;
+        }
+    });
 }
 
 /// Records that an allocation was refused.

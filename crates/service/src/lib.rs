@@ -34,6 +34,6 @@ pub use settings::{
     AutoCompact, CLUSTER_PARAMETERS, ClusterParameter, ClusterParameters, Compaction,
     DefaultConcerns, Defaults, FailPoint, FailPoints, FeatureCompatibility, LogVerbosity,
     MemoryParameters, QuerySetting, QuerySettings, ReplicaSet, Scripts, SetConfig, Settings,
-    fail_points, index_build_bytes, limit_memory, query_settings, replica_set, usable_memory,
-    write_block,
+    fail_points, index_build_bytes, limit_memory, query_settings, replica_set, sharding,
+    usable_memory, write_block,
 };

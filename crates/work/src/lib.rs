@@ -18,6 +18,7 @@
 //! separate from [`mayfly_base`] because most users of errors and names do not run operations.
 
 pub mod current;
+mod library;
 pub mod memory;
 pub mod op;
 mod plan_summary;
@@ -26,6 +27,7 @@ pub mod spill;
 mod threads;
 mod turns;
 
+pub use library::ScriptLibrary;
 pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
 pub use plan_summary::PlanSummary;
 pub use threads::{LONG, LONG_BYTES, ThreadOccupancy, queued_operations, watch};

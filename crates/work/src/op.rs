@@ -13,6 +13,7 @@ use mayfly_base::{Clock, Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
 use crate::PlanSummary;
+use crate::library::ScriptLibrary;
 use crate::memory;
 use crate::scratch::{OperationScratch, ScratchPool};
 use crate::spill::SpillCounters;
@@ -93,6 +94,7 @@ pub struct OpCtx {
     /// Its use of the runtime's thread and its scheduler slot.
     pub thread: ThreadOccupancy,
     scratch_pool: Arc<ScratchPool>,
+    library: Arc<ScriptLibrary>,
     /// Created with the first temporary file; few operations have one.
     scratch: Mutex<Option<Arc<OperationScratch>>>,
     info: Mutex<OpInfo>,
@@ -130,10 +132,16 @@ impl Planning {
 impl OpCtx {
     /// An operation outside any registry, for tests and start-up work.
     pub fn detached(clock: Arc<dyn Clock>) -> Arc<OpCtx> {
-        Arc::new(OpCtx::with_id(0, clock, OpInfo::default(), Arc::default()))
+        let shared = (Arc::default(), Arc::default());
+        Arc::new(OpCtx::with_id(0, clock, OpInfo::default(), shared))
     }
 
-    fn with_id(id: i32, clock: Arc<dyn Clock>, info: OpInfo, pool: Arc<ScratchPool>) -> OpCtx {
+    fn with_id(
+        id: i32,
+        clock: Arc<dyn Clock>,
+        info: OpInfo,
+        (scratch_pool, library): (Arc<ScratchPool>, Arc<ScriptLibrary>),
+    ) -> OpCtx {
         OpCtx {
             id,
             started_micros: clock.monotonic_micros(),
@@ -152,7 +160,8 @@ impl OpCtx {
             spills: SpillCounters::default(),
             writes: AtomicBool::new(false),
             thread: ThreadOccupancy::default(),
-            scratch_pool: pool,
+            scratch_pool,
+            library,
             scratch: Mutex::new(None),
             info: Mutex::new(info),
         }
@@ -274,6 +283,17 @@ impl OpCtx {
     pub fn info(&self) -> OpInfo {
         self.info.lock().clone()
     }
+
+    /// The functions that the operation's database stores for scripts, as the bytes of a document;
+    /// `None` if there is no reader of them.
+    ///
+    /// # Errors
+    /// Errors of the reader.
+    pub fn stored_functions(self: &Arc<OpCtx>) -> Result<Option<Vec<u8>>> {
+        let ns = self.info.lock().ns.clone();
+        let db = ns.split('.').next().unwrap_or_default();
+        if db.is_empty() { Ok(None) } else { self.library.functions(self, db) }
+    }
 }
 
 /// All operations that run now.
@@ -286,6 +306,7 @@ pub struct OpRegistry {
     /// Whether a watcher thread runs.
     pub(crate) watched: AtomicBool,
     scratch: Arc<ScratchPool>,
+    library: Arc<ScriptLibrary>,
 }
 
 /// Keeps an operation registered until it is dropped.
@@ -304,13 +325,15 @@ impl OpRegistry {
             sleeper: Sleeper::default(),
             watched: AtomicBool::new(false),
             scratch: Arc::default(),
+            library: Arc::default(),
         })
     }
 
     /// Registers an operation that begins now. Dropping the guard removes it.
     pub fn begin(self: &Arc<OpRegistry>, info: OpInfo) -> OpGuard {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
-        let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info, self.scratch.clone()));
+        let shared = (self.scratch.clone(), self.library.clone());
+        let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info, shared));
         self.running.lock().insert(id, op.clone());
         self.sleeper.wake();
         OpGuard { registry: self.clone(), op }
@@ -319,6 +342,11 @@ impl OpRegistry {
     /// The account of the temporary files of all operations.
     pub fn scratch(&self) -> &Arc<ScratchPool> {
         &self.scratch
+    }
+
+    /// The reader of the functions that databases store for scripts.
+    pub fn library(&self) -> &ScriptLibrary {
+        &self.library
     }
 
     /// A snapshot of what runs, ascending by id.

@@ -68,7 +68,7 @@ fn newer(out: &mut String, version: &str, names: &[&str]) {
 }
 
 fn stages(out: &mut String) {
-    let mut rows: Vec<&StageRow> = STAGES.iter().filter(|row| !row.is_internal()).collect();
+    let mut rows: Vec<&StageRow> = STAGES.iter().filter(|row| !row.is_internal).collect();
     rows.sort_by_key(|row| row.name);
     out.push_str(
         "## Pipeline stages that work\n\n| stage | what it does | since |\n|---|---|---|\n",

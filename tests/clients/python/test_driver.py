@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pymongo
 import pymongo.uri_parser
 import pytest
+from bson.code import Code
 from bson.codec_options import CodecOptions
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
@@ -742,6 +743,29 @@ def without_monitor(client):
     client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
     yield
     client.admin.command("setParameter", 1, ttlMonitorEnabled=True)
+
+
+def test_map_reduce(db, coll):
+    coll.insert_many([{"tags": ["cat", "dog"]}, {"tags": ["cat"]}, {"tags": ["mouse", "cat"]}])
+    count = {
+        "map": Code("function () { this.tags.forEach(tag => emit(tag, step)); }"),
+        "reduce": Code("function (key, values) { return Array.sum(values); }"),
+        "scope": {"step": 1},
+    }
+    inline = db.command("mapReduce", coll.name, **count, out={"inline": 1})
+    expected = [{"_id": "cat", "value": 3.0}, {"_id": "dog", "value": 1.0}, {"_id": "mouse", "value": 1.0}]
+    assert inline["results"] == expected
+    counts = db[coll.name + "_counts"]
+    counts.drop()
+    for found in [expected, [{**row, "value": row["value"] * 2} for row in expected]]:
+        assert db.command("mapReduce", coll.name, **count, out={"reduce": counts.name})["result"] == counts.name
+        assert list(counts.find(sort=[("_id", ASCENDING)])) == found
+    db.command("mapReduce", coll.name, **count, query={"tags": "dog"}, finalize="function (k, v) { return -v; }", out=counts.name)
+    assert list(counts.find(sort=[("_id", ASCENDING)])) == [{"_id": "cat", "value": -1.0}, {"_id": "dog", "value": -1.0}]
+    with pytest.raises(OperationFailure) as failure:
+        endless = {"map": "function () { for (;;); }", "reduce": "function () {}"}
+        db.command("mapReduce", coll.name, **endless, out={"inline": 1}, maxTimeMS=50)
+    assert failure.value.code == 50
 
 
 def test_hide_expired(without_monitor, db, coll):

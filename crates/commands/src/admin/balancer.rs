@@ -1,8 +1,10 @@
 //! `balancerStatus`: answered like a router. The balancer has no shards to balance.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::Result;
+use mayfly_service::sharding;
 use mayfly_value::DocBuilder;
 
+use super::sharding::check_router;
 use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
@@ -16,11 +18,9 @@ pub(super) const STATUS: Command =
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.arguments()?;
-    if ctx.service.replica_set.get().is_some() {
-        let text = "no such command: 'balancerStatus'";
-        return Err(Error::new(ErrorCode::CommandNotFound, text));
-    }
-    reply.append("mode", "off").append("inBalancerRound", false);
+    check_router(ctx, request)?;
+    let runs = sharding::balancer_runs(&ctx.service.store)?;
+    reply.append("mode", if runs { "full" } else { "off" }).append("inBalancerRound", false);
     reply.append("numBalancerRounds", 0i64);
     Ok(())
 }

@@ -23,6 +23,7 @@ mod session_cache;
 mod session_patterns;
 mod sessions;
 mod set_parameter;
+mod sharding;
 mod shutdown;
 mod transactions;
 mod ttl_resume;
@@ -75,6 +76,12 @@ pub(crate) const ROWS: &[Command] = &[
     sessions::REFRESH,
     sessions::START,
     set_parameter::ROW,
+    sharding::ENABLE,
+    sharding::LIST,
+    sharding::MAP,
+    sharding::SHARD_COLLECTION,
+    sharding::START,
+    sharding::STOP,
     shutdown::ROW,
     transactions::ABORT,
     transactions::COMMIT,

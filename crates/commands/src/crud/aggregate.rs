@@ -140,13 +140,13 @@ fn named(request: &Request<'_>) -> Result<Option<Namespace>> {
 }
 
 /// The arguments of an aggregation.
-struct Arguments<'a> {
-    request: &'a Request<'a>,
+pub(super) struct Arguments<'a> {
+    pub(super) request: &'a Request<'a>,
     /// The pipeline as it was sent.
-    pipeline: RawDoc<'a>,
-    hint: Option<Hint>,
-    collation: Collating,
-    variables: Option<RawDoc<'a>>,
+    pub(super) pipeline: RawDoc<'a>,
+    pub(super) hint: Option<Hint>,
+    pub(super) collation: Collating,
+    pub(super) variables: Option<RawDoc<'a>>,
 }
 
 /// A started pipeline.
@@ -204,6 +204,28 @@ fn with_hints(
     let Some(ns) = ns else { return Ok(settings) };
     let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
     Ok(RunSettings { hints: setting.and_then(|setting| setting.hints.clone()), ..settings })
+}
+
+/// Starts a pipeline that another command was rewritten to, over a collection or a view.
+///
+/// # Errors
+/// 13 Unauthorized; errors of the stages and of planning.
+pub(super) fn start_over(
+    ctx: &CommandContext<'_>,
+    arguments: Arguments<'_>,
+    ns: Namespace,
+    settings: RunSettings,
+) -> Result<PipelineRun> {
+    let started = match source(ctx, &ns) {
+        Ok(Source::View(mut view)) => start_over_view(ctx, arguments, (ns, &mut view), settings)?,
+        found => {
+            let parsed = arguments.parse(ctx, Some(&ns))?;
+            start(ctx, arguments, (Some(ns), Some(found)), parsed, settings)?
+        }
+    };
+    let summary = started.run.plan_summary();
+    ctx.op.update_info(|info| info.plan_summary = summary);
+    Ok(started.run)
 }
 
 /// Starts a pipeline over a view: the stages of the view and of the command as one pipeline.
@@ -391,8 +413,9 @@ fn stage_name(pipeline: RawDoc<'_>) -> &str {
 }
 
 fn only_without_collection(pipeline: RawDoc<'_>) -> Error {
+    let row = StageRow::first_of(pipeline);
     Error::new(
-        ErrorCode::InvalidNamespace,
+        row.map_or(ErrorCode::InvalidNamespace, StageRow::code_over_collection),
         format!(
             "{} must be run against the 'admin' database with {{aggregate: 1}}",
             stage_name(pipeline)

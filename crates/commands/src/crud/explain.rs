@@ -34,9 +34,6 @@ pub(crate) const ROW: Command = Command::new("explain", "Returns the plan of ano
     .hides(Hides::Users)
     .expected(Expected::Long);
 
-/// The only missing command that the reference can explain.
-const MAP_REDUCE: &str = "mapReduce";
-
 /// The names of verbosities.
 const VERBOSITIES: [(&str, Verbosity); 3] = [
     ("queryPlanner", Verbosity::QueryPlanner),
@@ -136,9 +133,6 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         (Some(explain), _) => {
             let inner = Request::inner(&command.row, db, body);
             explain(ctx, &inner, verbosity, doc)?;
-        }
-        (None, Handler::Missing) if name == MAP_REDUCE => {
-            return Err(Error::not_implemented(format_args!("explain of '{name}'")));
         }
         (None, Handler::Missing) => {
             return Err(Error::not_implemented(format_args!("the command '{name}'")));

@@ -6,10 +6,12 @@ mod count;
 mod delete;
 mod distinct;
 mod explain;
+mod file_md5;
 mod find;
 mod find_and_modify;
 mod get_more;
 pub(crate) mod insert;
+mod map_reduce;
 mod measurements;
 mod read;
 mod settings;
@@ -43,5 +45,7 @@ pub(crate) const ROWS: &[Command] = &[
     count::ROW,
     distinct::ROW,
     aggregate::ROW,
+    map_reduce::ROW,
+    file_md5::ROW,
     explain::ROW,
 ];

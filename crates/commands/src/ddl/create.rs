@@ -2,10 +2,10 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
+use mayfly_value::DocBuilder;
 use mayfly_value::arguments::Argument;
 use mayfly_value::collation;
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuilder, RawValue};
 
 use super::id_options::{self, CLUSTERED_INDEX, clustered_index};
 use super::options::{
@@ -27,9 +27,6 @@ pub(crate) const ROW: Command = Command::new("create", "Creates a collection or 
     .reads(Reads::empty())
     .in_transaction(InTransaction::Statement)
     .replayed(LogForm::Buckets, &[ErrorCode::NamespaceExists]);
-
-/// Options of the reference that are refused when they have an effect.
-const MISSING: &[&str] = &["encryptedFields"];
 
 /// The options.
 const ARGUMENTS: &[Argument] = &[
@@ -74,9 +71,6 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     }
     check_together(&fields)?;
     check_ttl(&fields)?;
-    for name in MISSING {
-        refuse(&fields, name)?;
-    }
     match fields.string("viewOn")? {
         Some(_) if ctx.store.in_transaction() => {
             let text = "Cannot create a view in a multi-document transaction.";
@@ -176,16 +170,4 @@ fn check_ttl(fields: &Fields<'_>) -> Result<()> {
     Err(invalid(
         "'expireAfterSeconds' can be used only for clustered collections or timeseries collections",
     ))
-}
-
-fn refuse(fields: &Fields<'_>, name: &str) -> Result<()> {
-    let harmless = match fields.get(name) {
-        None | Some(RawValue::Bool(false)) => true,
-        Some(RawValue::Document(value)) => value.is_empty(),
-        Some(_) => false,
-    };
-    if harmless {
-        return Ok(());
-    }
-    Err(Error::not_implemented(format_args!("the option '{name}' of 'create'")))
 }

@@ -6,6 +6,7 @@ use mayfly_storage::CreateIndexesOptions;
 use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
+use super::encrypted_fields::check_indexes;
 use super::time_series::on_measurements;
 use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
@@ -62,6 +63,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         None => (ns, specs),
     };
     check_writable(&ns)?;
+    if let Some(collection) = ctx.store.collection(&ns) {
+        check_indexes(collection.options().as_doc(), &specs)?;
+    }
     if fields.bool("dryRun")?.unwrap_or(false) {
         return dry_run(ctx, &ns, &specs, reply);
     }

@@ -2,7 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::Actor;
+use mayfly_service::{Actor, sharding};
 use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
@@ -47,6 +47,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         });
     }
     ctx.service.top.forget(ns.as_str());
+    sharding::forget_collection(store, ctx.op, &ns)?;
     // Also waits for the log if nothing was dropped: a concurrent client may have dropped it
     // without waiting.
     Ok(())
@@ -68,6 +69,7 @@ fn run_database(
     let dropped = ctx.service.store.drop_database(request.db)?;
     ctx.service.profiler.forget_database(request.db);
     if dropped {
+        sharding::forget_database(&ctx.service.store, ctx.op, request.db)?;
         reply.append("dropped", request.db);
         let dropped = format!("{}.", request.db);
         ctx.service.top.forget_others(|namespace| !namespace.starts_with(&dropped));

@@ -5,6 +5,8 @@ mod create;
 mod create_indexes;
 mod drop;
 mod drop_indexes;
+mod encrypted_fields;
+mod encrypted_state;
 mod id_options;
 mod list_collections;
 mod list_databases;
@@ -29,6 +31,8 @@ pub(crate) const ROWS: &[Command] = &[
     list_indexes::ROW,
     drop_indexes::ROW,
     coll_mod::ROW,
+    encrypted_state::CLEANUP,
+    encrypted_state::COMPACT,
     rename::ROW,
     to_capped::CONVERT,
     to_capped::CLONE,

@@ -6,6 +6,7 @@ use mayfly_storage::policy::value::expire_after_for_collection;
 use mayfly_value::arguments::Argument;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::encrypted_fields::encrypted_fields;
 use super::id_options::{clustered, id_index};
 use crate::request::Fields;
 
@@ -79,6 +80,7 @@ pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -
         options.append("temp", true);
     }
     collation(fields, &mut options)?;
+    encrypted_fields(fields, &mut options)?;
     Ok(options.finish())
 }
 

@@ -53,6 +53,8 @@ pub struct StageRow {
     pub in_facet: bool,
     /// Whether the stage reads no collection, so that its pipeline cannot be over one.
     is_independent: bool,
+    /// The code of the error over a collection, if it is not 73.
+    independent_code: Option<i32>,
     /// Whether the stage is allowed in the pipeline of `$lookup` and `$unionWith`.
     pub in_join: bool,
     /// Whether the stage is allowed in a transaction. Not allowed are stages that write, stages
@@ -69,6 +71,8 @@ pub struct StageRow {
     stable_options: Option<&'static [&'static str]>,
     /// The part of the operand that belongs to the shape of a query.
     pub shape: StageShape,
+    /// Whether only the server itself makes the stage; lists for clients leave it out.
+    pub is_internal: bool,
     /// The operators that limit the stage's memory, each with a parameter.
     pub memory: &'static [Operator],
     parse: Parse,
@@ -102,6 +106,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         first_code: None,
         in_facet: true,
         is_independent: false,
+        independent_code: None,
         in_join: true,
         in_transaction: true,
         after_changes: false,
@@ -109,6 +114,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         concern: StageConcern::Any,
         stable_options: None,
         shape: StageShape::Options,
+        is_internal: false,
         memory: &[],
         parse,
     }
@@ -152,6 +158,11 @@ impl StageRow {
         StageRow { is_independent: true, ..self }
     }
 
+    /// Declares that the stage reads no collection; over one it fails with this code.
+    pub(super) const fn independent_with(self, code: i32) -> StageRow {
+        StageRow { independent_code: Some(code), ..self.independent() }
+    }
+
     /// Forbids the stage in nested pipelines.
     pub(super) const fn alone(self) -> StageRow {
         StageRow { in_facet: false, in_join: false, ..self }
@@ -165,6 +176,11 @@ impl StageRow {
     /// Forbids the stage in a `$facet`.
     pub(super) const fn not_in_facets(self) -> StageRow {
         StageRow { in_facet: false, ..self }
+    }
+
+    /// Leaves the stage out of lists for clients.
+    pub(super) const fn internal(self) -> StageRow {
+        StageRow { is_internal: true, ..self }
     }
 
     /// Forbids the stage in transactions.
@@ -319,12 +335,6 @@ impl StageRow {
         STAGES.iter().find(|row| row.name == name)
     }
 
-    /// Whether the stage is internal: it represents the name `system.buckets.X`, and clients do not
-    /// use it.
-    pub fn is_internal(&self) -> bool {
-        self.name == mayfly_storage::SHOW_BUCKETS_STAGE
-    }
-
     /// Whether the stage is a source.
     pub fn is_source(&self) -> bool {
         matches!(self.parse, Parse::Source(_))
@@ -366,12 +376,20 @@ impl StageRow {
         !stable.is_empty() && options.iter().all(|option| stable.contains(&option.name()))
     }
 
+    /// The code of the error for the stage over a collection, if it is independent.
+    pub fn code_over_collection(&self) -> ErrorCode {
+        self.independent_code.map_or(ErrorCode::InvalidNamespace, ErrorCode)
+    }
+
     fn check_inside(&self, context: &PipelineContext<'_>) -> Result<()> {
         let name = self.name;
+        if self.independent_code.is_some() && context.within_facet() {
+            return Err(in_facet(name));
+        }
         let is_nested = !matches!(context.inside, PipelineOwner::Command | PipelineOwner::View);
         if self.is_independent && !self.in_join && is_nested {
             let text = format!("{name} must be run against the database with {{aggregate: 1}}");
-            return Err(Error::new(ErrorCode::InvalidNamespace, text));
+            return Err(Error::new(self.code_over_collection(), text));
         }
         if context.within_facet() && !self.in_facet {
             return Err(in_facet(name));

@@ -10,9 +10,9 @@ use mayfly_work::spill::Operator;
 use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
 use crate::language::StageShape;
 use crate::stage::{
-    Needs, bucket, bucket_auto, count, densify, documents, facet, fill, filter, geo_near,
-    graph_lookup, group, lookup, merge, out, project, redact, reshape, sample, sort, sort_by_count,
-    source, split_event, union_with, unwind, window, window_fields,
+    Needs, bucket, bucket_auto, cluster, count, densify, documents, facet, fill, filter, geo_near,
+    graph_lookup, group, lookup, map_reduce, merge, out, project, redact, reshape, sample, sort,
+    sort_by_count, source, split_event, union_with, unwind, window, window_fields,
 };
 use crate::timeseries::{show_buckets, unpack};
 
@@ -107,7 +107,19 @@ pub const STAGES: &[StageRow] = &[
             Needs::Input,
         ),
         |value, _| show_buckets::parse(value),
-    ),
+    )
+    .internal(),
+    row(
+        (
+            map_reduce::MAP_REDUCE_STAGE,
+            "Emits, reduces and finalizes values by the functions of mapReduce",
+            "",
+            Needs::Input,
+        ),
+        map_reduce::parse,
+    )
+    .internal()
+    .keeps(&[Operator::Group]),
     row(("$lookup", "Joins with another collection", "3.2", Needs::InputAndOptions), lookup::parse)
         .keeps(&[Operator::HashLookup, Operator::LookupCache]),
     row(
@@ -297,6 +309,37 @@ pub const STAGES: &[StageRow] = &[
     .concern(StageConcern::Local),
     of_source(
         (
+            "$listClusterCatalog",
+            "Lists the collections of a database, or of all databases",
+            "8.1",
+            Needs::Cluster(Action::ListClusterCatalog),
+        ),
+        cluster::list_catalog,
+    )
+    .independent_with(9621301)
+    .not_in_transactions(),
+    of_source(
+        (
+            "$listSampledQueries",
+            "Lists sampled queries, of which there are none",
+            "7.0",
+            Needs::Cluster(Action::ListSampledQueries),
+        ),
+        cluster::sampled_queries,
+    )
+    .not_in_transactions(),
+    of_source(
+        (
+            "$queryStats",
+            "Refused, as where statistics of queries are not collected",
+            "7.1",
+            Needs::Options,
+        ),
+        cluster::query_stats,
+    )
+    .not_in_transactions(),
+    of_source(
+        (
             "$indexStats",
             "Tells how often each index of the collection was used",
             "3.2",
@@ -371,16 +414,13 @@ pub const ABSENT: &[AbsentStage] = &[
     absent("$backupCursor", Absence::Missing),
     absent("$backupCursorExtend", Absence::Missing),
     absent_source("$listCatalog", Absence::Missing),
-    absent_source("$listSampledQueries", Absence::Missing),
     absent("$operationMetrics", Absence::Missing),
-    absent_and_outside_transactions("$queryStats", Absence::Missing),
     absent("$rerank", Absence::Missing),
     absent_and_outside_transactions("$listSearchIndexes", Absence::Search),
     absent("$rankFusion", Absence::Search),
     absent_source("$search", Absence::Search),
     absent_source("$searchMeta", Absence::Search),
     absent_source("$vectorSearch", Absence::Search),
-    absent_and_outside_transactions("$listClusterCatalog", Absence::Newer),
     absent("$listMqlEntities", Absence::Newer),
     absent("$score", Absence::Newer),
     absent("$scoreFusion", Absence::Newer),

@@ -47,6 +47,13 @@ pub trait Host {
     /// Errors of the store.
     fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$listClusterCatalog` with these options and, unless all databases are
+    /// listed, `db`.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn cluster_catalog(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
+
     /// The documents of `$ttlStats` for the collection of the command.
     ///
     /// # Errors

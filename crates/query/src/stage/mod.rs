@@ -7,6 +7,7 @@
 
 pub(crate) mod bucket;
 pub(crate) mod bucket_auto;
+pub(crate) mod cluster;
 mod context;
 pub(crate) mod count;
 pub(crate) mod densify;
@@ -22,6 +23,7 @@ pub(crate) mod group;
 mod host;
 mod join;
 pub(crate) mod lookup;
+pub(crate) mod map_reduce;
 pub(crate) mod merge;
 mod merge_run;
 #[cfg(test)]

@@ -131,7 +131,7 @@ impl Source for HostSource {
     }
 }
 
-fn host_source(about: About, options: DocBuf, ask: Ask) -> Result<Box<dyn Source>> {
+pub(super) fn host_source(about: About, options: DocBuf, ask: Ask) -> Result<Box<dyn Source>> {
     Ok(Box::new(HostSource { about, options, ask }))
 }
 

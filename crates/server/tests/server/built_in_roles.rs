@@ -51,6 +51,10 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "distinct": "c", "key": "a" }, "rwoBRWXY"),
         ("shop", doc! { "aggregate": "c", "pipeline": [], "cursor": {} }, "rwoBRWXY"),
         ("shop", doc! { "explain": { "find": "c" } }, "rwoBRWXY"),
+        ("shop", doc! { "filemd5": 1, "root": "c" }, "rwoBRWXY"),
+        ("shop", doc! { "mapReduce": "c", "map": "0", "reduce": "0", "out": { "inline": 1 } }, "rwoBRWXY"),
+        ("shop", doc! { "mapReduce": "c", "map": "0", "reduce": "0", "out": "e" }, "woWXY"),
+        ("shop", doc! { "mapReduce": "c", "map": "0", "reduce": "0", "out": { "merge": "e", "db": "elsewhere" } }, "WXY"),
         // Tables "readWrite", "restore" (insert), "dbAdmin", "restore" (bypassDocumentValidation).
         ("shop", doc! { "insert": "c", "documents": [{ "a": 1 }] }, "woSWXY"),
         ("shop", doc! { "insert": "c", "documents": [{ "a": 1 }], "bypassDocumentValidation": true }, "oSXY"),
@@ -124,6 +128,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "setIndexCommitQuorum": "nothing", "indexNames": ["a"], "commitQuorum": 1 }, "wdoSWDXY"),
         ("admin", doc! { "setProfilingFilterGlobally": 1, "filter": {} }, "DXY"),
         ("shop", doc! { "features": 1 }, USERS),
+        ("shop", doc! { "compactStructuredEncryptionData": "nothing" }, "woWXY"),
+        ("shop", doc! { "cleanupStructuredEncryptionData": "nothing" }, "woWXY"),
         // Table "hostManager"; the pages of the commands.
         ("admin", doc! { "autoCompact": false }, "HAXY"),
         ("admin", doc! { "dropConnections": 1, "hostAndPort": [] }, "HAXY"),
@@ -174,6 +180,12 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("config", doc! { "delete": "settings", "deletes": [{ "q": { "a": 1 }, "limit": 0 }] }, "GAXY"),
         ("config", doc! { "find": "system.sessions" }, "Y"),
         ("admin", doc! { "balancerStatus": 1 }, "MGABXY"),
+        ("admin", doc! { "balancerStart": 1 }, "GABXY"),
+        ("admin", doc! { "balancerStop": 1 }, "GABXY"),
+        ("admin", doc! { "listShards": 1 }, "MGAXY"),
+        ("admin", doc! { "getShardMap": 1 }, "MAXY"),
+        ("admin", doc! { "enableSharding": "shop" }, "eGAXY"),
+        ("admin", doc! { "shardCollection": "shop.c", "key": { "a": 1 } }, "eGAXY"),
         // Tables "userAdmin", "userAdminAnyDatabase", "restore".
         ("shop", doc! { "dropAllUsersFromDatabase": 1 }, "uoSUXY"),
         // The page of the command: revokeRole on all databases.
@@ -221,7 +233,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "reapLogicalSessionCacheNow": 1 }, USERS),
         ("admin", doc! { "refreshLogicalSessionCacheNow": 1 }, USERS),
         // Commands that the server does not have, and unknown commands.
-        ("shop", doc! { "mapReduce": "c" }, USERS),
+        ("shop", doc! { "cleanupOrphaned": "c" }, USERS),
         ("shop", doc! { "nothing": 1 }, EVERYBODY),
         // Commands of drivers before a login.
         ("admin", doc! { "hello": 1 }, EVERYBODY),
@@ -252,7 +264,7 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         doc! { "$bucketAuto": { "groupBy": "$a", "buckets": 2 } }, doc! { "$setWindowFields": { "output": {} } }, doc! { "$fill": { "output": {} } },
         doc! { "$densify": { "field": "a", "range": { "step": 1, "bounds": "full" } } }, doc! { "$redact": "$$KEEP" }, doc! { "$sample": { "size": 1 } },
         doc! { "$geoNear": { "near": [0, 0], "distanceField": "d", "key": "a" } }, doc! { "$_internalUnpackBucket": {} },
-        doc! { "$_internalShowBuckets": {} }, doc! { "$changeStreamSplitLargeEvent": {} },
+        doc! { "$_internalShowBuckets": {} }, doc! { "$_internalMapReduce": { "map": "0", "reduce": "0" } }, doc! { "$changeStreamSplitLargeEvent": {} },
         // Other collections that stages read.
         lookup("d"), doc! { "$graphLookup": { "from": "d", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "b" } },
         doc! { "$unionWith": "d" }, doc! { "$facet": { "b": [lookup("d")] } },
@@ -283,6 +295,9 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         ("config", Some("system.sessions"), doc! { "$listSessions": { "allUsers": true } }, "MGAXY"),
         ("admin", None, doc! { "$querySettings": {} }, "GAXY"),
         ("admin", None, doc! { "$shardedDataDistribution": {} }, "MAXY"),
+        ("shop", None, doc! { "$listClusterCatalog": {} }, "MAXY"),
+        ("admin", None, doc! { "$listSampledQueries": {} }, "MAXY"),
+        ("admin", None, doc! { "$queryStats": {} }, "MAXY"),
         // The server's own: as serverStatus.
         ("admin", None, doc! { "$ttlStats": {} }, "MABXY"),
         // It reads nothing.

@@ -117,9 +117,9 @@ fn commands_that_are_missing_are_no_oracle() {
     let (_folder, server) = start(&[]);
     let mut admin = root(&server);
     let mut nobody = server.connect();
-    let missing = doc! { "mapReduce": "c", "$db": "test" };
+    let missing = doc! { "cleanupOrphaned": "c", "$db": "test" };
     let shown = refused(&mut nobody, missing.clone());
-    assert_eq!(shown, "Command mapReduce requires authentication");
+    assert_eq!(shown, "Command cleanupOrphaned requires authentication");
     is_refused(&run(&mut admin, missing), 238);
     is_refused(&run(&mut nobody, doc! { "noSuchCommand": 1, "$db": "test" }), 59);
 }

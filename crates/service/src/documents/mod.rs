@@ -43,3 +43,17 @@ pub(crate) fn put(
         }
     })
 }
+
+/// Removes the document with this id, if it exists.
+///
+/// # Errors
+/// Errors of the engine.
+pub(crate) fn remove(store: &Store, op: &OpCtx, ns: &Namespace, id: &str) -> Result<()> {
+    let view = ReadView::now();
+    let Some(collection) = store.collection(&view, ns) else { return Ok(()) };
+    let Some(key) = store.locate(&view, &collection, RawValue::String(id))? else { return Ok(()) };
+    store.write(op, &view, &collection, |unit| match unit.read(&key)? {
+        Some(document) => unit.delete(&key, &document),
+        None => Ok(()),
+    })
+}

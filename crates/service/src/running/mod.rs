@@ -6,5 +6,6 @@ mod auto_compact;
 mod definitions;
 mod own_documents;
 mod start;
+mod stored_functions;
 mod visits;
 mod watch;

@@ -19,6 +19,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue, new_object_id};
 
 use crate::server::Service;
 use crate::settings::replica_set::SetConfig;
+use crate::settings::sharding::SHARD;
 
 /// A database and one of its collections.
 type Place = (&'static str, &'static str);
@@ -26,8 +27,6 @@ type Place = (&'static str, &'static str);
 const REPLSET: Place = ("local", "system.replset");
 const VERSION: Place = ("config", "version");
 const SHARDS: Place = ("config", "shards");
-/// The name of the only shard.
-const SHARD: &str = "mayflydb";
 
 const STARTS: Place = ("local", "startup_log");
 /// The number of starts that are kept.

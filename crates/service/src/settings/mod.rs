@@ -10,6 +10,7 @@ mod log_verbosity;
 mod memory;
 pub mod query_settings;
 pub mod replica_set;
+pub mod sharding;
 mod stored;
 mod values;
 pub mod write_block;

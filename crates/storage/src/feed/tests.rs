@@ -70,8 +70,7 @@ impl<C: Clock + 'static> Fixture<C> {
                 (Some((key, old)), Some(new)) => {
                     // Every other version is logged as a delta.
                     let even = new.as_doc().as_bytes().len() % 2 == 0;
-                    let style =
-                        if even { UpdateStyle::Operators } else { UpdateStyle::Replacement };
+                    let style = if even { UpdateStyle::Computed } else { UpdateStyle::Replacement };
                     unit.update(key, &old, new.as_doc(), style)
                 }
             }

@@ -66,7 +66,7 @@ pub(crate) struct Moment {
 }
 
 /// A random UUID, version 4.
-pub(crate) fn new_uuid() -> [u8; 16] {
+pub fn new_uuid() -> [u8; 16] {
     let mut uuid: [u8; 16] = rand::random();
     uuid[6] = uuid[6] & 0x0F | 0x40;
     uuid[8] = uuid[8] & 0x3F | 0x80;

@@ -215,6 +215,13 @@ const ENDLESS: &[Endless] = &[
             "{$function: {body: 'function() { return /(a|aa)+$/.test(\"a\".repeat(5000) + \"b\"); }', args: [], lang: 'js'}}",
         )
     }),
+    endless("sleep", || find("one", "{$where: 'sleep(1e9)'}")),
+    endless("mapReduce, map", || {
+        "{mapReduce: 'one', map: 'for (;;) emit(1, 1)', reduce: '0', out: {inline: 1}}".to_owned()
+    }),
+    endless("mapReduce, reduce", || {
+        "{mapReduce: 'many', map: 'emit(1, 1)', reduce: 'for (;;);', out: {inline: 1}}".to_owned()
+    }),
     endless("$where", || find("one", "{$where: 'for (;;) {}'}")),
     endless("$accumulator", || {
         aggregate(

@@ -32,6 +32,8 @@ fn commands() -> Vec<(String, i32)> {
             31264,
         ),
     ];
+    let map_reduce = "{mapReduce: 'c', map: 'emit(1, 1)', reduce: '0', out: {inline: 1}}";
+    all.push((map_reduce.to_owned(), 31264));
     for (filter, code) in [(filter, WHERE), (expr.as_str(), 31264)] {
         all.extend([
             (format!("{{find: 'c', filter: {filter}}}"), code),

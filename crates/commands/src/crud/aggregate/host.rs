@@ -10,6 +10,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::not_on_views;
 use crate::context::CommandContext;
+use crate::diagnostics::cluster_catalog::cluster_catalog;
 use crate::diagnostics::coll_stats::{
     CountedAs, coll_stats_document, log_stats_document, view_stats_document,
 };
@@ -107,6 +108,10 @@ impl Host for ServerHost<'_, '_> {
             )),
             (_, None) => Ok(Vec::new()),
         }
+    }
+
+    fn cluster_catalog(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        cluster_catalog(self.ctx, options)
     }
 
     fn ttl_stats(&self) -> Result<Vec<DocBuf>> {

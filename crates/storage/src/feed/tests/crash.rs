@@ -47,7 +47,7 @@ struct StopsTxn {
 }
 
 impl Txn for StopsTxn {
-    mayfly_kv::forward_txn!(inner: scan, put, put_with_gap, fill_gaps, delete, lock, size, written_keys);
+    mayfly_kv::forward_txn!(inner: scan, scan_retired, put, put_with_gap, fill_gaps, delete, retire, lock, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.inner.get(keyspace, key, see)

@@ -1,0 +1,301 @@
+//! The commands of a router about its shards. The server is a router with one shard, itself: it
+//! records what clients shard in `config`, and all documents stay where they are. A member of a
+//! replica set does not have these commands.
+
+use mayfly_auth::{Action, Target};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_service::sharding::{self, BalancerMode, SHARD, Uniqueness};
+use mayfly_storage::{Collection, CreateIndexesOptions};
+use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::convert::whole_number;
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Names, RowFlags, Writes};
+use crate::request::{Demands, Needs, Request};
+
+pub(super) const LIST: Command = Command::new("listShards", "Lists the shards", list)
+    .needs(Needs::Cluster(&[Action::ListShards]))
+    .flags(RowFlags::ADMIN_ONLY);
+pub(super) const MAP: Command =
+    Command::new("getShardMap", "Returns the addresses of the shards", map)
+        .needs(Needs::Cluster(&[Action::GetShardMap]))
+        .flags(RowFlags::ADMIN_ONLY);
+pub(super) const ENABLE: Command =
+    Command::new("enableSharding", "Records that a database is sharded", enable)
+        .aliases(&["enablesharding"])
+        .arguments(&[Argument::string("primaryShard")])
+        .needs(Needs::Demands(enable_demands))
+        .names(Names::Word)
+        .writes(Writes::Settings)
+        .flags(RowFlags::ADMIN_ONLY);
+pub(super) const SHARD_COLLECTION: Command =
+    Command::new("shardCollection", "Records the shard key of a collection", shard_collection)
+        .aliases(&["shardcollection"])
+        .arguments(ARGUMENTS)
+        .needs(Needs::FullName(&[Action::EnableSharding]))
+        .names(Names::FullName)
+        .writes(Writes::Settings)
+        .flags(RowFlags::ADMIN_ONLY);
+pub(super) const START: Command =
+    Command::new("balancerStart", "Starts the balancer, which has one shard", start)
+        .needs(Needs::Demands(balancer_demands))
+        .writes(Writes::Settings)
+        .since("3.4")
+        .flags(RowFlags::ADMIN_ONLY);
+pub(super) const STOP: Command = Command::new("balancerStop", "Stops the balancer", stop)
+    .needs(Needs::Demands(balancer_demands))
+    .writes(Writes::Settings)
+    .since("3.4")
+    .flags(RowFlags::ADMIN_ONLY);
+
+/// The arguments; the number of chunks and their distribution have no effect on one shard.
+const ARGUMENTS: &[Argument] = &[
+    Argument::document("key").required(),
+    Argument::flag("unique"),
+    Argument::whole("numInitialChunks"),
+    Argument::bool("presplitHashedZones"),
+    Argument::document("collation"),
+    Argument::document("timeseries"),
+    Argument::flag("enforceUniquenessCheck"),
+];
+
+fn enable_demands(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let db = request.target().as_str().unwrap_or_default();
+    demands.need(Target::Database(db), Action::EnableSharding);
+}
+
+fn balancer_demands(demands: &mut Demands<'_>, _: &Request<'_>) {
+    demands.need(Target::Collection("config", "settings"), Action::Update);
+}
+
+/// Refuses the command as an unknown one in a replica set.
+///
+/// # Errors
+/// 59 CommandNotFound.
+pub(super) fn check_router(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
+    if ctx.service.replica_set.get().is_none() {
+        return Ok(());
+    }
+    let text = format!("no such command: '{}'", request.name);
+    Err(Error::new(ErrorCode::CommandNotFound, text))
+}
+
+fn list(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    request.arguments()?;
+    check_router(ctx, request)?;
+    reply.start_array("shards").push_document();
+    reply.append("_id", SHARD).append("host", ctx.service.host.as_str()).append("state", 1);
+    reply.end().end();
+    Ok(())
+}
+
+fn map(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    request.arguments()?;
+    check_router(ctx, request)?;
+    let host = ctx.service.host.as_str();
+    reply.start_document("map").append(SHARD, host).append("config", host).end();
+    for part in ["hosts", "connStrings"] {
+        reply.start_document(part).append(host, SHARD).end();
+    }
+    Ok(())
+}
+
+/// The internal databases, which cannot be sharded.
+fn check_database(db: &str) -> Result<()> {
+    match db {
+        "admin" | "local" | "config" => {
+            let text = format!("can't shard {db} database");
+            Err(Error::new(ErrorCode::IllegalOperation, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn enable(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = request.arguments()?;
+    check_router(ctx, request)?;
+    let db = match request.target() {
+        RawValue::String(db) => db,
+        other => return Err(fields.wrong(request.row.name, other, "string")),
+    };
+    // The name of a collection is only needed to check that of the database.
+    let ns = Namespace::new(db, "c")?;
+    check_database(ns.db())?;
+    if let Some(other) = fields.string("primaryShard")?.filter(|name| *name != SHARD) {
+        let text = format!("Shard {other} does not exist");
+        return Err(Error::new(ErrorCode::ShardNotFound, text));
+    }
+    sharding::record_database(&ctx.service.store, ctx.op, db)
+}
+
+fn start(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    set_balancer(ctx, request, BalancerMode::Full)
+}
+
+fn stop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    set_balancer(ctx, request, BalancerMode::Off)
+}
+
+fn set_balancer(ctx: &CommandContext<'_>, request: &Request<'_>, mode: BalancerMode) -> Result<()> {
+    request.arguments()?;
+    check_router(ctx, request)?;
+    sharding::record_balancer(&ctx.service.store, ctx.op, mode)
+}
+
+fn shard_collection(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.arguments()?;
+    check_router(ctx, request)?;
+    let ns = full_name(request)?;
+    let key = fields.document("key")?.unwrap_or(RawDoc::EMPTY);
+    let is_hashed = check_key(key)?;
+    let unique = match fields.bool("unique")? {
+        Some(true) => Uniqueness::Unique,
+        _ => Uniqueness::Shared,
+    };
+    if is_hashed && unique == Uniqueness::Unique {
+        let text = "Hashed shard keys cannot be declared unique.";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    check_without_effect(request)?;
+    let store = &ctx.service.store;
+    store.check_no_view(ctx.store.view, &ns)?;
+    let (collection, _) = store.get_or_create(ctx.store.view, &ns)?;
+    if let Some(before) = sharding::sharded(store, &collection)? {
+        let is_same = before.as_doc().get("key") == Some(RawValue::Document(key));
+        if !is_same {
+            let text = format!("sharding already enabled for collection {ns}");
+            return Err(Error::new(ErrorCode::AlreadyInitialized, text));
+        }
+    } else {
+        prepare_index(ctx, &collection, key, unique)?;
+        sharding::record_database(store, ctx.op, ns.db())?;
+        sharding::record_collection(store, ctx.op, &collection, (key, unique))?;
+    }
+    reply.append("collectionsharded", ns.as_str());
+    Ok(())
+}
+
+/// The collection in the command's value, which includes the database.
+fn full_name(request: &Request<'_>) -> Result<Namespace> {
+    let name = request.target().as_str().and_then(|name| name.split_once('.'));
+    let Some((db, collection)) = name else {
+        let text = "the value of shardCollection must be the full name of a collection";
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
+    };
+    let ns = Namespace::new(db, collection)?;
+    check_database(ns.db())?;
+    if ns.collection().starts_with("system.") {
+        let text = format!("can't shard system collection {ns}");
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
+    Ok(ns)
+}
+
+/// Checks a shard key, and returns whether one of its fields is hashed.
+///
+/// # Errors
+/// 2 BadValue.
+fn check_key(key: RawDoc<'_>) -> Result<bool> {
+    let hashed = key.iter().filter(|field| field.value() == RawValue::String("hashed")).count();
+    let is_valid = |field: mayfly_value::RawElement<'_>| {
+        let name = field.name();
+        let is_path = !name.is_empty() && name.split('.').all(|part| !part.is_empty());
+        let value = field.value();
+        let ascends = value == RawValue::String("hashed")
+            || (mayfly_value::Number::from_value(value).is_some()
+                && whole_number(value) == Some(1));
+        is_path && !name.starts_with('$') && ascends
+    };
+    if key.is_empty() || hashed > 1 || !key.iter().all(is_valid) {
+        let text = format!(
+            "Unsupported shard key pattern {}. Pattern must either be a single hashed field, or a list of ascending fields",
+            Shell(key)
+        );
+        return Err(Error::bad_value(text));
+    }
+    Ok(hashed > 0)
+}
+
+/// Checks the arguments that have no effect.
+///
+/// # Errors
+/// 2 BadValue for a collation that is not the simple one; 238 for a time series.
+fn check_without_effect(request: &Request<'_>) -> Result<()> {
+    let fields = request.arguments()?;
+    for name in ["enforceUniquenessCheck", "presplitHashedZones"] {
+        fields.bool(name)?;
+    }
+    fields.long("numInitialChunks")?;
+    if let Some(collation) = fields.document("collation")?
+        && collation.get("locale") != Some(RawValue::String("simple"))
+    {
+        let text = format!(
+            "The collation for shardCollection must be {{locale: 'simple'}}, but found: {}",
+            Shell(collation)
+        );
+        return Err(Error::bad_value(text));
+    }
+    match fields.document("timeseries")? {
+        Some(_) => Err(Error::not_implemented("'timeseries' of 'shardCollection'")),
+        None => Ok(()),
+    }
+}
+
+/// Creates an index on the shard key of an empty collection, and requires one of others.
+///
+/// # Errors
+/// 72 InvalidOptions.
+fn prepare_index(
+    ctx: &CommandContext<'_>,
+    collection: &Collection,
+    key: RawDoc<'_>,
+    unique: Uniqueness,
+) -> Result<()> {
+    let store = &ctx.service.store;
+    let begins_with = |index: &DocBuf| {
+        let fields = index.as_doc().get("key").and_then(RawValue::as_document);
+        let mut fields = fields.unwrap_or(RawDoc::EMPTY).iter();
+        key.iter().all(|wanted| {
+            fields.next().is_some_and(|field| {
+                field.name() == wanted.name() && is_same_order(field.value(), wanted.value())
+            })
+        })
+    };
+    if collection.list_indexes().iter().any(begins_with) {
+        return Ok(());
+    }
+    if store.count_documents(ctx.op, collection)? > 0 {
+        let text = "Please create an index that starts with the proposed shard key before sharding the collection";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    let mut name = String::new();
+    for field in key {
+        let order = field.value().as_str().unwrap_or("1");
+        let parts = if name.is_empty() { ["", field.name()] } else { ["_", field.name()] };
+        name.push_str(&[parts[0], parts[1], "_", order].concat());
+    }
+    let mut spec = DocBuilder::new();
+    spec.append("key", key).append("name", name.as_str());
+    if unique == Uniqueness::Unique {
+        spec.append("unique", true);
+    }
+    let spec = spec.finish();
+    let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
+    let (by, ns) = ((&**ctx.op, ctx.store.view), collection.namespace());
+    store.create_indexes(by, &ns, &[spec.as_doc()], options)?;
+    Ok(())
+}
+
+/// Whether a field of an index has the order of a field of a shard key.
+fn is_same_order(of_index: RawValue<'_>, of_key: RawValue<'_>) -> bool {
+    match of_key {
+        RawValue::String(_) => of_index == of_key,
+        _ => whole_number(of_index) == Some(1),
+    }
+}

@@ -1,0 +1,62 @@
+//! Sources that describe a cluster: the catalog, sampled queries, and statistics of queries.
+
+use mayfly_auth::Action;
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::arguments::{Argument, Fields, error::wrong_type};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use super::PipelineContext;
+use super::source::{About, Source, host_source};
+
+/// The options of `$listClusterCatalog`.
+const CATALOG: &[Argument] = &[Argument::bool("shards"), Argument::bool("balancingConfiguration")];
+
+/// `$listClusterCatalog`: on `admin` it lists all databases, elsewhere that of the command.
+pub(crate) fn list_catalog(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    const NAME: &str = "$listClusterCatalog";
+    let RawValue::Document(given) = value else { return Err(wrong_type(NAME, value, "object")) };
+    let fields = Fields::read(given, NAME, CATALOG)?;
+    let mut options = DocBuilder::new();
+    if context.db != "admin" {
+        options.append("db", context.db);
+    }
+    for option in CATALOG {
+        options.append(option.name, fields.bool(option.name)?.unwrap_or(false));
+    }
+    host_source(About::Server, options.finish(), |host, options| host.cluster_catalog(options))
+}
+
+/// The options of `$listSampledQueries`.
+const SAMPLED: &[Argument] = &[Argument::string("namespace")];
+
+/// `$listSampledQueries`: there are none, because no collection has a query analyzer.
+pub(crate) fn sampled_queries(
+    value: RawValue<'_>,
+    _: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    const NAME: &str = "$listSampledQueries";
+    let RawValue::Document(given) = value else {
+        let kind = value.type_name();
+        let text = format!("{NAME} must take a nested object but found: {kind}");
+        return Err(Error::new(ErrorCode(6876001), text));
+    };
+    let fields = Fields::read(given, NAME, SAMPLED)?;
+    if let Some(name) = fields.string("namespace")? {
+        let (db, collection) = name.split_once('.').unwrap_or((name, ""));
+        Namespace::new(db, collection)?;
+    }
+    host_source(About::Admin, DocBuf::empty(), |_, _| Ok(Vec::new()))
+}
+
+/// `$queryStats`: refused as by a server that does not collect statistics, which is the default.
+pub(crate) fn query_stats(
+    _: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    context.needs_on_cluster(Action::QueryStatsRead);
+    let text = "$queryStats is not allowed in the current configuration. You may need to enable the corresponding feature flag";
+    Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text))
+}
