@@ -17,6 +17,7 @@ pub(crate) mod watch;
 pub(crate) use due::{OwnTtl, is_due_by_modification, last_modified_entries, own_ttl};
 pub use options::{ArchiveFormat, ArchiveTarget, TtlOptions};
 pub(crate) use pace::PaceLimits;
+pub(crate) use params::BATCH_DOCS;
 pub use params::{TtlIndexRules, TtlParameters};
 pub use runtime::PolicyRuntime;
 pub use stats::TtlStats;

@@ -29,7 +29,8 @@ pub struct TtlParameters {
     pub index_target_ms: AtomicI64,
     /// `ttlIndexDeleteTargetDocs`, 0 = unlimited.
     pub index_target_docs: AtomicI64,
-    /// `batchedDeletesTargetBatchDocs`, 0 = unlimited.
+    /// `batchedDeletesTargetBatchDocs`, 0 = unlimited. With the default, units grow while clients
+    /// are not slowed down.
     pub batch_docs: AtomicI64,
     /// `batchedDeletesTargetBatchTimeMS`, 0 = unlimited.
     pub batch_ms: AtomicI64,
@@ -48,6 +49,9 @@ pub struct TtlParameters {
     pub(crate) slept_after: AtomicU64,
 }
 
+/// The default of `batchedDeletesTargetBatchDocs`.
+pub(crate) const BATCH_DOCS: i64 = 10;
+
 impl Default for TtlParameters {
     fn default() -> TtlParameters {
         TtlParameters {
@@ -57,7 +61,7 @@ impl Default for TtlParameters {
             sub_pass_target_secs: AtomicI64::new(60),
             index_target_ms: AtomicI64::new(1000),
             index_target_docs: AtomicI64::new(50_000),
-            batch_docs: AtomicI64::new(10),
+            batch_docs: AtomicI64::new(BATCH_DOCS),
             batch_ms: AtomicI64::new(5),
             batch_bytes: AtomicI64::new(2_097_152),
             clock_jump_limit_secs: AtomicI64::new(300),

@@ -54,6 +54,8 @@ struct Progress {
     keys_examined: i64,
     docs_examined: i64,
     started_micros: i64,
+    /// How many documents the next unit may delete, if no parameter says so.
+    unit_docs: usize,
 }
 
 impl Visit<'_> {
@@ -81,6 +83,7 @@ impl Visit<'_> {
             keys_examined: 0,
             docs_examined: 0,
             started_micros: self.store.clock.monotonic_micros(),
+            unit_docs: unit::FIRST_UNIT_DOCS,
         };
         let _running = self.store.load.visit();
         let result = self.drain_all(guard.op(), ranges, moment, &mut progress);

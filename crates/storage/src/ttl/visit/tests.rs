@@ -245,3 +245,18 @@ fn a_visit_deletes_by_the_policy_of_the_moment() {
     };
     assert_eq!(left_after(drop), 1);
 }
+
+#[test]
+fn units_grow_with_the_default_and_keep_a_limit_that_was_set() {
+    for (limit, units) in [(10, 7..8), (20, 50..60), (0, 1..10), (1000, 1..10)] {
+        let f = Overdue::with(1000, "x");
+        let params = f.store.ttl_params();
+        params.batch_docs.store(limit, Ordering::Relaxed);
+        // Only the number of documents ends a unit.
+        params.batch_ms.store(0, Ordering::Relaxed);
+        let ended = f.visit(&f.policy()).unwrap();
+        assert!(matches!(ended, VisitEnd::Drained) && f.left() == 0);
+        let batches = f.store.ttl_stats().batches.load(Ordering::Relaxed);
+        assert!(units.contains(&batches), "{batches} units with a limit of {limit}");
+    }
+}

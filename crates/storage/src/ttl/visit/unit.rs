@@ -10,7 +10,7 @@ use mayfly_work::OpCtx;
 use super::{Progress, SCAN_ENTRIES, Visit};
 use crate::index::keygen::KeySet;
 use crate::isolation::ReadView;
-use crate::policy::ArchiveTarget;
+use crate::policy::{ArchiveTarget, BATCH_DOCS};
 use crate::record::{Moment, RecordKey, StoredDocument};
 use crate::write::{WriteOptions, WriteUnit};
 
@@ -21,6 +21,13 @@ const READ_TOGETHER_BYTES: i64 = 16 << 10;
 /// The number of documents, and their bytes, in one file of an archive.
 const ARCHIVED_TOGETHER: usize = 1000;
 const ARCHIVED_BYTES: i64 = 8 << 20;
+
+/// The number of documents in the first unit of a visit, and in the next one after clients were
+/// slowed down.
+pub(super) const FIRST_UNIT_DOCS: usize = BATCH_DOCS as usize;
+/// The most documents of a unit. Each unit may have twice as many as the one before. In units of
+/// 512 a deletion took 14.2 us of CPU and half of the writes to the disk; in units of 10, 18.4 us.
+const MOST_UNIT_DOCS: usize = 512;
 
 /// The limits of a write unit.
 struct UnitSize {
@@ -56,7 +63,7 @@ impl Visit<'_> {
         moment: Moment,
         progress: &mut Progress,
     ) -> Result<Option<usize>> {
-        let UnitSize { docs, micros, bytes } = self.unit_size();
+        let UnitSize { docs, micros, bytes } = self.unit_size(progress);
         let most = docs.unwrap_or(usize::MAX).min(allowed.unwrap_or(usize::MAX));
         let clock = &self.store.clock;
         let started = clock.monotonic_micros();
@@ -141,7 +148,11 @@ impl Visit<'_> {
         if let Some(act) = &*self.store.between_units.lock() {
             act();
         }
-        self.make_room(started);
+        let pauses = self.make_room(started);
+        progress.unit_docs = match pauses {
+            true => FIRST_UNIT_DOCS,
+            false => (2 * progress.unit_docs).min(MOST_UNIT_DOCS),
+        };
         Ok(Some(done.entries))
     }
 
@@ -222,26 +233,31 @@ impl Visit<'_> {
         }
     }
 
-    /// Pauses if clients' commits are slowed down by this visit.
-    fn make_room(&self, started: i64) {
+    /// Pauses if clients' commits are slowed down by this visit; returns whether it did.
+    fn make_room(&self, started: i64) -> bool {
         let now = self.store.clock.monotonic_micros();
         let pause = self.store.load.pause_micros(now - started, now);
         if pause > 0 {
             std::thread::sleep(std::time::Duration::from_micros(pause.unsigned_abs()));
         }
+        pause > 0
     }
 
     /// The limits of one unit. If the archive is in files, units are few and large.
-    fn unit_size(&self) -> UnitSize {
+    fn unit_size(&self, progress: &Progress) -> UnitSize {
         let params = self.store.ttl_params();
         let into_files =
             matches!(self.rule.policy().options.archive, Some(ArchiveTarget::Files { .. }));
         if into_files {
             return UnitSize { docs: Some(ARCHIVED_TOGETHER), micros: 0, bytes: ARCHIVED_BYTES };
         }
-        let docs = if self.batched { params.batch_docs.load(Ordering::Relaxed) } else { 1 };
+        let docs = match params.batch_docs.load(Ordering::Relaxed) {
+            _ if !self.batched => Some(1),
+            BATCH_DOCS => Some(progress.unit_docs),
+            docs => usize::try_from(docs).ok().filter(|docs| *docs > 0),
+        };
         UnitSize {
-            docs: (docs > 0).then_some(docs as usize),
+            docs,
             micros: params.batch_ms.load(Ordering::Relaxed).saturating_mul(1000),
             bytes: params.batch_bytes.load(Ordering::Relaxed),
         }
