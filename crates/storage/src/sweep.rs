@@ -233,21 +233,25 @@ impl Store {
     /// next call deletes the records again.
     fn delete_retired(&self, rows: &KeyRange) -> Result<()> {
         let reader = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-        let begin = || self.engine().begin(TxnOptions::default()).map_err(from_kv);
-        let mut writer = begin()?;
+        let mut keys: Vec<Vec<u8>> = Vec::new();
         visit_all(&*reader, Keyspace::Versions, rows.clone(), &mut |row_key, value| {
-            let mut deleted = Ok(());
-            visit_retired(row_key, value, &mut |key| {
-                if deleted.is_ok() {
-                    deleted = writer.delete(Keyspace::Record, key, Guard::Derived).map_err(from_kv);
-                }
-            });
-            if writer.size().1 >= SWEEP_KEYS {
-                std::mem::replace(&mut writer, begin()?).commit().map_err(from_kv)?;
+            visit_retired(row_key, value, &mut |key| keys.push(key.to_vec()));
+            match keys.len() >= SWEEP_KEYS {
+                true => self.delete_records(&mut keys),
+                false => Ok(()),
             }
-            deleted
         })?;
-        writer.commit().map_err(from_kv)
+        self.delete_records(&mut keys)
+    }
+
+    fn delete_records(&self, keys: &mut Vec<Vec<u8>>) -> Result<()> {
+        self.change_begun(|txn, _| {
+            keys.iter().try_for_each(|key| {
+                txn.delete(Keyspace::Record, key, Guard::Derived).map_err(from_kv)
+            })
+        })?;
+        keys.clear();
+        Ok(())
     }
 
     fn sweep_whole(&self, keyspace: Keyspace, range: &KeyRange) -> Result<()> {

@@ -326,7 +326,7 @@ pub const TABLE: &[Parameter] = &[
     },
     Parameter {
         name: "memoryLimitMB",
-        help: "Megabytes that the process may hold; 0 for no limit. Default: three quarters of the memory.",
+        help: "Megabytes that the process may hold; 0 for no limit. Default: three quarters of the memory, or five eighths of less than 192 MB.",
         set_at: SetAt::Both,
         kind: NOT_NEGATIVE,
         get: |_| Value::Number(crate::settings::process_limit_mb()),

@@ -87,12 +87,18 @@ pub fn usable_memory() -> u64 {
 /// yet. If more than that is resident, the limit follows ([`memory::measure`]).
 const UNCOUNTED_BYTES: usize = 32 << 20;
 
-/// Limits the process to three quarters of the memory, of which `engine_bytes` belong to the
-/// engine. The rest is for the kernel's buffers of sockets and files.
+/// Below this size less of the memory is used, because a single request is a large part of it: 192
+/// MB.
+const LITTLE_BYTES: usize = 192 << 20;
+
+/// Limits the process to three quarters of the memory, or to five eighths of it if there is little,
+/// of which `engine_bytes` belong to the engine. The rest is for the kernel's buffers of sockets
+/// and files, and for what requests allocate between two measurements.
 pub fn limit_memory(engine_bytes: usize) {
     memory::set_others(engine_bytes.saturating_add(UNCOUNTED_BYTES));
     if let Ok(all @ 1..) = usize::try_from(Memory::of_system().usable_bytes()) {
-        memory::set_process_limit(all / 4 * 3);
+        let share = if all < LITTLE_BYTES { all / 8 * 5 } else { all / 4 * 3 };
+        memory::set_process_limit(share);
     }
 }
 

@@ -10,7 +10,9 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::{Namespace, Result};
-use mayfly_storage::{Collection, Direction, ReadView, ScanLimit, Store, new_uuid, whole_range};
+use mayfly_storage::{
+    Collection, Direction, ReadView, ScanLimit, ScanResult, Store, new_uuid, whole_range,
+};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 use mayfly_work::OpCtx;
 
@@ -96,18 +98,23 @@ pub fn forget_database(store: &Store, op: &OpCtx, db: &str) -> Result<()> {
     let collections = Namespace::new("config", COLLECTIONS)?;
     if let Some(collection) = store.collection(&ReadView::now(), &collections) {
         let prefix = [db, "."].concat();
-        let mut names = Vec::new();
-        store.snapshot(&ReadView::now())?.scan_records(
+        let (mut names, mut range) = (Vec::new(), whole_range());
+        let mut see = |_: &[u8], document: RawDoc<'_>| {
+            let name = document.get("_id").and_then(RawValue::as_str);
+            names.extend(name.filter(|name| name.starts_with(&prefix)).map(str::to_owned));
+            Ok(ControlFlow::Continue(()))
+        };
+        let snapshot = store.snapshot(&ReadView::now())?;
+        // An engine may end a page early.
+        while let ScanResult::Paused(last) = snapshot.scan_records(
             &collection,
-            &whole_range(),
+            &range,
             Direction::Forward,
             ScanLimit::NONE,
-            &mut |_, document| {
-                let name = document.get("_id").and_then(RawValue::as_str);
-                names.extend(name.filter(|name| name.starts_with(&prefix)).map(str::to_owned));
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
+            &mut see,
+        )? {
+            range = range.after(&last, Direction::Forward);
+        }
         for name in &names {
             documents::remove(store, op, &collections, name)?;
         }
