@@ -30,7 +30,7 @@ use super::rebuild::Replaced;
 use super::replace::check_no_build;
 use super::select::{is_id_selector, select};
 use crate::Store;
-use crate::catalog::{Collection, CollectionState, Index};
+use crate::catalog::{Collection, CollectionState, Definition, Index};
 use crate::index::kinds;
 use crate::index::spec::IndexSpec;
 use crate::read::{Entry, Hidden, ScanResult, Snapshot, whole_range};
@@ -150,7 +150,8 @@ impl Store {
             *index = with_spec(fresh, spec.clone());
         }
         let fresh = std::slice::from_ref(fresh);
-        let replaced = Replaced { changed, fresh, gone: vec![now] };
+        let definition = Definition::Changed;
+        let replaced = Replaced { changed, fresh, gone: vec![now], definition };
         self.publish_replaced(collection, state, replaced, |oplog| {
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
         })
