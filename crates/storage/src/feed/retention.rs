@@ -35,7 +35,8 @@ impl Store {
         let _changing = self.catalog.lock()?;
         let id = self.change(|txn, _| self.catalog.new_id(txn))?;
         let mut state = collection.change_state()?;
-        self.check_fed(collection, old)?;
+        self.check_open()?;
+        collection.check_alive()?;
         let mut changed = state.clone();
         let Some(at) = changed.indexes.iter().position(|index| index.id == old.id) else {
             return Ok(());
