@@ -325,7 +325,7 @@ fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> Result<bool> {
 }
 
 /// Whether the predicate is true for a missing field.
-pub(super) fn missing_matches(predicate: &Predicate) -> bool {
+pub fn missing_matches(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Cmp { op, value, .. } => match value.as_raw() {
             RawValue::Null => matches!(op, CmpOp::Eq | CmpOp::Lte | CmpOp::Gte),

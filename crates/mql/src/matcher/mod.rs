@@ -28,6 +28,7 @@ use mayfly_value::{Collation, RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, OriginalOperator, Predicate, Reads, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
+pub use evaluate::missing_matches;
 pub use explain::explain_failure;
 pub use geo::{DistanceUnit, GeoTest, NearSearch};
 pub use link::is_operator_document;

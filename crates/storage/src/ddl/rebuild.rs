@@ -29,6 +29,8 @@ pub(crate) struct Replaced<'f> {
     pub(crate) fresh: &'f [Arc<Index>],
     /// The indexes that disappear.
     pub(crate) gone: Vec<Arc<Index>>,
+    /// What this means for open transactions and reads of snapshots.
+    pub(crate) definition: Definition,
 }
 
 impl Store {
@@ -94,7 +96,13 @@ impl Store {
         changed.indexes.retain(|index| {
             !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
         });
-        self.publish_replaced(collection, state, Replaced { changed, fresh, gone }, |_| {})
+        let definition = Definition::Changed;
+        self.publish_replaced(
+            collection,
+            state,
+            Replaced { changed, fresh, gone, definition },
+            |_| {},
+        )
     }
 
     /// Replaces indexes in one catalog change, to which `log` may add an entry. The caller holds
@@ -103,11 +111,11 @@ impl Store {
         &self,
         collection: &Collection,
         state: &mut CollectionState,
-        Replaced { changed, fresh, gone }: Replaced<'_>,
+        Replaced { changed, fresh, gone, definition }: Replaced<'_>,
         log: impl Fn(&mut OplogBatch),
     ) -> Result<()> {
         let ns = collection.namespace();
-        let definition = self.definitions.changing(&ns, Definition::Changed);
+        let definition = self.definitions.changing(&ns, definition);
         mark_ready(fresh);
         let result = self.change_begun(|txn, oplog| {
             log(oplog);

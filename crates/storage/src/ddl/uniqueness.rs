@@ -32,7 +32,7 @@ use super::rebuild::Replaced;
 use super::replace::check_no_build;
 use super::select::{is_id_selector, select};
 use crate::Store;
-use crate::catalog::{Collection, CollectionState, Index};
+use crate::catalog::{Collection, CollectionState, Definition, Index};
 use crate::index::kinds;
 use crate::index::spec::IndexSpec;
 use crate::read::{Entry, Hidden, ScanResult, Snapshot, whole_range};
@@ -153,7 +153,8 @@ impl Store {
             *index = with_spec(fresh, spec.clone());
         }
         let fresh = std::slice::from_ref(fresh);
-        let replaced = Replaced { changed, fresh, gone: vec![now] };
+        let definition = Definition::Changed;
+        let replaced = Replaced { changed, fresh, gone: vec![now], definition };
         self.publish_replaced(collection, state, replaced, |oplog| {
             let about = (&*command_ns(&ns), &collection.uuid());
             oplog.command_changing(about, command.as_doc(), logged_before.as_doc());

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use mayfly_base::Result;
 
 use crate::Store;
-use crate::catalog::{Collection, Index, new_index};
+use crate::catalog::{Collection, Definition, Index, new_index};
 use crate::ddl::Replaced;
 
 /// The log may grow to this multiple of its limit while it waits for an index.
@@ -35,7 +35,8 @@ impl Store {
         let _changing = self.catalog.lock()?;
         let id = self.change(|txn, _| self.catalog.new_id(txn))?;
         let mut state = collection.change_state()?;
-        self.check_fed(collection, old)?;
+        self.check_open()?;
+        collection.check_alive()?;
         let mut changed = state.clone();
         let Some(at) = changed.indexes.iter().position(|index| index.id == old.id) else {
             return Ok(());
@@ -49,7 +50,13 @@ impl Store {
         // Its options may have changed meanwhile.
         let fresh = Arc::new(new_index(id, changed.indexes[at].spec.clone(), &*self.filters)?);
         let gone = std::mem::replace(&mut changed.indexes[at], fresh.clone());
-        let replaced = Replaced { changed, fresh: std::slice::from_ref(&fresh), gone: vec![gone] };
+        let replaced = Replaced {
+            changed,
+            fresh: std::slice::from_ref(&fresh),
+            gone: vec![gone],
+            // No plan and no write of a transaction uses the index.
+            definition: Definition::Building,
+        };
         self.publish_replaced(collection, &mut state, replaced, |_| {})?;
         self.log_fed_rebuilds.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -1,4 +1,4 @@
-//! Reads the operation log forwards, for change streams.
+//! Reads the operation log forwards, for change streams and log-fed indexes.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;

@@ -38,7 +38,7 @@ pub struct Oplog {
     pub(crate) cuts_for_room: AtomicU64,
     /// When such a cut was last logged.
     pub(crate) warned_of_cut_micros: AtomicI64,
-    /// The number of entries that change streams have read.
+    /// The number of entries that change streams and log-fed indexes have read.
     pub(super) followed: AtomicU64,
     /// After how many seconds change streams take no images from an entry; negative for never.
     image_expiry_secs: AtomicI64,
@@ -115,7 +115,7 @@ impl Oplog {
         self.cut.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// The number of entries that change streams have read.
+    /// The number of entries that change streams and log-fed indexes have read.
     pub fn entries_followed(&self) -> u64 {
         self.followed.load(Ordering::Relaxed)
     }

@@ -6,7 +6,7 @@
 //! one predicate implies another on the same path if it does so for every single value and a
 //! missing field alone does not satisfy it.
 
-use mayfly_mql::matcher::{CmpOp, Expr, InList, Predicate, TypeSet};
+use mayfly_mql::matcher::{CmpOp, Expr, InList, Predicate, TypeSet, missing_matches};
 use mayfly_value::{RawValue, canonical_type, compare_values_in, same_collation, ty};
 
 use super::operators::is_nan;
@@ -71,22 +71,13 @@ fn has_value(list: &InList, value: RawValue<'_>) -> bool {
     list.values().iter().any(|have| equals(have.as_raw()))
 }
 
-/// Whether a missing field never satisfies the predicate.
+/// Whether the predicate holds only if there is a value at the path. A negation also holds if an
+/// array on the path has no items.
 fn needs_a_value(predicate: &Predicate) -> bool {
     match predicate {
-        Predicate::Cmp { value, .. } => is_ordinary(value.as_raw()),
-        Predicate::In(list) => !list.has_null(),
-        Predicate::Exists
-        | Predicate::Type(..)
-        | Predicate::Mod { .. }
-        | Predicate::Bits(..)
-        | Predicate::Geo(..)
-        | Predicate::Regex(_)
-        | Predicate::Size(_)
-        | Predicate::ElemMatchDocument(_)
-        | Predicate::ElemMatchValue(_) => true,
         Predicate::All(parts) => parts.iter().any(needs_a_value),
         Predicate::Not(_) => false,
+        positive => !missing_matches(positive),
     }
 }
 

@@ -59,8 +59,15 @@ fn a_cut_of_the_whole_log_is_noticed() {
     let f = small_log(&fixture());
     f.index("d.c", &words()).unwrap();
     f.put_text("d.c", 1, "red");
+    let owner =
+        TransactionOwner { session: [1; 16], lsid: DocBuf::from_bson(&doc! {}), txn_number: 1 };
+    let view = f.store.begin_transaction(owner).unwrap().enter();
+    f.set(&view, "d.c", 3, Some(doc! { "_id": 3, "a": "green" })).unwrap();
     f.store.cut_log_whole().unwrap();
     f.put_text("d.c", 2, "blue");
+    f.follow();
+    // An index that is built again does not end transactions.
+    f.store.commit_transaction(OpenTransaction::leave(view).unwrap()).unwrap();
     f.follow();
     f.check_words("d.c");
     assert_eq!(f.store.log_fed_rebuilds.load(std::sync::atomic::Ordering::Relaxed), 1);
