@@ -115,6 +115,26 @@ impl SortPattern {
         key
     }
 
+    /// The values by which the pattern orders a document, as an array.
+    pub fn key_values<'a>(&self, doc: impl Into<Frame<'a>>) -> DocBuf {
+        let frame = doc.into();
+        let mut out = DocBuilder::new_array();
+        for field in &self.fields {
+            out.push(self.value_of(field, frame));
+        }
+        out.finish()
+    }
+
+    fn value_of<'a>(&self, field: &SortField, frame: Frame<'a>) -> RawValue<'a> {
+        match field.metadata {
+            None => sort_value(frame.root(), field, self.collation.as_deref()),
+            Some(name) => {
+                let value = frame.metadata().and_then(|metadata| metadata.get(name));
+                value.unwrap_or(RawValue::Null)
+            }
+        }
+    }
+
     /// Appends the sort key to a buffer.
     pub fn append_sort_key<'a>(&self, doc: impl Into<Frame<'a>>, key: &mut Vec<u8>) {
         let frame = doc.into();
@@ -122,14 +142,7 @@ impl SortPattern {
         let mut bits = TypeBits::new();
         let collation = self.collation.as_deref();
         for field in &self.fields {
-            let value = match field.metadata {
-                None => sort_value(frame.root(), field, collation),
-                Some(name) => {
-                    let value = frame.metadata().and_then(|metadata| metadata.get(name));
-                    value.unwrap_or(RawValue::Null)
-                }
-            };
-            append_value_in(key, &mut bits, value, field.order, collation);
+            append_value_in(key, &mut bits, self.value_of(field, frame), field.order, collation);
         }
     }
 }

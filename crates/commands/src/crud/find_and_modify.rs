@@ -170,6 +170,10 @@ impl<'a> Arguments<'a> {
         let projection = fields.document("fields")?;
         let (hint, variables) = (hint(fields)?, fields.document("let")?);
         let collation = Collating::parse(fields)?;
+        if projection.is_some_and(asks_for_sort_key) {
+            let text = "Cannot use a $meta sortKey projection in findAndModify commands.";
+            return Err(Error::bad_value(text));
+        }
         if self.new && projection.is_some_and(is_positional) {
             let text = "cannot use a positional projection and return the new document";
             return Err(Error::bad_value(text));
@@ -209,6 +213,14 @@ impl<'a> Arguments<'a> {
         };
         statement.spec(ctx, ns, repeatable).map(FindAndModifySpec::Update)
     }
+}
+
+/// Whether a projection has a field `{$meta: "sortKey"}`.
+fn asks_for_sort_key(projection: RawDoc<'_>) -> bool {
+    projection.iter().any(|field| {
+        let meta = field.value().as_document().and_then(|inner| inner.get("$meta"));
+        meta == Some(RawValue::String("sortKey"))
+    })
 }
 
 /// Whether a direction is a string. The reference accepts such an order here, and it has no effect.

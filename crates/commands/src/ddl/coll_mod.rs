@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::policy::TtlOptions;
 use mayfly_storage::policy::value::{expire_after_for_collection, expire_after_for_collmod};
-use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
+use mayfly_storage::{CollModChange, Collection, IndexSelector, NewExpireAfter, TtlIndexRules};
 use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -136,6 +136,28 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     Ok(())
 }
 
+/// `cappedSize` and `cappedMax`.
+///
+/// # Errors
+/// 72 InvalidOptions for a collection that is not capped. As in the reference, an empty change of a
+/// time series hides both options.
+fn capped_limits(
+    fields: &Fields<'_>,
+    collection: Option<&Collection>,
+) -> Result<(Option<i64>, Option<i64>)> {
+    let limits = (fields.long("cappedSize")?, fields.long("cappedMax")?);
+    let is_series = collection.is_some_and(|found| found.time_series().is_some());
+    if is_series && fields.document("timeseries")?.is_some_and(RawDoc::is_empty) {
+        return Ok((None, None));
+    }
+    let is_capped = collection.is_none_or(|collection| collection.capped().is_some());
+    match limits {
+        (None, None) => Ok(limits),
+        _ if is_capped => Ok(limits),
+        _ => Err(invalid("Collection must be capped.")),
+    }
+}
+
 /// Changes options of `create`; others keep their values.
 fn change_options(
     ctx: &CommandContext<'_>,
@@ -143,17 +165,9 @@ fn change_options(
     fields: &Fields<'_>,
     expiry: Option<Expiry>,
 ) -> Result<()> {
-    let mut new = DocBuilder::new();
-    let (size, max) = (fields.long("cappedSize")?, fields.long("cappedMax")?);
     let collection = ctx.store.collection(ns);
-    let is_capped = collection.as_ref().is_some_and(|collection| collection.capped().is_some());
-    let is_series = collection.as_ref().is_some_and(|found| found.time_series().is_some());
-    // As in the reference, an empty change of a time series hides these options.
-    let ignored = is_series && fields.document("timeseries")?.is_some_and(RawDoc::is_empty);
-    if (size.is_some() || max.is_some()) && !is_capped && !ignored {
-        return Err(invalid("Collection must be capped."));
-    }
-    let (size, max) = if ignored { (None, None) } else { (size, max) };
+    let (size, max) = capped_limits(fields, collection.as_deref())?;
+    let mut new = DocBuilder::new();
     if let Some(size) = size {
         new.append("size", compact(capped_size(size)?));
     }

@@ -96,8 +96,8 @@ fn databases(service: &Service, name_only: bool) -> Result<BTreeMap<String, Data
             found.bytes += store.engine_bytes(&collection)?;
         }
     }
-    // In the reference these databases hold the version document and the sessions, so they are never
-    // empty.
+    // In the reference these databases hold the version document and the sessions, so they are
+    // never empty.
     for name in ["admin", "config"] {
         if let (Some(found), false) = (databases.get_mut(name), name_only) {
             found.collections += 1;

@@ -129,6 +129,16 @@ impl Projection {
         asks_for(&self.root, name)
     }
 
+    /// The names of fields of the outermost level that are this metadata.
+    pub fn fields_of(&self, name: &str) -> Vec<&str> {
+        let is_of = |branch: &Branch| match branch {
+            Branch::Expression(expression) => expression.dependencies().metadata.contains(name),
+            _ => false,
+        };
+        let fields = self.root.fields.as_slice().iter();
+        fields.filter(|(_, branch)| is_of(branch)).map(|(field, _)| &**field).collect()
+    }
+
     /// Whether it contains the positional `$`.
     pub fn is_positional(&self) -> bool {
         self.root.positional

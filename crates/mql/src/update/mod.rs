@@ -233,8 +233,8 @@ impl Update {
         }
     }
 
-    /// The document after the update; `None` when it is unchanged. A replacement is unchanged if its
-    /// bytes, `_id` included, are those of the document.
+    /// The document after the update; `None` when it is unchanged. A replacement is unchanged if
+    /// its bytes, `_id` included, are those of the document.
     pub fn apply(&self, doc: RawDoc<'_>, context: &UpdateContext) -> Result<Option<DocBuf>> {
         let updated = match &self.kind {
             UpdateKind::Replacement(replacement) => {

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_mql::Projection;
+use mayfly_mql::{Projection, SortPattern};
 use mayfly_storage::{Collection, Direction, record_id};
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, compare_values};
 
 use super::Executor;
-use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID};
+use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID, SORT_KEY};
 use crate::plan::{IndexScan, Plan};
 
 /// The arguments `returnKey` and `showRecordId`.
@@ -54,6 +54,7 @@ impl ResultShape {
         let mut out = DocBuilder::new();
         if self.key_only {
             key.append(document, &mut out);
+            key.append_sort_keys(projected, &mut out);
         } else {
             out.append_all(projected);
         }
@@ -70,6 +71,7 @@ impl ResultShape {
 pub(crate) struct RequestedMetadata {
     key: bool,
     record_id: bool,
+    sort_key: bool,
 }
 
 impl RequestedMetadata {
@@ -77,7 +79,8 @@ impl RequestedMetadata {
     pub(crate) fn by(projection: Option<&Projection>) -> Option<RequestedMetadata> {
         let asks_for = |name| projection.is_some_and(|projection| projection.asks_for(name));
         let (key, record_id) = (asks_for(INDEX_KEY), asks_for(RECORD_ID));
-        (key || record_id).then_some(RequestedMetadata { key, record_id })
+        let sort_key = asks_for(SORT_KEY);
+        (key || record_id || sort_key).then_some(RequestedMetadata { key, record_id, sort_key })
     }
 
     /// Adds the requested metadata to that of a document.
@@ -98,6 +101,10 @@ impl RequestedMetadata {
         if self.record_id {
             key.append_record(RECORD_ID, record, &mut notes);
         }
+        if let (true, Some(sort)) = (self.sort_key, &key.sort) {
+            let values = sort.key_values(metadata.frame(document));
+            notes.append(SORT_KEY, RawValue::Array(values.as_doc()));
+        }
         Metadata::new(notes.finish())
     }
 }
@@ -107,6 +114,10 @@ pub(crate) struct KeyPaths {
     paths: Vec<String>,
     /// The scan of the index, which finds a document by the first of its keys in the bounds.
     scan: Option<Arc<IndexScan>>,
+    /// The order of the results.
+    sort: Option<SortPattern>,
+    /// The fields of the projection that are sort keys.
+    sort_keys: Vec<String>,
     collection: Arc<Collection>,
     wants_record: bool,
 }
@@ -117,7 +128,12 @@ impl KeyPaths {
         let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
         let plan = executor.plan();
         let (paths, scan) = (plan.key_paths(), plan.index_scan().cloned());
-        KeyPaths { paths, scan, collection: executor.collection().clone(), wants_record }
+        let query = executor.query();
+        let sort = query.sort.clone();
+        let fields = query.projection.as_ref().map(|it| it.fields_of(SORT_KEY));
+        let sort_keys = fields.into_iter().flatten().map(str::to_owned).collect();
+        let collection = executor.collection().clone();
+        KeyPaths { paths, scan, sort, sort_keys, collection, wants_record }
     }
 
     /// The record key of a document: the known one, or the current one, because sorted results have
@@ -133,6 +149,15 @@ impl KeyPaths {
                 session.store.locate(session.view, &self.collection, id)?.unwrap_or_default(),
             )),
             _ => Ok(Cow::Borrowed(known)),
+        }
+    }
+
+    /// Appends the sort keys of the projection, which `returnKey` shows beside the key.
+    fn append_sort_keys(&self, projected: RawDoc<'_>, out: &mut DocBuilder) {
+        for name in &self.sort_keys {
+            if let Some(value) = projected.get(name) {
+                out.append(name, value);
+            }
         }
     }
 

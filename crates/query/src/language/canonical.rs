@@ -12,7 +12,7 @@ use mayfly_scripts::ScriptLimits;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use super::AllowedIndexes;
-use super::metadata::{self, INDEX_KEY, RECORD_ID};
+use super::metadata::{self, INDEX_KEY, RECORD_ID, SORT_KEY};
 
 /// The index that the client requests.
 #[derive(Clone, Debug)]
@@ -225,9 +225,13 @@ impl CanonicalQuery {
         if matcher.seeks_by_distance() {
             check_natural(natural_backward, options.hint.as_ref())?;
         }
-        let scope = match options.allows_key_metadata {
-            true => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
-            false => scope,
+        let scope = match (options.allows_key_metadata, &sort) {
+            (true, Some(_)) => {
+                let scope = scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID);
+                scope.with_metadata(SORT_KEY)
+            }
+            (true, None) => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
+            (false, _) => scope,
         };
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {

@@ -18,6 +18,9 @@ use mayfly_value::{DocBuf, RawDoc};
 /// The index key that led to the document.
 pub(crate) const INDEX_KEY: &str = "indexKey";
 
+/// The values by which a document was sorted, as an array.
+pub(crate) const SORT_KEY: &str = "sortKey";
+
 /// The record key of the document.
 pub(crate) const RECORD_ID: &str = "recordId";
 

@@ -3,6 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, Frame};
+use mayfly_value::arguments::{Argument, Fields, OwnCodes};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{
@@ -42,53 +43,47 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
             format!("The argument to $bucketAuto must be an object, but found type: {kind}.");
         return Err(fault(40240, text));
     };
-    let (mut group_by, mut buckets, mut output, mut granularity) = (None, None, None, None);
-    for option in spec {
-        match (option.name(), option.value()) {
-            ("groupBy", value) if is_expression(value) => {
-                group_by = Some(Expression::parse_in(value, context.scope)?);
-            }
-            ("groupBy", other) => {
-                let shown = ShellValue(other);
-                let text = format!(
-                    "The $bucketAuto 'groupBy' field must be defined as a $-prefixed path or an expression object, but \
-                     found: {shown}"
-                );
-                return Err(fault(40239, text));
-            }
-            ("buckets", value) => buckets = Some(number_of_buckets(value)?),
-            ("output", RawValue::Document(fields)) => output = Some(fields),
-            ("output", other) => {
-                let kind = other.type_name();
-                let text = format!(
-                    "The $bucketAuto 'output' field must be an object, but found type: {kind}."
-                );
-                return Err(fault(40244, text));
-            }
-            ("granularity", RawValue::String(name)) => match Granularity::named(name) {
-                Some(found) => granularity = Some(found),
-                None => return Err(fault(40257, format!("Unknown rounding granularity '{name}'"))),
-            },
-            ("granularity", other) => {
-                let kind = other.type_name();
-                let text = format!(
-                    "The $bucketAuto 'granularity' field must be a string, but found type: {kind}."
-                );
-                return Err(fault(40261, text));
-            }
-            (other, _) => {
-                return Err(fault(40245, format!("Unrecognized option to $bucketAuto: {other}.")));
-            }
-        }
+    let given = Fields::read_with(spec, "$bucketAuto", ARGUMENTS, CODES)?;
+    let group_by = given.doc().get("groupBy").unwrap_or(RawValue::Null);
+    if !is_expression(group_by) {
+        let shown = ShellValue(group_by);
+        let text = format!(
+            "The $bucketAuto 'groupBy' field must be defined as a $-prefixed path or an expression object, but \
+             found: {shown}"
+        );
+        return Err(fault(40239, text));
     }
-    let (Some(group_by), Some(buckets)) = (group_by, buckets) else {
-        let text = "$bucketAuto requires 'groupBy' and 'buckets' to be specified.";
-        return Err(fault(40246, text));
+    let group_by = Expression::parse_in(group_by, context.scope)?;
+    let buckets = number_of_buckets(given.doc().get("buckets").unwrap_or(RawValue::Null))?;
+    let output = given.document("output")?;
+    let granularity = match given.string("granularity")? {
+        None => None,
+        Some(name) => match Granularity::named(name) {
+            Some(found) => Some(found),
+            None => return Err(fault(40257, format!("Unknown rounding granularity '{name}'"))),
+        },
     };
     let fields = output_fields(output.filter(|output| !output.is_empty()), context)?;
     let collation = context.scope.collation().cloned();
     Ok(Box::new(BucketAuto { group_by, buckets, fields, granularity, collation }))
 }
+
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("groupBy").required(),
+    Argument::any("buckets").required(),
+    Argument::document("output").null_is_value().refused_with(
+        40244,
+        "The $bucketAuto 'output' field must be an object, but found type: {}.",
+    ),
+    Argument::string("granularity").null_is_value().refused_with(
+        40261,
+        "The $bucketAuto 'granularity' field must be a string, but found type: {}.",
+    ),
+];
+const CODES: OwnCodes = OwnCodes {
+    unknown: (40245, "Unrecognized option to $bucketAuto: {}."),
+    missing: Some((40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")),
+};
 
 /// Parses the fields of `output`; the default counts the documents.
 fn output_fields(

@@ -3,6 +3,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::random_unit;
+use mayfly_value::arguments::{Argument, Fields, OwnCodes};
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::spill::Operator;
 
@@ -18,25 +19,22 @@ pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<
     let RawValue::Document(spec) = value else {
         return Err(fault(28745, "the $sample stage specification must be an object"));
     };
-    let mut size = None;
-    for option in spec {
-        if option.name() != "size" {
-            let text = format!("unrecognized option to $sample: {}", option.name());
-            return Err(fault(28748, text));
-        }
-        let Some(number) = Number::from_value(option.value()) else {
-            return Err(fault(28746, "size argument to $sample must be a number"));
-        };
-        match number.to_i64_truncated() {
-            Some(count) if count > 0 => size = Some(count as u64),
-            _ => return Err(fault(28747, "size argument to $sample must be a positive integer")),
-        }
-    }
-    match size {
-        Some(size) => Ok(Box::new(Sample(size))),
-        None => Err(fault(28749, "$sample stage must specify a size")),
+    let fields = Fields::read_with(spec, "$sample", ARGUMENTS, CODES)?;
+    let size = Number::from_value(fields.required("size")?).and_then(Number::to_i64_truncated);
+    match size.and_then(|size| u64::try_from(size).ok()) {
+        Some(size) if size > 0 => Ok(Box::new(Sample(size))),
+        _ => Err(fault(28747, "size argument to $sample must be a positive integer")),
     }
 }
+
+const ARGUMENTS: &[Argument] = &[Argument::number("size")
+    .required()
+    .null_is_value()
+    .refused_with(28746, "size argument to $sample must be a number")];
+const CODES: OwnCodes = OwnCodes {
+    unknown: (28748, "unrecognized option to $sample: {}"),
+    missing: Some((28749, "$sample stage must specify a size")),
+};
 
 /// A parsed `$sample`.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_mql::matcher::Expr;
-use mayfly_value::arguments::error::{unknown, wrong_type};
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::sub::{SubPipeline, pipeline_argument};
@@ -10,22 +10,20 @@ use super::{Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageCo
 use crate::exec::Flow;
 use crate::stage::sub::PipelineRun;
 
+const ARGUMENTS: &[Argument] =
+    &[Argument::string("coll").null_is_value(), Argument::any("pipeline")];
+
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
-    let (mut from, mut pipeline) = (None, RawDoc::EMPTY);
-    match value {
-        RawValue::String(name) => from = Some(name),
+    let (from, pipeline) = match value {
+        RawValue::String(name) => (Some(name), RawDoc::EMPTY),
         RawValue::Document(spec) => {
-            for option in spec {
-                match (option.name(), option.value()) {
-                    ("coll", RawValue::String(name)) => from = Some(name),
-                    ("coll", other) => {
-                        context.needs_named(other);
-                        return Err(wrong_type("$unionWith.coll", other, "string"));
-                    }
-                    ("pipeline", stages) => pipeline = pipeline_argument(stages)?,
-                    (name, _) => return Err(unknown(format_args!("$unionWith.{name}"))),
-                }
+            // The rights on what it names are checked before its errors are shown.
+            if let Some(named) = spec.get("coll").filter(|named| named.as_str().is_none()) {
+                context.needs_named(named);
             }
+            let fields = Fields::read(spec, "$unionWith", ARGUMENTS)?;
+            let stages = fields.doc().get("pipeline").map(pipeline_argument).transpose()?;
+            (fields.string("coll")?, stages.unwrap_or(RawDoc::EMPTY))
         }
         other => {
             return Err(Error::failed_to_parse(format!(
@@ -33,7 +31,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
                 other.type_name()
             )));
         }
-    }
+    };
     let from = from.map(|name| context.collection(name)).transpose()?;
     let sub = SubPipeline::parse(from, pipeline, PipelineOwner::UnionWith, RawDoc::EMPTY, context)?;
     Ok(Box::new(UnionWith(sub)))

@@ -1,6 +1,7 @@
 //! `$unwind`: one document for each item of an array.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::{Argument, Fields, OwnCodes};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -37,47 +38,17 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
 }
 
 pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
-    let (mut path, mut index, mut keep_empty) = (None, None, false);
-    match value {
-        RawValue::String(text) => path = Some(text),
+    let (path, index, keep_empty) = match value {
+        RawValue::String(text) => (Some(text), None, false),
         RawValue::Document(options) => {
-            for option in options {
-                match (option.name(), option.value()) {
-                    ("path", RawValue::String(text)) => path = Some(text),
-                    ("path", other) => {
-                        let kind = other.type_name();
-                        let text =
-                            format!("expected a string as the path for $unwind stage, got {kind}");
-                        return Err(fault(28808, text));
-                    }
-                    ("preserveNullAndEmptyArrays", RawValue::Bool(keep)) => keep_empty = keep,
-                    ("preserveNullAndEmptyArrays", other) => {
-                        return Err(fault(
-                            28809,
-                            format!(
-                                "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
-                                other.type_name()
-                            ),
-                        ));
-                    }
-                    ("includeArrayIndex", RawValue::String(text)) if !text.is_empty() => {
-                        index = Some(index_path(text)?);
-                    }
-                    ("includeArrayIndex", other) => {
-                        return Err(fault(
-                            28810,
-                            format!(
-                                "expected a non-empty string for the includeArrayIndex option to $unwind stage, got {}",
-                                other.type_name()
-                            ),
-                        ));
-                    }
-                    (name, _) => {
-                        let text = format!("unrecognized option to $unwind stage: {name}");
-                        return Err(fault(28811, text));
-                    }
-                }
-            }
+            let fields = Fields::read_with(options, "$unwind", ARGUMENTS, CODES)?;
+            let keep_empty = fields.bool("preserveNullAndEmptyArrays")?.unwrap_or(false);
+            let index = match fields.string("includeArrayIndex")? {
+                None => None,
+                Some("") => return Err(fault(28810, INDEX_TEXT.replace("{}", "string"))),
+                Some(text) => Some(index_path(text)?),
+            };
+            (fields.string("path")?, index, keep_empty)
         }
         other => {
             let text = format!(
@@ -86,7 +57,7 @@ pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<
             );
             return Err(fault(15981, text));
         }
-    }
+    };
     let Some(path) = path.filter(|path| !path.is_empty()) else {
         return Err(fault(28812, "no path specified to $unwind stage"));
     };
@@ -96,6 +67,22 @@ pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<
     };
     Ok(Box::new(Unwind { path: parts(path)?, index, keep_empty }))
 }
+
+const INDEX_TEXT: &str =
+    "expected a non-empty string for the includeArrayIndex option to $unwind stage, got {}";
+
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("path")
+        .null_is_value()
+        .refused_with(28808, "expected a string as the path for $unwind stage, got {}"),
+    Argument::bool("preserveNullAndEmptyArrays").null_is_value().refused_with(
+        28809,
+        "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
+    ),
+    Argument::string("includeArrayIndex").null_is_value().refused_with(28810, INDEX_TEXT),
+];
+const CODES: OwnCodes =
+    OwnCodes { unknown: (28811, "unrecognized option to $unwind stage: {}"), missing: None };
 
 fn index_path(text: &str) -> Result<Vec<String>> {
     if text.starts_with('$') {

@@ -56,3 +56,23 @@ pub fn not_a_uuid() -> Error {
     let text = "uuid must be a 16-byte binary field with UUID (4) subtype";
     Error::new(ErrorCode::InvalidUUID, text)
 }
+
+/// The reference's codes for unknown and missing fields of a document that has its own.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnCodes {
+    /// For an unknown field, with the text, in which `{}` stands for its name.
+    pub unknown: (i32, &'static str),
+    /// For a missing field, with the text; `None` for the usual error.
+    pub missing: Option<(i32, &'static str)>,
+}
+
+impl OwnCodes {
+    pub(super) fn unknown_field(&self, name: &str) -> Error {
+        let (code, text) = self.unknown;
+        Error::new(ErrorCode(code), text.replace("{}", name))
+    }
+
+    pub(super) fn missing_field(&self, usual: Error) -> Error {
+        self.missing.map_or(usual, |(code, text)| Error::new(ErrorCode(code), text))
+    }
+}

@@ -10,6 +10,7 @@ use mayfly_base::{Error, Result};
 use super::convert::{truth, whole_number};
 use super::declaration::{Also, Argument, Path, check_fields, check_present};
 use super::error;
+use super::error::OwnCodes;
 use crate::{RawDoc, RawValue};
 
 /// The accepted types of an integer.
@@ -114,6 +115,35 @@ impl<'a> Fields<'a> {
         let by = Declared::new(declared, also);
         let fields = Fields { doc, path: Cow::Borrowed(path), names, declared: by };
         fields.check_present(declared, |_| false)?;
+        Ok(fields)
+    }
+
+    /// The fields of a document whose unknown and missing fields have codes of their own.
+    ///
+    /// # Errors
+    /// The errors of [`Fields::read`] with these codes; a repeated field is not refused.
+    pub fn read_with(
+        doc: RawDoc<'a>,
+        path: &'a str,
+        declared: &'static [Argument],
+        codes: OwnCodes,
+    ) -> Result<Fields<'a>> {
+        let at = Path::new(path);
+        let mut names = NameSet::default();
+        for element in doc {
+            names.insert(element.name_bytes());
+            match declared.iter().find(|argument| argument.name == element.name()) {
+                Some(argument) => argument.check(&at, element)?,
+                None => return Err(codes.unknown_field(element.name())),
+            }
+        }
+        let fields = Fields {
+            doc,
+            path: Cow::Borrowed(path),
+            names,
+            declared: Declared::new(declared, |_| false),
+        };
+        fields.check_present(declared, |_| false).map_err(|error| codes.missing_field(error))?;
         Ok(fields)
     }
 

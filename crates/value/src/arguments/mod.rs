@@ -21,4 +21,5 @@ mod fields;
 mod tests;
 
 pub use declaration::{Also, Argument, Form, Null, Path};
+pub use error::OwnCodes;
 pub use fields::{Fields, NameSet};

@@ -10,6 +10,7 @@ mod search;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Expression;
+use mayfly_value::arguments::{Argument, Fields, OwnCodes};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
@@ -42,52 +43,21 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
             format!("the $graphLookup stage specification must be an object, but found {kind}");
         return Err(fault(40327, text));
     };
-    let (mut collection, mut start, mut from, mut to) = (None, None, None, None);
-    let (mut result, mut max_depth, mut depth_field, mut restriction) = (None, None, None, None);
-    for option in spec {
-        let (name, value) = (option.name(), option.value());
-        let text = || {
-            value.as_str().ok_or_else(|| {
-                let shown = ShellValue(value);
-                let kind = value.type_name();
-                fault(
-                    40103,
-                    format!("expected string as argument for {name}, found: {shown} (type {kind})"),
-                )
-            })
-        };
-        match name {
-            "startWith" => start = Some(Expression::parse_in(value, context.scope)?),
-            "maxDepth" => max_depth = Some(depth(value)?),
-            "restrictSearchWithMatch" => match value {
-                RawValue::Document(filter) => restriction = Some(filter),
-                other => {
-                    let kind = other.type_name();
-                    let text = format!("restrictSearchWithMatch must be an object, found {kind}");
-                    return Err(fault(40185, text));
-                }
-            },
-            "from" => {
-                context.needs_named(value);
-                collection = Some(text()?);
-            }
-            "as" => result = Some(parts(text()?)?),
-            "connectFromField" => from = Some(parts(text()?)?),
-            "connectToField" => to = Some(text()?),
-            "depthField" => depth_field = Some(parts(text()?)?),
-            other => {
-                return Err(fault(40104, format!("Unknown argument to $graphLookup: {other}")));
-            }
-        }
+    // The rights on what it names are checked before its errors are shown.
+    if let Some(named) = spec.get("from") {
+        context.needs_named(named);
     }
-    let (Some(collection), Some(start), Some(from), Some(to), Some(result)) =
-        (collection, start, from, to, result)
-    else {
-        return Err(fault(
-            40105,
-            "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField' to be specified.",
-        ));
-    };
+    let given = Fields::read_with(spec, "$graphLookup", ARGUMENTS, CODES)?;
+    let start = Expression::parse_in(
+        given.doc().get("startWith").unwrap_or(RawValue::Null),
+        context.scope,
+    )?;
+    let max_depth = given.doc().get("maxDepth").map(depth).transpose()?;
+    let depth_field = given.string("depthField")?.map(parts).transpose()?;
+    let restriction = given.document("restrictSearchWithMatch")?;
+    let text = |name| given.string(name).map(Option::unwrap_or_default);
+    let (collection, to) = (text("from")?, text("connectToField")?);
+    let (from, result) = (parts(text("connectFromField")?)?, parts(text("as")?)?);
     parts(to)?;
     let mut stages = DocBuilder::new_array();
     if let Some(filter) = restriction {
@@ -101,6 +71,39 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     let graph = GraphLookup { sub, start, from, to, result, max_depth, depth_field };
     Ok(Box::new(graph))
 }
+
+/// The text of a refusal; `{}` stands for the type.
+macro_rules! no_string {
+    ($name:literal) => {
+        concat!("expected string as argument for ", $name, ", found type {}")
+    };
+}
+
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("from").required().null_is_value().refused_with(40103, no_string!("from")),
+    Argument::string("as").required().null_is_value().refused_with(40103, no_string!("as")),
+    Argument::any("startWith").required(),
+    Argument::string("connectFromField")
+        .required()
+        .null_is_value()
+        .refused_with(40103, no_string!("connectFromField")),
+    Argument::string("connectToField")
+        .required()
+        .null_is_value()
+        .refused_with(40103, no_string!("connectToField")),
+    Argument::string("depthField").null_is_value().refused_with(40103, no_string!("depthField")),
+    Argument::any("maxDepth"),
+    Argument::document("restrictSearchWithMatch")
+        .null_is_value()
+        .refused_with(40185, "restrictSearchWithMatch must be an object, found {}"),
+];
+const CODES: OwnCodes = OwnCodes {
+    unknown: (40104, "Unknown argument to $graphLookup: {}"),
+    missing: Some((
+        40105,
+        "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField' to be specified.",
+    )),
+};
 
 impl Stage for GraphLookup {
     fn start(self: Box<Self>) -> Box<dyn Running> {

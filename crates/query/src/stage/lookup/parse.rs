@@ -2,32 +2,32 @@
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_expr::Expression;
-use mayfly_value::arguments::error::{missing, wrong_type};
-use mayfly_value::shell::ShellValue;
+use mayfly_value::arguments::{Argument, Fields, OwnCodes};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::{JoinFields, Lookup};
-use crate::stage::sub::{SubPipeline, pipeline_argument};
+use crate::stage::sub::SubPipeline;
 use crate::stage::unwind::parts;
 use crate::stage::{PipelineContext, PipelineOwner, Stage};
 
-fn text_of<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str> {
-    value.as_str().ok_or_else(|| {
-        Error::failed_to_parse(format!(
-            "$lookup argument '{name}: {}' must be a string, is type {}",
-            ShellValue(value),
-            value.type_name()
-        ))
-    })
+/// The text of a refusal; `{}` stands for the type.
+macro_rules! no_string {
+    ($name:literal) => {
+        concat!("$lookup argument '", $name, "' must be a string, is type {}")
+    };
 }
 
-/// `localField` or `foreignField`; null counts as absent.
-fn field_of<'a>(name: &str, value: RawValue<'a>) -> Result<Option<&'a str>> {
-    match value {
-        RawValue::Null | RawValue::Undefined => Ok(None),
-        _ => text_of(name, value).map(Some),
-    }
-}
+const ARGUMENTS: &[Argument] = &[
+    Argument::string("as").required(),
+    Argument::string("from").null_is_value().refused_with(9, no_string!("from")),
+    Argument::string("localField").refused_with(9, no_string!("localField")),
+    Argument::string("foreignField").refused_with(9, no_string!("foreignField")),
+    Argument::array("pipeline")
+        .null_is_value()
+        .refused_with(14, "'pipeline' option must be specified as an array"),
+    Argument::document("let"),
+];
+const CODES: OwnCodes = OwnCodes { unknown: (9, "unknown argument to $lookup: {}"), missing: None };
 
 /// The fields of an equality join; `None` when the pipeline alone joins.
 fn join_fields(
@@ -60,35 +60,14 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         let text = format!("the $lookup stage specification must be an object, but found {kind}");
         return Err(Error::failed_to_parse(text));
     };
-    let (mut from, mut local, mut foreign, mut result) = (None, None, None, None);
-    let (mut variables, mut pipeline) = (None, None);
-    for option in spec {
-        let (name, value) = (option.name(), option.value());
-        match name {
-            "from" => {
-                context.needs_named(value);
-                from = Some(text_of(name, value)?);
-            }
-            "localField" => local = field_of(name, value)?,
-            "foreignField" => foreign = field_of(name, value)?,
-            "as" => match value {
-                RawValue::String(name) => result = Some(name),
-                RawValue::Null | RawValue::Undefined => {}
-                other => return Err(wrong_type("$lookup.as", other, "string")),
-            },
-            "pipeline" => pipeline = Some(pipeline_argument(value)?),
-            "let" => match value {
-                RawValue::Document(document) => variables = Some(document),
-                RawValue::Null | RawValue::Undefined => {}
-                other => return Err(wrong_type("$lookup.let", other, "object")),
-            },
-            other => {
-                let text = format!("unknown argument to $lookup: {other}");
-                return Err(Error::failed_to_parse(text));
-            }
-        }
+    // The rights on what it names are checked before its errors are shown.
+    if let Some(named) = spec.get("from") {
+        context.needs_named(named);
     }
-    let result = result.ok_or_else(|| missing("$lookup.as"))?;
+    let given = Fields::read_with(spec, "$lookup", ARGUMENTS, CODES)?;
+    let (from, result) = (given.string("from")?, given.string("as")?.unwrap_or_default());
+    let (local, foreign) = (given.string("localField")?, given.string("foreignField")?);
+    let (variables, pipeline) = (given.document("let")?, given.array("pipeline")?);
     // Empty names with a pipeline join without a condition.
     let (local, foreign) = match (local, foreign) {
         (Some(""), Some("")) if pipeline.is_some() => (None, None),
