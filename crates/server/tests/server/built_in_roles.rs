@@ -264,7 +264,10 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         doc! { "$bucketAuto": { "groupBy": "$a", "buckets": 2 } }, doc! { "$setWindowFields": { "output": {} } }, doc! { "$fill": { "output": {} } },
         doc! { "$densify": { "field": "a", "range": { "step": 1, "bounds": "full" } } }, doc! { "$redact": "$$KEEP" }, doc! { "$sample": { "size": 1 } },
         doc! { "$geoNear": { "near": [0, 0], "distanceField": "d", "key": "a" } }, doc! { "$_internalUnpackBucket": {} },
-        doc! { "$_internalShowBuckets": {} }, doc! { "$_internalMapReduce": { "map": "0", "reduce": "0" } }, doc! { "$changeStreamSplitLargeEvent": {} },
+        doc! { "$_internalShowBuckets": {} }, doc! { "$_internalMapReduce": { "map": "0", "reduce": "0" } },
+        doc! { "$_internalFused": { "name": "a", "score": "score" } }, doc! { "$_internalScored": {} }, doc! { "$score": { "score": 1 } },
+        doc! { "$rankFusion": { "input": { "pipelines": { "a": [{ "$sort": { "a": 1 } }] } } } },
+        doc! { "$scoreFusion": { "input": { "pipelines": { "a": [{ "$score": { "score": 1 } }] }, "normalization": "none" } } }, doc! { "$changeStreamSplitLargeEvent": {} },
         // Other collections that stages read.
         lookup("d"), doc! { "$graphLookup": { "from": "d", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "b" } },
         doc! { "$unionWith": "d" }, doc! { "$facet": { "b": [lookup("d")] } },
