@@ -219,6 +219,10 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "ttlStatus": 1 }, "MABXY"),
         ("admin", doc! { "ttlResume": "wrong" }, "HAXY"),
         ("admin", doc! { "configureFailPoint": "nothing", "mode": "off" }, "HAXY"),
+        ("shop", doc! { "testDeprecation": 1 }, USERS),
+        ("shop", doc! { "testRemoval": 1 }, USERS),
+        ("shop", doc! { "testVersion2": 1 }, USERS),
+        ("shop", doc! { "testVersions1And2": 1 }, USERS),
         ("admin", doc! { "waitForFailPoint": "nothing", "timesEntered": 0, "maxTimeMS": 1 }, "HAXY"),
         // Between the members of a cluster.
         ("admin", doc! { "prepareTransaction": 1 }, "Y"),

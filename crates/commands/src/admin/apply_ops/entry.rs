@@ -59,11 +59,12 @@ impl<'a> Entry<'a> {
                 return Err(Error::bad_value(format!("unknown op type '{other}' in applyOps")));
             }
         };
-        let name = text("ns")?;
-        let ns = match (kind, name) {
-            (EntryKind::Note, _) => Namespace::new("admin", "$cmd")?,
-            (_, "") => return Err(fault("the field 'ns' of an op cannot be empty")),
-            (_, name) => Namespace::parse(name)?,
+        let ns = match kind {
+            EntryKind::Note => Namespace::new("admin", "$cmd")?,
+            _ => match text("ns")? {
+                "" => return Err(fault("the field 'ns' of an op cannot be empty")),
+                name => Namespace::parse(name)?,
+            },
         };
         let object = match (kind, entry.get("o")) {
             (_, Some(RawValue::Document(object))) => object,
