@@ -197,6 +197,7 @@ fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
 const SORTED_METADATA: &[(&str, SortOrder)] = &[
     ("textScore", SortOrder::Descending),
     ("geoNearDistance", SortOrder::Descending),
+    ("score", SortOrder::Descending),
     ("randVal", SortOrder::Descending),
     ("indexKey", SortOrder::Descending),
     ("searchScore", SortOrder::Descending),

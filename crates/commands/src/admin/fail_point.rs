@@ -38,12 +38,21 @@ pub(super) const WAIT: Command = Command::new(
 /// The interval at which a waiting command checks the fail point.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Checks that the command exists: only on a server with test commands.
+///
+/// # Errors
+/// 59 CommandNotFound.
+pub(super) fn check_for_tests(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
+    if ctx.service.fail_points.are_enabled() {
+        return Ok(());
+    }
+    let text = format!("no such command: '{}'", request.name);
+    Err(Error::new(ErrorCode::CommandNotFound, text))
+}
+
 /// Checks that the command exists and runs on `admin`.
 fn check_allowed(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
-    if !ctx.service.fail_points.are_enabled() {
-        let text = format!("no such command: '{}'", request.name);
-        return Err(Error::new(ErrorCode::CommandNotFound, text));
-    }
+    check_for_tests(ctx, request)?;
     if request.db != "admin" {
         let text = format!("{} may only be run against the admin database.", request.row.name);
         return Err(Error::new(ErrorCode::Unauthorized, text));

@@ -1,5 +1,6 @@
 //! Commands that administer the server: parameters, sessions, replication, shutdown.
 
+mod api_tests;
 mod apply_ops;
 mod audit_config;
 mod balancer;
@@ -33,6 +34,10 @@ use crate::context::Command;
 
 /// The group's rows.
 pub(crate) const ROWS: &[Command] = &[
+    api_tests::DEPRECATION,
+    api_tests::REMOVAL,
+    api_tests::VERSION_2,
+    api_tests::VERSIONS_1_AND_2,
     apply_ops::ROW,
     audit_config::GET,
     audit_config::MESSAGE,

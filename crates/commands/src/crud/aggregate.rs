@@ -168,6 +168,7 @@ impl Arguments<'_> {
         let collation = self.collation.over(collection.as_deref());
         let scope = command_scope(ctx, collation, self.variables)?;
         let context = PipelineContext::command(self.request.db, &scope).with_view(ctx.store.view);
+        let context = context.over(named.map(Namespace::collection));
         let pipeline =
             ctx.checked(self.request, UncheckedPipeline::parse(self.pipeline, &context))?;
         note_writes(ctx, &pipeline)?;

@@ -92,6 +92,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     taken.id = None;
     kept.grown_since(began, reply.capacity() - reply_before);
     let open = cursors.put_back(id, (cursor, kept), ctx.op.monotonic_micros());
+    if open && ctx.exhaust.allowed {
+        // The connection's loop runs the command again for the next batch.
+        ctx.effects.stream();
+    }
     reply.append("id", if open { id } else { 0 }).append("ns", ns.as_str()).end();
     Ok(())
 }

@@ -146,6 +146,7 @@ impl Stages {
         let (stages, of_view) = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
         let context = PipelineContext::command(view.on.db(), &scope).with_view(ctx.store.view);
+        let context = context.over(request.target().as_str());
         let parsed = UncheckedPipeline::parse(stages.as_doc(), &context.after_view(of_view));
         let pipeline = ctx.checked(request, parsed)?;
         Ok(OverView { view, pipeline, following })

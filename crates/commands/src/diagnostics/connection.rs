@@ -51,12 +51,19 @@ fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuil
         Some(false) | None => StatusDetail::Roles,
     };
     authenticate::append_status(ctx, detail, doc)?;
-    // Unique among the connections of all servers.
+    doc.append("uuid", RawValue::Binary { subtype: 4, bytes: &connection_uuid(ctx) });
+    Ok(())
+}
+
+/// An identifier of the connection: that of the process, and the number of the connection.
+fn connection_uuid(ctx: &CommandContext<'_>) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[..12].copy_from_slice(&ctx.service.topology.process_id());
     uuid[12..].copy_from_slice(&(ctx.connection.id as u32).to_be_bytes());
-    doc.append("uuid", RawValue::Binary { subtype: 4, bytes: &uuid });
-    Ok(())
+    // Version 8, which is for identifiers of this kind.
+    uuid[6] = uuid[6] & 0x0F | 0x80;
+    uuid[8] = uuid[8] & 0x3F | 0x80;
+    uuid
 }
 
 fn run_uri(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

@@ -27,8 +27,10 @@ fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Resul
     doc.append("memLimitMB", megabytes(memory.usable_bytes()));
     doc.append("numCores", process::processors());
     doc.append("numCoresAvailableToProcess", process::processors());
+    doc.append("numPhysicalCores", process::physical_cores());
+    doc.append("numCpuSockets", process::sockets());
     doc.append("cpuArch", std::env::consts::ARCH);
-    doc.append("numaEnabled", false);
+    doc.append("numaEnabled", false).append("numNumaNodes", process::numa_nodes());
     doc.end();
     let (name, version) = process::os_release();
     doc.start_document("os");

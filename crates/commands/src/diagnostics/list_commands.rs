@@ -32,7 +32,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         if row.flags.contains(RowFlags::STABLE) {
             doc.push("1");
         }
-        doc.end().start_array("deprecatedApiVersions").end();
+        doc.end().start_array("deprecatedApiVersions");
+        if row.flags.contains(RowFlags::DEPRECATED) {
+            doc.push("1");
+        }
+        doc.end();
         doc.start_array("aliases");
         for alias in row.aliases {
             doc.push(*alias);

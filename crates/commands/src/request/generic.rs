@@ -119,7 +119,9 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
             b"$clusterTime" => generic.cluster_time = gossiped(value())?,
             b"apiVersion" => api.version = Some(value()),
             b"apiStrict" => api.strict = value() == RawValue::Bool(true),
-            b"apiDeprecationErrors" => api.deprecation = true,
+            b"apiDeprecationErrors" => {
+                api.deprecation = Some(value() == RawValue::Bool(true));
+            }
             _ => {}
         }
     }
@@ -139,7 +141,8 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
 struct Api<'a> {
     version: Option<RawValue<'a>>,
     strict: bool,
-    deprecation: bool,
+    /// `apiDeprecationErrors`, if it is given.
+    deprecation: Option<bool>,
 }
 
 impl Api<'_> {
@@ -150,7 +153,7 @@ impl Api<'_> {
             Some(_) => {
                 return Err(Error::new(ErrorCode::APIVersionError, "API version must be \"1\""));
             }
-            None if self.strict || self.deprecation => {
+            None if self.strict || self.deprecation.is_some() => {
                 let text =
                     "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
                 return Err(Error::new(ErrorCode(4_886_600), text));
@@ -163,6 +166,13 @@ impl Api<'_> {
                 "Provided apiStrict:true, but the command {command} is not in API Version 1"
             );
             return Err(Error::new(ErrorCode::APIStrictError, text));
+        }
+        if self.deprecation == Some(true) && row.flags.contains(RowFlags::DEPRECATED) {
+            let text = format!(
+                "Provided apiDeprecationErrors:true, but the command {} is deprecated in API Version 1",
+                row.name
+            );
+            return Err(Error::new(ErrorCode::APIDeprecationError, text));
         }
         Ok(())
     }

@@ -64,6 +64,8 @@ bitflags! {
         const CREATES = 1 << 11;
         /// The profiler does not record it.
         const NOT_PROFILED = 1 << 12;
+        /// Deprecated in version 1 of the stable API, to which it belongs.
+        const DEPRECATED = 1 << 13;
     }
 }
 

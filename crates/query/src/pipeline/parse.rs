@@ -7,6 +7,7 @@ use mayfly_value::RawDoc;
 use super::positions::check_in_transaction;
 use super::row::{Parsed, StageRow, parse_stage};
 use crate::stage::filter::Match;
+use crate::stage::fused::SCORE;
 use crate::stage::geo_near::{self, Distances, GeoNear};
 use crate::stage::{PipelineContext, PipelineOwner, Source, Step};
 use crate::timeseries::unpack::Unpack;
@@ -102,9 +103,12 @@ impl Stages<'_> {
         let unpacked = at == 1 && self.steps.first().is_some_and(Step::is::<Unpack>);
         let parsed = if unpacked { over_measurements(parsed, spec)? } else { parsed };
         self.check_search(at, &parsed)?;
-        if at == 0 || unpacked {
+        let is_scored =
+            parsed.last().is_some_and(|step| step.stage().gives_metadata().contains(&SCORE));
+        if at == 0 || unpacked || is_scored {
             let names = parsed.iter().flat_map(|step| step.stage().gives_metadata());
-            self.scope_after_first = names.fold(None, |scope: Option<Scope>, name| {
+            let before = self.scope_after_first.take().filter(|_| is_scored);
+            self.scope_after_first = names.fold(before, |scope: Option<Scope>, name| {
                 let scope = scope.unwrap_or_else(|| self.context.scope.clone());
                 Some(scope.with_metadata(name))
             });

@@ -10,9 +10,10 @@ use mayfly_work::spill::Operator;
 use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
 use crate::language::StageShape;
 use crate::stage::{
-    Needs, bucket, bucket_auto, cluster, count, densify, documents, facet, fill, filter, geo_near,
-    graph_lookup, group, lookup, map_reduce, merge, out, project, redact, reshape, sample, sort,
-    sort_by_count, source, split_event, union_with, unwind, window, window_fields,
+    Needs, bucket, bucket_auto, cluster, count, densify, documents, facet, fill, filter, fused,
+    fusion, geo_near, graph_lookup, group, lookup, map_reduce, merge, out, project, redact,
+    reshape, sample, sort, sort_by_count, source, split_event, union_with, unwind, window,
+    window_fields,
 };
 use crate::timeseries::{show_buckets, unpack};
 
@@ -197,6 +198,37 @@ pub const STAGES: &[StageRow] = &[
     .shaped(StageShape::Expression),
     row(("$sample", "Picks documents at random", "3.2", Needs::Input), sample::parse)
         .keeps(&[Operator::Sort]),
+    short(
+        (
+            "$rankFusion",
+            "Combines the results of pipelines by their ranks",
+            "8.1",
+            Needs::InputAndOptions,
+        ),
+        fusion::rank,
+    )
+    .first()
+    .keeps(&[Operator::Group, Operator::Sort]),
+    short(
+        (
+            "$scoreFusion",
+            "Combines the results of pipelines by their scores",
+            "8.2",
+            Needs::InputAndOptions,
+        ),
+        fusion::score_fusion,
+    )
+    .first()
+    .keeps(&[Operator::Group, Operator::Sort]),
+    short(("$score", "Gives documents a score, as metadata", "8.2", Needs::Input), fusion::score)
+        .keeps(&[Operator::WindowFields]),
+    row((fused::FUSED, "Wraps documents with their rank or score", "", Needs::Input), fused::parse)
+        .internal(),
+    row(
+        (fused::SCORED, "Returns wrapped documents with their score", "", Needs::Input),
+        fused::parse_scored,
+    )
+    .internal(),
     of_source(
         ("$documents", "Gives documents that are written in the stage", "5.1", Needs::Nothing),
         documents::parse,
@@ -417,13 +449,10 @@ pub const ABSENT: &[AbsentStage] = &[
     absent("$operationMetrics", Absence::Missing),
     absent("$rerank", Absence::Missing),
     absent_and_outside_transactions("$listSearchIndexes", Absence::Search),
-    absent("$rankFusion", Absence::Search),
     absent_source("$search", Absence::Search),
     absent_source("$searchMeta", Absence::Search),
     absent_source("$vectorSearch", Absence::Search),
     absent("$listMqlEntities", Absence::Newer),
-    absent("$score", Absence::Newer),
-    absent("$scoreFusion", Absence::Newer),
     absent("$mergeCursors", Absence::Internal),
 ];
 

@@ -34,6 +34,8 @@ pub enum PipelineOwner {
 pub struct PipelineContext<'a> {
     /// The database of the command.
     pub db: &'a str,
+    /// The collection of the command, for stages that read it several times.
+    pub(crate) collection: Option<&'a str>,
     /// The variables that expressions may refer to.
     pub scope: &'a Scope,
     /// What the pipeline belongs to.
@@ -60,6 +62,7 @@ impl<'a> PipelineContext<'a> {
     pub fn command(db: &'a str, scope: &'a Scope) -> PipelineContext<'a> {
         PipelineContext {
             db,
+            collection: None,
             scope,
             inside: PipelineOwner::Command,
             depth: 0,
@@ -70,6 +73,12 @@ impl<'a> PipelineContext<'a> {
             rights: None,
             of_view: 0,
         }
+    }
+
+    /// Adds the collection or view of the command.
+    #[must_use]
+    pub fn over(self, collection: Option<&'a str>) -> PipelineContext<'a> {
+        PipelineContext { collection, ..self }
     }
 
     /// Adds the store view of the command.

@@ -219,6 +219,10 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "ttlStatus": 1 }, "MABXY"),
         ("admin", doc! { "ttlResume": "wrong" }, "HAXY"),
         ("admin", doc! { "configureFailPoint": "nothing", "mode": "off" }, "HAXY"),
+        ("shop", doc! { "testDeprecation": 1 }, USERS),
+        ("shop", doc! { "testRemoval": 1 }, USERS),
+        ("shop", doc! { "testVersion2": 1 }, USERS),
+        ("shop", doc! { "testVersions1And2": 1 }, USERS),
         ("admin", doc! { "waitForFailPoint": "nothing", "timesEntered": 0, "maxTimeMS": 1 }, "HAXY"),
         // Between the members of a cluster.
         ("admin", doc! { "prepareTransaction": 1 }, "Y"),
@@ -264,7 +268,10 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         doc! { "$bucketAuto": { "groupBy": "$a", "buckets": 2 } }, doc! { "$setWindowFields": { "output": {} } }, doc! { "$fill": { "output": {} } },
         doc! { "$densify": { "field": "a", "range": { "step": 1, "bounds": "full" } } }, doc! { "$redact": "$$KEEP" }, doc! { "$sample": { "size": 1 } },
         doc! { "$geoNear": { "near": [0, 0], "distanceField": "d", "key": "a" } }, doc! { "$_internalUnpackBucket": {} },
-        doc! { "$_internalShowBuckets": {} }, doc! { "$_internalMapReduce": { "map": "0", "reduce": "0" } }, doc! { "$changeStreamSplitLargeEvent": {} },
+        doc! { "$_internalShowBuckets": {} }, doc! { "$_internalMapReduce": { "map": "0", "reduce": "0" } },
+        doc! { "$_internalFused": { "name": "a", "score": "score" } }, doc! { "$_internalScored": {} }, doc! { "$score": { "score": 1 } },
+        doc! { "$rankFusion": { "input": { "pipelines": { "a": [{ "$sort": { "a": 1 } }] } } } },
+        doc! { "$scoreFusion": { "input": { "pipelines": { "a": [{ "$score": { "score": 1 } }] }, "normalization": "none" } } }, doc! { "$changeStreamSplitLargeEvent": {} },
         // Other collections that stages read.
         lookup("d"), doc! { "$graphLookup": { "from": "d", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "b" } },
         doc! { "$unionWith": "d" }, doc! { "$facet": { "b": [lookup("d")] } },

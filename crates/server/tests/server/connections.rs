@@ -82,6 +82,36 @@ async fn waiting_hellos_stream_and_end_with_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_stream_until_the_cursor_ends() {
+    let server = server().await;
+    let mut client = TaskConnection::open(server.address()).await;
+    let documents: Vec<_> = (0..7).map(|id| doc! {"_id": id}).collect();
+    client.run(doc! {"insert": "streamed", "documents": documents, "$db": "test"}).await;
+    let found = client.run(doc! {"find": "streamed", "batchSize": 2, "$db": "test"}).await;
+    let id = found.get_document("cursor").unwrap().get_i64("id").unwrap();
+    let more = doc! {"getMore": id, "collection": "streamed", "batchSize": 2, "$db": "test"};
+    let mut asked = client.send(more, Flags::EXHAUST_ALLOWED, None).await;
+    let mut sizes = Vec::new();
+    loop {
+        let reply = client.receive().await.unwrap();
+        assert_eq!(reply.header.response_to, asked);
+        asked = reply.header.request_id;
+        let streams = reply.flags.contains(Flags::MORE_TO_COME);
+        let reply = decode(&reply);
+        let cursor = reply.get_document("cursor").unwrap();
+        sizes.push(cursor.get_array("nextBatch").unwrap().len());
+        assert_eq!(streams, cursor.get_i64("id").unwrap() != 0);
+        if !streams {
+            break;
+        }
+    }
+    assert_eq!(sizes, [2, 2, 1]);
+    // The connection accepts further commands.
+    assert_eq!(client.run(doc! {"ping": 1}).await.get_f64("ok").unwrap(), 1.0);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_in_use_is_named() {
     let server = server().await;
     let clock = Arc::new(ManualClock::at_ms(0));

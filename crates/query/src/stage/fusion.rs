@@ -1,0 +1,415 @@
+//! `$rankFusion`, `$scoreFusion` and `$score`: several pipelines over the same collection, whose
+//! results are combined by their ranks or scores. They are rewritten to other stages.
+//!
+//! ```text
+//! pipelines: { a: [A ...], b: [B ...] }
+//!
+//! A ...                           the documents of `a`, best first
+//! $_internalFused                 -> { _id, d: document, n: "a", r: rank, x: score }
+//! $unionWith: [B ..., as above]   the same for each other pipeline
+//! $group by _id                   -> { _id, d, s: combined score, p: [{ n, r, x, v }, ...] }
+//! $sort: { s: -1, _id: 1 }
+//! $_internalScored                -> d, with the metadata `score` and `scoreDetails`
+//! ```
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::error::wrong_type;
+use mayfly_value::arguments::{Argument, Fields};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
+
+use super::fused::{FUSED, SCORED};
+use super::{PipelineContext, written};
+
+/// The rank constant of reciprocal rank fusion.
+const RANK_CONSTANT: f64 = 60.0;
+
+/// Stages that only select or order documents.
+const SELECTING: &[&str] = &["$match", "$sort", "$limit", "$skip", "$sample", "$geoNear", "$score"];
+
+const RANK_FUSION: &[Argument] = &[
+    Argument::fields("input", &[Argument::document("pipelines").required()]).required(),
+    Argument::fields("combination", &[Argument::document("weights")]),
+    Argument::bool("scoreDetails"),
+];
+
+const NORMALIZATIONS: &[&str] = &["none", "sigmoid", "minMaxScaler"];
+
+const SCORE_FUSION: &[Argument] = &[
+    Argument::fields(
+        "input",
+        &[
+            Argument::document("pipelines").required(),
+            Argument::choice("normalization", NORMALIZATIONS).required(),
+        ],
+    )
+    .required(),
+    Argument::fields(
+        "combination",
+        &[
+            Argument::document("weights"),
+            Argument::choice("method", &["avg", "expression"]),
+            Argument::any("expression"),
+        ],
+    ),
+    Argument::bool("scoreDetails"),
+];
+
+const SCORE: &[Argument] = &[
+    Argument::any("score").required(),
+    Argument::choice("normalization", NORMALIZATIONS),
+    Argument::number("weight"),
+    Argument::bool("scoreDetails"),
+];
+
+fn fault(code: i32, text: impl Into<String>) -> Error {
+    Error::new(ErrorCode(code), text)
+}
+
+/// One of the pipelines.
+struct Input<'a> {
+    name: &'a str,
+    stages: RawDoc<'a>,
+    weight: f64,
+}
+
+/// The rules of a kind of fusion for its pipelines.
+struct Rules {
+    name: &'static str,
+    /// The code for a stage that does more than selecting.
+    not_selecting: i32,
+    /// The code for a weight of an unknown pipeline, and for a negative one.
+    weights: (i32, i32),
+}
+
+/// Parses the pipelines and their weights.
+fn inputs<'a>(
+    pipelines: RawDoc<'a>,
+    weights: Option<RawDoc<'a>>,
+    rules: &Rules,
+) -> Result<Vec<Input<'a>>> {
+    let mut found = Vec::new();
+    for pipeline in pipelines {
+        let name = pipeline.name();
+        check_name(name)?;
+        let path = || format!("{}.input.pipelines.{name}", rules.name);
+        let Some(stages) = pipeline.value().as_array() else {
+            return Err(wrong_type(path(), pipeline.value(), "array"));
+        };
+        for (at, stage) in stages.iter().enumerate() {
+            let Some(spec) = stage.value().as_document() else {
+                return Err(wrong_type(path(), stage.value(), "object"));
+            };
+            check_stage(at, spec, rules)?;
+        }
+        found.push(Input { name, stages, weight: 1.0 });
+    }
+    if found.is_empty() {
+        return Err(Error::bad_value(format!("{} requires at least one pipeline", rules.name)));
+    }
+    for weight in weights.unwrap_or(RawDoc::EMPTY) {
+        let Some(number) = Number::from_value(weight.value()) else {
+            let path = format!("{}.combination.weights.{}", rules.name, weight.name());
+            return Err(wrong_type(path, weight.value(), "number"));
+        };
+        let (unknown, negative) = rules.weights;
+        let Some(input) = found.iter_mut().find(|input| input.name == weight.name()) else {
+            let text =
+                format!("there is no pipeline with the name of the weight '{}'", weight.name());
+            return Err(fault(unknown, text));
+        };
+        input.weight = number.to_f64();
+        if input.weight < 0.0 || input.weight.is_nan() {
+            return Err(fault(negative, format!("the weight of '{}' is negative", input.name)));
+        }
+    }
+    Ok(found)
+}
+
+/// Checks the name of a pipeline.
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(fault(15998, "the name of a pipeline must not be empty"));
+    }
+    if name.starts_with('$') {
+        return Err(fault(
+            16410,
+            format!("the name of a pipeline must not start with '$': {name}"),
+        ));
+    }
+    if name.contains('.') {
+        return Err(fault(16412, format!("the name of a pipeline must not contain '.': {name}")));
+    }
+    Ok(())
+}
+
+/// Checks a stage of one of the pipelines.
+fn check_stage(at: usize, spec: RawDoc<'_>, rules: &Rules) -> Result<()> {
+    let Some(stage) = spec.iter().next() else { return Ok(()) };
+    match stage.name() {
+        "$rankFusion" | "$scoreFusion" => {
+            let code = if at == 0 { 10473002 } else { 10170100 };
+            Err(fault(code, format!("{} may not contain {}", rules.name, stage.name())))
+        }
+        "$geoNear" if stage.value().as_document().is_some_and(adds_distance) => {
+            let text = format!("{} does not allow $geoNear to add fields", rules.name);
+            Err(fault(rules.not_selecting, text))
+        }
+        name if SELECTING.contains(&name) => Ok(()),
+        name => {
+            let text =
+                format!("{} allows only stages that select documents, not {name}", rules.name);
+            Err(fault(rules.not_selecting, text))
+        }
+    }
+}
+
+fn adds_distance(options: RawDoc<'_>) -> bool {
+    options.get("distanceField").is_some() || options.get("includeLocs").is_some()
+}
+
+/// The operand of the last stage with this name.
+fn last<'a>(stages: RawDoc<'a>, name: &str) -> Option<RawValue<'a>> {
+    let operands = stages.iter().filter_map(|stage| stage.value().as_document()?.get(name));
+    operands.last()
+}
+
+/// The stages of all pipelines, one after the other. `finish` adds stages to each of them.
+fn all_documents(
+    inputs: &[Input<'_>],
+    context: &PipelineContext<'_>,
+    mut finish: impl FnMut(&Input<'_>) -> Result<Vec<DocBuf>>,
+) -> Result<Vec<DocBuf>> {
+    let mut out = Vec::new();
+    for (at, input) in inputs.iter().enumerate() {
+        let own = finish(input)?;
+        let stages = input.stages.iter().filter_map(|stage| stage.value().as_document());
+        if at == 0 {
+            out.extend(stages.map(RawDoc::to_owned));
+            out.extend(own);
+            continue;
+        }
+        let Some(collection) = context.collection else {
+            return Err(Error::not_implemented("the fusion of pipelines without a collection"));
+        };
+        let mut union = DocBuilder::new();
+        union.start_document("$unionWith").append("coll", collection).start_array("pipeline");
+        for stage in stages {
+            union.push(stage);
+        }
+        for stage in &own {
+            union.push(stage);
+        }
+        union.end().end();
+        out.push(union.finish());
+    }
+    Ok(out)
+}
+
+/// The order of the result, and the stage that returns the documents.
+fn results(
+    kind: &str,
+    inputs: &[Input<'_>],
+    has_details: bool,
+    more: impl FnOnce(&mut DocBuilder),
+) -> [DocBuf; 2] {
+    let mut order = DocBuilder::new();
+    order.append("s", -1).append("_id", 1);
+    let mut scored = DocBuilder::new();
+    scored.append("kind", kind).append("details", has_details).start_array("inputs");
+    for input in inputs {
+        scored.push_document().append("name", input.name).append("weight", input.weight).end();
+    }
+    scored.end();
+    more(&mut scored);
+    [written("$sort", &order.finish()), written(SCORED, &scored.finish())]
+}
+
+/// Parses `$rankFusion`.
+pub(crate) fn rank(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Vec<DocBuf>> {
+    const RULES: Rules =
+        Rules { name: "$rankFusion", not_selecting: 9191103, weights: (9967500, 9460300) };
+    let RawValue::Document(spec) = value else {
+        return Err(wrong_type(RULES.name, value, "object"));
+    };
+    let fields = Fields::read(spec, RULES.name, RANK_FUSION)?;
+    let part = |name: &str, inner: &str| Some(spec.get(name)?.as_document()?.get(inner)?);
+    let weights = part("combination", "weights").and_then(RawValue::as_document);
+    let pipelines = part("input", "pipelines").and_then(RawValue::as_document);
+    let inputs = inputs(pipelines.unwrap_or(RawDoc::EMPTY), weights, &RULES)?;
+    let has_details = fields.bool("scoreDetails")?.unwrap_or(false);
+    let mut stages = all_documents(&inputs, context, |input| {
+        let mut fused = DocBuilder::new();
+        fused.append("name", input.name);
+        if let Some(sort) = last(input.stages, "$sort") {
+            fused.append("rank", sort);
+        } else if last(input.stages, "$geoNear").is_some() {
+            fused.start_document("rank").start_document("d");
+            fused.append("$meta", "geoNearDistance").end().end();
+        } else {
+            let text =
+                "$rankFusion requires pipelines that begin with a ranked stage or contain a $sort";
+            return Err(fault(9191100, text));
+        }
+        let mut score = DocBuilder::new();
+        score.start_document("s").start_array("$divide").push(input.weight);
+        score.push_document().start_array("$add").push(RANK_CONSTANT).push("$r").end().end();
+        score.end().end();
+        Ok(vec![written(FUSED, &fused.finish()), written("$set", &score.finish())])
+    })?;
+    let mut group = DocBuilder::new();
+    group.append("_id", "$_id").start_document("d").append("$first", "$d").end();
+    group.start_document("s").append("$sum", "$s").end();
+    if has_details {
+        group.start_document("p").start_document("$push").append("n", "$n").append("r", "$r");
+        group.end().end();
+    }
+    stages.push(written("$group", &group.finish()));
+    stages.extend(results("rank", &inputs, has_details, |_| {}));
+    Ok(stages)
+}
+
+/// The stages that normalize the field `x` to `y`.
+fn normalized(normalization: &str) -> DocBuf {
+    let mut out = DocBuilder::new();
+    match normalization {
+        "minMaxScaler" => {
+            out.start_document("$setWindowFields").start_document("output").start_document("y");
+            out.start_document("$minMaxScaler").append("input", "$x").end().end().end().end();
+        }
+        "sigmoid" => {
+            out.start_document("$set").start_document("y").append("$sigmoid", "$x").end().end();
+        }
+        _ => {
+            out.start_document("$set").append("y", "$x").end();
+        }
+    }
+    out.finish()
+}
+
+/// The stage that multiplies the field `y` by a weight to the field `to`.
+fn weighted(to: &str, weight: f64) -> DocBuf {
+    let mut out = DocBuilder::new();
+    out.start_document("$set").start_document(to).start_array("$multiply");
+    out.push("$y").push(weight).end().end().end();
+    out.finish()
+}
+
+/// Parses `$scoreFusion`.
+pub(crate) fn score_fusion(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Vec<DocBuf>> {
+    const RULES: Rules =
+        Rules { name: "$scoreFusion", not_selecting: 9402502, weights: (9402501, 9402503) };
+    let RawValue::Document(spec) = value else {
+        return Err(wrong_type(RULES.name, value, "object"));
+    };
+    let fields = Fields::read(spec, RULES.name, SCORE_FUSION)?;
+    let part = |name: &str, inner: &str| Some(spec.get(name)?.as_document()?.get(inner)?);
+    let weights = part("combination", "weights").and_then(RawValue::as_document);
+    let pipelines = part("input", "pipelines").and_then(RawValue::as_document);
+    let normalization = part("input", "normalization").and_then(RawValue::as_str).unwrap_or("none");
+    let method = part("combination", "method").and_then(RawValue::as_str).unwrap_or("avg");
+    let expression = part("combination", "expression");
+    if (method == "expression") != expression.is_some() {
+        let text = "combination.expression is needed with, and only with, the method 'expression'";
+        return Err(fault(10017300, text));
+    }
+    let inputs = inputs(pipelines.unwrap_or(RawDoc::EMPTY), weights, &RULES)?;
+    let has_details = fields.bool("scoreDetails")?.unwrap_or(false);
+    let mut stages = all_documents(&inputs, context, |input| {
+        let score = match last(input.stages, "$score") {
+            Some(_) => "score",
+            None if searches_text(input.stages) => "textScore",
+            None => {
+                let text = "$scoreFusion requires pipelines whose documents have a score";
+                return Err(fault(9402500, text));
+            }
+        };
+        let mut fused = DocBuilder::new();
+        fused.append("name", input.name).append("score", score);
+        let fused = written(FUSED, &fused.finish());
+        Ok(vec![fused, normalized(normalization), weighted("v", input.weight)])
+    })?;
+    let mut group = DocBuilder::new();
+    group.append("_id", "$_id").start_document("d").append("$first", "$d").end();
+    group.start_document("p").start_document("$push");
+    group.append("n", "$n").append("x", "$x").append("v", "$v").end().end();
+    stages.push(written("$group", &group.finish()));
+    stages.push(combined(&inputs, expression));
+    stages.extend(results("score", &inputs, has_details, |scored| {
+        scored.append("normalization", normalization);
+        scored.append("method", if method == "avg" { "average" } else { "custom expression" });
+        if let Some(expression) = expression {
+            scored.append("expression", expression);
+        }
+    }));
+    Ok(stages)
+}
+
+/// Whether a pipeline begins with a text search.
+fn searches_text(stages: RawDoc<'_>) -> bool {
+    let first = stages.iter().next().and_then(|stage| stage.value().as_document());
+    let filter = first.and_then(|stage| stage.get("$match")?.as_document());
+    filter.is_some_and(|filter| filter.get("$text").is_some())
+}
+
+/// The stage that combines the scores of the pipelines: their average, or an expression whose
+/// variables have the names of the pipelines. The score of a missing document is 0.
+fn combined(inputs: &[Input<'_>], expression: Option<RawValue<'_>>) -> DocBuf {
+    let score = |out: &mut DocBuilder, name: &str| {
+        out.start_document("$reduce").append("input", "$p").append("initialValue", 0);
+        out.start_document("in").start_array("$cond").push_document().start_array("$eq");
+        out.push("$$this.n").push_document().append("$literal", name).end().end().end();
+        out.push("$$this.v").push("$$value").end().end().end();
+    };
+    let mut out = DocBuilder::new();
+    out.start_document("$set").start_document("s");
+    match expression {
+        None => {
+            out.start_array("$avg");
+            for input in inputs {
+                score(out.push_document(), input.name);
+                out.end();
+            }
+            out.end();
+        }
+        Some(expression) => {
+            out.start_document("$let").start_document("vars");
+            for input in inputs {
+                score(out.start_document(input.name), input.name);
+                out.end();
+            }
+            out.end().append("in", expression).end();
+        }
+    }
+    out.end().end();
+    out.finish()
+}
+
+/// Parses `$score`.
+pub(crate) fn score(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Vec<DocBuf>> {
+    const NAME: &str = "$score";
+    let RawValue::Document(spec) = value else { return Err(wrong_type(NAME, value, "object")) };
+    let fields = Fields::read(spec, NAME, SCORE)?;
+    let weight = fields.get("weight").and_then(Number::from_value).map_or(1.0, Number::to_f64);
+    if !(0.0..=1.0).contains(&weight) {
+        return Err(Error::bad_value(format!(
+            "the weight of $score must be between 0 and 1: {weight}"
+        )));
+    }
+    let normalization = fields.string("normalization")?.unwrap_or("none");
+    let has_details = fields.bool("scoreDetails")?.unwrap_or(false);
+    let mut begun = DocBuilder::new();
+    begun.append("d", "$$ROOT").append("x", fields.required("score")?);
+    let mut scored = DocBuilder::new();
+    scored.append("kind", "own").append("details", has_details);
+    scored.append("normalization", normalization).append("weight", weight);
+    scored.append("expression", fields.required("score")?);
+    Ok(vec![
+        written("$replaceWith", &begun.finish()),
+        normalized(normalization),
+        weighted("s", weight),
+        written(SCORED, &scored.finish()),
+    ])
+}
