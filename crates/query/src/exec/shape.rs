@@ -152,7 +152,7 @@ impl KeyPaths {
         }
     }
 
-    /// Appends the sort keys of the projection, which `returnKey` shows beside the key.
+    /// Appends the sort keys of the projection, which `returnKey` shows in addition to the key.
     fn append_sort_keys(&self, projected: RawDoc<'_>, out: &mut DocBuilder) {
         for name in &self.sort_keys {
             if let Some(value) = projected.get(name) {

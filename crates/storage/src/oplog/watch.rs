@@ -257,12 +257,25 @@ impl<'e> WatchSearch<'_, 'e> {
                     self.last = ns;
                     self.namespace(ns);
                 }
+                if ns.strip_suffix(SYSTEM_VIEWS).is_some_and(|db| db.ends_with('.')) {
+                    self.view(operation);
+                }
             }
             (Some("c"), Some(ns)) => {
                 let db = ns.split_once('.').map_or(ns, |(db, _)| db);
                 self.command(db, operation.get("o").and_then(RawValue::as_document));
             }
             _ => self.all(),
+        }
+    }
+
+    /// A change of a view, which its document in `system.views` names.
+    fn view(&mut self, operation: RawDoc<'e>) {
+        let part = |name| operation.get(name).and_then(RawValue::as_document);
+        let id = |part: RawDoc<'e>| part.get("_id").and_then(RawValue::as_str);
+        match part("o2").and_then(id).or_else(|| part("o").and_then(id)) {
+            Some(view) => self.namespace(view),
+            None => self.all(),
         }
     }
 
@@ -298,16 +311,7 @@ impl<'e> WatchSearch<'_, 'e> {
     fn namespace(&mut self, ns: &str) {
         let Some((db, collection)) = ns.split_once('.') else { return self.all() };
         self.add(self.by_scope.collections.get(ns));
-        // A change of a view, of which streams over its name and its database have events.
-        if collection == SYSTEM_VIEWS {
-            let views = self.by_scope.collections.iter();
-            for (_, watch) in
-                views.filter(|(ns, _)| ns.split_once('.').is_some_and(|it| it.0 == db))
-            {
-                self.add(Some(watch));
-            }
-        }
-        if is_visible(collection) || collection == SYSTEM_VIEWS {
+        if is_visible(collection) {
             self.add(self.by_scope.databases.get(db));
             self.add(Some(&self.by_scope.deployment).filter(|_| !is_internal(db)));
         }

@@ -169,7 +169,8 @@ const CASES: &[(&str, &str, [bool; 4])] = &[
     ("test", "{collMod: 'c', index: {name: 'a_1', hidden: true}}", [true, true, false, true]),
     ("test", "{dropIndexes: 'c', index: 'a_1'}", [true, true, false, true]),
     ("other", "{create: 'e'}", [false, false, true, true]),
-    ("test", "{create: 'ts', timeseries: {timeField: 't'}}", [false; 4]),
+    ("test", "{create: 'ts', timeseries: {timeField: 't'}}", [false, true, false, true]),
+    ("test", "{drop: 'v'}", [false, true, false, true]),
     ("admin", "{renameCollection: 'test.d', to: 'test.e'}", [false, true, false, true]),
     (
         "admin",
@@ -188,6 +189,8 @@ const CASES: &[(&str, &str, [bool; 4])] = &[
 #[test]
 fn what_concerns_a_stream_wakes_it() {
     let f = Fixture::new(memory());
+    // Its creation wakes all streams, because the log refers to the document with its name.
+    f.ok("test", "{create: 'v', viewOn: 'c', pipeline: []}");
     let mut wrong = Vec::new();
     for (db, command, concerned) in CASES {
         let scopes = ["test.c", "test.", "other.", ""];
