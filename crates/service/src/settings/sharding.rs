@@ -10,7 +10,9 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::{Namespace, Result};
-use mayfly_storage::{Collection, Direction, ReadView, ScanLimit, Store, new_uuid, whole_range};
+use mayfly_storage::{
+    Collection, Direction, ReadView, ScanLimit, ScanResult, Store, new_uuid, whole_range,
+};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 use mayfly_work::OpCtx;
 
@@ -95,24 +97,34 @@ pub fn forget_collection(store: &Store, op: &OpCtx, ns: &Namespace) -> Result<()
 pub fn forget_database(store: &Store, op: &OpCtx, db: &str) -> Result<()> {
     let collections = Namespace::new("config", COLLECTIONS)?;
     if let Some(collection) = store.collection(&ReadView::now(), &collections) {
-        let prefix = [db, "."].concat();
-        let mut names = Vec::new();
-        store.snapshot(&ReadView::now())?.scan_records(
-            &collection,
-            &whole_range(),
-            Direction::Forward,
-            ScanLimit::NONE,
-            &mut |_, document| {
-                let name = document.get("_id").and_then(RawValue::as_str);
-                names.extend(name.filter(|name| name.starts_with(&prefix)).map(str::to_owned));
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
-        for name in &names {
-            documents::remove(store, op, &collections, name)?;
+        for name in names_below(store, &collection, &[db, "."].concat())? {
+            documents::remove(store, op, &collections, &name)?;
         }
     }
     documents::remove(store, op, &Namespace::new("config", DATABASES)?, db)
+}
+
+/// The ids in a collection that begin with this prefix.
+fn names_below(store: &Store, collection: &Collection, prefix: &str) -> Result<Vec<String>> {
+    let snapshot = store.snapshot(&ReadView::now())?;
+    let (direction, mut range, mut names) = (Direction::Forward, whole_range(), Vec::new());
+    loop {
+        let scanned = snapshot.scan_records(
+            collection,
+            &range,
+            direction,
+            ScanLimit::NONE,
+            &mut |_, document| {
+                let name = document.get("_id").and_then(RawValue::as_str);
+                names.extend(name.filter(|name| name.starts_with(prefix)).map(str::to_owned));
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        match scanned {
+            ScanResult::Exhausted => return Ok(names),
+            ScanResult::Paused(last) => range = range.after(&last, direction),
+        }
+    }
 }
 
 /// Whether the balancer was started; it has nothing to do.
