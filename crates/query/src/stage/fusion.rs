@@ -232,7 +232,7 @@ pub(crate) fn rank(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result
         return Err(wrong_type(RULES.name, value, "object"));
     };
     let fields = Fields::read(spec, RULES.name, RANK_FUSION)?;
-    let part = |name: &str, inner: &str| Some(spec.get(name)?.as_document()?.get(inner)?);
+    let part = |name: &str, inner: &str| spec.get(name)?.as_document()?.get(inner);
     let weights = part("combination", "weights").and_then(RawValue::as_document);
     let pipelines = part("input", "pipelines").and_then(RawValue::as_document);
     let inputs = inputs(pipelines.unwrap_or(RawDoc::EMPTY), weights, &RULES)?;
@@ -305,7 +305,7 @@ pub(crate) fn score_fusion(
         return Err(wrong_type(RULES.name, value, "object"));
     };
     let fields = Fields::read(spec, RULES.name, SCORE_FUSION)?;
-    let part = |name: &str, inner: &str| Some(spec.get(name)?.as_document()?.get(inner)?);
+    let part = |name: &str, inner: &str| spec.get(name)?.as_document()?.get(inner);
     let weights = part("combination", "weights").and_then(RawValue::as_document);
     let pipelines = part("input", "pipelines").and_then(RawValue::as_document);
     let normalization = part("input", "normalization").and_then(RawValue::as_str).unwrap_or("none");
