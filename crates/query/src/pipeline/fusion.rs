@@ -17,14 +17,12 @@ use mayfly_value::arguments::error::wrong_type;
 use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-use super::fused::{FUSED, SCORED};
-use super::{PipelineContext, written};
+use super::row::StageRow;
+use crate::stage::fused::{FUSED, SCORED};
+use crate::stage::{PipelineContext, written};
 
 /// The rank constant of reciprocal rank fusion.
 const RANK_CONSTANT: f64 = 60.0;
-
-/// Stages that only select or order documents.
-const SELECTING: &[&str] = &["$match", "$sort", "$limit", "$skip", "$sample", "$geoNear", "$score"];
 
 const RANK_FUSION: &[Argument] = &[
     Argument::fields("input", &[Argument::document("pipelines").required()]).required(),
@@ -145,26 +143,20 @@ fn check_name(name: &str) -> Result<()> {
 /// Checks a stage of one of the pipelines.
 fn check_stage(at: usize, spec: RawDoc<'_>, rules: &Rules) -> Result<()> {
     let Some(stage) = spec.iter().next() else { return Ok(()) };
-    match stage.name() {
-        "$rankFusion" | "$scoreFusion" => {
-            let code = if at == 0 { 10473002 } else { 10170100 };
-            Err(fault(code, format!("{} may not contain {}", rules.name, stage.name())))
-        }
-        "$geoNear" if stage.value().as_document().is_some_and(adds_distance) => {
-            let text = format!("{} does not allow $geoNear to add fields", rules.name);
-            Err(fault(rules.not_selecting, text))
-        }
-        name if SELECTING.contains(&name) => Ok(()),
-        name => {
-            let text =
-                format!("{} allows only stages that select documents, not {name}", rules.name);
-            Err(fault(rules.not_selecting, text))
-        }
+    let row = StageRow::find(stage.name());
+    if row.is_some_and(|row| row.fuses) {
+        let code = if at == 0 { 10473002 } else { 10170100 };
+        return Err(fault(code, format!("{} may not contain {}", rules.name, stage.name())));
     }
-}
-
-fn adds_distance(options: RawDoc<'_>) -> bool {
-    options.get("distanceField").is_some() || options.get("includeLocs").is_some()
+    if row.is_none_or(|row| !(row.selects)(stage.value())) {
+        let text = format!(
+            "{} allows only stages that select documents, not {}",
+            rules.name,
+            stage.name()
+        );
+        return Err(fault(rules.not_selecting, text));
+    }
+    Ok(())
 }
 
 /// The operand of the last stage with this name.
