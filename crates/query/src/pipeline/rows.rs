@@ -203,23 +203,13 @@ pub const STAGES: &[StageRow] = &[
         .selecting(|_| true)
         .keeps(&[Operator::Sort]),
     short(
-        (
-            "$rankFusion",
-            "Combines the results of pipelines by their ranks",
-            "8.1",
-            Needs::InputAndOptions,
-        ),
+        ("$rankFusion", "Combines the results of pipelines by their ranks", "8.1", Needs::Input),
         fusion::rank,
     )
     .fusion()
     .keeps(&[Operator::Group, Operator::Sort]),
     short(
-        (
-            "$scoreFusion",
-            "Combines the results of pipelines by their scores",
-            "8.2",
-            Needs::InputAndOptions,
-        ),
+        ("$scoreFusion", "Combines the results of pipelines by their scores", "8.2", Needs::Input),
         fusion::score_fusion,
     )
     .fusion()
@@ -365,7 +355,7 @@ pub const STAGES: &[StageRow] = &[
             "$queryStats",
             "Refused, as where statistics of queries are not collected",
             "7.1",
-            Needs::Options,
+            Needs::Cluster(Action::QueryStatsRead),
         ),
         cluster::query_stats,
     )
