@@ -2,6 +2,7 @@
 //! planner, and the others process its documents one by one.
 
 mod explain;
+mod fusion;
 mod parse;
 mod positions;
 mod row;

@@ -71,6 +71,11 @@ pub struct StageRow {
     stable_options: Option<&'static [&'static str]>,
     /// The part of the operand that belongs to the shape of a query.
     pub shape: StageShape,
+    /// Whether the stage with this operand only selects and orders documents, so that it is allowed
+    /// in a fusion of pipelines.
+    pub(super) selects: fn(RawValue<'_>) -> bool,
+    /// Whether the stage is a fusion of pipelines.
+    pub(super) fuses: bool,
     /// Whether only the server itself makes the stage; lists for clients leave it out.
     pub is_internal: bool,
     /// The operators that limit the stage's memory, each with a parameter.
@@ -114,6 +119,8 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         concern: StageConcern::Any,
         stable_options: None,
         shape: StageShape::Options,
+        selects: |_| false,
+        fuses: false,
         is_internal: false,
         memory: &[],
         parse,
@@ -176,6 +183,16 @@ impl StageRow {
     /// Forbids the stage in a `$facet`.
     pub(super) const fn not_in_facets(self) -> StageRow {
         StageRow { in_facet: false, ..self }
+    }
+
+    /// Declares which operands make the stage select documents only.
+    pub(super) const fn selecting(self, selects: fn(RawValue<'_>) -> bool) -> StageRow {
+        StageRow { selects, ..self }
+    }
+
+    /// Declares a fusion of pipelines, which must be the first stage.
+    pub(super) const fn fusion(self) -> StageRow {
+        StageRow { fuses: true, ..self.first() }
     }
 
     /// Leaves the stage out of lists for clients.

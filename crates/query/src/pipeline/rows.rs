@@ -7,13 +7,13 @@
 use mayfly_auth::Action;
 use mayfly_work::spill::Operator;
 
+use super::fusion;
 use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
 use crate::language::StageShape;
 use crate::stage::{
     Needs, bucket, bucket_auto, cluster, count, densify, documents, facet, fill, filter, fused,
-    fusion, geo_near, graph_lookup, group, lookup, map_reduce, merge, out, project, redact,
-    reshape, sample, sort, sort_by_count, source, split_event, union_with, unwind, window,
-    window_fields,
+    geo_near, graph_lookup, group, lookup, map_reduce, merge, out, project, redact, reshape,
+    sample, sort, sort_by_count, source, split_event, union_with, unwind, window, window_fields,
 };
 use crate::timeseries::{show_buckets, unpack};
 
@@ -24,15 +24,19 @@ pub(crate) const SPLIT_LARGE_EVENT: &str = "$changeStreamSplitLargeEvent";
 pub const STAGES: &[StageRow] = &[
     row(("$match", "Keeps documents that match a filter", "2.1", Needs::Input), filter::parse)
         .after_changes()
+        .selecting(|_| true)
         .shaped(StageShape::Filter),
     row(("$sort", "Sorts documents", "2.1", Needs::Input), |value, context| {
         sort::parse(value, context.scope)
     })
+    .selecting(|_| true)
     .keeps(&[Operator::Sort])
     .shaped(StageShape::Verbatim),
     row(("$skip", "Drops the first documents", "2.1", Needs::Input), window::parse_skip)
+        .selecting(|_| true)
         .shaped(StageShape::Type),
     row(("$limit", "Keeps the first documents", "2.1", Needs::Input), window::parse_limit)
+        .selecting(|_| true)
         .shaped(StageShape::Type),
     row(
         ("$project", "Includes, excludes and computes fields", "2.1", Needs::Input),
@@ -197,30 +201,22 @@ pub const STAGES: &[StageRow] = &[
     .after_changes()
     .shaped(StageShape::Expression),
     row(("$sample", "Picks documents at random", "3.2", Needs::Input), sample::parse)
+        .selecting(|_| true)
         .keeps(&[Operator::Sort]),
     short(
-        (
-            "$rankFusion",
-            "Combines the results of pipelines by their ranks",
-            "8.1",
-            Needs::InputAndOptions,
-        ),
+        ("$rankFusion", "Combines the results of pipelines by their ranks", "8.1", Needs::Input),
         fusion::rank,
     )
-    .first()
+    .fusion()
     .keeps(&[Operator::Group, Operator::Sort]),
     short(
-        (
-            "$scoreFusion",
-            "Combines the results of pipelines by their scores",
-            "8.2",
-            Needs::InputAndOptions,
-        ),
+        ("$scoreFusion", "Combines the results of pipelines by their scores", "8.2", Needs::Input),
         fusion::score_fusion,
     )
-    .first()
+    .fusion()
     .keeps(&[Operator::Group, Operator::Sort]),
     short(("$score", "Gives documents a score, as metadata", "8.2", Needs::Input), fusion::score)
+        .selecting(|_| true)
         .keeps(&[Operator::WindowFields]),
     row((fused::FUSED, "Wraps documents with their rank or score", "", Needs::Input), fused::parse)
         .internal(),
@@ -246,6 +242,7 @@ pub const STAGES: &[StageRow] = &[
         geo_near::parse,
     )
     .first_with(40603)
+    .selecting(geo_near::selects)
     .in_joins()
     .keeps(&[Operator::Near]),
     last(
@@ -365,7 +362,7 @@ pub const STAGES: &[StageRow] = &[
             "$queryStats",
             "Refused, as where statistics of queries are not collected",
             "7.1",
-            Needs::Options,
+            Needs::Cluster(Action::QueryStatsRead),
         ),
         cluster::query_stats,
     )

@@ -1,6 +1,5 @@
 //! Sources that describe a cluster: the catalog, sampled queries, and statistics of queries.
 
-use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::arguments::{Argument, Fields, error::wrong_type};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -52,11 +51,7 @@ pub(crate) fn sampled_queries(
 }
 
 /// `$queryStats`: refused as by a server that does not collect statistics, which is the default.
-pub(crate) fn query_stats(
-    _: RawValue<'_>,
-    context: &PipelineContext<'_>,
-) -> Result<Box<dyn Source>> {
-    context.needs_on_cluster(Action::QueryStatsRead);
+pub(crate) fn query_stats(_: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
     let text = "$queryStats is not allowed in the current configuration. You may need to enable the corresponding feature flag";
     Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text))
 }

@@ -57,6 +57,14 @@ struct Arguments<'a> {
     place: Option<Vec<String>>,
 }
 
+/// Whether the stage with this operand adds no fields.
+pub(crate) fn selects(operand: RawValue<'_>) -> bool {
+    let adds = |options: RawDoc<'_>| {
+        options.get("distanceField").is_some() || options.get("includeLocs").is_some()
+    };
+    !operand.as_document().is_some_and(adds)
+}
+
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(options) = value else {
         return fault(10065, "invalid parameter: expected an object ($geoNear)");

@@ -17,7 +17,6 @@ pub(crate) mod fields;
 pub(crate) mod fill;
 pub(crate) mod filter;
 pub(crate) mod fused;
-pub(crate) mod fusion;
 pub(crate) mod geo_near;
 mod granularity;
 pub(crate) mod graph_lookup;

@@ -97,29 +97,34 @@ pub fn forget_collection(store: &Store, op: &OpCtx, ns: &Namespace) -> Result<()
 pub fn forget_database(store: &Store, op: &OpCtx, db: &str) -> Result<()> {
     let collections = Namespace::new("config", COLLECTIONS)?;
     if let Some(collection) = store.collection(&ReadView::now(), &collections) {
-        let prefix = [db, "."].concat();
-        let (mut names, mut range) = (Vec::new(), whole_range());
-        let mut see = |_: &[u8], document: RawDoc<'_>| {
-            let name = document.get("_id").and_then(RawValue::as_str);
-            names.extend(name.filter(|name| name.starts_with(&prefix)).map(str::to_owned));
-            Ok(ControlFlow::Continue(()))
-        };
-        let snapshot = store.snapshot(&ReadView::now())?;
-        // An engine may end a page early.
-        while let ScanResult::Paused(last) = snapshot.scan_records(
-            &collection,
-            &range,
-            Direction::Forward,
-            ScanLimit::NONE,
-            &mut see,
-        )? {
-            range = range.after(&last, Direction::Forward);
-        }
-        for name in &names {
-            documents::remove(store, op, &collections, name)?;
+        for name in names_below(store, &collection, &[db, "."].concat())? {
+            documents::remove(store, op, &collections, &name)?;
         }
     }
     documents::remove(store, op, &Namespace::new("config", DATABASES)?, db)
+}
+
+/// The ids in a collection that begin with this prefix.
+fn names_below(store: &Store, collection: &Collection, prefix: &str) -> Result<Vec<String>> {
+    let snapshot = store.snapshot(&ReadView::now())?;
+    let (direction, mut range, mut names) = (Direction::Forward, whole_range(), Vec::new());
+    loop {
+        let scanned = snapshot.scan_records(
+            collection,
+            &range,
+            direction,
+            ScanLimit::NONE,
+            &mut |_, document| {
+                let name = document.get("_id").and_then(RawValue::as_str);
+                names.extend(name.filter(|name| name.starts_with(prefix)).map(str::to_owned));
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        match scanned {
+            ScanResult::Exhausted => return Ok(names),
+            ScanResult::Paused(last) => range = range.after(&last, direction),
+        }
+    }
 }
 
 /// Whether the balancer was started; it has nothing to do.

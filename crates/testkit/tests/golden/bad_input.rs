@@ -284,7 +284,7 @@ async fn wrong_commands_are_answered_with_their_codes() {
             40324,
             "Unrecognized pipeline stage",
         ),
-        ("{createSearchIndexes: 1}", 238, "not implemented"),
+        ("{getShardVersion: 1}", 238, "not implemented"),
     ];
     for (text, code, message) in cases {
         client.fails(&command(text), code, message).await;

@@ -217,7 +217,7 @@ const ENDLESS: &[Endless] = &[
     }),
     endless("sleep", || find("one", "{$where: 'sleep(1e9)'}")),
     endless("mapReduce, map", || {
-        "{mapReduce: 'one', map: 'for (;;) emit(1, 1)', reduce: '0', out: {inline: 1}}".to_owned()
+        "{mapReduce: 'one', map: 'for (;;);', reduce: '0', out: {inline: 1}}".to_owned()
     }),
     endless("mapReduce, reduce", || {
         "{mapReduce: 'many', map: 'emit(1, 1)', reduce: 'for (;;);', out: {inline: 1}}".to_owned()

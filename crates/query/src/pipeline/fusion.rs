@@ -17,14 +17,12 @@ use mayfly_value::arguments::error::wrong_type;
 use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-use super::fused::{FUSED, SCORED};
-use super::{PipelineContext, written};
+use super::row::StageRow;
+use crate::stage::fused::{FUSED, SCORED};
+use crate::stage::{PipelineContext, written};
 
 /// The rank constant of reciprocal rank fusion.
 const RANK_CONSTANT: f64 = 60.0;
-
-/// Stages that only select or order documents.
-const SELECTING: &[&str] = &["$match", "$sort", "$limit", "$skip", "$sample", "$geoNear", "$score"];
 
 const RANK_FUSION: &[Argument] = &[
     Argument::fields("input", &[Argument::document("pipelines").required()]).required(),
@@ -145,26 +143,20 @@ fn check_name(name: &str) -> Result<()> {
 /// Checks a stage of one of the pipelines.
 fn check_stage(at: usize, spec: RawDoc<'_>, rules: &Rules) -> Result<()> {
     let Some(stage) = spec.iter().next() else { return Ok(()) };
-    match stage.name() {
-        "$rankFusion" | "$scoreFusion" => {
-            let code = if at == 0 { 10473002 } else { 10170100 };
-            Err(fault(code, format!("{} may not contain {}", rules.name, stage.name())))
-        }
-        "$geoNear" if stage.value().as_document().is_some_and(adds_distance) => {
-            let text = format!("{} does not allow $geoNear to add fields", rules.name);
-            Err(fault(rules.not_selecting, text))
-        }
-        name if SELECTING.contains(&name) => Ok(()),
-        name => {
-            let text =
-                format!("{} allows only stages that select documents, not {name}", rules.name);
-            Err(fault(rules.not_selecting, text))
-        }
+    let row = StageRow::find(stage.name());
+    if row.is_some_and(|row| row.fuses) {
+        let code = if at == 0 { 10473002 } else { 10170100 };
+        return Err(fault(code, format!("{} may not contain {}", rules.name, stage.name())));
     }
-}
-
-fn adds_distance(options: RawDoc<'_>) -> bool {
-    options.get("distanceField").is_some() || options.get("includeLocs").is_some()
+    if row.is_none_or(|row| !(row.selects)(stage.value())) {
+        let text = format!(
+            "{} allows only stages that select documents, not {}",
+            rules.name,
+            stage.name()
+        );
+        return Err(fault(rules.not_selecting, text));
+    }
+    Ok(())
 }
 
 /// The operand of the last stage with this name.
@@ -232,7 +224,7 @@ pub(crate) fn rank(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result
         return Err(wrong_type(RULES.name, value, "object"));
     };
     let fields = Fields::read(spec, RULES.name, RANK_FUSION)?;
-    let part = |name: &str, inner: &str| Some(spec.get(name)?.as_document()?.get(inner)?);
+    let part = |name: &str, inner: &str| spec.get(name)?.as_document()?.get(inner);
     let weights = part("combination", "weights").and_then(RawValue::as_document);
     let pipelines = part("input", "pipelines").and_then(RawValue::as_document);
     let inputs = inputs(pipelines.unwrap_or(RawDoc::EMPTY), weights, &RULES)?;
@@ -305,7 +297,7 @@ pub(crate) fn score_fusion(
         return Err(wrong_type(RULES.name, value, "object"));
     };
     let fields = Fields::read(spec, RULES.name, SCORE_FUSION)?;
-    let part = |name: &str, inner: &str| Some(spec.get(name)?.as_document()?.get(inner)?);
+    let part = |name: &str, inner: &str| spec.get(name)?.as_document()?.get(inner);
     let weights = part("combination", "weights").and_then(RawValue::as_document);
     let pipelines = part("input", "pipelines").and_then(RawValue::as_document);
     let normalization = part("input", "normalization").and_then(RawValue::as_str).unwrap_or("none");
