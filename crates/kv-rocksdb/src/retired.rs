@@ -175,7 +175,7 @@ impl<'r> RunWalk<'r> {
         if goes_on {
             self.stepped += 1;
             // A run that another scan has noted may begin here.
-            if self.stepped % WORTH_LEARNING != 0 {
+            if !self.stepped.is_multiple_of(WORTH_LEARNING) {
                 return None;
             }
         } else {
@@ -214,7 +214,8 @@ impl Drop for RunWalk<'_> {
 mod tests {
     use super::*;
 
-    /// A scan at a sequence number over these numbers of object 7; returns how many it stepped over.
+    /// A scan at a sequence number over these numbers of object 7; returns how many it stepped
+    /// over.
     fn walk(
         runs: &RetiredRuns,
         numbers: std::ops::Range<u64>,

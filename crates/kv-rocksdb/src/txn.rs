@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_kv::conflict::Claims;
-use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan, stored_scan};
+use mayfly_kv::scan::{ScanRequest, merged_scan, stored_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
     Caps, Direction, EachValue, KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd,
     ScanLimit, Txn, Visitor, is_retired, scan_each,
 };
-use rocksdb::{DB, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, WriteBatch};
+use rocksdb::{ErrorKind, ReadOptions, WriteBatch};
 
+use crate::cursor::RocksCursor;
 use crate::health::read_failed;
 use crate::many::{BATCHED_KEYS, KeyGroup, Many, key_groups};
 use crate::ranges::visit_ranges;
 use crate::record_cache::{AsOf, CacheLookup};
-use crate::retired::{RunWalk, WORTH_LEARNING};
+use crate::retired::WORTH_LEARNING;
 use crate::store::{Store, StoreSnapshot};
 
 pub(crate) const CAPS: Caps = Caps {
@@ -379,23 +380,8 @@ impl Txn for RocksTxn {
         if range.is_empty() {
             return Ok(ScanEnd::Exhausted);
         }
-        let store = &self.store;
-        let mut options = self.snapshot().scan_options();
-        options.set_iterate_lower_bound(range.start.as_slice());
-        options.set_iterate_upper_bound(range.end.as_slice());
-        let mut iterator = store.db.raw_iterator_cf_opt(&store.family(keyspace), options);
-        match direction {
-            Direction::Forward => iterator.seek_to_first(),
-            Direction::Backward => iterator.seek_to_last(),
-        }
         let request = ScanRequest { keyspace, range, direction, limit };
-        let walk = match self.snapshot().as_of {
-            AsOf::Snapshot(holds, within) if keyspace == Keyspace::Record => {
-                Some(RunWalk::new(&store.retired, direction, (holds, within)))
-            }
-            _ => None,
-        };
-        let mut cursor = RocksCursor { iterator, direction, walk };
+        let mut cursor = RocksCursor::hiding(&self.store, self.snapshot(), request);
         merged_scan(&mut cursor, &self.buffer, request, visit)
     }
 
@@ -409,14 +395,8 @@ impl Txn for RocksTxn {
         if range.is_empty() {
             return Ok(ScanEnd::Exhausted);
         }
-        let store = &self.store;
-        let mut options = self.snapshot().scan_options();
-        options.set_iterate_lower_bound(range.start.as_slice());
-        options.set_iterate_upper_bound(range.end.as_slice());
-        let mut iterator = store.db.raw_iterator_cf_opt(&store.family(keyspace), options);
-        iterator.seek_to_first();
-        let direction = Direction::Forward;
-        stored_scan(&mut RocksCursor { iterator, direction, walk: None }, limit, visit)
+        let mut cursor = RocksCursor::new(&self.store, self.snapshot(), keyspace, range);
+        stored_scan(&mut cursor, limit, visit)
     }
 
     fn scan_ranges(
@@ -460,55 +440,5 @@ impl Txn for RocksTxn {
             rolled_back => drop(rolled_back),
         }
         result
-    }
-}
-
-struct RocksCursor<'s> {
-    iterator: DBRawIteratorWithThreadMode<'s, DB>,
-    direction: Direction,
-    /// For scans of records: the run of retired ones at the present position.
-    walk: Option<RunWalk<'s>>,
-}
-
-impl Cursor for RocksCursor<'_> {
-    fn entry(&self) -> KvResult<Option<(&[u8], &[u8])>> {
-        match self.iterator.item() {
-            Some(entry) => Ok(Some(entry)),
-            // The end of the range and a failed read differ only in the status.
-            None => self.iterator.status().map(|()| None).map_err(|error| read_failed(&error)),
-        }
-    }
-
-    fn advance(&mut self) {
-        if let Some(walk) = &mut self.walk {
-            walk.end();
-        }
-        self.step();
-    }
-
-    fn advance_retired(&mut self) {
-        let to = match (&mut self.walk, self.iterator.key()) {
-            (Some(walk), Some(key)) => walk.step(key),
-            _ => None,
-        };
-        match (to, self.direction) {
-            (Some(after), Direction::Forward) => self.iterator.seek(after),
-            (Some(first), Direction::Backward) => {
-                self.iterator.seek_for_prev(first);
-                if self.iterator.key() == Some(&first[..]) {
-                    self.iterator.prev();
-                }
-            }
-            (None, _) => self.step(),
-        }
-    }
-}
-
-impl RocksCursor<'_> {
-    fn step(&mut self) {
-        match self.direction {
-            Direction::Forward => self.iterator.next(),
-            Direction::Backward => self.iterator.prev(),
-        }
     }
 }

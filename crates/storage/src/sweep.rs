@@ -197,8 +197,8 @@ impl Store {
         Ok(())
     }
 
-    /// Cuts the oldest segments of an oplog that exceeds its size, with the retired records and kept
-    /// versions that they refer to; the whole log when the disk is nearly full.
+    /// Cuts the oldest segments of an oplog that exceeds its size, with the retired records and
+    /// kept versions that they refer to; the whole log when the disk is nearly full.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -229,8 +229,8 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes the retired records that rows of kept versions name. A crash leaves the rows, and the
-    /// next call deletes the records again.
+    /// Deletes the retired records that rows of kept versions name. A crash leaves the rows, and
+    /// the next call deletes the records again.
     fn delete_retired(&self, rows: &KeyRange) -> Result<()> {
         let reader = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let mut keys: Vec<Vec<u8>> = Vec::new();

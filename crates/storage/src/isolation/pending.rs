@@ -107,7 +107,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Writes the remaining kept versions and rows of retired records. Must be called before the commit.
+    /// Writes the remaining kept versions and rows of retired records. Must be called before the
+    /// commit.
     ///
     /// # Errors
     /// Errors of the engine.

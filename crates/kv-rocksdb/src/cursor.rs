@@ -1,0 +1,106 @@
+//! Scans of stored entries in RocksDB.
+
+use mayfly_kv::scan::{Cursor, ScanRequest};
+use mayfly_kv::{Direction, KeyRange, Keyspace, KvResult};
+use rocksdb::{DB, DBRawIteratorWithThreadMode};
+
+use crate::health::read_failed;
+use crate::record_cache::AsOf;
+use crate::retired::RunWalk;
+use crate::store::{Store, StoreSnapshot};
+
+/// A scan over the stored entries of a range.
+pub(crate) struct RocksCursor<'s> {
+    iterator: DBRawIteratorWithThreadMode<'s, DB>,
+    direction: Direction,
+    /// For scans of records: the run of retired ones at the present position.
+    walk: Option<RunWalk<'s>>,
+}
+
+impl<'s> RocksCursor<'s> {
+    /// A cursor over all entries, on the first one.
+    pub(crate) fn new(
+        store: &'s Store,
+        snapshot: &StoreSnapshot,
+        keyspace: Keyspace,
+        range: &KeyRange,
+    ) -> RocksCursor<'s> {
+        let mut iterator = iterator(store, snapshot, keyspace, range);
+        iterator.seek_to_first();
+        RocksCursor { iterator, direction: Direction::Forward, walk: None }
+    }
+
+    /// A cursor for a scan that hides retired records, and notes where they are.
+    pub(crate) fn hiding(
+        store: &'s Store,
+        snapshot: &StoreSnapshot,
+        request: ScanRequest<'_>,
+    ) -> RocksCursor<'s> {
+        let ScanRequest { keyspace, range, direction, .. } = request;
+        let mut iterator = iterator(store, snapshot, keyspace, range);
+        match direction {
+            Direction::Forward => iterator.seek_to_first(),
+            Direction::Backward => iterator.seek_to_last(),
+        }
+        let walk = match snapshot.as_of {
+            AsOf::Snapshot(holds, within) if keyspace == Keyspace::Record => {
+                Some(RunWalk::new(&store.retired, direction, (holds, within)))
+            }
+            _ => None,
+        };
+        RocksCursor { iterator, direction, walk }
+    }
+
+    fn step(&mut self) {
+        match self.direction {
+            Direction::Forward => self.iterator.next(),
+            Direction::Backward => self.iterator.prev(),
+        }
+    }
+}
+
+fn iterator<'s>(
+    store: &'s Store,
+    snapshot: &StoreSnapshot,
+    keyspace: Keyspace,
+    range: &KeyRange,
+) -> DBRawIteratorWithThreadMode<'s, DB> {
+    let mut options = snapshot.scan_options();
+    options.set_iterate_lower_bound(range.start.as_slice());
+    options.set_iterate_upper_bound(range.end.as_slice());
+    store.db.raw_iterator_cf_opt(&store.family(keyspace), options)
+}
+
+impl Cursor for RocksCursor<'_> {
+    fn entry(&self) -> KvResult<Option<(&[u8], &[u8])>> {
+        match self.iterator.item() {
+            Some(entry) => Ok(Some(entry)),
+            // The end of the range and a failed read differ only in the status.
+            None => self.iterator.status().map(|()| None).map_err(|error| read_failed(&error)),
+        }
+    }
+
+    fn advance(&mut self) {
+        if let Some(walk) = &mut self.walk {
+            walk.end();
+        }
+        self.step();
+    }
+
+    fn advance_retired(&mut self) {
+        let to = match (&mut self.walk, self.iterator.key()) {
+            (Some(walk), Some(key)) => walk.step(key),
+            _ => None,
+        };
+        match (to, self.direction) {
+            (Some(after), Direction::Forward) => self.iterator.seek(after),
+            (Some(first), Direction::Backward) => {
+                self.iterator.seek_for_prev(first);
+                if self.iterator.key() == Some(&first[..]) {
+                    self.iterator.prev();
+                }
+            }
+            (None, _) => self.step(),
+        }
+    }
+}
