@@ -58,7 +58,7 @@ pub const TABLE: &[Parameter] = &[
     AUTOMATION_SERVICE_DESCRIPTOR,
     number!(
         "batchedDeletesTargetBatchDocs",
-        "Most expired documents that the TTL monitor deletes in one batch; 0 for no limit. Default: 10, with which batches grow up to 512 documents while clients' commits are not slowed down.",
+        "Most expired documents that the TTL monitor deletes in one batch; 0 for no limit. With the default, batches grow up to 512 documents while clients' commits are not slowed down. Default: 10.",
         NOT_NEGATIVE,
         |s| ttl(s).batch_docs
     ),
