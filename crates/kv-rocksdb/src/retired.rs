@@ -8,9 +8,9 @@
 //!
 //! **Runs.** Documents often expire in the order of their insertion, so that a collection begins
 //! with a long run of retired records. A commit that retires more than [`WORTH_LEARNING`]
-//! consecutive numbers notes them, and so does a scan that has stepped over as many: the runs are
-//! kept in memory only. A later scan whose snapshot contains all of these retirements
-//! seeks to the end of the run. A run contains only numbers that were seen as retired, and a
+//! consecutive numbers notes them, and so does a scan that has stepped over as many. The runs are
+//! kept in memory only. A later scan whose snapshot contains all of these retirements seeks to the
+//! end of the run. A run contains only numbers that were seen as retired, and a
 //! retired key is never put again, so a run stays true until its records are deleted, and after
 //! that.
 

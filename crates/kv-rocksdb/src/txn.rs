@@ -299,7 +299,7 @@ impl RocksTxn {
         let by = store.db.latest_sequence_number();
         invalidation.finish(by);
         written?;
-        if self.buffer.size().1 >= WORTH_LEARNING {
+        if self.buffer.retired() >= WORTH_LEARNING {
             let retired = self.buffer.ops().filter(|(.., write)| *write == OwnWrite::Retired);
             let mut keys: Vec<&[u8]> = retired.map(|(_, key, _)| key).collect();
             keys.sort_unstable();

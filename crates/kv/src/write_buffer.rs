@@ -31,6 +31,8 @@ pub struct WriteBuffer {
     ops: Vec<Op>,
     /// Offsets of open gaps in the arena.
     gaps: Vec<u32>,
+    /// The number of retirements.
+    retired: usize,
     /// Operations by keyspace.
     counts: [usize; Keyspace::ALL.len()],
     hashed: RefCell<Hashed>,
@@ -142,12 +144,18 @@ impl WriteBuffer {
 
     /// Adds a retirement.
     pub fn retire(&mut self, keyspace: Keyspace, key: &[u8]) {
+        self.retired += 1;
         self.push(keyspace, key, &[], Kind::Retire);
     }
 
     /// Bytes and operations so far.
     pub fn size(&self) -> (usize, usize) {
         (self.arena.len(), self.ops.len())
+    }
+
+    /// The number of retirements so far.
+    pub fn retired(&self) -> usize {
+        self.retired
     }
 
     /// Whether nothing was written.

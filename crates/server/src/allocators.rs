@@ -64,11 +64,12 @@ mod c {
 }
 
 /// Makes both allocators return freed pages to the system at once if the process may use little
-/// memory.
+/// memory, and what is resident is then measured.
 pub(crate) fn adapt(usable_bytes: u64) {
     if (1..SCARCE_BYTES).contains(&usable_bytes) {
         mayfly_server::allocator::return_at_once();
         #[cfg(target_os = "linux")]
         c::return_at_once();
+        mayfly_work::memory::begin_measuring();
     }
 }

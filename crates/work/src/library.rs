@@ -1,6 +1,6 @@
-//! The functions that databases store for scripts. A script is nested deep inside of an expression,
-//! so it asks the operation of its thread for them; the service tells the registry of operations
-//! how to read them.
+//! The functions that databases store for scripts. A sandbox gets them from the operation of
+//! its thread, because the expression that contains a script does not know the database. The
+//! service sets the reader of these functions in the registry of operations.
 
 use std::sync::{Arc, OnceLock};
 

@@ -8,9 +8,11 @@
 //! process has reached its limit. Code that builds a large value therefore does not have to know
 //! any limit; operators that can spill ask [`is_short`] and do so earlier.
 //!
-//! What is not counted (the engine's allocations, threads, freed memory that the allocators still
-//! hold) is measured: the watcher of threads calls [`measure`], and the more memory is resident and
-//! not counted, the less of the process's limit remains for what is counted.
+//! Where the system has little memory, what is not counted (the engine's allocations, threads,
+//! freed memory that the allocators still hold) is measured: the watcher of threads calls
+//! [`measure`], and the more memory is resident and not counted, the less of the process's limit
+//! remains for what is counted. The allocators must return freed pages at once there; otherwise the
+//! pages that they keep for later would count.
 //!
 //! In a process with another allocator nothing is counted and nothing is refused.
 
@@ -18,7 +20,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize};
 
 use mayfly_base::{Error, ErrorCode, Result};
 
@@ -27,8 +29,6 @@ const GRAIN: isize = 64 << 10;
 /// The least that remains for Rust's allocations, however large the engine's share is, or a quarter
 /// of the process's limit if that is less.
 const LEAST_LIMIT: usize = 64 << 20;
-/// Below this limit of the process the memory that is not counted is measured often: 1 GiB.
-const SCARCE: usize = 1 << 30;
 /// When the process is over its limit, an operation that holds less than this, or less than 1/1024
 /// of the limit, continues.
 const SMALL_OPERATION: isize = 1 << 20;
@@ -45,6 +45,7 @@ static PROCESS: Process = Process {
     whole: AtomicUsize::new(usize::MAX),
     others: AtomicUsize::new(0),
     uncounted: AtomicUsize::new(0),
+    is_measured: AtomicBool::new(false),
     state: AtomicU8::new(ENOUGH),
     refused: AtomicU64::new(0),
 };
@@ -58,6 +59,8 @@ struct Process {
     others: AtomicUsize,
     /// Resident bytes that are not counted, as last measured.
     uncounted: AtomicUsize,
+    /// Whether the watcher measures.
+    is_measured: AtomicBool,
     state: AtomicU8,
     refused: AtomicU64,
 }
@@ -309,9 +312,15 @@ pub fn measure() {
     }
 }
 
-/// Whether the limit is so low that [`measure`] should be called at each tick of the watcher.
-pub(crate) fn is_scarce() -> bool {
-    PROCESS.whole.load(Relaxed) < SCARCE
+/// Makes the watcher of threads call [`measure`] at each of its ticks. Called where the system has
+/// little memory.
+pub fn begin_measuring() {
+    PROCESS.is_measured.store(true, Relaxed);
+}
+
+/// Whether the watcher measures.
+pub(crate) fn is_measured() -> bool {
+    PROCESS.is_measured.load(Relaxed)
 }
 
 /// The resident bytes of the process without its files; `None` where the system does not say.

@@ -32,8 +32,6 @@ pub const LONG: Duration = Duration::from_millis(500);
 pub const LONG_BYTES: usize = 1 << 20;
 /// Watcher intervals between two checks for long operations.
 const TICKS_PER_CHECK: u32 = 125;
-/// Watcher intervals between two measurements of the memory, if it is not scarce.
-const TICKS_PER_MEASUREMENT: u32 = 25;
 /// Usually enough for another thread to take over this thread's tasks; if not, the operation is
 /// asked again.
 const TAKEN_OVER: Duration = Duration::from_millis(1);
@@ -225,7 +223,7 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), check_long: &dyn Fn()
             wake();
         }
         ticks += 1;
-        if running && (memory::is_scarce() || ticks % TICKS_PER_MEASUREMENT == 0) {
+        if running && memory::is_measured() {
             memory::measure();
         }
         if oldest > old && ticks >= TICKS_PER_CHECK {

@@ -85,7 +85,7 @@ impl Feed {
         (position > 0).then_some(FeedRow { position, filled })
     }
 
-    /// Waits until the position moves, at most so long.
+    /// Waits until the position moves, or until this time has passed.
     pub(crate) fn wait(&self, longest: Duration) {
         self.moved.wait_for(&mut self.moving.lock(), longest);
     }
@@ -164,7 +164,8 @@ impl Core {
         found
     }
 
-    /// Waits until running steps have ended, each at most so long. Called when no more begin.
+    /// Waits until the running steps have ended, at most this long for each. No further step may
+    /// begin.
     pub(crate) fn await_steps_of_feeds(&self, longest: Duration) {
         for (_, index) in self.all_log_fed() {
             if let Some(feed) = index.feed() {
