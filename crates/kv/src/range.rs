@@ -80,10 +80,10 @@ impl ScanLimit {
 pub enum ScanEnd {
     /// The range has no further entry.
     Exhausted,
-    /// The limit was reached or the visitor stopped; continue with [`KeyRange::after`] this key.
-    /// The rest of the range may turn out to be empty.
+    /// The limit was reached, the visitor stopped, or many retired records followed each other;
+    /// continue with [`KeyRange::after`] this key. The rest of the range may turn out to be empty.
     More {
-        /// The last key that was visited.
+        /// The last key that was visited or passed.
         last_key: Vec<u8>,
     },
 }
