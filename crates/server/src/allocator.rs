@@ -1,10 +1,10 @@
 //! The global allocator: mimalloc for small objects and jemalloc for large ones, with a count of the
 //! allocated bytes ([`mayfly_work::memory`]), which costs a few instructions per call.
 //!
-//! mimalloc puts objects of similar size into pages that belong to a thread: 512 KiB for objects
-//! above 8 KiB, 4 MiB for those above 64 KiB. One object that is still in use keeps its page, so
-//! thirty threads that handled large messages kept 45 to 80 MB where 20 to 37 MB were in use.
-//! jemalloc gives an object above 14 KiB pages of its own, which the next thread may use.
+//! mimalloc puts objects of similar size into pages that belong to a thread, of up to 4 MiB for
+//! large objects. One object that is still in use keeps its page, so thirty threads that handled
+//! large messages kept 45 to 80 MB where 20 to 37 MB were in use. jemalloc gives an object above 14
+//! KiB pages of its own, which the next thread may use.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -113,8 +113,16 @@ unsafe fn move_to_other(place: *mut u8, layout: Layout, size: usize, was_small: 
     }
 }
 
-/// mimalloc's `mi_option_purge_delay` (its header file `mimalloc.h`).
-const PURGE_DELAY: std::ffi::c_int = 15;
+/// Options of mimalloc, by their numbers in its header file `mimalloc.h`, with the values that make
+/// it return freed pages to the system at once.
+const RETURN_AT_ONCE: [(std::ffi::c_int, std::ffi::c_long); 3] = [
+    // `mi_option_purge_delay`: milliseconds until free pages are returned.
+    (15, 0),
+    // `mi_option_generic_collect`: after so many slow allocations a thread looks for free pages.
+    (34, 1000),
+    // `mi_option_page_full_retain`: free pages that a thread keeps, of each size of objects.
+    (36, 0),
+];
 
 #[allow(unsafe_code, reason = "the declarations of mimalloc's own functions")]
 unsafe extern "C" {
@@ -124,12 +132,14 @@ unsafe extern "C" {
 
 /// Returns freed pages to the system at once. By default mimalloc keeps them for a while: with 128
 /// MB of memory and six clients that insert batches of 1 MB, 65 MB were kept. This costs system
-/// calls.
+/// calls. Must be called before threads are started.
 pub fn return_at_once() {
-    #[allow(unsafe_code, reason = "calls mimalloc")]
-    // SAFETY: the option exists, and may be set at any time.
-    unsafe {
-        mi_option_set(PURGE_DELAY, 0);
+    for (option, value) in RETURN_AT_ONCE {
+        #[allow(unsafe_code, reason = "calls mimalloc")]
+        // SAFETY: the option exists, and may be set at any time.
+        unsafe {
+            mi_option_set(option, value);
+        }
     }
     memory::set_return_freed(collect);
 }

@@ -238,7 +238,10 @@ fn append(
         doc.append(index.spec.name(), small(bytes(*size) / scale));
     }
     doc.end();
-    RetiredTally::append(sizes.retired, scale, doc);
+    // A field of this server.
+    if sizes.retired != Some(RetiredTally::default()) {
+        RetiredTally::append(sizes.retired, scale, doc);
+    }
     doc.append("scaleFactor", small(scale));
     Ok(())
 }
