@@ -110,9 +110,12 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
         if all {
             swept_micros = Some(now);
         }
-        let swept = catch_unwind(AssertUnwindSafe(|| match all {
-            true => store.sweep_all(),
-            false => store.trim_oplog(),
+        let swept = catch_unwind(AssertUnwindSafe(|| {
+            let Some(_writing) = store.fsync_lock.try_enter() else { return Ok(()) };
+            match all {
+                true => store.sweep_all(),
+                false => store.trim_oplog(),
+            }
         }));
         match swept {
             Ok(Ok(())) => {}
