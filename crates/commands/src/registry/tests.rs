@@ -116,6 +116,7 @@ fn what_transactions_take_is_what_the_manual_lists() {
         "insert",
         "killCursors",
         "prepareTransaction",
+        "releaseMemory",
         "update",
     ];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Statement), statements);

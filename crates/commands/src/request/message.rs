@@ -35,6 +35,11 @@ pub struct Request<'a> {
     pub(crate) uuid: Option<[u8; 16]>,
 }
 
+/// The error for an unknown command, and for one that other servers have.
+pub(crate) fn no_such_command(name: &str) -> Error {
+    Error::new(ErrorCode::CommandNotFound, format!("no such command: '{name}'"))
+}
+
 impl<'a> Request<'a> {
     /// A command inside another one.
     pub(crate) fn inner(row: &'static Row, db: &'a str, body: RawDoc<'a>) -> Request<'a> {
@@ -47,10 +52,14 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// 40415 for an unknown field, 40413 for a repeated one, the errors of
-    /// [`Argument::check`](mayfly_value::arguments::Argument::check), 40414 for a missing one.
+    /// [`Argument::check`](mayfly_value::arguments::Argument::check), 40414 for a missing one, 323
+    /// for one outside of the stable API if the client uses that strictly.
     pub fn arguments(&self) -> Result<Fields<'a>> {
         let Row { name, arguments, flags, .. } = self.row;
         let also = if flags.contains(RowFlags::LENIENT) { |_: &[u8]| true } else { is_generic };
+        if self.generic.api_strict {
+            Fields::new(self.body, *name).check_stable(arguments)?;
+        }
         let fields = Fields::read_command(self.body, name, arguments, also)?;
         for sequence in self.sequences {
             if !arguments.iter().any(|argument| argument.name == sequence.name) {

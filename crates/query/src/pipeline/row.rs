@@ -363,6 +363,11 @@ impl StageRow {
         StageRow::find(first.iter().next()?.name())
     }
 
+    /// Whether the stage describes its collection, so that it can begin the pipeline of a join.
+    pub(crate) fn describes_collection(&self) -> bool {
+        self.is_source() && self.in_join && matches!(self.needs, Needs::Collection(_))
+    }
+
     /// Whether the stage reads no collection, so that its pipeline cannot be over one.
     pub fn is_independent(&self) -> bool {
         self.is_independent

@@ -161,6 +161,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // batches of its own cursors.
         ("shop", doc! { "getMore": 1_i64, "collection": "c" }, "rwdoMABRWDXY"),
         ("shop", doc! { "killCursors": "c", "cursors": [1_i64] }, USERS),
+        // The right is asked for each cursor that exists; exact_rights.rs has one.
+        ("shop", doc! { "releaseMemory": [1_i64] }, USERS),
         ("admin", doc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": { "a": 1 } }], "nsInfo": [{ "ns": "shop.c" }] }, "woSWXY"),
         ("admin", doc! { "bulkWrite": 1, "ops": [{ "delete": 0, "filter": { "a": 3 } }], "nsInfo": [{ "ns": "shop.c" }] }, "woWXY"),
         ("shop", doc! { "cloneCollectionAsCapped": "c", "toCollection": "capped", "size": "wrong" }, "woWXY"),
