@@ -205,7 +205,7 @@ fn uuid() -> mayfly_value::bson::Uuid {
 fn parameters_are_read_and_set() {
     let server = server();
     let reply = server.run(doc! {"getParameter": 1, "featureCompatibilityVersion": 1});
-    assert_eq!(reply, doc! {"featureCompatibilityVersion": {"version": "8.0"}, "ok": 1.0});
+    assert_eq!(reply, doc! {"featureCompatibilityVersion": {"version": "8.2"}, "ok": 1.0});
     server.fails(doc! {"getParameter": "foo"}, 72, "no option found to get");
     let reply = server.run(doc! {"setParameter": 1, "ttlMonitorSleepSecs": 1});
     assert_eq!(reply, doc! {"was": 60, "ok": 1.0});
@@ -235,7 +235,7 @@ fn hello_waits_streams_and_keeps_the_client() {
     assert!(reply.get_bool("isWritablePrimary").unwrap());
     assert!(reply.get_bool("helloOk").unwrap());
     assert_eq!(reply.get_array("compression").unwrap().len(), 2);
-    assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 25);
+    assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 27);
     assert_eq!(server.connection.app_name(), "tests");
     assert_eq!(server.run(first).get_i32("code").unwrap(), 186);
     let legacy = server.run(doc! {"ismaster": 1});

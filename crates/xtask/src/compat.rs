@@ -12,11 +12,11 @@ use mayfly_value::arguments::Form;
 const HEAD: &str = "\
 # Compatibility
 
-The commands, operators, stages and expressions of MongoDB 8.0, and which of them this server has. The page is
+The commands, operators, stages and expressions of MongoDB 8.2, and which of them this server has. The page is
 generated from the tables in the code by `cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
 
 What is listed as missing fails with an error of its own, usually 238 `NotImplemented`. What is not listed does not
-exist in MongoDB 8.0 either. [differences.md](differences.md) describes what works differently than in MongoDB, and
+exist in MongoDB 8.2 either. [differences.md](differences.md) describes what works differently than in MongoDB, and
 options that are missing.
 
 ";
@@ -85,7 +85,7 @@ fn stages(out: &mut String) {
     };
     out.push_str("\n## Pipeline stages that are missing\n\n");
     list(out, &absent(&[Absence::Missing, Absence::Search]));
-    newer(out, "8.0", &absent(&[Absence::Newer]));
+    newer(out, "8.2", &absent(&[Absence::Newer]));
 }
 
 fn commands(out: &mut String) {

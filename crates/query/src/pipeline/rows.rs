@@ -423,7 +423,7 @@ pub enum Absence {
     Missing,
     /// Part of a hosted search engine, which a server does not contain.
     Search,
-    /// Added to the reference after version 8.0; handled as unknown.
+    /// Added to the reference after version 8.2; handled as unknown.
     Newer,
     /// Sent between servers only, never by a client.
     Internal,
