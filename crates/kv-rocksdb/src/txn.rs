@@ -403,7 +403,7 @@ impl Txn for RocksTxn {
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        (direction, page): (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
         if ranges.len() > 1 && !self.buffer.touches(keyspace) {
@@ -419,7 +419,7 @@ impl Txn for RocksTxn {
                 },
             );
         }
-        scan_each(self, keyspace, ranges, direction, visit)
+        scan_each(self, keyspace, ranges, (direction, page), visit)
     }
 
     fn reserve(&mut self, bytes: usize) {

@@ -227,7 +227,7 @@ impl Txn for ChaosTxn {
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        (direction, page): (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
         self.check_age()?;
@@ -235,7 +235,7 @@ impl Txn for ChaosTxn {
             true => self.random.lock().random_range(1..=3),
             false => usize::MAX,
         };
-        self.inner.scan_ranges(keyspace, ranges, direction, &mut |at, key, value| {
+        self.inner.scan_ranges(keyspace, ranges, (direction, page), &mut |at, key, value| {
             left -= 1;
             visit(at, key, value)?;
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -247,16 +247,17 @@ pub trait Txn: Send {
 
     /// Visits the entries of several ranges like one call of [`Txn::scan`] for each; the closure
     /// receives the index of the range. The ranges are disjoint, and in the order of the scan.
-    /// Returns the index of the range at which it ended, and how that one ended; all ranges before
-    /// it are exhausted.
+    /// `page` is the number of rows that the visitor probably wants of all ranges together, as in
+    /// [`ScanLimit`]. Returns the index of the range at which it ended, and how that one ended; all
+    /// ranges before it are exhausted.
     fn scan_ranges(
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        (direction, page): (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
-        scan_each(self, keyspace, ranges, direction, visit)
+        scan_each(self, keyspace, ranges, (direction, page), visit)
     }
 
     /// Announces that about this many bytes of keys and values will be written, so that the engine
@@ -319,12 +320,12 @@ pub fn scan_each(
     txn: &(impl Txn + ?Sized),
     keyspace: Keyspace,
     ranges: &[KeyRange],
-    direction: Direction,
+    (direction, page): (Direction, usize),
     visit: &mut RangesVisitor<'_>,
 ) -> KvResult<(usize, ScanEnd)> {
     for (at, range) in ranges.iter().enumerate() {
         let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
-        let end = txn.scan(keyspace, range, direction, ScanLimit::NONE, visit)?;
+        let end = txn.scan(keyspace, range, direction, ScanLimit::page(page), visit)?;
         if end != ScanEnd::Exhausted {
             return Ok((at, end));
         }

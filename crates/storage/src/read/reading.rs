@@ -61,13 +61,13 @@ impl Reading {
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        pages: (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
         match self {
-            Reading::Own(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
-            Reading::Pinned(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
-            Reading::Open(view) => view.reading()?.scan_ranges(keyspace, ranges, direction, visit),
+            Reading::Own(txn) => txn.scan_ranges(keyspace, ranges, pages, visit),
+            Reading::Pinned(txn) => txn.scan_ranges(keyspace, ranges, pages, visit),
+            Reading::Open(view) => view.reading()?.scan_ranges(keyspace, ranges, pages, visit),
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_storage::{Direction, Entry, IndexField, KeyRange, ScanLimit, ScanResult};
+use mayfly_storage::{Direction, Entry, FIRST_PAGE, IndexField, KeyRange, ScanLimit, ScanResult};
 use mayfly_value::keys;
 
 use super::covered::document;
@@ -76,7 +76,7 @@ impl Node for Scan {
             } else {
                 let visit = &mut |at, entry: Entry<'_>| pass.entry(first + at, &entry, rows);
                 let ranges = walk.next_ranges(&plan.ranges);
-                snapshot.scan_index_ranges(index, ranges, plan.direction, visit)?
+                snapshot.scan_index_ranges(index, ranges, (plan.direction, FIRST_PAGE), visit)?
             };
             match scanned {
                 ScanResult::Exhausted => walk.pass(first + ended + 1),
