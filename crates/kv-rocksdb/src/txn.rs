@@ -30,6 +30,7 @@ pub(crate) const CAPS: Caps = Caps {
     max_txn_age_ms: u64::MAX,
     durable: true,
     clusters_records: false,
+    late_inserts: false,
 };
 
 /// From this many adjacent records on a run bypasses the record cache.
@@ -383,6 +384,27 @@ impl Txn for RocksTxn {
         let request = ScanRequest { keyspace, range, direction, limit };
         let mut cursor = RocksCursor::hiding(&self.store, self.snapshot(), request);
         merged_scan(&mut cursor, &self.buffer, request, visit)
+    }
+
+    fn count(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        max: usize,
+    ) -> KvResult<(usize, ScanEnd)> {
+        if range.is_empty() {
+            return Ok((0, ScanEnd::Exhausted));
+        }
+        if keyspace != Keyspace::Record && !self.buffer.touches(keyspace) {
+            return RocksCursor::new(&self.store, self.snapshot(), keyspace, range).count(max);
+        }
+        let mut entries = 0;
+        let limit = ScanLimit::rows(max);
+        let end = self.scan(keyspace, range, Direction::Forward, limit, &mut |_, _| {
+            entries += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok((entries, end))
     }
 
     fn scan_retired(

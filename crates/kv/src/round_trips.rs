@@ -3,10 +3,12 @@
 //!
 //! | call | round trips |
 //! |---|---|
-//! | a read of one key, or of many keys together | one |
+//! | a read of one key, of a key and the one that it names, or of many keys together | one |
+//! | counting the entries of a range | one |
 //! | a scan, also of several ranges | one for each page of rows |
 //! | beginning a transaction | none: it is sent with the first read, or with the commit |
 //! | a put, a delete, a retirement, a lock | none: they are sent with the commit |
+//! | an insert | none if the commit may refuse it, otherwise one |
 //! | a commit | one if the transaction has written or locked a key |
 //! | holding a snapshot, clearing a part of a range, finishing a load | one |
 //!
@@ -19,8 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{
-    Direction, EachValue, Engine, EngineWrapper, HeldSnapshot, Ingest, KeyRange, Keyspace,
-    KvResult, RangesVisitor, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor, next_page,
+    Caps, Direction, EachValue, Engine, EngineWrapper, Guard, HeldSnapshot, Ingest, InsertCheck,
+    KeyRange, Keyspace, KvError, KvResult, NamedKey, RangesVisitor, ScanEnd, ScanLimit, SweepEnd,
+    ThroughVisitor, Txn, TxnOptions, Visitor, next_page,
 };
 
 /// The counter of an engine's round trips, and their delay.
@@ -94,9 +97,12 @@ impl EngineWrapper for RoundTrips {
         &*self.inner
     }
 
+    fn caps(&self) -> Caps {
+        Caps { late_inserts: true, ..self.inner.caps() }
+    }
+
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-        let (inner, counter) = (self.inner.begin(options)?, self.counter.clone());
-        Ok(Box::new(CountedTxn { inner, counter, has_locked: false }))
+        Ok(Box::new(CountedTxn::new(self.inner.begin(options)?, &self.counter)))
     }
 
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
@@ -113,6 +119,17 @@ impl EngineWrapper for RoundTrips {
     ) -> KvResult<bool> {
         self.counter.cross();
         self.inner.get_once(keyspace, key, see)
+    }
+
+    fn get_through_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        self.counter.cross();
+        self.inner.get_through_once(keyspace, key, named, see)
     }
 
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
@@ -133,8 +150,7 @@ struct CountedSnapshot {
 
 impl HeldSnapshot for CountedSnapshot {
     fn begin(&self) -> KvResult<Box<dyn Txn>> {
-        let (inner, counter) = (self.inner.begin()?, self.counter.clone());
-        Ok(Box::new(CountedTxn { inner, counter, has_locked: false }))
+        Ok(Box::new(CountedTxn::new(self.inner.begin()?, &self.counter)))
     }
 }
 
@@ -158,6 +174,15 @@ struct CountedTxn {
     inner: Box<dyn Txn>,
     counter: Arc<RoundTripCounter>,
     has_locked: bool,
+    /// Whether an inserted key was present, so that the commit fails.
+    inserted_present: bool,
+}
+
+impl CountedTxn {
+    fn new(inner: Box<dyn Txn>, counter: &Arc<RoundTripCounter>) -> CountedTxn {
+        let counter = counter.clone();
+        CountedTxn { inner, counter, has_locked: false, inserted_present: false }
+    }
 }
 
 impl Txn for CountedTxn {
@@ -166,6 +191,27 @@ impl Txn for CountedTxn {
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.counter.cross();
         self.inner.get(keyspace, key, see)
+    }
+
+    fn get_through(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        self.counter.cross();
+        self.inner.get_through(keyspace, key, named, see)
+    }
+
+    fn count(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        max: usize,
+    ) -> KvResult<(usize, ScanEnd)> {
+        self.counter.cross();
+        self.inner.count(keyspace, range, max)
     }
 
     fn multi_get(
@@ -256,6 +302,23 @@ impl Txn for CountedTxn {
         })
     }
 
+    fn insert(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        check: InsertCheck,
+        taken: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        if check == InsertCheck::AtOnce {
+            self.counter.cross();
+            return self.inner.insert(keyspace, key, value, check, taken);
+        }
+        self.inserted_present |= self.inner.get_locked(keyspace, key, &mut |_| {})?;
+        self.inner.put(keyspace, key, value, Guard::Derived)?;
+        Ok(true)
+    }
+
     fn reserve(&mut self, bytes: usize) {
         self.inner.reserve(bytes);
     }
@@ -268,6 +331,9 @@ impl Txn for CountedTxn {
     fn commit(self: Box<Self>) -> KvResult<()> {
         if self.has_locked || self.inner.size().1 > 0 {
             self.counter.cross();
+        }
+        if self.inserted_present {
+            return Err(KvError::Conflict);
         }
         self.inner.commit()
     }

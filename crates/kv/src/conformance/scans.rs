@@ -87,6 +87,40 @@ pub(super) fn limits(make: &Make<'_>) {
     assert_eq!(seen, 3);
 }
 
+pub(super) fn counts(make: &Make<'_>) {
+    let engine = &*make();
+    fill_letters(engine, "abcdefgh");
+    let mut txn = begin(engine);
+    // In pages, as an engine may end one early.
+    let count = |txn: &dyn crate::Txn, range: &str, max: usize| {
+        let (mut rest, mut counted) = (letters(range), 0);
+        loop {
+            let (entries, end) = txn.count(RECORD, &rest, max).unwrap();
+            assert!(entries <= max);
+            counted += entries;
+            match end {
+                ScanEnd::Exhausted => return counted,
+                ScanEnd::More { last_key } => rest = rest.after(&last_key, Direction::Forward),
+            }
+        }
+    };
+    for max in [1, 2, 3, 8, 100] {
+        assert_eq!(count(&*txn, "a-i", max), 8);
+        assert_eq!(count(&*txn, "b-e", max), 3);
+        assert_eq!(count(&*txn, "c-c", max), 0);
+        assert_eq!(count(&*txn, "x-z", max), 0);
+    }
+    txn.delete(RECORD, b"c", Guard::Checked).unwrap();
+    put(&mut *txn, b"d", b"own").unwrap();
+    put(&mut *txn, b"dd", b"own").unwrap();
+    put(&mut *txn, b"z", b"own").unwrap();
+    for max in [1, 2, 100] {
+        assert_eq!(count(&*txn, "a-i", max), 8);
+        assert_eq!(count(&*txn, "c-e", max), 2);
+        assert_eq!(count(&*txn, "x-zz", max), 1);
+    }
+}
+
 pub(super) fn continues_later(make: &Make<'_>) {
     let engine = &*make();
     fill_letters(engine, "abcde");
