@@ -66,4 +66,4 @@ pub use write::{
 };
 
 // Types of the byte store that callers of scans need.
-pub use mayfly_kv::{Direction, KeyRange, ScanLimit};
+pub use mayfly_kv::{Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanLimit};

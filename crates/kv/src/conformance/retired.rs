@@ -51,10 +51,11 @@ fn shown(txn: &mut dyn Txn, keys: &[&[u8]]) -> KvResult<Vec<usize>> {
         .collect();
     let mut rest = 0;
     while rest < ranges.len() {
-        let (ended, _) = txn.scan_ranges(RECORD, &ranges[rest..], FORWARD, &mut |at, _, _| {
-            found.push(rest + at);
-            ControlFlow::Continue(())
-        })?;
+        let (ended, _) =
+            txn.scan_ranges(RECORD, &ranges[rest..], (FORWARD, 16), &mut |at, _, _| {
+                found.push(rest + at);
+                ControlFlow::Continue(())
+            })?;
         rest += ended + 1;
     }
     ways.push(std::mem::take(&mut found));

@@ -117,7 +117,7 @@ impl Core {
                 collection,
                 &range,
                 Direction::Forward,
-                ScanLimit::NONE,
+                ScanLimit::ALL,
                 &mut |_, record| {
                     documents += 1;
                     bytes += record.document.as_bytes().len() as i64;
@@ -265,7 +265,7 @@ impl Core {
         let snapshot = self.latest()?;
         let mut tally = Tally { op, limit, counted: CountResult::default() };
         let mut rest = range.clone();
-        let (forward, all) = (Direction::Forward, ScanLimit::NONE);
+        let (forward, all) = (Direction::Forward, ScanLimit::ALL);
         loop {
             let scanned = match index {
                 None => {

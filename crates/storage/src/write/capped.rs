@@ -94,7 +94,7 @@ impl WriteUnit<'_> {
     ) -> Result<Vec<(RecordKey, StoredDocument)>> {
         let after = KeyRange { start: capped.first.to_be_bytes().to_vec(), end: Vec::new() };
         let range = object_subrange(self.collection.id(), &after);
-        let limit = ScanLimit { rows: TOGETHER, bytes: TOGETHER_BYTES };
+        let limit = ScanLimit::rows(TOGETHER).bytes(TOGETHER_BYTES);
         let (mut oldest, mut decoded) = (Vec::new(), Ok(()));
         let see = &mut |key: &[u8], value: &[u8]| {
             let stored = match decode_stored(value) {
