@@ -17,7 +17,7 @@ use crate::isolation::ReadView;
 use crate::policy::watch::ClockWatch;
 use crate::record::error::from_kv;
 use crate::record::layout::{
-    decode_record, decode_stored, decode_unique_value, object_subrange, prefixed,
+    ObjectKey, decode_record, decode_stored, decode_unique_value, object_subrange,
 };
 use crate::record::{Moment, Record, RecordKey};
 
@@ -107,7 +107,7 @@ impl Core {
         record_key: &[u8],
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         let hidden = Hidden::of(collection, &self.watch, || self.moment_of(view));
         let mut see = Some(see);
         let mut seen = Ok(None);
@@ -152,7 +152,7 @@ impl Core {
     ) -> Result<Option<RecordKey>> {
         let Some(index) = collection.id_index_id() else { return Ok(Some(id_key.to_vec())) };
         let mut found = None;
-        self.get_one(view, Keyspace::Index, &prefixed(index, id_key), &mut |value| {
+        self.get_one(view, Keyspace::Index, &ObjectKey::new(index, id_key), &mut |value| {
             found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
         })?;
         if let Some(number) = found.as_ref().and_then(|key| key.as_slice().try_into().ok()) {
@@ -288,7 +288,7 @@ impl Snapshot {
         record_key: &[u8],
         see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         let hidden = Hidden::of(collection, &self.watch, || self.moment);
         let mut seen = Ok(false);
         self.txn
@@ -312,7 +312,7 @@ impl Snapshot {
         record_key: &[u8],
         see: &mut dyn FnMut(Record<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         let mut seen = Ok(());
         let found = self
             .txn
@@ -328,7 +328,7 @@ impl Snapshot {
     /// # Errors
     /// Errors of the engine.
     pub fn has_record(&self, collection: &Collection, record_key: &[u8]) -> Result<bool> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)
     }
 
