@@ -31,9 +31,22 @@ use mayfly_kv::Keyspace;
 use crate::retired;
 
 const MB: usize = 1 << 20;
-/// Disables rewriting files of the last level only to remove sequence numbers from them: a delay of
-/// ten years. The Rust interface has no setter for this option.
-const OPLOG_OPTIONS: &str = "bottommost_file_compaction_delay=315360000";
+/// Options of a column family that the Rust interface has no setters for.
+///
+/// * Files of the oplog's last level are not rewritten only to remove sequence numbers from them: a
+///   delay of ten years.
+/// * A memtable remembers for each prefix of keys where the last one was inserted, and searches the
+///   place of the next one from there. The prefix is the id of an object, or the upper bytes of a
+///   timestamp.
+fn further_options(keyspace: Keyspace) -> &'static str {
+    match keyspace {
+        Keyspace::Oplog => {
+            "bottommost_file_compaction_delay=315360000;memtable_insert_with_hint_prefix_extractor=fixed:2"
+        }
+        Keyspace::Record | Keyspace::Index => "memtable_insert_with_hint_prefix_extractor=fixed:8",
+        Keyspace::Versions | Keyspace::Catalog | Keyspace::Session => "",
+    }
+}
 
 /// Each log file records the length of the previous one, which `log_tail` reads. The Rust interface
 /// has no setter for this option.
@@ -203,12 +216,10 @@ pub(crate) fn database(
 /// Options of one keyspace's column family.
 pub(crate) fn column_family(keyspace: Keyspace, shared: &SharedResources) -> Options {
     let mut cf = Options::default();
-    if keyspace == Keyspace::Oplog {
-        match cf.get_options_from_string(OPLOG_OPTIONS) {
-            Ok(options) => cf = options,
-            Err(error) => {
-                tracing::warn!(%error, "RocksDB rejects the option that keeps the last level of the oplog; it is rewritten once more")
-            }
+    match cf.get_options_from_string(further_options(keyspace)) {
+        Ok(options) => cf = options,
+        Err(error) => {
+            tracing::warn!(%error, family = keyspace.name(), "RocksDB rejects options, and writes cost more")
         }
     }
     cf.set_block_based_table_factory(&table(keyspace, &shared.cache));

@@ -104,7 +104,9 @@ pub(crate) struct Offer {
 /// Blocks additions to sets while a commit is in progress.
 pub(crate) struct Invalidation<'c> {
     cache: &'c RecordCache,
-    sets: Vec<usize>,
+    /// The first set; most commits write one record.
+    first: Option<usize>,
+    others: Vec<usize>,
 }
 
 impl RecordCache {
@@ -198,12 +200,15 @@ impl RecordCache {
     /// Removes these records, and blocks additions to their sets until the guard is finished.
     /// Called before the records are written.
     pub(crate) fn invalidate<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Invalidation<'_> {
-        let mut sets = Vec::new();
+        let (mut first, mut others) = (None, Vec::new());
         for key in keys.filter_map(|key| <[u8; KEY_BYTES]>::try_from(key).ok()) {
             let at = self.set(&key);
             let mut set = self.sets[at].lock();
-            if sets.last() != Some(&at) {
-                sets.push(at);
+            if others.last().copied().or(first) != Some(at) {
+                match first {
+                    None => first = Some(at),
+                    Some(_) => others.push(at),
+                }
                 set.pending_commits += 1;
             }
             if !set.entries.is_empty()
@@ -212,7 +217,7 @@ impl RecordCache {
                 self.bytes.fetch_sub(set.remove(at), Relaxed);
             }
         }
-        Invalidation { cache: self, sets }
+        Invalidation { cache: self, first, others }
     }
 }
 
@@ -220,7 +225,7 @@ impl Invalidation<'_> {
     /// Ends the block after the commit, whether it succeeded or not. `now` is the engine's current
     /// sequence number.
     pub(crate) fn finish(self, now: u64) {
-        for at in self.sets {
+        for at in self.first.into_iter().chain(self.others) {
             let mut set = self.cache.sets[at].lock();
             set.pending_commits -= 1;
             set.stamp = set.stamp.max(now);

@@ -29,8 +29,8 @@ const NONE: u32 = u32::MAX;
 pub struct WriteBuffer {
     arena: Vec<u8>,
     ops: Vec<Op>,
-    /// Offsets of open gaps in the arena.
-    gaps: Vec<u32>,
+    /// The number of operations with an open gap.
+    gaps: usize,
     /// The number of retirements.
     retired: usize,
     /// Operations by keyspace.
@@ -64,7 +64,12 @@ struct Op {
     at: u32,
     key_len: u32,
     value_len: u32,
+    /// The offset of an open gap in the arena, or [`NONE`].
+    gap: u32,
 }
+
+/// A key for sorting: its first bytes as numbers, and the index of the operation.
+type KeyPlace = (u64, u64, u32);
 
 #[derive(Default)]
 struct Hashed {
@@ -115,14 +120,21 @@ impl WriteBuffer {
         }
         let at = self.arena.len() + key.len() + gap;
         self.push(keyspace, key, value, Kind::Put);
-        self.gaps.push(at as u32);
+        if let Some(op) = self.ops.last_mut() {
+            op.gap = at as u32;
+            self.gaps += 1;
+        }
         Ok(())
     }
 
     /// Fills all gaps left so far.
     pub fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
-        for at in self.gaps.drain(..) {
-            self.arena[at as usize..][..GAP_BYTES].copy_from_slice(&bytes);
+        if std::mem::take(&mut self.gaps) == 0 {
+            return;
+        }
+        for op in self.ops.iter_mut().filter(|op| op.gap != NONE) {
+            let at = std::mem::replace(&mut op.gap, NONE) as usize;
+            self.arena[at..][..GAP_BYTES].copy_from_slice(&bytes);
         }
     }
 
@@ -131,9 +143,9 @@ impl WriteBuffer {
     /// # Errors
     /// [`KvError::Invalid`] when gaps are open.
     pub fn check_filled(&self) -> KvResult<()> {
-        match self.gaps.is_empty() {
-            true => Ok(()),
-            false => Err(KvError::Invalid("a commit with gaps in its values".into())),
+        match self.gaps {
+            0 => Ok(()),
+            _ => Err(KvError::Invalid("a commit with gaps in its values".into())),
         }
     }
 
@@ -174,16 +186,42 @@ impl WriteBuffer {
     }
 
     /// The operations by keyspace and key, those of one key in the order of the calls. Adjacent
-    /// keys are cheap to insert one after the other into a sorted structure.
+    /// keys are cheap to insert one after the other into a sorted structure. A few operations come
+    /// in the order of the calls.
     pub fn ops_by_key(&self) -> impl Iterator<Item = (Keyspace, &[u8], OwnWrite<'_>)> {
-        let mut order: Vec<&Op> = Vec::with_capacity(self.ops.len());
+        let order = if self.ops.len() > SEARCHED { self.order() } else { Vec::new() };
+        self.ops.iter().enumerate().map(move |(at, op)| {
+            let op = order.get(at).map_or(op, |(.., at)| &self.ops[*at as usize]);
+            (op.keyspace, self.key(op), self.write(op))
+        })
+    }
+
+    /// The operations by keyspace and key. Most comparisons need only the first bytes of a key: the
+    /// object's id, and the beginning of the values.
+    fn order(&self) -> Vec<KeyPlace> {
+        let number = |key: &[u8], at: usize| {
+            let rest = key.get(at..).unwrap_or_default();
+            let mut bytes = [0; 8];
+            let len = rest.len().min(bytes.len());
+            bytes[..len].copy_from_slice(&rest[..len]);
+            u64::from_be_bytes(bytes)
+        };
+        let mut order: Vec<KeyPlace> = Vec::with_capacity(self.ops.len());
         for keyspace in Keyspace::ALL.into_iter().filter(|keyspace| self.touches(*keyspace)) {
             let begin = order.len();
-            order.extend(self.ops.iter().filter(|op| op.keyspace == keyspace));
+            let ops = self.ops.iter().zip(0..).filter(|(op, _)| op.keyspace == keyspace);
+            order.extend(ops.map(|(op, at)| {
+                let key = self.key(op);
+                (number(key, 0), number(key, 8), at)
+            }));
             // Usually they are sorted already.
-            order[begin..].sort_by(|a, b| self.key(a).cmp(self.key(b)));
+            let key = |place: &KeyPlace| self.key(&self.ops[place.2 as usize]);
+            order[begin..].sort_unstable_by(|a, b| {
+                let by_key = (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| key(a).cmp(key(b)));
+                by_key.then(a.2.cmp(&b.2))
+            });
         }
-        order.into_iter().map(|op| (op.keyspace, self.key(op), self.write(op)))
+        order
     }
 
     /// The last write to this key, if any.
@@ -268,6 +306,7 @@ impl WriteBuffer {
             at: self.arena.len() as u32,
             key_len: key.len() as u32,
             value_len: value.len() as u32,
+            gap: NONE,
         });
         self.arena.extend_from_slice(key);
         self.arena.extend_from_slice(value);
@@ -401,6 +440,36 @@ mod tests {
             assert_eq!(buffer.get(Keyspace::Record, b"k"), Some(OwnWrite::Deleted));
             buffer.put(Keyspace::Record, b"k", b"2");
             assert_eq!(buffer.get(Keyspace::Record, b"k"), Some(OwnWrite::Put(b"2")));
+        }
+    }
+
+    #[test]
+    fn operations_come_by_key_and_those_of_one_key_in_the_order_of_the_calls() {
+        let keyspaces = [Keyspace::Index, Keyspace::Record, Keyspace::Oplog];
+        for count in [3, 8, 9, 500] {
+            let mut buffer = WriteBuffer::new();
+            let mut random = 1_u64;
+            let mut next = |below: u64| {
+                random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+                (random >> 33) % below
+            };
+            let mut expected = Vec::new();
+            for n in 0..count {
+                let keyspace = keyspaces[next(3) as usize];
+                // Short keys, equal keys, and keys that differ after their first bytes.
+                let key = vec![next(2) as u8; next(20) as usize];
+                let value = (n as u32).to_be_bytes().to_vec();
+                buffer.put(keyspace, &key, &value);
+                expected.push((keyspace, key, value));
+            }
+            if count > SEARCHED {
+                expected.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+            }
+            let found = buffer.ops_by_key().map(|(keyspace, key, write)| match write {
+                OwnWrite::Put(value) => (keyspace, key.to_vec(), value.to_vec()),
+                OwnWrite::Deleted | OwnWrite::Retired => unreachable!("only puts"),
+            });
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{count}");
         }
     }
 

@@ -35,8 +35,7 @@ pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, SingleWrite,
-    UNIT_WRITES, Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, single_id, update,
-    write_together,
+    UNIT_WRITES, Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, update, write_together,
 };
 pub use pipeline::rows::{ABSENT as UNAVAILABLE_STAGES, Absence, STAGES, is_stage};
 pub use pipeline::{
@@ -46,7 +45,7 @@ pub use pipeline::{
 pub use plan::{
     AtomicF64, EntryCheck, IndexFilter, IndexFilters, IndexScan, NearAccess, OnePerValue, Plan,
     PlanKey, PlannerSettings, RecordScan, TextAccess, allowed_on, check_absent, forget_plans,
-    is_clustered, plan, plans,
+    is_clustered, plan, plans, single_id,
 };
 pub use stage::map_reduce::MAP_REDUCE_STAGE;
 pub use stage::{

@@ -20,11 +20,61 @@ use crate::raw::{DocBuf, RawDoc, RawElement, RawValue, find_zero, ty, zero_in};
 /// ```
 pub struct DocBuilder {
     buf: Vec<u8>,
-    /// The open documents and arrays, outermost first.
-    open: Vec<Frame>,
+    open: OpenFrames,
     refused: bool,
 }
 
+/// Levels of open documents that are kept without an allocation. Few documents have more.
+const INLINE_FRAMES: usize = 5;
+
+/// The open documents and arrays.
+#[derive(Clone, Default)]
+struct OpenFrames {
+    /// The outermost levels.
+    first: [Frame; INLINE_FRAMES],
+    /// The number of levels.
+    count: usize,
+    /// The levels below the first ones.
+    deeper: Vec<Frame>,
+}
+
+impl OpenFrames {
+    #[inline]
+    fn push(&mut self, frame: Frame) {
+        match self.first.get_mut(self.count) {
+            Some(place) => *place = frame,
+            None => self.deeper.push(frame),
+        }
+        self.count += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Frame> {
+        let at = self.count.checked_sub(1)?;
+        self.count = at;
+        self.first.get(at).copied().or_else(|| self.deeper.pop())
+    }
+
+    #[inline]
+    fn last_mut(&mut self) -> Option<&mut Frame> {
+        let at = self.count.checked_sub(1)?;
+        match self.first.get_mut(at) {
+            Some(frame) => Some(frame),
+            None => self.deeper.last_mut(),
+        }
+    }
+
+    /// The frames with all offsets moved to the front by this distance.
+    fn moved(&self, distance: usize) -> OpenFrames {
+        let mut moved = self.clone();
+        for frame in moved.first.iter_mut().take(self.count).chain(&mut moved.deeper) {
+            frame.start -= distance;
+        }
+        moved
+    }
+}
+
+#[derive(Clone, Copy, Default)]
 struct Frame {
     start: usize,
     next_index: Option<u32>,
@@ -49,7 +99,7 @@ impl DocBuilder {
     /// buffer.
     #[inline]
     pub fn in_buffer(buf: Vec<u8>) -> DocBuilder {
-        let mut builder = DocBuilder { buf, open: Vec::with_capacity(8), refused: false };
+        let mut builder = DocBuilder { buf, open: OpenFrames::default(), refused: false };
         builder.open_frame(None, false);
         builder
     }
@@ -57,7 +107,7 @@ impl DocBuilder {
     /// An empty array as the outermost level; push to it.
     pub fn new_array() -> DocBuilder {
         let buf = Vec::with_capacity(64);
-        let mut builder = DocBuilder { buf, open: Vec::with_capacity(8), refused: false };
+        let mut builder = DocBuilder { buf, open: OpenFrames::default(), refused: false };
         builder.open_frame(Some(0), false);
         builder
     }
@@ -233,14 +283,14 @@ impl DocBuilder {
     /// Whether nothing was appended to the outermost document.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.open.len() == 1 && self.buf.len() == self.open[0].start + 4
+        self.open.count == 1 && self.buf.len() == self.open.first[0].start + 4
     }
 
     /// A copy of the content written so far, with all open documents closed.
     pub fn closed_copy(&self) -> DocBuf {
-        let base = self.open.first().map_or(0, |frame| frame.start);
-        let frame = |frame: &Frame| Frame { start: frame.start - base, ..*frame };
-        let open = self.open.iter().map(frame).collect();
+        // The outermost level is open until the builder is finished.
+        let base = self.open.first[0].start;
+        let open = self.open.moved(base);
         DocBuilder { buf: self.buf[base..].to_vec(), open, refused: self.refused }.finish()
     }
 
@@ -256,7 +306,7 @@ impl DocBuilder {
     /// Closes all open documents and returns the buffer, including its earlier content.
     #[inline]
     pub fn finish_buffer(mut self) -> Vec<u8> {
-        while !self.open.is_empty() {
+        while self.open.count > 0 {
             self.end();
         }
         self.buf

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Namespace, Result};
+use mayfly_base::{Error, Result};
 use mayfly_query::{BatchLimit, Cursor, Hint};
 use mayfly_service::IdleTime;
 use mayfly_storage::Collection;
@@ -107,7 +107,7 @@ pub(crate) fn first_batch(
     batch: FirstBatch,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    let shown = shown_namespace(&cursor.namespace);
+    let shown = cursor.namespace.clone();
     let size = batch.documents();
     let (began, reply_before) = (memory::mark(), reply.capacity());
     reply.start_document("cursor").start_array("firstBatch");
@@ -149,10 +149,6 @@ pub(super) fn note_shown(ctx: &CommandContext<'_>, cursor: &Cursor, count: usize
     {
         ctx.effects.wait_until_durable(timestamp);
     }
-}
-
-fn shown_namespace(ns: &Namespace) -> String {
-    ns.as_str().to_owned()
 }
 
 /// Appends `cursor: { firstBatch: [], id: 0, ns }`.

@@ -189,7 +189,7 @@ impl Front {
                 PreparedWrite::Update(spec) => &spec.query,
                 PreparedWrite::Delete(spec) => &spec.query,
             };
-            let Ok(Some(id)) = single_id(&front.collection, query) else { break };
+            let Some(id) = single_id(&front.collection, query) else { break };
             if !ids.insert(id.clone()) {
                 break;
             }

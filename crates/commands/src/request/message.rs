@@ -69,7 +69,7 @@ impl<'a> Request<'a> {
             if !arguments.iter().any(|argument| argument.name == sequence.name) {
                 return Err(fields.unknown(sequence.name));
             }
-            if self.body.get_element(sequence.name).is_some() {
+            if fields.has(sequence.name) {
                 return Err(fields.duplicate(sequence.name));
             }
         }

@@ -77,7 +77,8 @@ fn is_point_write(request: &Request<'_>, field: &str) -> bool {
     let (Some(statement), 0) = (statements.next(), statements.len()) else { return false };
     let filter = statement.get("q").and_then(RawValue::as_document);
     // Expressions and scripts may take any time for one document.
-    let computes = |filter: RawDoc<'_>| filter.iter().any(|part| part.name().starts_with('$'));
+    let computes =
+        |filter: RawDoc<'_>| filter.iter().any(|part| part.name_bytes().starts_with(b"$"));
     if filter.is_some_and(computes) || matches!(statement.get("u"), Some(RawValue::Array(_))) {
         return false;
     }

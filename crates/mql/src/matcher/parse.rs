@@ -88,15 +88,37 @@ pub(super) fn parse_filter(filter: RawDoc<'_>, context: FilterContext<'_>) -> Re
         let text = format!("exceeded maximum query tree depth of {MAX_FILTER_DEPTH}");
         return Err(Error::bad_value(text));
     }
-    let mut parts = Vec::new();
+    let mut parts = Conjuncts::default();
     for element in filter.iter() {
         if element.name_bytes().starts_with(b"$") {
-            parts.extend(parse_top_level(element, context)?);
+            parse_top_level(element, context)?.into_iter().for_each(|part| parts.push(part));
         } else {
             parse_field(element, context, &mut parts)?;
         }
     }
-    Ok(Expr::and(parts))
+    Ok(parts.finish())
+}
+
+/// The conditions of a filter. Most filters have one, which needs no list.
+#[derive(Default)]
+struct Conjuncts {
+    only: Option<Expr>,
+    several: Vec<Expr>,
+}
+
+impl Conjuncts {
+    fn push(&mut self, part: Expr) {
+        if self.only.is_none() && self.several.is_empty() {
+            self.only = Some(part);
+            return;
+        }
+        self.several.extend(self.only.take());
+        self.several.push(part);
+    }
+
+    fn finish(self) -> Expr {
+        self.only.unwrap_or(Expr::And(self.several))
+    }
 }
 
 fn parse_top_level(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
@@ -114,7 +136,7 @@ fn parse_top_level(element: RawElement<'_>, context: FilterContext<'_>) -> Resul
 fn parse_field(
     element: RawElement<'_>,
     context: FilterContext<'_>,
-    parts: &mut Vec<Expr>,
+    parts: &mut Conjuncts,
 ) -> Result<()> {
     let path = FieldPath::new(element.name())?;
     match element.value() {
@@ -133,7 +155,7 @@ fn parse_field(
 
 /// Splits a conjunction on one path into separate conditions, which the planner can use
 /// individually.
-fn spread(path: &FieldPath, predicate: Predicate, parts: &mut Vec<Expr>) {
+fn spread(path: &FieldPath, predicate: Predicate, parts: &mut Conjuncts) {
     match predicate {
         Predicate::All(inner) => {
             inner.into_iter().for_each(|predicate| spread(path, predicate, parts));

@@ -53,14 +53,16 @@ fn parse_operators(
         }
     }
     modifications.sort_by(|a, b| compare_paths(&a.path, &b.path));
-    let mut paths = Vec::with_capacity(modifications.len());
-    for modification in &modifications {
-        paths.push(&modification.path);
-        if let Action::RenameFrom(from) = &modification.action {
-            paths.push(from);
+    if !matches!(&modifications[..], [one] if one.is_single()) {
+        let mut paths = Vec::with_capacity(modifications.len());
+        for modification in &modifications {
+            paths.push(&modification.path);
+            if let Action::RenameFrom(from) = &modification.action {
+                paths.push(from);
+            }
         }
+        check_conflicts(paths)?;
     }
-    check_conflicts(paths)?;
     filters.check_used(update, &modifications)?;
     let dynamic = modifications.iter().any(|modification| modification.dynamic);
     let positional = dynamic && modifications.iter().any(has_matched_part);

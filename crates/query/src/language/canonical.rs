@@ -225,16 +225,16 @@ impl CanonicalQuery {
         if matcher.seeks_by_distance() {
             check_natural(natural_backward, options.hint.as_ref())?;
         }
-        let scope = match (options.allows_key_metadata, &sort) {
-            (true, Some(_)) => {
-                let scope = scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID);
-                scope.with_metadata(SORT_KEY)
-            }
-            (true, None) => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
-            (false, _) => scope,
-        };
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {
+                let scope = match (options.allows_key_metadata, &sort) {
+                    (true, Some(_)) => {
+                        let scope = scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID);
+                        scope.with_metadata(SORT_KEY)
+                    }
+                    (true, None) => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
+                    (false, _) => scope,
+                };
                 Some(Projection::parse_in(projection, ProjectionKind::Find, &scope)?)
             }
             _ => None,

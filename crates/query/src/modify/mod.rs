@@ -26,7 +26,7 @@ pub(crate) use record::Images;
 pub use record::{Image, Repeatable};
 use scan::{SearchAgain, WriteTarget, for_each_record};
 pub(crate) use shown::ReturnedVersion;
-pub use together::{SingleWrite, Unmatched, WriteKind, single_id, write_together};
+pub use together::{SingleWrite, Unmatched, WriteKind, write_together};
 pub use units::UNIT_WRITES;
 use units::{UnitWrite, change_all};
 use upsert::{Upserted, upsert_one};

@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 
 use mayfly_base::{ErrorCode, Result};
 use mayfly_storage::{Collection, IdKey, RecordKey};
+use mayfly_work::PlanSummary;
 
 use super::MAX_LOST_RACES;
 use crate::exec::{Executor, Flow};
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
-use crate::plan::Plan;
+use crate::plan::single_id;
 
 /// Records that are found before they are changed together.
 const BATCH_RECORDS: usize = 500;
@@ -62,11 +63,7 @@ pub(super) fn for_each_record(
     let mut acted = false;
     let mut searches_lost = 0;
     loop {
-        let mut query = target.query.clone();
-        if !target.multi && query.sort.is_some() {
-            query.limit = Some(SORTED_LOOK_AHEAD);
-        }
-        let searched = search_and_act(session, collection, query, target, &mut |keys| {
+        let searched = search_and_act(session, collection, target, &mut |keys| {
             let now = act(keys);
             // Some of many records may have been changed before the error.
             acted |= !matches!(now, Ok(false));
@@ -117,21 +114,25 @@ fn act_by_id(
 fn search_and_act(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
-    query: CanonicalQuery,
-    WriteTarget { multi, budget, .. }: WriteTarget<'_>,
+    WriteTarget { query, multi, budget, .. }: WriteTarget<'_>,
     act: &mut Act<'_>,
 ) -> Result<Searched> {
-    let limit = query.limit;
-    let located = collection.clone();
-    let mut executor = Executor::new(session.view, collection.clone(), query)?;
-    session.op.update_info(|info| info.plan_summary = executor.plan().summary());
-    if let (false, Plan::Id(key)) = (multi, executor.plan().source()) {
+    if !multi && let Some(key) = single_id(collection, query) {
         // The write unit reads the record and checks the filter. No other record can match.
+        collection.id_uses.add();
+        session.op.update_info(|info| info.plan_summary = PlanSummary::BY_ID);
         session.op.check()?;
         session.op.keys_examined.fetch_add(1, Ordering::Relaxed);
         session.op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        return act_by_id(session, &located, key, act).map(|()| Searched::Done);
+        return act_by_id(session, collection, &key, act).map(|()| Searched::Done);
     }
+    let mut query = query.clone();
+    if !multi && query.sort.is_some() {
+        query.limit = Some(SORTED_LOOK_AHEAD);
+    }
+    let limit = query.limit;
+    let mut executor = Executor::new(session.view, collection.clone(), query)?;
+    session.op.update_info(|info| info.plan_summary = executor.plan().summary());
     executor.find_for_write();
     if multi && executor.buffers_between_batches() {
         executor.use_budget(budget.clone());
@@ -145,7 +146,7 @@ fn search_and_act(
             // Sorted results have no record key.
             match (key.is_empty(), document.get("_id")) {
                 (true, Some(id)) => {
-                    found.extend(session.store.locate(session.view, &located, id)?)
+                    found.extend(session.store.locate(session.view, collection, id)?)
                 }
                 _ => found.push(key.to_vec()),
             }

@@ -20,7 +20,7 @@ use super::upsert::inserted_document;
 use super::{DeleteSpec, ModifyOutcome, UpdateSpec};
 use crate::exec::{Executor, Flow};
 use crate::language::CanonicalQuery;
-use crate::plan::{Plan, plan};
+use crate::plan::single_id;
 
 /// A write of at most one document.
 pub struct SingleWrite<'w> {
@@ -63,17 +63,6 @@ enum RecordLocator {
     Found(RecordKey),
     /// The search before the unit found none.
     Nowhere,
-}
-
-/// The key of the `_id` that a query requires, if its plan is a read by `_id`.
-///
-/// # Errors
-/// 2 BadValue for a hint that matches no index.
-pub fn single_id(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Option<IdKey>> {
-    match plan(collection, query)?.source() {
-        Plan::Id(key) => Ok(Some(key.clone())),
-        _ => Ok(None),
-    }
 }
 
 /// Runs leading writes of the list in one unit. Returns the outcomes of those that are committed,
@@ -127,7 +116,7 @@ fn place_of(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
 ) -> Result<RecordLocator> {
-    if let Some(key) = single_id(collection, query)? {
+    if let Some(key) = single_id(collection, query) {
         return Ok(RecordLocator::ById(key));
     }
     let mut executor = Executor::new(session.view, collection.clone(), query.clone())?;

@@ -14,7 +14,7 @@ pub(crate) use candidates::geo::{key_range, of_cells, of_squares};
 pub use candidates::restriction::allowed_on;
 pub(crate) use candidates::restriction::index_filter_set;
 pub(crate) use choice::{Candidates, Ranked, over, plan_in_order, planned};
-pub use choice::{plan, plans};
+pub use choice::{plan, plans, single_id};
 pub(crate) use conditions::point::filter_bounds_of_point;
 pub use types::access::{NearAccess, TextAccess};
 pub use types::cache::forget_plans;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::RawDoc;
+use mayfly_value::{ChangedPath, RawDoc};
 
 use crate::catalog::Feed;
 use crate::index::building::Building;
@@ -140,6 +140,13 @@ impl Index {
     #[inline]
     pub(crate) fn covers(&self, document: RawDoc<'_>) -> Result<bool> {
         self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(document))
+    }
+
+    /// Whether the keys of a document may change if an update changes the values at these paths.
+    #[inline]
+    pub(crate) fn is_concerned(&self, paths: &[ChangedPath<'_>]) -> bool {
+        // A filter may read any path.
+        self.is_partial() || self.spec.reads(paths)
     }
 
     /// Checks that the index exists. Called once per batch of a read.

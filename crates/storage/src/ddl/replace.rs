@@ -228,7 +228,7 @@ impl Store {
             let ns = collection.namespace();
             let is_marked = collection.options().as_doc().get(TEMP).is_some();
             if is_marked || is_temporary(&ns) {
-                tracing::info!(namespace = %ns, "dropped a temporary collection");
+                tracing::info!(namespace = %ns, "dropped a temporary collection of a command that had not ended when the server stopped");
                 self.drop_collection(&ns)?;
             }
         }

@@ -10,8 +10,8 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::shell::Shell;
 use mayfly_value::{
-    Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder, compare_docs,
-    same_collation,
+    ChangedPath, Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, SortOrder,
+    compare_docs, same_collation,
 };
 
 use super::id_index;
@@ -387,6 +387,17 @@ impl IndexSpec {
         out.finish()
     }
 
+    /// Whether the keys of a document may depend on the values at these paths. Only the names of the
+    /// first level are compared: no array is above them, whose positions a path can name or leave
+    /// out. Indexes of special kinds may read any path.
+    pub(crate) fn reads(&self, paths: &[ChangedPath<'_>]) -> bool {
+        let is_read = |path: &ChangedPath<'_>| {
+            let name = path.parts.first().map(|name| &**name);
+            self.fields.iter().any(|field| field.parts.first().map(String::as_str) == name)
+        };
+        self.last_modified || self.kind.special().is_some() || paths.iter().any(is_read)
+    }
+
     /// The definition with another time to live.
     #[must_use]
     pub fn with_expire_after(&self, expire_after: ExpireAfter) -> IndexSpec {
@@ -738,3 +749,6 @@ pub(super) fn collation_option(element: RawElement<'_>) -> Result<Option<Arc<Col
         _ => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,6 +57,9 @@ struct RepeatedFields {
 
 /// Room for timestamp, term, version and wall time.
 const ENTRY_TAIL_BYTES: usize = 64;
+/// Room for an entry of one operation, without namespace and documents: frames, names, a short
+/// `_id`, and the last fields.
+const ENTRY_BYTES: usize = 256;
 /// The size at which a transaction's entry takes no further operation. A single operation may be
 /// longer.
 const PART_BYTES: usize = 16 << 20;
@@ -127,8 +130,7 @@ impl OplogBatch {
                 parts.begin(room)
             }
             (None, None) => {
-                let room = room + ns.len() + 2 * ENTRY_TAIL_BYTES;
-                let mut entry = stored::begin(room, false);
+                let mut entry = stored::begin(room + ns.len() + ENTRY_BYTES, false);
                 self.nested = several;
                 if several {
                     begin_several(&mut entry);

@@ -36,6 +36,8 @@ const VERSIONED_HEADER: usize = 14;
 
 /// The binary subtype of a reference.
 const REFERENCE: u8 = 0x80;
+/// The length of a reference to one numbered record or to a run of them, or more.
+const ONE_RECORD: usize = 32;
 /// The length of a binary value without its bytes.
 const BINARY_FRAME: usize = 5;
 
@@ -133,6 +135,7 @@ impl ReferenceBuilder {
     /// Starts a reference to records of this collection.
     pub(super) fn begin(&mut self, collection: u64) {
         self.bytes.clear();
+        self.bytes.reserve(ONE_RECORD);
         self.bytes.extend_from_slice(&collection.to_be_bytes());
         self.run = (0, 0);
     }

@@ -19,7 +19,7 @@ use crate::isolation::ReadView;
 use crate::policy::watch::ClockWatch;
 use crate::record::error::from_kv;
 use crate::record::layout::{
-    decode_record, decode_stored, decode_unique_value, object_subrange, prefixed,
+    ObjectKey, decode_record, decode_stored, decode_unique_value, object_subrange,
 };
 use crate::record::{Moment, Record, RecordKey};
 
@@ -112,7 +112,7 @@ impl Core {
         record_key: &[u8],
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         let hidden = Hidden::of(collection, &self.watch, || self.moment_of(view));
         let mut see = Some(see);
         let mut seen = Ok(None);
@@ -157,7 +157,7 @@ impl Core {
     ) -> Result<Option<RecordKey>> {
         let Some(index) = collection.id_index_id() else { return Ok(Some(id_key.to_vec())) };
         let mut found = None;
-        self.get_one(view, Keyspace::Index, &prefixed(index, id_key), &mut |value| {
+        self.get_one(view, Keyspace::Index, &ObjectKey::new(index, id_key), &mut |value| {
             found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
         })?;
         if let Some(number) = found.as_ref().and_then(|key| key.as_slice().try_into().ok()) {
@@ -198,7 +198,7 @@ impl Core {
                 return Ok(Some(seen));
             }
         }
-        let entry = prefixed(index, id_key);
+        let entry = ObjectKey::new(index, id_key);
         let hidden = Hidden::of(collection, &self.watch, || self.moment_of(view));
         loop {
             let (mut key, mut seen) = (None, Ok(None));
@@ -249,7 +249,7 @@ impl Core {
         let Some(first) = first else { return Ok(()) };
         let found = match decode_unique_value(&first) {
             Some((record_key, _)) => {
-                let key = prefixed(collection.id(), record_key);
+                let key = ObjectKey::new(collection.id(), record_key);
                 self.get_one(view, Keyspace::Record, &key, &mut |record| {
                     see(&first, Some(record));
                 })?
@@ -340,7 +340,7 @@ impl Snapshot {
         record_key: &[u8],
         see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         let hidden = Hidden::of(collection, &self.watch, || self.moment);
         let mut seen = Ok(false);
         self.txn
@@ -364,7 +364,7 @@ impl Snapshot {
         record_key: &[u8],
         see: &mut dyn FnMut(Record<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         let mut seen = Ok(());
         let found = self
             .txn
@@ -380,7 +380,7 @@ impl Snapshot {
     /// # Errors
     /// Errors of the engine.
     pub fn has_record(&self, collection: &Collection, record_key: &[u8]) -> Result<bool> {
-        let key = prefixed(collection.id(), record_key);
+        let key = ObjectKey::new(collection.id(), record_key);
         self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)
     }
 

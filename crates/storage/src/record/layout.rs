@@ -40,6 +40,8 @@
 //!          | 'r' | id |         | the first record number that was not handed out, 8 bytes big-endian
 //! ```
 
+use std::ops::Deref;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{KeyRange, Keyspace, RETIRED, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
@@ -48,7 +50,7 @@ use mayfly_value::{Collation, RawDoc, RawValue, SortOrder};
 use crate::record::Record;
 
 /// The length of a record's header before its BSON, or before the timestamp of the log's entry.
-const RECORD_HEADER: usize = 10;
+pub(crate) const RECORD_HEADER: usize = 10;
 const RECORD_FORMAT: u8 = 2;
 /// Flag: an entry of the log refers to this version.
 const LOGGED: u8 = 1;
@@ -90,6 +92,42 @@ pub(crate) fn prefixed(id: u64, rest: &[u8]) -> Vec<u8> {
     key.extend_from_slice(&id.to_be_bytes());
     key.extend_from_slice(rest);
     key
+}
+
+/// Bytes of a key that [`ObjectKey`] keeps without an allocation: an object's id, and a number or a
+/// short `_id`.
+const SHORT_KEY: usize = 48;
+
+/// A key of an object with the object's id, for one look-up or one write.
+pub(crate) struct ObjectKey {
+    short: [u8; SHORT_KEY],
+    len: usize,
+    /// The whole key, if it is longer.
+    long: Vec<u8>,
+}
+
+impl ObjectKey {
+    /// As [`prefixed`].
+    pub(crate) fn new(id: u64, rest: &[u8]) -> ObjectKey {
+        let (mut short, len) = ([0; SHORT_KEY], 8 + rest.len());
+        let long = match short.get_mut(8..len) {
+            Some(place) => {
+                place.copy_from_slice(rest);
+                short[..8].copy_from_slice(&id.to_be_bytes());
+                Vec::new()
+            }
+            None => prefixed(id, rest),
+        };
+        ObjectKey { short, len, long }
+    }
+}
+
+impl Deref for ObjectKey {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.short.get(..self.len).unwrap_or(&self.long)
+    }
 }
 
 /// The range of all keys of an object.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, InsertCheck, Txn};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{ChangedPath, DocBuf, RawDoc, RawValue};
 
 use super::archive::ArchiveSink;
 use super::capped::CappedUnit;
@@ -22,7 +22,7 @@ use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::{Validation, WriteTime};
 use crate::isolation::{Effects, Pending, ReadView};
 use crate::oplog::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog, UpdateStyle, delta};
-use crate::record::layout::{InLog, encode_record, prefixed};
+use crate::record::layout::{InLog, ObjectKey, RECORD_HEADER, encode_record};
 use crate::record::storable::{check_bytes, check_storable};
 use crate::record::{Moment, Record, StoredDocument};
 use fresh::FreshKeys;
@@ -239,18 +239,18 @@ impl<'s> WriteUnit<'s> {
         if self.collection.is_numbered() {
             let (engine, collection) = (self.context.core.engine(), self.collection);
             let number = collection.numbers.take(1, engine, collection.id())?;
-            return self.insert_as(&number.to_be_bytes(), document);
+            return self.insert_as(&number.to_be_bytes(), id, document);
         }
         let key = self.collection.id_key(id);
         self.look_up_new(&key, id)?;
-        self.insert_as(&key, document)
+        self.insert_as(&key, id, document)
     }
 
     /// Inserts a document under this record key, which the unit has looked up under its lock.
     pub(crate) fn insert_under(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
         check_bytes(document)?;
         check_storable(document)?;
-        self.insert_as(record_key, document)
+        self.insert_as(record_key, checked_id(document)?, document)
     }
 
     /// Inserts a document under this record key, unless there is a record.
@@ -266,11 +266,18 @@ impl<'s> WriteUnit<'s> {
         self.insert_under(record_key, document)
     }
 
-    /// Inserts a document under this record key, which is new, or which the unit has looked up
-    /// under its lock.
-    fn insert_as(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
-        self.add_id(record_key, checked_id(document)?)?;
-        let key = prefixed(self.collection.id(), record_key);
+    /// Inserts a document with this `_id` under this record key, which is new, or which the unit has
+    /// looked up under its lock.
+    fn insert_as(
+        &mut self,
+        record_key: &[u8],
+        id: RawValue<'_>,
+        document: RawDoc<'_>,
+    ) -> Result<()> {
+        // The longest value that the insert writes.
+        self.scratch.value.reserve(RECORD_HEADER + 8 + document.as_bytes().len());
+        self.add_id(record_key, id)?;
+        let key = ObjectKey::new(self.collection.id(), record_key);
         let mut scratch = std::mem::take(&mut self.scratch);
         let in_log = self.in_log(record_key);
         let result = self.insert_with(&mut scratch, document, &key, record_key, in_log);
@@ -338,13 +345,19 @@ impl<'s> WriteUnit<'s> {
             self.remove_id(old.get("_id").unwrap_or(RawValue::Null))?;
             self.add_id(record_key, checked_id(new)?)?;
         }
+        self.reserve_update(before.record(), new, delta.as_ref());
         self.keep_version(record_key, before.record())?;
         let in_log = match &delta {
             Some(_) => InLog::Apart,
             None => self.in_log(record_key),
         };
+        let changed = match style {
+            UpdateStyle::Operators(paths) => Some(paths),
+            UpdateStyle::Replacement | UpdateStyle::Computed | UpdateStyle::Growth => None,
+        };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = self.update_with(&mut scratch, record_key, before.record(), new, in_log);
+        let documents = (before.record(), new);
+        let result = self.update_with(&mut scratch, record_key, documents, changed, in_log);
         self.scratch = scratch;
         result?;
         if !self.unlogged {
@@ -365,16 +378,26 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
+    /// Reserves memory for an update: the new version, the log's entry, and a copy of the old
+    /// version if the log refers to it.
+    fn reserve_update(&mut self, before: Record<'_>, new: RawDoc<'_>, delta: Option<&DocBuf>) {
+        let kept = before.logged_at.map_or(0, |_| KEY_BYTES + before.document.as_bytes().len());
+        let logged = 4 * KEY_BYTES + delta.map_or(0, |delta| delta.as_bytes().len());
+        let keys = 2 * KEY_BYTES * self.state.indexes.len();
+        let record = KEY_BYTES + RECORD_HEADER + new.as_bytes().len();
+        self.txn.reserve(record + kept + logged + keys);
+    }
+
     fn update_with(
         &mut self,
         scratch: &mut Scratch,
         record_key: &[u8],
-        before: Record<'_>,
-        new: RawDoc<'_>,
+        (before, new): (Record<'_>, RawDoc<'_>),
+        changed: Option<&[ChangedPath<'_>]>,
         in_log: InLog,
     ) -> Result<()> {
         let old = before.document;
-        let key = prefixed(self.collection.id(), record_key);
+        let key = ObjectKey::new(self.collection.id(), record_key);
         encode_record(&mut scratch.value, self.now_ms(), in_log, new);
         self.put_record(&key, &scratch.value, in_log, Guard::Checked)?;
         let state = self.state;
@@ -382,6 +405,9 @@ impl<'s> WriteUnit<'s> {
             if let Some(building) = index.building() {
                 let new = Some(self.written(new));
                 self.leave_to_build(index, building, scratch, record_key, before, new)?;
+                continue;
+            }
+            if changed.is_some_and(|paths| !index.is_concerned(paths)) {
                 continue;
             }
             scratch.old_keys.clear();
@@ -437,7 +463,7 @@ impl<'s> WriteUnit<'s> {
         expired: Option<ExpiredBy<'_>>,
     ) -> Result<()> {
         let document = stored.document;
-        let key = prefixed(self.collection.id(), record_key);
+        let key = ObjectKey::new(self.collection.id(), record_key);
         self.remove_record(record_key, &key, stored)?;
         let id = document.get("_id").unwrap_or(RawValue::Null);
         self.remove_id(id)?;

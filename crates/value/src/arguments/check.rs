@@ -86,10 +86,13 @@ pub(super) fn check_present(
     fields: &[Argument],
     elsewhere: impl Fn(&str) -> bool,
 ) -> Result<(), Error> {
-    let is_absent = |field: &&Argument| match document.get(field.name) {
-        None => !elsewhere(field.name),
-        Some(RawValue::Null | RawValue::Undefined) => field.null == Null::Absent,
-        Some(_) => false,
+    let is_absent = |field: &&Argument| {
+        !elsewhere(field.name)
+            && match document.get(field.name) {
+                None => true,
+                Some(RawValue::Null | RawValue::Undefined) => field.null == Null::Absent,
+                Some(_) => false,
+            }
     };
     debug_assert!(
         fields.iter().skip_while(|field| field.is_required).all(|field| !field.is_required),

@@ -221,6 +221,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Whether the document has a field of this name, with any value.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.may_have(name) && self.doc.get_element(name).is_some()
+    }
+
     /// The value of a required field.
     ///
     /// # Errors

@@ -136,9 +136,33 @@ impl<'a> RawValue<'a> {
         }
     }
 
+    /// The length of the encoded value, or more.
+    fn room(self) -> usize {
+        match self {
+            RawValue::String(v) | RawValue::Symbol(v) | RawValue::Code(v) => 4 + v.len() + 1,
+            RawValue::Document(v) | RawValue::Array(v) => v.0.len(),
+            RawValue::Binary { bytes, .. } => 5 + bytes.len(),
+            RawValue::Regex { pattern, options } => pattern.len() + options.len() + 2,
+            RawValue::DbPointer { ns, .. } => 4 + ns.len() + 1 + 12,
+            RawValue::CodeWithScope { code, scope } => 9 + code.len() + scope.0.len(),
+            RawValue::MinKey
+            | RawValue::Undefined
+            | RawValue::Null
+            | RawValue::MaxKey
+            | RawValue::Double(_)
+            | RawValue::Int32(_)
+            | RawValue::Int64(_)
+            | RawValue::Date(_)
+            | RawValue::Decimal128(_)
+            | RawValue::ObjectId(_)
+            | RawValue::Bool(_)
+            | RawValue::Timestamp(_) => 16,
+        }
+    }
+
     /// An owned copy.
     pub fn to_owned(self) -> ValueBuf {
-        let mut data = Vec::new();
+        let mut data = Vec::with_capacity(self.room());
         self.encode(&mut data);
         ValueBuf::from_parts(self.type_byte(), data)
     }

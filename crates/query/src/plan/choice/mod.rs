@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_storage::{Collection, Direction, whole_range};
+use mayfly_storage::{Collection, Direction, IdKey, whole_range};
 
 use alternatives::ways_by_alternatives;
 use first_of::or_one_per_value;
@@ -175,18 +175,27 @@ fn allowed_ways<'q>(
     Ok((Cow::Owned(query), ways))
 }
 
+/// The key of the `_id` that a query requires, if its plan is a read by `_id`.
+pub fn single_id(collection: &Collection, query: &CanonicalQuery) -> Option<IdKey> {
+    point(collection, &restricted(collection, query))
+}
+
+/// [`single_id`] of a query with its index restriction: an equality on `_id`, the most frequent
+/// query, needs no bounds.
+fn point(collection: &Collection, query: &CanonicalQuery) -> Option<IdKey> {
+    if query.matcher.text().is_some() || query.hint.is_some() || query.matcher.seeks_by_distance() {
+        return None;
+    }
+    let id = required_id(collection, query)?;
+    allows_id(collection, query).then(|| collection.id_key(id))
+}
+
 /// The ways for a query with its index restriction.
 fn ways_of(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> {
-    let search = query.matcher.text();
-    // An equality on `_id`, the most frequent query, needs no bounds.
-    if search.is_none()
-        && query.hint.is_none()
-        && !query.matcher.seeks_by_distance()
-        && let Some(id) = required_id(collection, query)
-        && allows_id(collection, query)
-    {
-        return Ok(Way::from(Plan::Id(collection.id_key(id))).into());
+    if let Some(id_key) = point(collection, query) {
+        return Ok(Way::from(Plan::Id(id_key)).into());
     }
+    let search = query.matcher.text();
     let input = &PlanInput::of(collection, query);
     if let Some(search) = search {
         return way_by_text(input, search).map(Ways::from);

@@ -7,13 +7,13 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::WriteUnit;
 use super::duplicate::duplicate;
 use crate::record::error::from_kv;
-use crate::record::layout::{decode_unique_value, encode_unique_value, id_key_in, prefixed};
+use crate::record::layout::{ObjectKey, decode_unique_value, encode_unique_value, id_key_in};
 use crate::record::{IdKey, RecordKey};
 
 impl WriteUnit<'_> {
     /// Refuses a record key that has a visible record.
     pub(super) fn look_up_new(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
-        let key = prefixed(self.collection.id(), record_key);
+        let key = ObjectKey::new(self.collection.id(), record_key);
         if self.fresh.take(&key) {
             return Ok(());
         }
@@ -33,7 +33,7 @@ impl WriteUnit<'_> {
         let Some(index) = &self.state.id_index else { return Ok(()) };
         let collation = self.collection.collation().map(|collation| &**collation);
         let (id_key, bits) = id_key_in(id, collation);
-        let entry = prefixed(index.id(), &id_key);
+        let entry = ObjectKey::new(index.id(), &id_key);
         let mut value = std::mem::take(&mut self.scratch.value);
         encode_unique_value(&mut value, record_key, bits.as_bytes());
         let added = match self.fresh.take(&entry) {
@@ -78,7 +78,7 @@ impl WriteUnit<'_> {
     /// Removes the entry of the index on `_id`, if there is one.
     pub(super) fn remove_id(&mut self, id: RawValue<'_>) -> Result<()> {
         let Some(index) = &self.state.id_index else { return Ok(()) };
-        let entry = prefixed(index.id(), &self.collection.id_key(id));
+        let entry = ObjectKey::new(index.id(), &self.collection.id_key(id));
         self.txn.delete(Keyspace::Index, &entry, Guard::Checked).map_err(from_kv)
     }
 
@@ -88,7 +88,7 @@ impl WriteUnit<'_> {
     /// Errors of the engine.
     pub fn locate(&mut self, id_key: IdKey) -> Result<Option<RecordKey>> {
         let Some(index) = &self.state.id_index else { return Ok(Some(id_key)) };
-        self.other_owner(&prefixed(index.id(), &id_key), &[])
+        self.other_owner(&ObjectKey::new(index.id(), &id_key), &[])
     }
 
     /// The other record that has this key of a unique index. For an unreadable entry the record key

@@ -9,7 +9,7 @@ use super::WriteUnit;
 use crate::read::hidden_by;
 use crate::record::StoredDocument;
 use crate::record::error::from_kv;
-use crate::record::layout::{decode_stored, prefixed};
+use crate::record::layout::{ObjectKey, decode_stored, prefixed};
 
 /// Fewer records are looked up one by one.
 const SCANNED: usize = 4;
@@ -67,7 +67,7 @@ impl WriteUnit<'_> {
 
     /// Reads a record under its lock, hidden or not.
     pub(crate) fn read_stored(&mut self, record_key: &[u8]) -> Result<Option<StoredDocument>> {
-        let key = prefixed(self.collection.id(), record_key);
+        let key = ObjectKey::new(self.collection.id(), record_key);
         let mut found = Ok(None);
         self.txn
             .get_locked(Keyspace::Record, &key, &mut |value| {
