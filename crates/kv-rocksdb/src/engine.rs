@@ -236,6 +236,7 @@ impl Engine for RocksEngine {
         }
         let mut options = FlushOptions::default();
         options.set_wait(false);
+        store.look_at_compactions();
         if store.room.refresh(0) {
             store.make_room()?;
         } else {

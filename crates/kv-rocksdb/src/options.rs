@@ -116,8 +116,12 @@ pub(crate) struct SharedResources {
     disk_bytes: u64,
     /// Whether memory is so scarce that files are read and written in small pieces, and only one
     /// compaction runs.
-    is_small: bool,
+    pub(crate) is_small: bool,
 }
+
+/// What an iterator reads ahead from a file where memory is scarce. By default RocksDB reads up to
+/// 256 KiB ahead, and a scan of an index has an iterator in each file of level 0.
+pub(crate) const SMALL_READAHEAD: usize = 16 << 10;
 
 impl SharedResources {
     pub(crate) fn new(folder: &Path, options: &RocksOptions) -> SharedResources {

@@ -22,7 +22,8 @@
 //!
 //! Before the disk is nearly full, inserts wait for the compaction of level 0 if it would not fit
 //! otherwise ([`Room::fits`]): a load makes that compaction larger, and if it fails because the
-//! disk is full, RocksDB starts no other one.
+//! disk is full, RocksDB starts no other one. If one fails, the disk counts as nearly full until
+//! the compaction of level 0 fits.
 //!
 //! The free space is queried every few megabytes of commits, and at each commit while the disk is
 //! nearly full. Where a file system cannot preallocate a file, the same amount of free space is
@@ -66,6 +67,9 @@ pub(crate) fn reserve_bytes(folder: &Path, most: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct DiskState {
     short: AtomicBool,
+    /// Whether a compaction has failed because the disk was full, and that of level 0 still does
+    /// not fit.
+    compactions_lack_room: AtomicBool,
     times_short: AtomicU64,
 }
 
@@ -145,6 +149,13 @@ fn while_short(held: u64, free: u64, slack: u64, for_opening: u64) -> u64 {
     }
 }
 
+/// Whether compactions have room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompactionRoom {
+    Enough,
+    Lacking,
+}
+
 /// When an accepted commit may proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -197,6 +208,7 @@ impl Room {
         let slack = if was_short { self.slack() / 2 * 3 } else { self.slack() };
         let needed = self.reserve_bytes.saturating_add(slack).saturating_add(bytes);
         let mut short = self.free().saturating_add(reserve.held) < needed;
+        short |= self.compactions_lack_room();
         if !short {
             short = !reserve.grow(self.reserve_bytes);
         }
@@ -235,6 +247,23 @@ impl Room {
 
     pub(crate) fn is_short(&self) -> bool {
         self.state.is_short()
+    }
+
+    /// Whether a compaction has failed because the disk was full, and no later one had room.
+    pub(crate) fn compactions_lack_room(&self) -> bool {
+        self.state.compactions_lack_room.load(Relaxed)
+    }
+
+    /// Notes whether compactions have room. While they lack it, the disk counts as nearly full.
+    pub(crate) fn note_compactions(&self, room: CompactionRoom) {
+        self.state.compactions_lack_room.store(room == CompactionRoom::Lacking, Relaxed);
+        self.refresh(0);
+    }
+
+    /// The error for a commit that adds entries, because a compaction has failed for lack of room.
+    pub(crate) fn refuse_for_compactions(&self) -> KvError {
+        self.note_compactions(CompactionRoom::Lacking);
+        refused(&self.folder, self.free())
     }
 
     /// Whether a compaction that writes this many bytes has room without the reserve.

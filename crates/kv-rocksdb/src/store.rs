@@ -32,7 +32,7 @@ use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, SharedResources};
 use crate::record_cache::{AsOf, RecordCache};
 use crate::retired::RetiredRuns;
-use crate::room::{self, Admission, DiskState, Room};
+use crate::room::{self, Admission, CompactionRoom, DiskState, Room};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -222,30 +222,47 @@ impl Store {
     /// Checks before a commit that there is room for it.
     pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
         self.health.check()?;
+        self.look_at_compactions();
         let admitted = self.room.admit(buffer)?;
         if !self.room.is_short() {
             self.stall_writes(true);
         }
         if admitted == Admission::AfterCompactions {
-            self.let_compactions_go_first();
+            return self.let_compactions_go_first();
         }
         Ok(())
     }
 
+    /// Notes whether compactions have room again after one has failed.
+    pub(crate) fn look_at_compactions(&self) {
+        if self.room.compactions_lack_room() && self.room.fits(self.compaction_bytes()) {
+            self.room.note_compactions(CompactionRoom::Enough);
+        }
+    }
+
     /// Waits, for a limited time, while the compaction of level 0 would not fit on the disk.
-    fn let_compactions_go_first(&self) {
+    ///
+    /// # Errors
+    /// [`KvError::Unavailable`] if a compaction failed meanwhile: if writes continued, files would
+    /// accumulate in level 0 until RocksDB stops all writes, also deletions.
+    fn let_compactions_go_first(&self) -> KvResult<()> {
         if self.room.fits(self.compaction_bytes()) {
-            return;
+            return Ok(());
         }
         let errors = self.background_errors();
-        current::wait(|| {
+        let failed = current::wait(|| {
             for _ in 0..MAX_STALL_POLLS {
                 std::thread::sleep(STALL_POLL);
-                if self.room.fits(self.compaction_bytes()) || self.background_errors() > errors {
-                    return;
+                if self.room.fits(self.compaction_bytes()) {
+                    return false;
+                }
+                if self.background_errors() > errors {
+                    return true;
                 }
             }
+            false
         });
+        if failed { Err(self.room.refuse_for_compactions()) } else { Ok(()) }
     }
 
     /// An estimate of the bytes that the compaction of level 0 writes.
@@ -264,9 +281,14 @@ impl Store {
     }
 
     /// Waits briefly for compactions that a commit must wait for. `errors` is the number of failed
-    /// ones when the wait began.
-    pub(crate) fn wait_for_compactions(&self, errors: u64) -> KvResult<()> {
-        if self.background_errors() > errors + FAILED_AGAIN {
+    /// ones when the wait began. Deletions do not wait for compactions that fail because the disk
+    /// is full, because only deletions make room.
+    pub(crate) fn wait_for_compactions(&self, errors: u64, buffer: &WriteBuffer) -> KvResult<()> {
+        let failed = self.background_errors().saturating_sub(errors);
+        if failed > 0 && !room::adds(buffer) && !self.room.fits(self.compaction_bytes()) {
+            self.room.note_compactions(CompactionRoom::Lacking);
+            self.stall_writes(false);
+        } else if failed > FAILED_AGAIN {
             self.health.note_failed_compactions();
             let text = "the disk is full: writes wait for compactions, which have no room";
             return Err(KvError::Unavailable(text.to_owned()));
@@ -434,7 +456,7 @@ pub(crate) struct StoreSnapshot {
     pub(crate) as_of: AsOf,
     /// Borrows from `store`; dropped before it.
     snapshot: Snapshot<'static>,
-    _store: Arc<Store>,
+    store: Arc<Store>,
 }
 
 impl StoreSnapshot {
@@ -450,13 +472,16 @@ impl StoreSnapshot {
         let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
         let mut read_options = ReadOptions::default();
         read_options.set_snapshot(&snapshot);
-        StoreSnapshot { read_options, as_of, snapshot, _store: store }
+        StoreSnapshot { read_options, as_of, snapshot, store }
     }
 
     /// Options for a scan, which needs its own because of the bounds.
     pub(crate) fn scan_options(&self) -> ReadOptions {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
+        if self.store.shared.is_small {
+            options.set_readahead_size(options::SMALL_READAHEAD);
+        }
         options
     }
 }

@@ -270,7 +270,7 @@ impl RocksTxn {
             match store.db.write_opt(self.batch(), &store.commit_options) {
                 Err(error) if error.kind() == ErrorKind::Incomplete => {
                     let errors = *waited.get_or_insert_with(|| store.background_errors());
-                    store.wait_for_compactions(errors)?;
+                    store.wait_for_compactions(errors, &self.buffer)?;
                 }
                 written => {
                     return written.map_err(|error| store.write_failed(&error, &self.buffer));
